@@ -102,3 +102,41 @@ async fn tokens_are_read_from_files() {
     let end = support::run(["serve", "--store", "memory://", "--write-token-file", empty.to_str().unwrap()]);
     assert_eq!(end.status.code(), Some(2), "a file without tokens must not open the gateway: {end:#?}");
 }
+
+/// Pages of an allowed origin can read blobs and their tags without a token, and write with one.
+#[tokio::test]
+async fn web_pages_of_allowed_origins_read_and_write() {
+    let origins = ["--cors-origin", "https://a.example", "--cors-origin", "http://localhost:5173"];
+    let flags = origins.iter().chain(&["--public-read", "--write-token", "w"]);
+    let gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(flags));
+    let client = Client::new(gateway.address());
+    let [origin, foreign] = [("origin", "http://localhost:5173"), ("origin", "https://b.example")];
+    let asks = [origin, ("access-control-request-method", "PUT"), ("access-control-request-headers", "authorization")];
+    let preflight = client.request(Method::OPTIONS, "/c/a", &asks, "").await.expect(204);
+    assert_eq!(preflight.header("access-control-allow-origin"), "http://localhost:5173");
+    assert!(preflight.header("access-control-allow-methods").contains("PUT"));
+    let denied = client.put("/c/a", &[origin], "one").await.expect(401);
+    assert_eq!(denied.header("access-control-allow-origin"), "http://localhost:5173", "pages see errors as well");
+    let written = client.put("/c/a", &[origin, ("authorization", "Bearer w")], "one").await.expect(201);
+    assert!(written.header("access-control-expose-headers").contains("ETag"));
+    let unchanged = client.get("/c/a", &[origin, ("if-none-match", written.etag())]).await.expect(304);
+    assert_eq!(unchanged.header("vary"), "origin");
+    let read = client.get("/c/a", &[foreign]).await.expect(200);
+    assert!(!read.headers.contains_key("access-control-allow-origin"), "{read:?}");
+    for path in ["/-/metrics", "/-/leases"] {
+        let hidden = client.get(path, &[origin]).await.expect(401);
+        assert!(!hidden.headers.contains_key("access-control-allow-origin"), "{path}");
+    }
+    let azure = [origin, ("x-ms-version", "2025-01-05")];
+    let unsigned = client.get("/devstoreaccount1/c/a", &azure).await.expect(401);
+    assert!(!unsigned.headers.contains_key("access-control-allow-origin"), "Azure has CORS rules of its own");
+    let plain = client.request(Method::OPTIONS, "/c/a", &[], "").await.expect(204);
+    assert_eq!(plain.header("allow"), "GET, HEAD, PUT, DELETE, OPTIONS");
+}
+
+#[test]
+fn an_origin_with_a_path_is_refused() {
+    let refused = support::run(["serve", "--store", "memory://", "--cors-origin", "https://a.example/"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(refused.stderr.contains("--cors-origin") && refused.stderr.contains("https://HOST"), "{}", refused.stderr);
+}

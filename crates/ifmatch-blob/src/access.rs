@@ -28,6 +28,7 @@ pub struct Access {
     read: Vec<TokenDigest>,
     write: Vec<TokenDigest>,
     never_open: bool,
+    public_read: bool,
 }
 
 /// The reason why a request was denied.
@@ -90,7 +91,7 @@ impl Access {
     /// A token is empty, or contains characters that a header cannot carry.
     pub fn new<T: AsRef<str>>(read: &[T], write: &[T]) -> Result<Self, InvalidToken> {
         let digests = |tokens: &[T]| tokens.iter().map(|token| digest(token.as_ref())).collect::<Result<_, _>>();
-        Ok(Self { read: digests(read)?, write: digests(write)?, never_open: false })
+        Ok(Self { read: digests(read)?, write: digests(write)?, never_open: false, public_read: false })
     }
 
     /// Requires a token even if there are none.
@@ -107,6 +108,22 @@ impl Access {
         Self { never_open: true, ..self }
     }
 
+    /// Allows [`check`](Self::check) to admit reads without a token.
+    ///
+    /// ```
+    /// use http::{HeaderMap, Method};
+    /// use ifmatch_blob::access::{Access, Denied};
+    ///
+    /// let access = Access::new(&[], &["writer"]).unwrap().public_read(true);
+    /// assert_eq!(access.check(&Method::GET, &HeaderMap::new()), Ok(()));
+    /// assert_eq!(access.check(&Method::PUT, &HeaderMap::new()), Err(Denied::NoToken));
+    /// assert_eq!(access.check_token(&Method::GET, &HeaderMap::new()), Err(Denied::NoToken));
+    /// ```
+    #[must_use]
+    pub fn public_read(self, public_read: bool) -> Self {
+        Self { public_read, ..self }
+    }
+
     /// Returns `true` if no token is needed.
     pub fn is_open(&self) -> bool {
         !self.never_open && self.has_no_tokens()
@@ -117,11 +134,19 @@ impl Access {
         self.read.is_empty() && self.write.is_empty()
     }
 
-    /// Checks if a request with this method and these headers is allowed.
+    /// Checks if a request for a blob with this method and these headers is allowed.
     ///
     /// # Errors
     /// The token is missing, unknown, or not allowed to write.
     pub fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Denied> {
+        if self.public_read && method.is_safe() { Ok(()) } else { self.check_token(method, headers) }
+    }
+
+    /// Checks if a request to an endpoint of operators is allowed. It needs a token even if reads of blobs do not.
+    ///
+    /// # Errors
+    /// The token is missing, unknown, or not allowed to write.
+    pub fn check_token(&self, method: &Method, headers: &HeaderMap) -> Result<(), Denied> {
         if self.is_open() {
             return Ok(());
         }

@@ -12,6 +12,7 @@ mod clock;
 #[cfg(feature = "test-util")]
 pub mod conformance;
 mod content_md5;
+pub mod cors;
 pub mod dialect;
 mod error;
 pub mod headers;

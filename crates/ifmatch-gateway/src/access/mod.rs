@@ -36,7 +36,8 @@ pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<A
              longer one (openssl rand -hex 32), or listen on 127.0.0.1 only"
         )));
     }
-    Access::new(&read, &write).map_err(|error| Error::usage(error.to_string()))
+    let access = Access::new(&read, &write).map_err(|error| Error::usage(error.to_string()))?;
+    Ok(access.public_read(settings.public_read.unwrap_or_default()))
 }
 
 fn read_tokens(path: &Path) -> Result<Vec<String>, Error> {

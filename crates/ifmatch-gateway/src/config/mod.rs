@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ifmatch_azure::accounts::Accounts;
+use ifmatch_blob::cors::Cors;
 use ifmatch_blob::waits::Waits;
 
 use crate::access::accounts::{self, AccountSetting};
@@ -44,6 +45,8 @@ pub struct Config {
     pub register_may_lose: bool,
     /// `true` if writes need a condition.
     pub require_conditions: bool,
+    /// The origins of web pages that may use the plain dialect, if any.
+    pub cors: Option<Cors>,
     /// Maximum number of reads that wait for a change.
     pub max_waits: usize,
     /// Listener, TLS, access, limits and logging.
@@ -114,6 +117,7 @@ impl Config {
         }
         Ok(Self {
             max_waits: max_waits(&settings)?,
+            cors: Cors::new(&settings.cors_origin).map_err(|error| Error::usage(format!("--cors-origin: {error}")))?,
             server: ServerConfig::new(&settings, access)?,
             cache: cache(&settings)?,
             storage: storage(settings.data, settings.store, register_urls(&settings.register)?)?,

@@ -136,6 +136,17 @@ pub struct Settings {
     #[arg(long, value_name = "FILE", env = "IFMATCH_WRITE_TOKEN_FILE", help_heading = "Access")]
     pub write_token_file: Option<PathBuf>,
 
+    /// Allow reads of blobs and listings without a token. Writes and `/-/…` need one as before, and so do requests in
+    /// Azure's dialect their signature.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_PUBLIC_READ", help_heading = "Access",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub public_read: Option<bool>,
+
+    /// Origin of web pages that may use the plain dialect (CORS), such as `https://app.example`, or `*` for all.
+    /// Repeatable.
+    #[arg(long, value_name = "ORIGIN", env = "IFMATCH_CORS_ORIGIN", value_delimiter = ',', help_heading = "Access")]
+    pub cors_origin: Vec<String>,
+
     /// Account for Azure SDKs, with one or two keys in base64. Repeatable. The plain URLs of its containers are
     /// /CONTAINER for the first account, and /NAME.CONTAINER for the others. In the file: `[[accounts]]` with `name`,
     /// `key` and `key2`. Without accounts and tokens, the development account (`UseDevelopmentStorage=true`) is
@@ -308,6 +319,8 @@ impl Settings {
             write_token: first_set(self.write_token, fallback.write_token),
             read_token_file: self.read_token_file.or(fallback.read_token_file),
             write_token_file: self.write_token_file.or(fallback.write_token_file),
+            public_read: self.public_read.or(fallback.public_read),
+            cors_origin: first_set(self.cors_origin, fallback.cors_origin),
             accounts: first_set(self.accounts, fallback.accounts),
             max_body_size: self.max_body_size.or(fallback.max_body_size),
             max_header_size: self.max_header_size.or(fallback.max_header_size),

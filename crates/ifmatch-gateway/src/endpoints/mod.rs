@@ -63,5 +63,5 @@ fn check_read<B>(request: &Request<B>) -> Result<(), Problem> {
 }
 
 fn check_access<B>(state: &AppState, request: &Request<B>) -> Result<(), Problem> {
-    state.access.check(request.method(), request.headers()).map_err(Denied::to_problem)
+    state.access.check_token(request.method(), request.headers()).map_err(Denied::to_problem)
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body;
+use ifmatch_blob::cors::{self, Cors};
 use ifmatch_blob::name::is_server_path;
 use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
@@ -37,6 +38,8 @@ pub(crate) struct Gateway<S> {
     is_signed: fn(&HeaderMap) -> bool,
     /// Passes the request context to the inner service, if that forwards requests.
     set_context: Option<fn(&mut S, RequestContext)>,
+    /// The origins of web pages that may send requests.
+    cors: Option<Cors>,
 }
 
 /// A service that needs the context of a request before it is called.
@@ -49,7 +52,7 @@ pub(crate) trait SetContext {
 enum Pending<F> {
     /// By an endpoint of the gateway.
     Endpoint(Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>),
-    /// A rejection.
+    /// A rejection, or the response to a preflight request.
     Rejected(Response<Bytes>),
     /// By the inner service.
     Inner(F),
@@ -63,7 +66,7 @@ where
     /// Puts the gateway in front of `inner`, which is always ready. Requests for which `is_signed` returns `true` need
     /// no token: `inner` must reject those without a valid signature.
     pub(crate) fn new(state: Arc<AppState>, inner: S, is_signed: fn(&HeaderMap) -> bool) -> Self {
-        Self { state, inner, is_signed, set_context: None }
+        Self { state, inner, is_signed, set_context: None, cors: None }
     }
 
     /// Passes the request context to `inner`, which forwards requests and takes their slots.
@@ -72,6 +75,11 @@ where
         S: SetContext,
     {
         Self { set_context: Some(S::set_context), ..self }
+    }
+
+    /// Allows web pages of these origins.
+    pub(crate) fn allowing(self, cors: Option<Cors>) -> Self {
+        Self { cors, ..self }
     }
 
     fn forwards(&self) -> bool {
@@ -92,6 +100,8 @@ where
         } else if is_server_path(request.uri().path()) {
             let state = Arc::clone(&self.state);
             Pending::Endpoint(Box::pin(async move { endpoints::respond(&state, request).await }))
+        } else if let Some(preflight) = self.cors.as_ref().and_then(|cors| cors.preflight(&request)) {
+            Pending::Rejected(preflight)
         } else if let Err(denied) = self.check_access(&request) {
             Pending::Rejected(denied.to_problem().to_response())
         } else if let Some(set_context) = self.set_context {
@@ -163,6 +173,7 @@ where
         let id = self.state.ids.of(fields::lines(request.headers(), X_REQUEST_ID).next());
         let mut tracker = RequestTracker::start(&self.state, &context, &request, &id);
         let version = request.version();
+        let cross_origin = self.cors.as_ref().map(|cors| Box::new(cors.fields(&request)));
         // The future does not contain the request, because it is moved often.
         let pending = self.begin(request, &mut tracker, context);
         async move {
@@ -175,6 +186,9 @@ where
                 }
             };
             let headers = response.headers_mut();
+            if let Some(fields) = cross_origin {
+                cors::add(*fields, headers);
+            }
             // The values of an upstream are kept.
             if !fields::has(headers, &X_REQUEST_ID) {
                 headers.insert(X_REQUEST_ID, id);

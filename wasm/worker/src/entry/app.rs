@@ -9,6 +9,7 @@ use http::{Request, Response};
 use ifmatch_azure::AzureDialect;
 use ifmatch_azure_tables::TableService;
 use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::cors;
 use ifmatch_blob::store::StoreError;
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob::{BlobService, BlobStore};
@@ -87,7 +88,12 @@ pub(crate) async fn answer(request: web_sys::Request, env: Env) -> Result<worker
         Ok(app) if app.is_development && !is_loopback(&request.url()) => {
             front::unusable(parsed.uri().path(), OPEN_TO_ALL)
         }
-        Ok(app) => app.answer(parsed).await,
+        Ok(app) => {
+            let fields = app.front.cross_origin(&parsed);
+            let mut answer = app.answer(parsed).await;
+            cors::add(fields, answer.headers_mut());
+            answer
+        }
         Err(why) => front::unusable(parsed.uri().path(), &why),
     };
     response::to_js(&method, answered)
@@ -166,7 +172,11 @@ impl App {
             Serves::Tables => Serving::Tables(TableService::new(blobs).accounts(settings.accounts)),
         };
         let is_development = settings.access.is_open();
-        Ok(Self { front: Arc::new(Front::new(settings.access, settings.serves)), service, is_development })
+        Ok(Self {
+            front: Arc::new(Front::new(settings.access, settings.serves, settings.cors)),
+            service,
+            is_development,
+        })
     }
 
     async fn answer(self, request: Request<EdgeBody>) -> Response<BlobBody> {

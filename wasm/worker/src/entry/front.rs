@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use ifmatch_azure::is_signed;
 use ifmatch_blob::access::Access;
 use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::cors::Cors;
 use ifmatch_blob::name::is_server_path;
 use ifmatch_core::problem::Problem;
 
@@ -16,21 +17,30 @@ use super::settings::Serves;
 pub(crate) struct Front {
     access: Access,
     serves: Serves,
+    cors: Option<Cors>,
 }
 
 /// Path of the public health endpoint.
 const HEALTH: &str = "/-/health";
 
 impl Front {
-    /// Admits requests that `access` allows.
-    pub(crate) fn new(access: Access, serves: Serves) -> Self {
-        Self { access, serves }
+    /// Admits requests that `access` allows, and web pages that `cors` allows.
+    pub(crate) fn new(access: Access, serves: Serves, cors: Option<Cors>) -> Self {
+        Self { access, serves, cors: cors.filter(|_| serves == Serves::Blobs) }
+    }
+
+    /// Returns the header fields for web pages that the response to a request needs in addition.
+    pub(crate) fn cross_origin<B>(&self, request: &Request<B>) -> HeaderMap {
+        self.cors.as_ref().map(|cors| cors.fields(request)).unwrap_or_default()
     }
 
     /// Returns the response to a request that does not reach the service, or `None` for one that does.
     pub(crate) fn answer<B>(&self, request: &Request<B>) -> Option<Response<BlobBody>> {
         if is_server_path(request.uri().path()) {
             return Some(own(request.method(), request.uri().path()));
+        }
+        if let Some(preflight) = self.cors.as_ref().and_then(|cors| cors.preflight(request)) {
+            return Some(sent(preflight));
         }
         // The service checks signatures. Every request to tables must be signed.
         let is_checked = self.serves == Serves::Tables || is_signed(request.headers());

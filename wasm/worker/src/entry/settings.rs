@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::Method;
 use ifmatch_azure::accounts::{Account, Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use ifmatch_blob::access::Access;
+use ifmatch_blob::cors::Cors;
 use ifmatch_core::policy::RequirePreconditions;
 
 use crate::tasks::subrequests;
@@ -32,8 +33,11 @@ pub(crate) struct Settings {
     pub(crate) serves: Serves,
     /// `IFMATCH_ACCOUNTS`: `NAME:KEY[:KEY2]`, separated by commas.
     pub(crate) accounts: Accounts,
-    /// `IFMATCH_READ_TOKEN` and `IFMATCH_WRITE_TOKEN`: tokens separated by commas.
+    /// `IFMATCH_READ_TOKEN` and `IFMATCH_WRITE_TOKEN`: tokens separated by commas. `IFMATCH_PUBLIC_READ`: `true` to allow
+    /// reads without one.
     pub(crate) access: Access,
+    /// `IFMATCH_CORS_ORIGIN`: origins of web pages that may use the plain dialect, separated by commas.
+    pub(crate) cors: Option<Cors>,
     /// `IFMATCH_REQUIRE_CONDITIONS`: `true` to reject writes without a condition.
     pub(crate) required: RequirePreconditions,
     /// `IFMATCH_MAX_BODY_SIZE`: in bytes.
@@ -72,11 +76,14 @@ impl Settings {
         } else {
             Accounts::development()
         };
-        let access = Access::new(&read, &write).map_err(|error| Unusable(error.to_string()))?;
+        let public_read = flag("IFMATCH_PUBLIC_READ", set("IFMATCH_PUBLIC_READ").as_deref())?;
+        let access = Access::new(&read, &write).map_err(|error| Unusable(error.to_string()))?.public_read(public_read);
+        let cors = Cors::new(&list(set("IFMATCH_CORS_ORIGIN").as_deref()));
         Ok(Self {
             serves: serves(set("IFMATCH_SERVES").as_deref())?,
             accounts,
             access: if is_closed { access.never_open() } else { access },
+            cors: cors.map_err(|error| Unusable(format!("IFMATCH_CORS_ORIGIN: {error}")))?,
             required: required(flag("IFMATCH_REQUIRE_CONDITIONS", set("IFMATCH_REQUIRE_CONDITIONS").as_deref())?),
             max_body: set("IFMATCH_MAX_BODY_SIZE").map(|text| size(&text)).transpose()?,
             max_staleness: set("IFMATCH_MAX_STALENESS").map_or(Ok(Duration::ZERO), |text| seconds(&text))?,
@@ -199,6 +206,8 @@ mod tests {
             ("IFMATCH_MAX_REQUESTS", "49", "from 50"),
             ("IFMATCH_MAX_REQUESTS", "many", "from 50"),
             ("IFMATCH_REQUIRE_CONDITIONS", "yes", "IFMATCH_REQUIRE_CONDITIONS"),
+            ("IFMATCH_PUBLIC_READ", "yes", "IFMATCH_PUBLIC_READ"),
+            ("IFMATCH_CORS_ORIGIN", "https://app.example/", "without a path"),
         ] {
             let error = read(&[("IFMATCH_READ_TOKEN", "r"), (name, value)]).unwrap_err();
             assert!(error.contains(says) && !error.contains("hunter2"), "{name}={value}: {error}");

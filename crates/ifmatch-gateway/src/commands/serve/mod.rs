@@ -69,13 +69,14 @@ async fn serve(config: &Config) -> Result<End, Error> {
     let observer = Arc::<AppState>::clone(&state);
     let mut server = Server::new(config.server.limits, observer).tls(acceptor);
     let (listeners, address) = reserved.listen()?;
+    let cors = config.cors.clone();
     match cache {
         Some(cache) => {
             metrics::cache::describe();
             let service = cache::RemoveToken.layer(cache.layer(service));
-            server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, is_signed)));
+            server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors)));
         }
-        None => server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, is_signed))),
+        None => server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors))),
     }
     let mut addresses = Addresses { blobs: address, tables: None };
     if let Some(reserved) = reserved_tables {
