@@ -6,7 +6,7 @@ use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 
-use crate::fields::{HeadersLike, RequestLike, Text, invalid, last_modified, object, read, tags};
+use crate::fields::{HeadersLike, RequestLike, Text, check_properties, invalid, last_modified, object, read, tags};
 
 #[wasm_bindgen]
 extern "C" {
@@ -26,7 +26,7 @@ extern "C" {
 /// `onlyIf`, a Durable Object, `WHERE version = ?`).
 ///
 /// # Errors
-/// A `TypeError` for an `etag` without quotes or an invalid `lastModified`.
+/// A `TypeError` for an `etag` without quotes, an invalid `lastModified`, or an unknown property.
 #[wasm_bindgen(js_name = evaluatePreconditions)]
 pub fn evaluate_preconditions(request: &RequestLike, current: &MaybeValidators) -> Result<JsVerdict, JsValue> {
     let method = Method::from_bytes(request.method()?.as_bytes()).map_err(|_| invalid("the method is no token"))?;
@@ -35,6 +35,7 @@ pub fn evaluate_preconditions(request: &RequestLike, current: &MaybeValidators) 
     let verdict = if current.is_null() || current.is_undefined() {
         conditions.evaluate(&method, None)
     } else {
+        check_properties(current)?;
         let tags = tags(current)?;
         conditions.evaluate(&method, Some(&Validators { tags: &tags, last_modified: last_modified(current)? }))
     };

@@ -82,6 +82,22 @@ pub(crate) fn tag(text: &str) -> Result<EntityTag, JsValue> {
     })
 }
 
+/// The properties of a representation.
+const PROPERTIES: [&str; 3] = ["etag", "lastModified", "length"];
+
+/// Rejects properties that are not known, such as `eTag`: they would be ignored, and a condition would silently not match.
+pub(crate) fn check_properties(object: &JsValue) -> Result<(), JsValue> {
+    let object =
+        object.dyn_ref::<Object>().ok_or_else(|| invalid("validators are an object, as in { etag: '\"v1\"' }"))?;
+    let mut names = Object::keys(object).into_iter().filter_map(|name| name.as_string());
+    match names.find(|name| !PROPERTIES.contains(&name.as_str())) {
+        Some(name) => {
+            Err(invalid(&format!("{name:?} is no property of a representation: use etag, lastModified and length")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Returns the tags of a property: a string, a list, or nothing.
 pub(crate) fn tags(object: &JsValue) -> Result<Vec<EntityTag>, JsValue> {
     let value = Reflect::get(object, &"etag".into())?;

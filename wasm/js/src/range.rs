@@ -7,7 +7,7 @@ use js_sys::{Array, Date, Reflect};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 
-use crate::fields::{RequestLike, invalid, last_modified, object, read, tags, text};
+use crate::fields::{RequestLike, check_properties, invalid, last_modified, object, read, tags, text};
 
 #[wasm_bindgen]
 extern "C" {
@@ -24,13 +24,15 @@ extern "C" {
 /// Evaluate the preconditions first: a 304 or 412 takes precedence over a 206 or 416. Only GET has ranges.
 ///
 /// # Errors
-/// A `TypeError` for an `etag` without quotes, an invalid `lastModified`, or a `length` that is not a whole number.
+/// A `TypeError` for an `etag` without quotes, an invalid `lastModified`, a `length` that is not a whole number, or an unknown
+/// property.
 #[wasm_bindgen(js_name = selectRange)]
 pub fn select_range(request: &RequestLike, sent: &JsRepresentation) -> Result<JsSelection, JsValue> {
+    let sent: &JsValue = sent.as_ref();
+    check_properties(sent)?;
     if request.method()? != "GET" {
         return Ok(object(&[("outcome", "whole".into())])?.unchecked_into());
     }
-    let sent: &JsValue = sent.as_ref();
     let tags = tags(sent)?;
     let len = length(sent)?;
     let representation = Representation { tag: tags.first(), last_modified: last_modified(sent)?, len };

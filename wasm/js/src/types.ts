@@ -9,12 +9,14 @@ export interface RequestLike {
   readonly headers: HeadersLike;
 }
 
-/** What identifies the current representation. */
+/** What identifies the current representation. Any other property is a `TypeError`. */
 export interface Validators {
   /** Its entity tag, quotes included; with several content codings the tags of all of them. */
   etag?: string | readonly string[] | null;
   /** The date that you send as `Last-Modified`: see `lastModified`. */
   lastModified?: string | Date | null;
+  /** Its length in bytes, which no condition needs: so that one object is enough for `selectRange`, too. */
+  length?: number;
 }
 
 /** The very representation that is about to be sent. */

@@ -44,6 +44,11 @@ test("an invalid tag, date, length or method is a TypeError", () => {
   for (const [call, what] of [
     [() => evaluatePreconditions(request, { etag: "v1" }), /quotes/],
     [() => evaluatePreconditions(request, { etag: [1] }), /quotes/],
+    [() => evaluatePreconditions(request, { eTag: '"v1"' }), /"eTag" is no property/],
+    [() => evaluatePreconditions(request, { etag: '"v1"', last_modified: new Date() }), /last_modified/],
+    [() => evaluatePreconditions(request, '"v1"'), /object/],
+    [() => selectRange({ method: "GET", headers: new Headers() }, { ETag: '"v1"', length: 5 }), /"ETag" is no property/],
+    [() => selectRange({ method: "HEAD", headers: new Headers() }, { size: 5 }), /size/],
     [() => evaluatePreconditions(request, { lastModified: "yesterday" }), /lastModified/],
     [() => evaluatePreconditions(request, { lastModified: new Date(NaN) }), /lastModified/],
     [() => evaluatePreconditions({ method: "A B", headers: new Headers() }, null), /method/],

@@ -28,6 +28,8 @@ hasher.update("text");
 hash.versionedTag(1);
 // @ts-expect-error a tag is a text
 evaluatePreconditions(request, { etag: 1 });
+// @ts-expect-error the property is etag
+evaluatePreconditions(request, { eTag: '"a"' });
 // @ts-expect-error a length must be given
 selectRange(request, { etag: '"a"' });
 // @ts-expect-error the property does not exist in this type

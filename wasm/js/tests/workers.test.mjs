@@ -19,7 +19,7 @@ function installed(name, folder, entry) {
   return [{ type: "ESModule", path: path.posix.join("/", name), contents }, ...its];
 }
 
-async function run(worker, others, check) {
+async function run(worker, others, check, settings = {}) {
   const entry = fs.readFileSync(path.join(here, "workers", worker), "utf8").replace(/from "(\w+)"/g, 'from "/$1"');
   const runtime = new Miniflare({
     modulesRoot: "/",
@@ -29,6 +29,7 @@ async function run(worker, others, check) {
     port: 0,
     cf: false,
     telemetry: { enabled: false },
+    ...settings,
   });
   try {
     const url = new URL("/note", await runtime.ready);
@@ -51,6 +52,8 @@ test("a Worker in plain JavaScript answers 304, 206 and 416", async () => {
     assert.equal((await ask({ headers: { "if-none-match": '"\u00e9"' } })).status, 200);
     const part = await ask({ headers: { range: "bytes=1-2", "if-range": etag } });
     assert.deepEqual([part.status, await part.text(), part.headers.get("content-range")], [206, "el", "bytes 1-2/5"]);
+    const beyond = await ask({ headers: { range: "bytes=5-" } });
+    assert.deepEqual([beyond.status, beyond.headers.get("content-range")], [416, "bytes */5"]);
   });
 });
 
@@ -62,4 +65,33 @@ test("the second of two editors gets 412 from a Worker on Hono", async () => {
     assert.equal((await ask({ method: "PUT", body: "theirs", headers: { "if-match": etag } })).status, 412);
     assert.equal(await (await ask()).text(), "mine");
   });
+});
+
+test("the README's example is the Worker that is tested", () => {
+  const readme = fs.readFileSync(path.join(here, "../package/README.md"), "utf8");
+  const [, example] = /```js\n(.*?)```/s.exec(readme);
+  assert.equal(example, fs.readFileSync(path.join(here, "workers/r2.mjs"), "utf8"));
+});
+
+test("a Worker over R2 reads parts of one version and writes on a condition", async () => {
+  const check = async (ask) => {
+    const put = (body, headers) => ask({ method: "PUT", body, headers });
+    assert.equal((await ask()).status, 404);
+    assert.equal((await put("one")).status, 428);
+    assert.equal((await put("one", { "if-match": "*" })).status, 412);
+    const created = await put("hello", { "if-none-match": "*" });
+    const etag = created.headers.get("etag");
+    assert.equal(created.status, 201);
+    assert.equal((await put("late", { "if-none-match": "*" })).status, 412);
+    const whole = await ask();
+    assert.deepEqual([whole.headers.get("etag"), await whole.text()], [etag, "hello"]);
+    assert.equal((await ask({ headers: { "if-none-match": etag } })).status, 304);
+    const part = await ask({ headers: { range: "bytes=1-2", "if-range": etag } });
+    assert.deepEqual([part.status, await part.text(), part.headers.get("content-range")], [206, "el", "bytes 1-2/5"]);
+    const beyond = await ask({ headers: { range: "bytes=9-" } });
+    assert.deepEqual([beyond.status, beyond.headers.get("content-range")], [416, "bytes */5"]);
+    const races = await Promise.all(["a", "b", "c", "d"].map((body) => put(body, { "if-match": etag })));
+    assert.deepEqual(races.map((race) => race.status).sort(), [204, 412, 412, 412]);
+  };
+  await run("r2.mjs", ifmatch, check, { r2Buckets: { BUCKET: "objects" } });
 });
