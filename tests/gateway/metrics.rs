@@ -35,6 +35,7 @@ async fn requests_are_counted_by_outcome() {
     ] {
         assert!(metrics.text().lines().any(|found| found == line), "{line} is missing in\n{}", metrics.text());
     }
+    assert!(value(&metrics, r#"ifmatch_register_seconds_count{operation="swap",outcome="done"}"#) >= 1.0);
     assert!(value(&metrics, r#"ifmatch_body_bytes_total{direction="in"}"#) >= 5.0);
     assert!(value(&metrics, r#"ifmatch_body_bytes_total{direction="out"}"#) >= 5.0);
     assert!(value(&metrics, "ifmatch_connections") >= 1.0);

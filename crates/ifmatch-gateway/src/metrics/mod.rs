@@ -12,6 +12,7 @@ use conditions::{Conditions, HEADERS};
 
 pub(crate) mod cache;
 pub(crate) mod conditions;
+pub(crate) mod register;
 pub(crate) mod upstreams;
 
 const REQUESTS: &str = "ifmatch_requests_total";
@@ -87,6 +88,7 @@ impl Metrics {
         let recorder = PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Full(DURATION.to_owned()), &BUCKETS)
             .and_then(|builder| builder.set_buckets_for_metric(Matcher::Full(upstreams::SECONDS.to_owned()), &BUCKETS))
+            .and_then(|builder| builder.set_buckets_for_metric(Matcher::Full(register::SECONDS.to_owned()), &BUCKETS))
             .map_err(|error| Error::runtime(format!("metrics cannot be set up: {error}")))?
             .build_recorder();
         let handle = recorder.handle();

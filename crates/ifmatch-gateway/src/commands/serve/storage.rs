@@ -14,6 +14,7 @@ use crate::commands::register::AcceptLosses;
 use crate::commands::{folder, register};
 use crate::config::{Config, Records, Storage};
 use crate::error::Error;
+use crate::metrics::register::MeteredRegister;
 
 /// Interval between upkeep runs.
 const UPKEEP: Duration = Duration::from_hours(1);
@@ -56,6 +57,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
                 }
                 Records::Registers(urls) => lasting(register::open(urls).await?, config.register_may_lose)?,
             };
+            let register = AnyRegister::new(MeteredRegister::new(register));
             let store_error = |error| store_error(url, &error);
             if register.guarantee() == Guarantee::Process {
                 return Ok(Opened::new(ObjectBlobs::open(backing, register).await.map_err(store_error)?));
