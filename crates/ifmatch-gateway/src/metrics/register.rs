@@ -5,7 +5,7 @@ use std::future::Future;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    AnyRegister, EngineTime, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap,
+    AnyRegister, EngineTime, Epoch, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap,
 };
 use ifmatch_runtime::{Clock, SystemClock};
 use metrics::{Gauge, describe_gauge, describe_histogram, gauge, histogram};
@@ -65,6 +65,10 @@ impl MeteredRegister {
 impl Register for MeteredRegister {
     fn guarantee(&self) -> Guarantee {
         self.register.guarantee()
+    }
+
+    fn epoch(&self, key: &Key) -> Epoch {
+        self.register.epoch(key)
     }
 
     fn time(&self) -> Option<EngineTime> {
