@@ -1,5 +1,4 @@
 //! The layer inside tower-http's `CorsLayer`, as docs/browsers.md shows it.
-#![expect(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 use std::convert::Infallible;
 
