@@ -170,12 +170,12 @@ async fn a_deleted_container_stays_empty() {
 /// A client waits at one gateway for a change that another one carries out.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_ends_with_a_change_by_another_gateway() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::start(2).await;
     let [one, other] = &cluster.clients()[..] else { unreachable!() };
     let tag = other.put("/docs/a", &[], "one").await.expect(201).etag().to_owned();
     let wait = ("prefer", "wait=60");
     let unless_changed = [("if-none-match", &*tag), wait];
-    let (poll, ()) = futures_util::join!(one.get("/docs/a", &unless_changed), async {
+    let (poll, ()) = tokio::join!(one.get("/docs/a", &unless_changed), async {
         waiting(one).await;
         other.put("/docs/a", &[], "two").await.expect(200);
     });
@@ -183,7 +183,7 @@ async fn a_wait_ends_with_a_change_by_another_gateway() {
     let lease = other.request(Method::POST, "/docs/a?lease", &[("lease-duration", "-1")], "").await.expect(201);
     let tag = one.get("/docs/a?lease", &[]).await.expect(200).etag().to_owned();
     let unless_changed = [("if-none-match", &*tag), wait];
-    let (poll, ()) = futures_util::join!(one.get("/docs/a?lease", &unless_changed), async {
+    let (poll, ()) = tokio::join!(one.get("/docs/a?lease", &unless_changed), async {
         waiting(one).await;
         let id = [("lease-id", lease.header("lease-id"))];
         other.request(Method::DELETE, "/docs/a?lease", &id, "").await.expect(204);
@@ -201,7 +201,7 @@ async fn waiting(client: &Client) {
 /// A fencing token that one gateway has seen protects from late writes through another.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_write_through_another_gateway_is_refused() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::start(2).await;
     let [one, other] = &cluster.clients()[..] else { unreachable!() };
     one.put("/docs/a", &[("lease-token", "34")], "34").await.expect(201);
     let late = other.put("/docs/a", &[("lease-token", "33")], "33").await.expect(412);

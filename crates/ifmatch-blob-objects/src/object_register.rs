@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn names_contain_their_keys() {
-        for text in ["a", ".", "..", "a/b//c", "é=+ %", &"/".repeat(100)] {
+        for text in ["a", ".", "..", "a/b//c", "é=+ %", &"/".repeat(20)] {
             let key = Key::new(text).unwrap();
             let path = Path::parse(name(&key)).expect("a segment of a path");
             assert_eq!(path.parts().count(), 1, "{path}");
