@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The challenger sees a version after its renewal was sent, so the holder's deadline passes first, by the
-//! [margin](margin).
+//! [margin].
 
 use std::time::Duration;
 
