@@ -26,9 +26,9 @@ pub struct Memory {
     pub peak: u64,
 }
 
-/// Runs `ifmatch` with these arguments until it exits.
+/// Runs `ifmatch` with these arguments until it exits. A server that starts nevertheless takes a free port.
 pub fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Finished {
-    Process::start(Gateway::command().args(args)).finished()
+    Process::start(Gateway::command().env("IFMATCH_LISTEN", "127.0.0.1:0").args(args)).finished()
 }
 
 impl Gateway {
