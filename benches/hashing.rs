@@ -1,5 +1,5 @@
 //! Throughput of content hashes compared with OpenSSL's SHA-256, in turns. Both use the CPU's instructions for it.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark stops at an unexpected result")]
 #![expect(clippy::print_stdout, reason = "prints its table")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 

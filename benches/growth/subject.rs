@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 use http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
-use ifmatch::{ConditionalLayer, ConditionalService};
+use ifmatch::{ConditionalLayer, ConditionalService, RequestBody};
 use ifmatch_register::Register;
 use tower::{Layer, Service};
 
@@ -82,7 +82,11 @@ impl<R: Register> Subject<R> {
             let service = &self.service;
             let answers = stream::iter(batch).map(|request| service.clone().call(request)).buffer_unordered(width);
             let begin = Instant::now();
-            answers.for_each(|answer| ready(assert_eq!(answer.unwrap().status(), expected))).await;
+            let check = |answer: Result<Response<_>, Infallible>| {
+                assert_eq!(answer.unwrap().status(), expected);
+                ready(())
+            };
+            answers.for_each(check).await;
             taken += begin.elapsed();
         }
         taken / u32::try_from(count).unwrap()
@@ -104,7 +108,7 @@ impl<R: Register> Subject<R> {
 #[derive(Clone, Debug)]
 pub(crate) struct Resources;
 
-impl Service<Request<Body>> for Resources {
+impl Service<Request<RequestBody<Body>>> for Resources {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
@@ -113,7 +117,7 @@ impl Service<Request<Body>> for Resources {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<RequestBody<Body>>) -> Self::Future {
         let mut response = Response::new(Full::from("content"));
         if request.method() == Method::PUT {
             response = Response::new(Full::default());

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG};
 use http::{HeaderValue, Request, Response};
 use http_body_util::Full;
+use hyper::body::Incoming;
+use ifmatch::RequestBody;
 use ifmatch_core::EntityTag;
 use ifmatch_core::digest::ContentHash;
 use tower::{Service, service_fn};
-
-use crate::input::Input;
 
 /// Served content with its tag.
 struct Document {
@@ -41,16 +41,20 @@ pub(crate) fn content(path: &str) -> Bytes {
 
 /// Answers with the bytes only.
 pub(crate) fn untagged()
--> impl Service<Request<Input>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send> + Clone + Send + 'static
-{
-    service_fn(|request: Request<Input>| ready(Ok(respond(Document::at(request.uri().path())))))
+-> impl Service<Request<RequestBody<Incoming>>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ 'static {
+    service_fn(|request: Request<RequestBody<Incoming>>| ready(Ok(respond(Document::at(request.uri().path())))))
 }
 
 /// Answers with the bytes and their stored tag.
 pub(crate) fn tagged()
--> impl Service<Request<Input>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send> + Clone + Send + 'static
-{
-    service_fn(|request: Request<Input>| {
+-> impl Service<Request<RequestBody<Incoming>>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ 'static {
+    service_fn(|request: Request<RequestBody<Incoming>>| {
         let document = Document::at(request.uri().path());
         let mut response = respond(document);
         response.headers_mut().insert(ETAG, document.tag.to_header());

@@ -12,7 +12,6 @@
 
 mod bare;
 mod inner;
-mod input;
 
 use std::convert::Infallible;
 
@@ -23,10 +22,9 @@ use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use ifmatch::ConditionalLayer;
-use input::Input;
+use ifmatch::{ConditionalLayer, RequestBody};
 use tokio::net::TcpListener;
-use tower::{Layer, Service, ServiceBuilder};
+use tower::{Layer, Service};
 
 #[tokio::main]
 async fn main() {
@@ -51,13 +49,12 @@ fn layered<S>(
 + Send
 + 'static
 where
-    S: Service<Request<Input>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
+    S: Service<Request<RequestBody<Incoming>>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
         + Clone
         + Send
         + 'static,
 {
-    let layered = ConditionalLayer::builder().authoritative().build().layer(inner);
-    ServiceBuilder::new().map_request(|request: Request<Incoming>| request.map(Input::from)).service(layered)
+    ConditionalLayer::builder().authoritative().build().layer(inner)
 }
 
 async fn serve<S, B>(address: &str, service: S)

@@ -151,8 +151,9 @@ fn tidy(context: &Context<'_>) -> Result {
 
 fn clippy(context: &Context<'_>) -> Result {
     cargo(context, &format!("clippy --quiet --locked {SELECTION} --all-targets -- -D warnings"))?;
-    // Not among all targets, since only their own step runs them.
-    cargo(context, &format!("clippy --quiet --locked {SELECTION} --test cluster --test soak -- -D warnings"))?;
+    // Not among all targets, since only commands of their own run them.
+    let others = "--test cluster --test soak --bench growth --bench hashing --bench leases --bench server";
+    cargo(context, &format!("clippy --quiet --locked {SELECTION} {others} -- -D warnings"))?;
     cargo(context, "clippy --quiet --locked --package wasm-harness -- -D warnings")
 }
 
