@@ -11,7 +11,8 @@ use ifmatch_client::Http;
 use ifmatch_core::EntityTag;
 use ifmatch_runtime::nonce;
 
-use super::guard::{block_on, server};
+use super::guard::server;
+use super::runtime::block_on;
 use crate::error::Error;
 
 /// Exit code for a server that does not honour conditions.

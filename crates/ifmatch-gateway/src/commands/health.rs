@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::runtime::Builder;
 use url::Url;
 
 use super::http_client::{self, reason};
+use super::runtime::block_on;
 use crate::cli::terminal::print_line;
 use crate::error::Error;
 
@@ -44,9 +44,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// # Errors
 /// Fails if the gateway does not answer, or not with 200.
 pub(crate) fn run(args: &HealthArgs) -> Result<(), Error> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::runtime(format!("cannot start the runtime: {error}")))?;
-    runtime.block_on(async {
+    block_on(async {
         let path = if args.ready { "/-/ready" } else { "/-/health" };
         let url = args.url.join(path).map_err(|error| Error::usage(format!("--url {}: {error}", args.url)))?;
         let client = http_client::new(&url, args.ca.as_deref(), TIMEOUT)?;

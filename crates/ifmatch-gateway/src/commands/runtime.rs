@@ -30,6 +30,14 @@ pub(crate) fn run(config: &ServerConfig, serving: impl Future<Output = Result<En
     }
 }
 
+/// Runs a command to its end, on threads of its own.
+///
+/// # Errors
+/// The command's, or the reason why the threads cannot start.
+pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    runtime(None)?.block_on(command)
+}
+
 /// Creates a runtime. A single thread needs no work stealing.
 fn runtime(threads: Option<u16>) -> Result<Runtime, Error> {
     let threads = threads.map(usize::from).or_else(|| available_parallelism().ok().map(NonZero::get)).unwrap_or(1);

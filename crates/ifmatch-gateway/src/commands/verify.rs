@@ -9,9 +9,9 @@ use std::time::Duration;
 use clap::Args;
 use ifmatch_blob_embedded::{Damage, Finding, OpenError, OpenErrorKind, Verification};
 use serde_json::json;
-use tokio::runtime::Builder;
 use tokio::time::Instant;
 
+use super::runtime::block_on;
 use crate::cli::progress::{Display, Done};
 use crate::cli::terminal::print_line;
 use crate::error::Error;
@@ -115,11 +115,6 @@ pub(crate) fn gc(args: &GcArgs) -> Result<(), Error> {
         let done = if args.dry_run { "would be removed" } else { "removed" };
         print_line(&format!("{} files with {} {done}", superfluous.len(), indicatif::HumanBytes(bytes)))
     })
-}
-
-fn block_on(work: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
-    let runtime = Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(|error| Error::runtime(format!("cannot start the runtime: {error}")))?.block_on(work)
 }
 
 async fn verify_folder(args: &VerifyArgs) -> Result<(), Error> {

@@ -5,10 +5,10 @@ mod child;
 use std::ffi::OsString;
 use std::time::Duration;
 
+use super::runtime::block_on;
 use clap::Args;
 use ifmatch_client::{Client, Error as ClientError, ErrorKind, Held, Http, Lock};
 use percent_encoding::percent_decode_str;
-use tokio::runtime::Builder;
 
 use self::child::{End, Signals};
 use crate::config::units::Span;
@@ -205,15 +205,6 @@ pub(crate) fn server(url: &str, token: Option<&str>) -> Result<Http, Error> {
         Some(token) => server.with_token(token).map_err(|error| Error::usage(error.to_string())),
         None => Ok(server),
     }
-}
-
-/// Runs a command on one thread.
-///
-/// # Errors
-/// Fails if the runtime cannot start, or as the command does.
-pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Error::runtime(format!("cannot start the runtime: {error}")))?.block_on(command)
 }
 
 /// Prints a message to stderr, and returns the exit code.

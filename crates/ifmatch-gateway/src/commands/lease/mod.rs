@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tokio::runtime::Builder;
 use url::Url;
 
 use crate::cli::terminal::print_line;
+use crate::commands::runtime::block_on;
 use crate::config::settings::Settings;
 use crate::error::Error;
 use crate::leases::listing::LeaseTarget;
@@ -109,9 +109,7 @@ Afterwards, writes with the id of the lease get 412.";
 /// # Errors
 /// Fails if the gateway cannot be reached, or rejects the request.
 pub(crate) fn run(lease: &Lease) -> Result<(), Error> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::runtime(format!("cannot start the runtime: {error}")))?;
-    runtime.block_on(async {
+    block_on(async {
         match &lease.command {
             LeaseCommand::List { prefix, gateway } => list(gateway, prefix.trim_start_matches('/')).await,
             LeaseCommand::Show { path, gateway } => {

@@ -7,13 +7,13 @@ mod open;
 use clap::{Args, Subcommand};
 use ifmatch_register::{Guarantee, Register as _};
 use serde_json::json;
-use tokio::runtime::Builder;
 
 pub(crate) use accept_losses::AcceptLosses;
 use open::migrate;
 pub(crate) use open::{in_folder, memory, open};
 
 use crate::cli::terminal::print_line;
+use crate::commands::runtime::block_on;
 use crate::config::register_urls;
 use crate::error::Error;
 
@@ -91,9 +91,7 @@ Example, from one register to two:
 /// # Errors
 /// States why a register cannot be used, or which records differ.
 pub(crate) fn run(args: &RegisterArgs) -> Result<(), Error> {
-    let runtime = Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::runtime(format!("cannot start the runtime: {error}")))?;
-    runtime.block_on(async {
+    block_on(async {
         match &args.command {
             RegisterCommand::Migrate { register } => {
                 migrate(&register_urls(&register.register)?).await?;
