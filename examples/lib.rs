@@ -5,3 +5,8 @@
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Tests the code in the guide for axum.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/howto/axum.md")]
+struct Axum;

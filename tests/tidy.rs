@@ -104,6 +104,16 @@ fn every_command_in_the_documents_exists() {
 }
 
 #[test]
+fn every_problem_is_documented() {
+    none(&documents::undocumented_problems(repository()));
+}
+
+#[test]
+fn every_metric_in_the_monitoring_exists() {
+    none(&documents::unknown_metrics(&repository().files));
+}
+
+#[test]
 fn the_change_log_covers_this_version() {
     none(&documents::change_log(repository()));
 }

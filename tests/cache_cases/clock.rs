@@ -1,12 +1,13 @@
 //! The wall clock of a process, which a test can advance. Timers run in real time.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::{Clock as _, SystemClock};
+use ifmatch_testbed::faketime;
 use tempfile::TempDir;
 
 use crate::case::START;
@@ -37,7 +38,7 @@ impl Clock {
     /// Makes a new process use this clock.
     pub(crate) fn rules(&self, command: &mut Command) {
         command
-            .env("LD_PRELOAD", library())
+            .env("LD_PRELOAD", faketime())
             .env("FAKETIME_TIMESTAMP_FILE", self.file())
             .envs([("FAKETIME_NO_CACHE", "1"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")]);
     }
@@ -70,15 +71,4 @@ impl Clock {
     fn file(&self) -> PathBuf {
         self.folder.path().join("now")
     }
-}
-
-/// Returns the path of libfaketime: `IFMATCH_FAKETIME`, or the path in Linux distributions.
-fn library() -> PathBuf {
-    if let Some(path) = std::env::var_os("IFMATCH_FAKETIME") {
-        return path.into();
-    }
-    let folders = ["lib/x86_64-linux-gnu/faketime", "lib/aarch64-linux-gnu/faketime", "lib64/faketime", "lib/faketime"];
-    let found = folders.map(|folder| Path::new("/usr").join(folder).join("libfaketimeMT.so.1"));
-    let found = found.into_iter().find(|path| path.exists());
-    found.expect("libfaketime is needed: apt-get install libfaketime, or set IFMATCH_FAKETIME to its path")
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use serde_json::Value;
 use support::{Server, run};
 use tower::service_fn;
 
@@ -19,21 +20,38 @@ fn the_gateway_honours_conditions() {
     let gateway = serve(folder.path());
     let end = run(["check", &gateway.url("/box")]);
     assert_eq!(end.status.code(), Some(0), "{end:#?}");
-    assert!(!end.stdout.contains(" NO "), "{}", end.stdout);
-    assert!(end.stdout.contains("1 1 1 1 1 1 1 1 1 1"), "{}", end.stdout);
+    assert!(end.stdout.contains("winners of 10 races: 1 1 1 1 1 1 1 1 1 1\n"), "{}", end.stdout);
+    assert!(!end.stdout.contains("304"), "not part of the short check: {}", end.stdout);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ignores_conditions_is_found() {
+#[test]
+fn the_gateway_passes_the_whole_suite() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let end = run(["check", "--suite", "--json", &gateway.url("/box")]);
+    assert_eq!(end.status.code(), Some(0), "{end:#?}");
+    let report: Value = serde_json::from_str(&end.stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap();
+    assert!(checks.iter().all(|check| check["result"] == "yes"), "{report:#}");
+    assert_eq!(report["yes"], checks.len());
+    for section in ["8.8.3", "13.1.1", "13.1.2", "13.1.3", "13.1.4", "13.1.5", "13.2.2", "14.2"] {
+        assert!(checks.iter().any(|check| check["section"] == section), "{section}");
+    }
+}
+
+/// A server that ignores all conditions, but wants a field and a query in each request.
+async fn careless() -> Server {
     let stored = Arc::new(Mutex::new(HashMap::<String, Bytes>::new()));
     let service = service_fn(move |request: Request<Incoming>| {
         let stored = Arc::clone(&stored);
         async move {
             let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+            let known = request.headers().contains_key("x-key") && request.uri().query() == Some("sig=a%2Fb");
             let body = request.into_body().collect().await.expect("a body").to_bytes();
             let mut stored = stored.lock().expect("no panic");
             let mut response = Response::new(Full::new(Bytes::new()));
             match method {
+                _ if !known => *response.status_mut() = StatusCode::FORBIDDEN,
                 Method::GET => match stored.get(&path) {
                     Some(body) => *response.body_mut() = Full::new(body.clone()),
                     None => *response.status_mut() = StatusCode::NOT_FOUND,
@@ -45,14 +63,35 @@ async fn a_server_that_ignores_conditions_is_found() {
             Ok::<_, Infallible>(response)
         }
     });
-    let server = Server::start(service).await;
-    let url = format!("http://{}/box", server.address());
-    let end = tokio::task::spawn_blocking(move || run(["check", &url])).await.unwrap();
+    Server::start(service).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_ignores_conditions_is_found() {
+    let server = careless().await;
+    let url = format!("http://{}/box?sig=a%2Fb", server.address());
+    let end = tokio::task::spawn_blocking(move || run(["check", "--header", "x-key: 1", &url])).await.unwrap();
     assert_eq!(end.status.code(), Some(3), "{end:#?}");
-    for found in ["If-Match rejects an old tag  ", "a write changes the tag", "of 16 creators, one succeeds"] {
-        let line = end.stdout.lines().find(|line| line.starts_with(found)).unwrap_or_else(|| panic!("{end:#?}"));
+    for found in [
+        "a write changes the tag",
+        "If-Match with an old tag rejects PUT",
+        "If-Match with an old tag rejects DELETE",
+        "If-None-Match: * rejects PUT of an existing resource",
+        "of 16 creators, one succeeds",
+    ] {
+        let line = end.stdout.lines().find(|line| line.contains(found)).unwrap_or_else(|| panic!("{end:#?}"));
         assert!(line.contains("  NO "), "{line}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_rejects_all_writes_is_an_error() {
+    let server = careless().await;
+    let url = format!("http://{}/box?sig=secret", server.address());
+    let end = tokio::task::spawn_blocking(move || run(["check", &url])).await.unwrap();
+    assert_eq!(end.status.code(), Some(1), "{end:#?}");
+    assert!(end.stderr.contains("403 Forbidden to PUT"), "{end:#?}");
+    assert!(!end.stderr.contains("secret"), "{end:#?}");
 }
 
 #[test]

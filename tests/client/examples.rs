@@ -11,11 +11,12 @@ use crate::serve;
 const MAX_LINES: usize = 40;
 
 /// Each example, and a line that it must print.
-const EXAMPLES: [(&str, &[&str]); 11] = [
+const EXAMPLES: [(&str, &[&str]); 12] = [
     ("optimistic_update", &["Bert must read again", "draft, edited by Anna"]),
     ("pessimistic_update", &["2 lines, written under a lock"]),
     ("retry_with_backoff", &["80 visits"]),
     ("cached_download", &["unchanged: true", "changed: true"]),
+    ("cached_fetch", &["rain, from the cache: true", "sun, from the cache: false", "sun, from the cache: true"]),
     ("leader_election", &["one leads", "two leads", "different terms: true"]),
     ("distributed_lock", &["a second holder: false", "a larger token: true"]),
     ("work_queue", &["1.jpg after 1 attempts", "broken.jpg after 3 attempts"]),

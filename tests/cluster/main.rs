@@ -4,6 +4,7 @@
 
 mod gateways;
 mod outage;
+mod tables;
 
 use std::path::Path;
 
@@ -24,8 +25,7 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         let register = postgres::start(&["max_connections=200"]).await;
         let url = register.url();
-        let migrated = block_in_place(|| run(["register", "migrate", "--register", &url]));
-        assert_eq!(migrated.status.code(), Some(0), "{}", migrated.stderr);
+        migrate(&register);
         let gateways = (0..gateways).map(|_| block_in_place(|| gateway(folder.path(), &url))).collect();
         Self { gateways, register, folder }
     }
@@ -34,6 +34,12 @@ impl Cluster {
     fn clients(&self) -> Vec<Client> {
         self.gateways.iter().map(|gateway| Client::new(gateway.address())).collect()
     }
+}
+
+/// Creates the register's tables.
+fn migrate(register: &Server) {
+    let migrated = block_in_place(|| run(["register", "migrate", "--register", &register.url()]));
+    assert_eq!(migrated.status.code(), Some(0), "{}", migrated.stderr);
 }
 
 /// Starts a gateway on the store in `folder` and the register.

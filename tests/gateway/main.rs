@@ -1,8 +1,9 @@
-//! The real binary over real sockets: startup, access, accounts, leases, limits, shares, TLS, HTTP/2, shutdown,
-//! metrics, the proxy, verification of a folder, and invalid input.
+//! The real binary over real sockets: startup, access and its log, accounts, leases, limits, shares, TLS, HTTP/2, reload, shutdown,
+//! the service manager, metrics, the proxy, verification, backups, import and export, and invalid input.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
 
 mod access;
+mod access_log;
 mod accounts;
 mod bad_input;
 mod frames;
@@ -12,14 +13,18 @@ mod limits;
 mod metrics;
 mod proxy;
 mod registers;
+mod reload;
+mod service_manager;
 mod session;
 mod shares;
 mod shutdown;
 mod slow_clients;
+mod snapshot;
 mod start;
 mod store_cache;
 mod tables_listener;
 mod tls;
+mod transfer;
 mod verify;
 mod waits;
 

@@ -103,7 +103,7 @@ async fn records_move_from_one_register_to_two() {
     gateway.stop();
 
     let status = run(["register", "status", "--register", &one, "--json"]);
-    assert_eq!(status.stdout.trim(), r#"{"guarantee":"linearizable","status":"ready"}"#, "{}", status.stderr);
+    assert_eq!(status.stdout.trim(), r#"{"epoch":0,"guarantee":"linearizable","status":"ready"}"#, "{}", status.stderr);
     for _ in 0..2 {
         let copied = run(["register", "copy", "--from", &one, "--to", &a, "--to", &b]);
         assert_eq!(copied.status.code(), Some(0), "{}", copied.stderr);

@@ -195,6 +195,22 @@ async fn flags_override_the_environment_and_the_file() {
     client.get("/c/a", &[("authorization", "Bearer file")]).await.expect(200);
 }
 
+#[test]
+fn the_settings_of_the_package_are_accepted() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/ifmatch.toml");
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = serve(folder.path(), &["--config", file]);
+    assert_eq!(gateway.stop().status.code(), Some(0));
+
+    // Those that are comments name files that only their user can have.
+    let setting = |line: &'static str| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line);
+    let text = include_str!("../../packaging/ifmatch.toml");
+    let all = folder.path().join("all.toml");
+    fs::write(&all, text.lines().map(setting).collect::<Vec<_>>().join("\n")).unwrap();
+    let end = run(["serve", "--config", all.to_str().unwrap()]);
+    refused(&end, 2, &["/etc/ifmatch/write.token"]);
+}
+
 #[tokio::test]
 async fn the_health_of_a_running_gateway_is_asked_by_a_command() {
     let folder = tempfile::tempdir().unwrap();

@@ -47,8 +47,15 @@ impl Files {
     }
 
     pub(crate) async fn connect(&self, gateway: &Gateway, alpn: &[&str]) -> TlsStream<TcpStream> {
+        Self::connect_to_any(&[self], gateway, alpn).await
+    }
+
+    /// Connects to a gateway with one of several certificates.
+    pub(crate) async fn connect_to_any(files: &[&Self], gateway: &Gateway, alpn: &[&str]) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone()).unwrap();
+        for files in files {
+            roots.add(files.certificate.clone()).unwrap();
+        }
         let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()

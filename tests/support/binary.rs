@@ -46,10 +46,11 @@ fn executable(message: &str) -> Option<PathBuf> {
     message["executable"].as_str().map(PathBuf::from)
 }
 
-/// The profile that this test was built with: the test lies in `target/<profile's folder>/deps`.
+/// The profile that this program was built with: it lies in `target/<profile's folder>`, and a test in `deps` below.
 fn profile() -> String {
-    let test = std::env::current_exe().expect("a process knows its file");
-    let folder = test.parent().and_then(Path::parent).and_then(Path::file_name).unwrap_or_default();
+    let program = std::env::current_exe().expect("a process knows its file");
+    let mut folders = program.ancestors().skip(1).filter_map(Path::file_name);
+    let folder = folders.find(|name| *name != "deps").unwrap_or_default();
     match folder.to_str() {
         None | Some("debug") => "dev".to_owned(),
         Some(profile) => profile.to_owned(),

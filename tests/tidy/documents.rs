@@ -3,19 +3,28 @@
 use serde_json::Value;
 
 use crate::repository::{File, Repository, has_extension};
+use crate::source::Source;
 
-/// Pages in docs/ that neither README.md nor docs/README.md links to.
+/// The contents of the documentation site.
+const CONTENTS: &str = "docs/SUMMARY.md";
+/// Alerts and dashboards.
+const MONITORING: &str = "packaging/monitoring/";
+/// The reference of problems.
+const ERRORS: &str = "docs/reference/errors.md";
+/// Names beside a status that belong to no problem.
+const OTHER_NAMES: [&str; 1] = ["not-modified"];
+
+/// Pages in docs/ that are missing in the contents of the site.
 pub(crate) fn unlinked(files: &[File]) -> Vec<String> {
-    let indexes = ["README.md", "docs/README.md"];
     let linked: Vec<String> = files
         .iter()
-        .filter(|file| indexes.contains(&file.path.as_str()))
+        .filter(|file| file.path == CONTENTS)
         .flat_map(|index| links(&index.text).filter_map(|link| resolved(&index.path, link)))
         .collect();
-    let pages = markdown(files).filter(|page| page.path.starts_with("docs/") && page.path != "docs/README.md");
+    let pages = markdown(files).filter(|page| page.path.starts_with("docs/") && page.path != CONTENTS);
     pages
         .filter(|page| !linked.contains(&page.path))
-        .map(|page| format!("{}: no index links to it", page.path))
+        .map(|page| format!("{}: {CONTENTS} does not link to it", page.path))
         .collect()
 }
 
@@ -39,6 +48,22 @@ pub(crate) fn unknown_commands(repository: &Repository) -> Vec<String> {
     markdown(&repository.files).flat_map(of).collect()
 }
 
+/// Names in the alerts and the dashboard that are no metric in the gateway's source.
+pub(crate) fn unknown_metrics(files: &[File]) -> Vec<String> {
+    let gateway = files.iter().filter(|file| file.path.starts_with("crates/ifmatch-gateway/src/"));
+    let known: Vec<&str> =
+        gateway.flat_map(|file| file.text.split('"').filter(|text| metrics(text).eq([*text]))).collect();
+    let monitoring = files.iter().filter(|file| file.path.starts_with(MONITORING));
+    let of = |file: &File| {
+        let unknown = metrics(&file.text).filter(|name| {
+            let base = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
+            !known.contains(name) && !base.is_some_and(|base| known.contains(&base))
+        });
+        unknown.map(|name| format!("{}: there is no metric {name}", file.path)).collect::<Vec<_>>()
+    };
+    monitoring.flat_map(of).collect()
+}
+
 /// CHANGELOG.md has a section for unreleased changes, or for the version in the manifests.
 pub(crate) fn change_log(repository: &Repository) -> Vec<String> {
     let version = packages(&repository.metadata).find(|package| package["name"] == "ifmatch").unwrap();
@@ -48,8 +73,35 @@ pub(crate) fn change_log(repository: &Repository) -> Vec<String> {
     if covered { Vec::new() } else { vec![format!("CHANGELOG.md has no section {wanted:?}")] }
 }
 
+/// Names of problems in services that the reference of errors lacks.
+pub(crate) fn undocumented_problems(repository: &Repository) -> Vec<String> {
+    let page = repository.files.iter().find(|file| file.path == ERRORS).map_or("", |file| &file.text);
+    let names = repository.sources.iter().filter(|source| !source.is_test).flat_map(problem_names);
+    let missing = names.filter(|name| !page.contains(&format!("`{name}`")));
+    missing.map(|name| format!("{ERRORS} does not explain {name}")).collect()
+}
+
+/// Returns the literals that follow a status, as in `Problem::new(StatusCode::CONFLICT, "container-exists")`.
+fn problem_names(source: &Source) -> impl Iterator<Item = &str> {
+    let statuses = source.positions(&["StatusCode", ":", ":"]).filter_map(|at| source.tokens.get(at + 4..at + 6));
+    let literals = statuses.filter(|next| next[0].text == ",").map(|next| next[1].text.as_str());
+    literals
+        .filter_map(|literal| literal.strip_prefix('"')?.strip_suffix('"'))
+        .filter(|name| is_kebab(name) && !OTHER_NAMES.contains(name))
+}
+
+fn is_kebab(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+}
+
 fn markdown(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| has_extension(file, "md"))
+}
+
+/// Returns the words that begin like metrics of the gateway.
+fn metrics(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|char: char| !char.is_ascii_lowercase() && !char.is_ascii_digit() && char != '_');
+    words.filter(|word| word.starts_with("ifmatch_"))
 }
 
 /// Returns the targets of inline links to other files.
@@ -163,8 +215,8 @@ fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {
 #[test]
 fn unlinked_pages_and_broken_links_are_found() {
     let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
-    let index = file("docs/README.md", "[a](a.md#top) [up](../README.md) [web](https://example.org/x)");
-    let good = [file("README.md", "[docs](docs/)"), index, file("docs/a.md", "")];
+    let contents = file(CONTENTS, "[a](a.md#top) [up](../README.md) [web](https://example.org/x)");
+    let good = [file("README.md", "[docs](docs/)"), contents, file("docs/a.md", "")];
     assert_eq!([unlinked(&good), broken_links(&good)].concat(), [""; 0]);
     assert_eq!(unlinked(&[file("docs/b.md", "")]).len(), 1);
     assert_eq!(broken_links(&[file("README.md", "[a](docs/none.md) [b](../outside.md)")]).len(), 2);
@@ -192,4 +244,12 @@ fn wrong_commands_are_found() {
     ] {
         assert!(known.objection(wrong).is_some(), "{wrong}");
     }
+}
+
+#[test]
+fn names_of_problems_are_found() {
+    let text =
+        "fn f() { Problem::new(StatusCode::CONFLICT, \"a-b\"); (StatusCode::OK, \"Other\"); (StatusCode::OK, 1) }";
+    let source = Source::parse("a.rs", text);
+    assert_eq!(problem_names(&source).collect::<Vec<_>>(), ["a-b"]);
 }

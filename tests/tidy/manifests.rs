@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use crate::repository::File;
 
-/// Published crates share version, edition and licence, and have a description.
+/// Published crates share version, edition and licence, and have a description and a minimum version of Rust.
 pub(crate) fn published(metadata: &Value) -> Vec<String> {
     let packages: Vec<&Value> =
         metadata["packages"].as_array().unwrap().iter().filter(|package| package["publish"].is_null()).collect();
     assert!(packages.len() > 1, "cargo lists no published crates");
-    let shared = ["version", "edition", "license", "repository", "rust_version"];
-    let own = ["description", "readme"];
+    let shared = ["version", "edition", "license", "repository"];
+    let own = ["description", "readme", "rust_version"];
     let wrong = |package: &Value| {
         let differs =
             shared.iter().filter(|field| package[**field] != packages[0][**field] || package[**field].is_null());

@@ -1,5 +1,7 @@
-//! Violations that each rule for Rust files must find.
+//! Violations that each rule must find.
 
+use crate::documents;
+use crate::repository::File;
 use crate::rules;
 use crate::source::Source;
 
@@ -84,4 +86,14 @@ fn a_default_that_is_stated_twice() {
     assert_eq!(gateway("const PORT: u16 = 10_000;"), 0);
     assert_eq!(gateway("const PORT: u16 = 10_000; const SAME: u16 = 10000;"), 1);
     assert_eq!(gateway("const PORT: u16 = 1;"), 1);
+}
+
+#[test]
+fn a_metric_that_does_not_exist() {
+    let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
+    let source =
+        file("crates/ifmatch-gateway/src/metrics.rs", r#"const WAITS: &str = "ifmatch_waits"; "ifmatch_x of y""#);
+    let with = |text: &str| [file("packaging/monitoring/a.yml", text), file(&source.path, &source.text)];
+    assert_eq!(documents::unknown_metrics(&with("rate(ifmatch_waits[5m]) / ifmatch_waits_count")).len(), 0);
+    assert_eq!(documents::unknown_metrics(&with("ifmatch_wait + ifmatch_x{a=\"b\"}")).len(), 2);
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Result;
@@ -78,18 +78,16 @@ impl Run {
     }
 
     /// Prints the command and runs it to the end, with its output on the terminal. Fails if the deadline passes.
-    pub fn passes(mut self, deadline: Instant) -> Result {
+    pub fn passes(self, deadline: Instant) -> Result {
         println!("$ {}", self.shown());
-        let child = self.command.spawn().map_err(|error| format!("{}: {error}", self.shown()))?;
-        match wait(child, deadline)? {
-            Some(status) if status.success() => Ok(()),
-            Some(status) => Err(format!("{status}: {}", self.shown()).into()),
-            None => Err(format!("stopped at the step's time limit: {}", self.shown()).into()),
-        }
+        self.spawn()?.passes(deadline)
     }
 
-    /// Redirects all output to a file.
+    /// Redirects all output to a file. Creates its folder.
     pub fn log_to(mut self, file: &Path) -> Result<Self> {
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder)?;
+        }
         let file = File::create(file)?;
         self.command.stdout(file.try_clone()?).stderr(file);
         Ok(self)
@@ -107,11 +105,23 @@ impl Run {
 
     /// Starts the command in the background, without its standard output.
     pub fn start(mut self) -> Result<Running> {
-        let child = self.command.stdout(Stdio::null()).spawn().map_err(|error| format!("{}: {error}", self.shown()))?;
-        Ok(Running(child))
+        self.command.stdout(Stdio::null());
+        self.spawn()
     }
 
-    fn shown(&self) -> String {
+    /// Starts the command in the background, with all output in a file.
+    pub fn start_with_log(self, file: &Path) -> Result<Running> {
+        self.log_to(file)?.spawn()
+    }
+
+    fn spawn(mut self) -> Result<Running> {
+        let shown = self.shown();
+        let child = self.command.spawn().map_err(|error| format!("{shown}: {error}"))?;
+        Ok(Running { child, shown })
+    }
+
+    /// Returns the command line, for messages.
+    pub(crate) fn shown(&self) -> String {
         let program = Path::new(self.command.get_program()).file_name().unwrap_or_default().to_string_lossy();
         let args = self.command.get_args().map(OsStr::to_string_lossy);
         std::iter::once(program).chain(args).collect::<Vec<_>>().join(" ")
@@ -119,14 +129,33 @@ impl Run {
 }
 
 /// A command in the background, killed with all its children on drop.
-pub struct Running(Child);
+pub struct Running {
+    child: Child,
+    shown: String,
+}
 
 impl Running {
+    /// Waits until the command ends. Fails if the deadline passes.
+    pub(crate) fn passes(mut self, deadline: Instant) -> Result {
+        while Instant::now() < deadline {
+            match self.child.try_wait()? {
+                None => std::thread::sleep(POLL),
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(format!("{status}: {}", self.shown).into()),
+            }
+        }
+        Err(format!("stopped at the step's time limit: {}", self.shown).into())
+    }
+
+    /// Returns `true` if the command has not ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Returns the CPU time of the command and its children in seconds.
     pub fn cpu(&self) -> Result<f64> {
-        let ticks_per_second: u32 = Run::new("getconf", Path::new(".")).args(["CLK_TCK"]).output()?.trim().parse()?;
-        let ticks = self.processes()?.into_iter().map(ticks_of).sum::<Result<u32>>()?;
-        Ok(f64::from(ticks) / f64::from(ticks_per_second))
+        let ticks = self.processes()?.into_iter().map(|process| ticks(process, [14, 15])).sum::<Result<u32>>()?;
+        seconds(ticks)
     }
 
     /// Returns the resident memory of the command and its children in bytes.
@@ -135,16 +164,18 @@ impl Running {
     }
 
     fn processes(&self) -> Result<Vec<u32>> {
-        let mut processes = descendants(self.0.id())?;
-        processes.push(self.0.id());
+        let mut processes = descendants(self.child.id())?;
+        processes.push(self.child.id());
         Ok(processes)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Err(error) = kill_tree(&mut self.0) {
-            println!("process {} may still run: {error}", self.0.id());
+        if !matches!(self.child.try_wait(), Ok(Some(_)))
+            && let Err(error) = kill_tree(&mut self.child)
+        {
+            println!("process {} may still run: {error}", self.child.id());
         }
     }
 }
@@ -157,13 +188,24 @@ pub fn executable(messages: &str) -> Option<PathBuf> {
     })
 }
 
-/// Returns the CPU time of a process in the system's ticks: fields 14 and 15 of proc(5)'s `stat`.
-fn ticks_of(process: u32) -> Result<u32> {
+/// Returns the CPU time in seconds of all commands that have ended, with their children.
+pub(crate) fn cpu_of_ended() -> Result<f64> {
+    seconds(ticks(std::process::id(), [16, 17])?)
+}
+
+fn seconds(ticks: u32) -> Result<f64> {
+    let ticks_per_second: u32 = Run::new("getconf", Path::new(".")).args(["CLK_TCK"]).output()?.trim().parse()?;
+    Ok(f64::from(ticks) / f64::from(ticks_per_second))
+}
+
+/// Returns the sum of two fields of proc(5)'s `stat`, user and system time in ticks: 14 and 15 of the process, 16 and 17 of
+/// its ended children.
+fn ticks(process: u32, fields_of: [usize; 2]) -> Result<u32> {
     let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The second field is a name in parentheses, which may contain spaces.
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let of = |field: usize| -> Result<u32> { Ok(fields.get(field - 3).ok_or("no processor time in /proc")?.parse()?) };
-    Ok(of(14)? + of(15)?)
+    Ok(of(fields_of[0])? + of(fields_of[1])?)
 }
 
 /// Returns the resident memory of a process in bytes.
@@ -171,20 +213,6 @@ fn resident(process: u32) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS in /proc")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
-}
-
-/// Returns the exit status, or `None` if the deadline passed and the command was killed.
-fn wait(mut child: Child, deadline: Instant) -> Result<Option<ExitStatus>> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if Instant::now() >= deadline {
-            kill_tree(&mut child)?;
-            return Ok(None);
-        }
-        std::thread::sleep(POLL);
-    }
 }
 
 /// Kills a command and its children. Killing only cargo would leave its tests running.
@@ -240,6 +268,15 @@ mod tests {
     #[test]
     fn a_missing_program_is_an_error() {
         assert!(Run::new("no-such-program-here", Path::new(".")).passes(soon()).is_err());
+    }
+
+    #[test]
+    fn a_log_may_be_in_a_new_folder() {
+        let folder = std::env::temp_dir().join(format!("xtask-log-{}", std::process::id()));
+        let log = folder.join("steps/log");
+        shell("echo said").log_to(&log).unwrap().passes(soon()).unwrap();
+        assert_eq!(fs::read_to_string(&log).unwrap(), "said\n");
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

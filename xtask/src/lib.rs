@@ -1,15 +1,21 @@
-//! The workspace's tasks: `cargo xtask test` checks everything, `cargo xtask bench` measures, `cargo xtask soak` tests the
-//! shared registers for longer, `cargo xtask worker` serves the Cloudflare Worker, `cargo xtask js` builds the npm package.
+//! The workspace's tasks: `cargo xtask test` checks everything, `cargo xtask docs` builds the documentation
+//! site, `cargo xtask bench` measures, `cargo xtask scoreboard` checks other servers, `cargo xtask soak` tests the shared
+//! registers for longer, `cargo xtask worker` serves the Cloudflare Worker, `cargo xtask js` builds the npm package,
+//! `cargo xtask dist` builds the packages of a release.
 //!
-//! The benchmarks are a separate program, xtask-bench, which uses this library.
+//! The benchmarks and the site are separate programs, xtask-bench and xtask-docs, which use this library.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
 
 mod bench;
 pub mod command;
+mod dist;
+mod docs;
 mod js;
 pub mod listening;
 pub mod npm;
 mod package;
+pub mod plot;
+mod scoreboard;
 mod sdk;
 mod soak;
 pub mod step;
@@ -41,11 +47,18 @@ enum Task {
     /// Runs benchmarks.
     #[command(disable_help_flag = true)]
     Bench(bench::Options),
+    /// Builds the documentation site into target/book, and checks its links.
+    #[command(disable_help_flag = true)]
+    Docs(docs::Options),
+    /// Runs `ifmatch check` on several servers, and writes the results to docs/scoreboard.md.
+    Scoreboard(scoreboard::Options),
     /// Runs clients of the shared registers under faults, and checks the history of their operations.
     #[command(disable_help_flag = true)]
     Soak(soak::Options),
     /// Builds the npm package into target/npm/ifmatch.
     Js,
+    /// Builds the packages of a release into target/dist: an archive, a Debian package, a container image.
+    Dist(dist::Options),
     /// Builds the Cloudflare Worker, and serves it on this machine.
     Worker(worker::Options),
 }
@@ -55,8 +68,11 @@ pub fn main() -> ExitCode {
     exit(match Cli::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Docs(options) => docs::run(&options),
+        Task::Scoreboard(options) => scoreboard::run(&options),
         Task::Soak(options) => soak::run(&options),
         Task::Js => js::run(),
+        Task::Dist(options) => dist::run(&options),
         Task::Worker(options) => worker::run(&options),
     })
 }

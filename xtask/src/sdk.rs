@@ -16,19 +16,21 @@ mod backup;
 mod files;
 
 /// The published development account and key, as in `UseDevelopmentStorage=true`.
-const ACCOUNT: &str = "devstoreaccount1";
-const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+pub(crate) const ACCOUNT: &str = "devstoreaccount1";
+pub(crate) const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// A blob service and a table service on free ports, stopped on drop.
-struct Server {
+pub(crate) struct Server {
     name: &'static str,
-    blobs: SocketAddr,
+    /// Address of the blobs.
+    pub(crate) blobs: SocketAddr,
     tables: SocketAddr,
     /// File of the cases that are known to fail.
     known_errors: PathBuf,
     /// `true` if the server keeps idle connections open.
     keep_alive: bool,
-    _running: Vec<Running>,
+    /// Its processes.
+    pub(crate) running: Vec<Running>,
 }
 
 /// Runs both suites against Azurite, which validates them, and against the gateway. Runs the backup programs against the
@@ -36,8 +38,7 @@ struct Server {
 pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     let dir = context.workspace.target().join("sdk");
     fs::create_dir_all(&dir)?;
-    let python = python(context, &dir)?;
-    npm::require(context.workspace, npm::AZURITE, context.deadline)?;
+    let python = python(context, &dir, "tests/sdk/python/requirements.txt")?;
     npm::require(context.workspace, npm::CLIENTS, context.deadline)?;
     start_azurite(context, &dir)?.suites(context, &python, &dir)?;
     let server = start_gateway(context, gateway, &dir)?;
@@ -50,18 +51,18 @@ pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
 pub(crate) fn check_worker(context: &Context<'_>, folder: &Path) -> Result {
     let dir = context.workspace.target().join("sdk");
     fs::create_dir_all(&dir)?;
-    let python = python(context, &dir)?;
+    let python = python(context, &dir, "tests/sdk/python/requirements.txt")?;
     npm::require(context.workspace, npm::CLIENTS, context.deadline)?;
     start_worker(context, folder, &dir)?.suites(context, &python, &dir)
 }
 
-/// Creates a virtual environment with exactly the packages in requirements.txt.
-fn python(context: &Context<'_>, dir: &Path) -> Result<PathBuf> {
+/// Creates a virtual environment in `dir` with exactly the packages in a file of the repository.
+pub(crate) fn python(context: &Context<'_>, dir: &Path, requirements: &str) -> Result<PathBuf> {
     let python = dir.join("venv/bin/python");
     if !python.exists() {
         Run::new("python3", dir).args(["-m", "venv", "venv"]).passes(context.deadline)?;
     }
-    let requirements = context.workspace.root().join("tests/sdk/python/requirements.txt");
+    let requirements = context.workspace.root().join(requirements);
     Run::new(&python, dir)
         .args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--requirement"])
         .args([requirements])
@@ -80,7 +81,7 @@ fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Ser
         .args([data])
         .start()?;
     let known_errors = known_errors(context, "gateway");
-    Server { name: "gateway", blobs, tables, known_errors, keep_alive: true, _running: vec![running] }.listening()
+    Server { name: "gateway", blobs, tables, known_errors, keep_alive: true, running: vec![running] }.listening()
 }
 
 /// Starts a gateway without tables on an object store.
@@ -90,16 +91,18 @@ fn start_gateway_on_objects(binary: &Path, dir: &Path) -> Result<Server> {
         Run::new(binary, dir).args(["serve", "--listen", &blobs.to_string(), "--store", "memory:///"]).start()?;
     listening::wait("gateway", blobs)?;
     let name = "gateway on objects";
-    Ok(Server { name, blobs, tables: blobs, known_errors: PathBuf::new(), keep_alive: true, _running: vec![running] })
+    Ok(Server { name, blobs, tables: blobs, known_errors: PathBuf::new(), keep_alive: true, running: vec![running] })
 }
 
 fn start_worker(context: &Context<'_>, folder: &Path, dir: &Path) -> Result<Server> {
     let Served { blobs, tables, running } = Served::start(context, folder, &dir.join("Worker.log"))?;
     let known_errors = known_errors(context, "worker");
-    Ok(Server { name: "Worker", blobs, tables, known_errors, keep_alive: false, _running: vec![running] })
+    Ok(Server { name: "Worker", blobs, tables, known_errors, keep_alive: false, running: vec![running] })
 }
 
-fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {
+/// Starts Azurite with everything in memory.
+pub(crate) fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {
+    npm::require(context.workspace, npm::AZURITE, context.deadline)?;
     let programs = context.workspace.root().join(npm::AZURITE).join("node_modules/azurite/dist/src");
     let start = |service: &str, address: SocketAddr| {
         Run::new("node", dir)
@@ -111,7 +114,7 @@ fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {
     let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
     let running = vec![start("blob", blobs)?, start("table", tables)?];
     let known_errors = known_errors(context, "azurite");
-    Server { name: "Azurite", blobs, tables, known_errors, keep_alive: true, _running: running }.listening()
+    Server { name: "Azurite", blobs, tables, known_errors, keep_alive: true, running }.listening()
 }
 
 /// Returns the file of a server's known failures.

@@ -1,14 +1,20 @@
 //! Named steps with time limits. They run in order up to the first failure, and end with a table of times.
+//!
+//! Steps that mostly wait, for a server or for one long link, can run beside the others in a second process. Its output goes
+//! to a file, and is printed at the end.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::command::Run;
+use crate::command::{self, Run};
 use crate::workspace::Workspace;
 
 /// Time limit of an installation.
 const INSTALLATION: Duration = Duration::from_mins(15);
+
+/// Time limit of the steps in a second process, beginning at the end of those that they run beside.
+const BESIDE: Duration = Duration::from_hours(1);
 
 /// A check.
 pub(crate) struct Step {
@@ -42,18 +48,34 @@ pub struct Context<'a> {
     pub deadline: Instant,
 }
 
+/// Runs the steps while another process runs the command `second`, with its output in a file.
+pub(crate) fn run_beside(steps: &[&Step], second: Run, workspace: &Workspace) -> Result {
+    let log = workspace.target().join(format!("beside-{}.log", std::process::id()));
+    println!("\n== beside the next steps: {}; its output is in {}", second.shown(), log.display());
+    let second = second.start_with_log(&log)?;
+    run_in_order(steps, workspace)?;
+    let passed = second.passes(Instant::now() + BESIDE);
+    println!("\n== {}\n{}", log.display(), std::fs::read_to_string(&log)?);
+    std::fs::remove_file(&log)?;
+    passed
+}
+
+/// Checks that the programs are there that the steps need, or installs them.
+pub(crate) fn require(steps: &[&Step], workspace: &Workspace) -> Result {
+    steps.iter().flat_map(|step| step.needs).try_for_each(|tool| tool.require(workspace))
+}
+
 /// Runs the steps in order. The error names the step that failed, and the command to run it alone.
-pub(crate) fn run_all(steps: &[&Step], workspace: &Workspace) -> Result {
-    for tool in steps.iter().flat_map(|step| step.needs) {
-        tool.require(workspace)?;
-    }
+pub(crate) fn run_in_order(steps: &[&Step], workspace: &Workspace) -> Result {
     let mut times = Vec::new();
     let failure = steps.iter().find_map(|step| {
         println!("\n== {}: {}", step.name, step.about);
         let start = Instant::now();
         let context = Context { workspace, deadline: start + Duration::from_mins(step.minutes) };
+        let cpu = command::cpu_of_ended().unwrap_or_default();
         let done = (step.run)(&context);
-        times.push((step.name, start.elapsed(), done.is_ok()));
+        let cpu = command::cpu_of_ended().unwrap_or_default() - cpu;
+        times.push(Time { step: step.name, real: start.elapsed().as_secs_f64(), cpu, passed: done.is_ok() });
         done.err().map(|error| format!("{}: {error}\nto run it alone: cargo xtask test --only {0}", step.name))
     });
     summarise(&times, steps.len());
@@ -99,20 +121,31 @@ impl Tool {
             return Ok(false);
         }
         run("apt-get", "update -qq").passes(deadline)?;
-        let quiet = "install -qq --yes --no-install-recommends -o Dpkg::Use-Pty=0";
+        // Another installation may hold the lock, for example that of another step.
+        let quiet = "install -qq --yes --no-install-recommends -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300";
         run("apt-get", &format!("{quiet} {packages}")).passes(deadline)?;
         Ok(true)
     }
 }
 
-fn summarise(times: &[(&str, Duration, bool)], planned: usize) {
-    println!("\n== summary");
-    for (name, time, passed) in times {
-        let result = if *passed { "ok" } else { "FAILED" };
-        println!("{name:<18} {:>7.1} s  {result}", time.as_secs_f64());
+/// Seconds that a step took.
+struct Time {
+    step: &'static str,
+    real: f64,
+    /// CPU time of its commands: on a busy machine, the better measure.
+    cpu: f64,
+    passed: bool,
+}
+
+fn summarise(times: &[Time], planned: usize) {
+    println!("\n== summary{:>20}{:>12}", "time", "CPU time");
+    let line =
+        |name: &str, real: f64, cpu: f64, result: &str| println!("{name:<18} {real:>9.1} s {cpu:>9.1} s  {result}");
+    for Time { step, real, cpu, passed } in times {
+        line(step, *real, *cpu, if *passed { "ok" } else { "FAILED" });
     }
-    let total: Duration = times.iter().map(|(_, time, _)| *time).sum();
-    println!("{:<18} {:>7.1} s  {} of {planned} steps run", "total", total.as_secs_f64(), times.len());
+    let (real, cpu) = times.iter().fold((0.0, 0.0), |(real, cpu), time| (real + time.real, cpu + time.cpu));
+    line("total", real, cpu, &format!("{} of {planned} steps run", times.len()));
 }
 
 #[cfg(test)]
@@ -130,7 +163,26 @@ mod tests {
     };
 
     fn run(steps: &[&Step]) -> std::result::Result<(), String> {
-        run_all(steps, &Workspace::load().unwrap()).map_err(|error| error.to_string())
+        let workspace = Workspace::load().unwrap();
+        require(steps, &workspace).and_then(|()| run_in_order(steps, &workspace)).map_err(|error| error.to_string())
+    }
+
+    fn run_beside(steps: &[&Step], second: &str) -> std::result::Result<(), String> {
+        let workspace = Workspace::load().unwrap();
+        let second = Run::new("sh", workspace.root()).args(["-c", second]);
+        super::run_beside(steps, second, &workspace).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_second_process_must_pass_too() {
+        assert_eq!(run_beside(&[&PASSES], "exit 0"), Ok(()));
+        assert!(run_beside(&[&PASSES], "exit 3").unwrap_err().contains("exit status: 3"));
+    }
+
+    #[test]
+    fn a_failure_does_not_wait_for_the_second_process() {
+        let error = run_beside(&[&FAILS], "sleep 600").unwrap_err();
+        assert!(error.contains("fails: broken"), "{error}");
     }
 
     #[test]

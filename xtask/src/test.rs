@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::command::Run;
-use crate::step::{Context, Step, Tool, run_all};
+use crate::step::{Context, Step, Tool, require, run_beside, run_in_order};
 use crate::workspace::{SELECTION, Workspace};
-use crate::{Result, js, npm, package, sdk, tree, wasm, worker};
+use crate::{Result, docs, js, npm, package, sdk, tree, wasm, worker};
 
 /// Options of `cargo xtask test`.
 #[derive(Args)]
@@ -52,10 +52,15 @@ const TAR: Tool = Tool { name: "tar", probe: &["tar", "--version"], install: "ap
 /// The sources of the standard library.
 const WASM: Tool = wasm::TOOLCHAIN;
 
-/// In running order: quick steps first, and steps before those that depend on them.
-const STEPS: &[Step] = &[
+/// Quick steps, and those that others depend on.
+const FIRST: &[Step] = &[
     Step { name: "format", about: "cargo fmt changes nothing", minutes: 5, needs: &[RUSTFMT], run: format },
     Step { name: "tree", about: "the layering of the crates", minutes: 5, needs: &[], run: tree::check },
+    Step { name: "npm", about: "installs the tests' npm packages", minutes: 15, needs: &[NPM], run: npm::install },
+];
+
+/// Steps that compile or run natively, in running order: quick steps first.
+const NATIVE: &[Step] = &[
     Step { name: "tidy", about: "the repository's rules (tests/tidy.rs)", minutes: 20, needs: &[GIT], run: tidy },
     Step {
         name: "clippy",
@@ -66,7 +71,13 @@ const STEPS: &[Step] = &[
     },
     Step { name: "fuzz", about: "the fuzz targets build", minutes: 15, needs: &[CLIPPY, CXX], run: fuzz },
     Step { name: "doc", about: "the documentation builds, and its links work", minutes: 30, needs: &[], run: doc },
-    Step { name: "npm", about: "installs the tests' npm packages", minutes: 15, needs: &[NPM], run: npm::install },
+    Step {
+        name: "site",
+        about: "the documentation site builds, and its links work",
+        minutes: 30,
+        needs: &[],
+        run: docs::check,
+    },
     Step {
         name: "test",
         about: "unit and integration tests; the examples build",
@@ -83,11 +94,23 @@ const STEPS: &[Step] = &[
     },
     Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },
     Step {
-        name: "sdk",
-        about: "the Azure clients for Python and JavaScript; restic and rclone",
+        name: "package",
+        about: "each crate packages and compiles alone, with default and all features",
         minutes: 60,
-        needs: &[NPM, PYTHON, RCLONE, RESTIC],
-        run: sdk,
+        needs: &[TAR],
+        run: package::check,
+    },
+];
+
+/// WebAssembly, and clients in other languages. They run beside the native steps, since they mostly wait: for one long link, and
+/// for the Worker's simulator.
+const SERVED: &[Step] = &[
+    Step {
+        name: "wasm",
+        about: "tests of the core and the layer, as WebAssembly",
+        minutes: 45,
+        needs: &[NODE, WASM],
+        run: wasm::in_node::check,
     },
     Step {
         name: "js",
@@ -97,44 +120,52 @@ const STEPS: &[Step] = &[
         run: js::check,
     },
     Step {
-        name: "wasm",
-        about: "tests of the core and the layer, as WebAssembly",
-        minutes: 45,
-        needs: &[NODE, WASM],
-        run: wasm::in_node::check,
-    },
-    Step {
         name: "worker",
-        about: "the Cloudflare Worker: size, tests, the Azure clients",
+        about: "the Cloudflare Worker: size, tests, its register, the Azure clients",
         minutes: 60,
         needs: &[NODE, NPM, PYTHON, WASM],
         run: worker::check::check,
     },
     Step {
-        name: "package",
-        about: "each crate packages and compiles alone, with default and all features",
+        name: "sdk",
+        about: "the Azure clients for Python and JavaScript; restic and rclone",
         minutes: 60,
-        needs: &[TAR],
-        run: package::check,
+        needs: &[NPM, PYTHON, RCLONE, RESTIC],
+        run: sdk,
     },
 ];
 
 /// Runs the selected steps, by default all.
 pub(crate) fn run(options: &Options) -> Result {
     if options.list {
-        for step in STEPS {
+        for step in all() {
             println!("{:<10} {}", step.name, step.about);
         }
         return Ok(());
     }
-    run_all(&chosen(&options.only)?, &Workspace::load()?)
+    let workspace = Workspace::load()?;
+    if !options.only.is_empty() {
+        let steps = chosen(&options.only)?;
+        require(&steps, &workspace)?;
+        return run_in_order(&steps, &workspace);
+    }
+    require(&all().collect::<Vec<_>>(), &workspace)?;
+    run_in_order(&FIRST.iter().collect::<Vec<_>>(), &workspace)?;
+    let served = SERVED.iter().flat_map(|step| ["--only", step.name]);
+    let served = Run::new(std::env::current_exe()?, workspace.root()).args(["test"]).args(served);
+    run_beside(&NATIVE.iter().collect::<Vec<_>>(), served, &workspace)
 }
 
+fn all() -> impl Iterator<Item = &'static Step> {
+    [FIRST, NATIVE, SERVED].into_iter().flatten()
+}
+
+/// Returns the named steps in running order.
 fn chosen(only: &[String]) -> Result<Vec<&'static Step>> {
-    if let Some(unknown) = only.iter().find(|name| STEPS.iter().all(|step| step.name != **name)) {
+    if let Some(unknown) = only.iter().find(|name| all().all(|step| step.name != **name)) {
         return Err(format!("there is no step `{unknown}`: see cargo xtask test --list").into());
     }
-    Ok(STEPS.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)).collect())
+    Ok(all().filter(|step| only.iter().any(|name| name == step.name)).collect())
 }
 
 fn cargo(context: &Context<'_>, args: &str) -> Result {
@@ -152,7 +183,7 @@ fn tidy(context: &Context<'_>) -> Result {
 fn clippy(context: &Context<'_>) -> Result {
     cargo(context, &format!("clippy --quiet --locked {SELECTION} --all-targets -- -D warnings"))?;
     // Not among all targets, since only commands of their own run them.
-    let others = "--test cluster --test soak --bench growth --bench hashing --bench leases --bench server";
+    let others = "--test cluster --test soak --test worker_register --bench growth --bench hashing --bench leases --bench server";
     cargo(context, &format!("clippy --quiet --locked {SELECTION} {others} -- -D warnings"))?;
     cargo(context, "clippy --quiet --locked --package wasm-harness -- -D warnings")
 }
@@ -186,13 +217,16 @@ fn test(context: &Context<'_>) -> Result {
 }
 
 /// Builds the gateway and returns the path of a copy: later builds may replace the original while it is in use.
-fn gateway(context: &Context<'_>) -> Result<PathBuf> {
+pub(crate) fn gateway(context: &Context<'_>) -> Result<PathBuf> {
     cargo(context, &format!("build --locked {SELECTION} --bin ifmatch"))?;
     let binary = format!("ifmatch{}", std::env::consts::EXE_SUFFIX);
     let folder = context.workspace.target().join("gateway-under-test");
     fs::create_dir_all(&folder)?;
     let copy = folder.join(&binary);
-    fs::copy(context.workspace.target().join("debug").join(&binary), &copy)?;
+    // Another step may run the previous copy at this moment, so it is replaced, not overwritten.
+    let new = folder.join(format!("{binary}.{}", std::process::id()));
+    fs::copy(context.workspace.target().join("debug").join(&binary), &new)?;
+    fs::rename(&new, &copy)?;
     Ok(copy)
 }
 
@@ -207,6 +241,8 @@ fn doctest(context: &Context<'_>) -> Result {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn names(only: &[&str]) -> Result<Vec<&'static str>> {
@@ -215,8 +251,9 @@ mod tests {
     }
 
     #[test]
-    fn all_steps_by_default() {
-        assert_eq!(names(&[]).unwrap().len(), STEPS.len());
+    fn each_step_has_a_name_of_its_own() {
+        let names: BTreeSet<&str> = all().map(|step| step.name).collect();
+        assert_eq!(names.len(), all().count());
     }
 
     #[test]

@@ -90,6 +90,11 @@ impl Folder {
         self.disk.sync_folder(&root)
     }
 
+    /// Returns the path of the data folder.
+    pub(super) fn root(&self) -> &Path {
+        &self.root.path
+    }
+
     /// Rejects a write that would use the reserved disk space.
     pub(super) fn check_free_space(&self) -> io::Result<()> {
         free_space::check(&*self.disk, &self.root.path)

@@ -8,6 +8,7 @@ use super::body_files::Folder;
 use super::decoded::DecodedRecords;
 use super::internal_counts::InternalCounts;
 use super::small_bodies::SmallBodies;
+use super::snapshot::Removals;
 
 /// State that all operations share.
 pub(super) struct Inner<R, C> {
@@ -16,4 +17,5 @@ pub(super) struct Inner<R, C> {
     pub(super) decoded: DecodedRecords,
     pub(super) small_bodies: SmallBodies,
     pub(super) internal_counts: InternalCounts,
+    pub(super) removals: Removals,
 }

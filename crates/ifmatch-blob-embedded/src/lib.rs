@@ -37,6 +37,8 @@ pub use error::{OpenError, OpenErrorKind};
 use inner::Inner;
 use internal_counts::InternalCounts;
 use small_bodies::SmallBodies;
+use snapshot::Removals;
+pub use snapshot::Snapshot;
 pub use verify::{Damage, Finding, Progress, Total, Verification};
 
 mod background;
@@ -61,6 +63,7 @@ mod power_tests;
 mod private_tests;
 mod read;
 mod small_bodies;
+mod snapshot;
 mod source;
 mod spool;
 mod swap;
@@ -144,6 +147,7 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
             decoded: DecodedRecords::new(),
             small_bodies: SmallBodies::new(),
             internal_counts: InternalCounts::default(),
+            removals: Removals::default(),
         };
         let store = Self { inner: Arc::new(inner) };
         store.inner.collect().await?;
@@ -158,6 +162,36 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
     /// Fails if the index does. The next call continues.
     pub async fn forget_deletions(&self) -> Result<(), StoreError> {
         self.inner.forget_deletions().await.map_err(|error| error::index(error.into()))
+    }
+}
+
+impl<C: Clock> EmbeddedStore<RedbRegister, C> {
+    /// Takes a snapshot, while reads and writes go on: a folder `snapshot` in the data folder, with all blobs as of one
+    /// moment. It replaces the previous one, and can be copied, verified and opened like any data folder.
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::InUse`] if another snapshot is being taken. After an error, there may be no snapshot.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = ifmatch_blob_embedded::EmbeddedStore::open(folder.path()).await?;
+    /// let snapshot = store.snapshot().await?;
+    /// assert_eq!((snapshot.folder, snapshot.bodies), (folder.path().join("snapshot"), 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn snapshot(&self) -> Result<Snapshot, OpenError> {
+        Arc::clone(&self.inner).snapshot().await
+    }
+
+    /// Removes the snapshot, which frees the space of bodies that the store no longer has. Returns `false` if there is none.
+    ///
+    /// # Errors
+    /// Fails if the system does.
+    pub async fn remove_snapshot(&self) -> Result<bool, OpenError> {
+        Arc::clone(&self.inner).remove_snapshot().await
     }
 }
 

@@ -131,9 +131,9 @@ impl<R: Register, C: Clock> Inner<R, C> {
         }
     }
 
-    /// Removes a file, if there is one.
+    /// Removes a file, if there is one. During a snapshot, it is removed afterwards.
     pub(super) async fn remove(&self, body: Option<BodyName>) {
-        let Some(body) = body else { return };
+        let Some(body) = body.filter(|body| !self.removals.postpone(*body)) else { return };
         let path = self.folder.body(&body);
         let removed = spawn_blocking(move || fs::remove_file(path)).await.map_err(io::Error::other).flatten();
         if let Err(error) = removed {

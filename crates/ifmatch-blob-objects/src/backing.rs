@@ -79,6 +79,16 @@ impl Backing {
         }
     }
 
+    /// Returns the object store.
+    pub fn objects(&self) -> &Arc<dyn ObjectStore> {
+        &self.objects
+    }
+
+    /// Returns the prefix of all names.
+    pub fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
     /// Sets a prefix for the blobs.
     ///
     /// ```

@@ -3,12 +3,14 @@
 use std::any::Any;
 use std::time::Duration;
 
+use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderName};
 use ifmatch_runtime::{Clock, SystemClock};
 
 use crate::body::folder::Disk;
 use crate::config::Config;
 use crate::layer::CacheLayer;
+use crate::policy::audience::Audience;
 use crate::policy::freshness::Heuristic;
 use crate::policy::query::QueryRules;
 use crate::state::CacheState;
@@ -31,6 +33,21 @@ impl<C: Clock> Builder<C> {
     /// Uses this clock instead of the system's.
     pub fn clock<N: Clock>(self, clock: N) -> Builder<N> {
         Builder { clock, config: self.config, entry_limit: self.entry_limit }
+    }
+
+    /// Makes this the cache of one user, on the client's side of the connection (RFC 9111 §1). It also stores responses that
+    /// are `private` or belong to a session, and ignores the directives that are for shared caches.
+    ///
+    /// Responses to requests with different `Authorization` are kept apart. A stored response sets no cookie again.
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().private().build();
+    /// ```
+    #[must_use]
+    pub fn private(mut self) -> Self {
+        self.config.audience = Audience::Private;
+        self.never_store([SET_COOKIE])
     }
 
     /// Sets the maximum size of all stored responses, in bytes. Defaults to 256 MiB. Bodies that are still arriving may

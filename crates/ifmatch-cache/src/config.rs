@@ -7,6 +7,8 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 
 use crate::body::folder::Folder;
+use crate::policy::audience::Audience;
+use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::Heuristic;
 use crate::policy::query::QueryRules;
 use crate::policy::storable::Rules;
@@ -16,6 +18,7 @@ pub(crate) const CAPACITY: u64 = 256 * 1024 * 1024;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
+    pub(crate) audience: Audience,
     pub(crate) scheme: Option<Box<str>>,
     pub(crate) capacity: u64,
     pub(crate) entry_limit: u64,
@@ -37,6 +40,7 @@ pub(crate) struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            audience: Audience::Shared,
             scheme: None,
             capacity: CAPACITY,
             entry_limit: CAPACITY / 16,
@@ -57,6 +61,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Returns the directives of a response that apply to this cache.
+    pub(crate) fn governing(&self, response: &HeaderMap) -> Governing {
+        Governing::of(response, self.audience)
+    }
+
     /// Returns the maximum length of a stored body.
     pub(crate) fn longest(&self) -> u64 {
         self.entry_limit.max(self.disk.as_ref().map_or(0, |disk| disk.longest()))

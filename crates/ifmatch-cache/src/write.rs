@@ -15,7 +15,6 @@ use crate::inner_service::InnerService;
 use crate::lookup::Plan;
 use crate::metrics::{Invalidation, Outcome, Tally};
 use crate::policy::cache_status::{CacheStatus, Forward};
-use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::explicit;
 use crate::policy::groups::{CACHE_GROUP_INVALIDATION, names};
 use crate::policy::invalidate::{also_changed, invalidates, same_origin};
@@ -134,7 +133,7 @@ impl PostRequest {
     {
         let headers = response.headers();
         let named = headers.get(CONTENT_LOCATION).and_then(|location| same_origin(target, location));
-        let lifetime = explicit(headers, &Governing::of(headers), state.now()).unwrap_or_default();
+        let lifetime = explicit(headers, &state.config.governing(headers), state.now()).unwrap_or_default();
         let is_resource = named.is_some_and(|named| named.as_str() == target);
         let alone = changed.before < self.began;
         if response.status() != StatusCode::OK || !is_resource || lifetime.is_zero() || !alone {

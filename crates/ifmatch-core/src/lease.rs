@@ -42,7 +42,7 @@ impl LeaseDuration {
 pub struct BreakPeriod(u8);
 
 impl BreakPeriod {
-    const LONGEST: Duration = Duration::from_mins(1);
+    const LONGEST: Duration = Duration::from_secs(60);
 
     /// Returns the period for the number on the wire, or `None` if it is not 0 to 60.
     ///

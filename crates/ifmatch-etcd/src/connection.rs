@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::lanes::{Batches, QueuedSwap, Reconnecting};
+use ifmatch_register::lanes::{Batches, Pages, QueuedSwap, Reconnecting};
 use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{SystemClock, task};
 use prost::Message;
@@ -65,21 +65,6 @@ impl Connection {
     /// Returns another connection to the same place, which opens at its first use.
     pub(crate) fn another(&self) -> Self {
         Self { place: Arc::clone(&self.place), open: Reconnecting::default() }
-    }
-
-    /// Lists at most `scan.limit` records.
-    pub(crate) async fn list(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        let range = self.place.range(scan);
-        let open = self.opened().await?;
-        let answer: Result<RangeResponse, Status> = open.call(RANGE, range).await;
-        let pairs = self.keep(open, answer).map_err(failed)?.kvs;
-        let prefix = self.place.address.prefix.as_bytes();
-        let entries = pairs.into_iter().map(|pair| {
-            let key = pair.key.strip_prefix(prefix).and_then(|key| str::from_utf8(key).ok());
-            let key = key.and_then(|key| Key::new(key).ok()).ok_or_else(unexpected)?;
-            Ok((key, decode(&pair.value)?))
-        });
-        entries.collect()
     }
 
     async fn opened(&mut self) -> Result<Open, RegisterError> {
@@ -159,6 +144,22 @@ impl Connection {
         let success = keys.iter().map(|key| operation(Op::Range(self.place.single(key)))).collect();
         let answer: TxnResponse = open.call(TXN, TxnRequest { success, ..TxnRequest::default() }).await?;
         Ok(answer.responses.into_iter().map(|response| found(response.answer)).collect())
+    }
+}
+
+impl Pages for Connection {
+    async fn page(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        let range = self.place.range(scan);
+        let open = self.opened().await?;
+        let answer: Result<RangeResponse, Status> = open.call(RANGE, range).await;
+        let pairs = self.keep(open, answer).map_err(failed)?.kvs;
+        let prefix = self.place.address.prefix.as_bytes();
+        let entries = pairs.into_iter().map(|pair| {
+            let key = pair.key.strip_prefix(prefix).and_then(|key| str::from_utf8(key).ok());
+            let key = key.and_then(|key| Key::new(key).ok()).ok_or_else(unexpected)?;
+            Ok((key, decode(&pair.value)?))
+        });
+        entries.collect()
     }
 }
 

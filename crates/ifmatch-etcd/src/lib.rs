@@ -28,9 +28,8 @@ mod rpc;
 use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::lanes::Lanes;
+use ifmatch_register::lanes::{Lanes, Scans};
 use ifmatch_register::{Key, Register, RegisterError, Scan, Swap};
-use tokio::sync::Mutex;
 
 pub use address::Address;
 use connection::Connection;
@@ -48,7 +47,7 @@ const PAGE: usize = 256;
 #[derive(Debug)]
 pub struct EtcdRegister {
     lanes: Lanes,
-    lists: Mutex<Connection>,
+    scans: Scans<Connection>,
 }
 
 impl EtcdRegister {
@@ -68,23 +67,7 @@ impl EtcdRegister {
     pub async fn connect_to(address: Address) -> Result<Self, ConnectError> {
         let lists = Connection::open(address).await?;
         let lanes = Lanes::start([lists.another(), lists.another()], [lists.another(), lists.another()], 2 * LIMIT);
-        Ok(Self { lanes, lists: Mutex::new(lists) })
-    }
-
-    async fn pages(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        let mut lists = self.lists.lock().await;
-        let mut found: Vec<(Key, Record)> = Vec::new();
-        while found.len() < scan.limit {
-            let after = found.last().map(|(key, _)| key.as_str().to_owned());
-            let limit = PAGE.min(scan.limit - found.len());
-            let page = lists.list(&Scan { after: after.as_deref().or(scan.after), limit, ..*scan }).await?;
-            let is_last = page.len() < limit;
-            found.extend(page);
-            if is_last {
-                break;
-            }
-        }
-        Ok(found)
+        Ok(Self { lanes, scans: Scans::new(lists, PAGE, 2 * LIMIT) })
     }
 }
 
@@ -103,6 +86,6 @@ impl Register for EtcdRegister {
     }
 
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.pages(scan).await.map_err(RegisterError::of_read)
+        self.scans.scan(scan).await
     }
 }

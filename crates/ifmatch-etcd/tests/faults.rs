@@ -12,7 +12,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_etcd::EtcdRegister;
 use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Swap};
-use ifmatch_testbed::etcd::{etcdctl, start, start_three};
+use ifmatch_testbed::etcd::{Isolable, Isolation, etcdctl, start, start_three};
 use ifmatch_testbed::{Clients, Network, Proxy, Server};
 
 fn record(revision: u64) -> Record {
@@ -42,6 +42,34 @@ async fn acknowledged_swaps_survive_the_end_of_the_leader() {
         member.restart().await;
     }
     clients.check(&*register).await.unwrap();
+}
+
+/// The leader is cut off from the other members, but not from its clients. It acknowledges nothing, and shows no record that
+/// may be outdated, while the others go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_isolated_leader_answers_nothing() {
+    let cluster = Isolable::start().await;
+    let addresses: Vec<String> = cluster.members.iter().map(|member| member.address().to_string()).collect();
+    let mut clients = Clients::new("isolated", 3, 8);
+    let mut last = None;
+    for isolation in [Isolation::Full, Isolation::Inbound, Isolation::Outbound] {
+        let leader = cluster.leader().await;
+        let mut order = addresses.clone();
+        // A register uses the first member until it fails.
+        order.swap(0, leader);
+        let register = Arc::new(connect(&format!("etcd://{}", order.join(","))).await);
+        let alone = connect(&format!("etcd://{}", addresses[leader])).await;
+        clients = clients.run(&register, 1).await;
+        cluster.isolate(leader, isolation);
+        let key = clients.workload().keys()[0].clone();
+        if isolation == Isolation::Full {
+            assert!(alone.load(&key).await.is_err(), "a leader without the others does not know the current record");
+        }
+        clients = clients.run(&register, 5).await;
+        cluster.heal();
+        last = Some(register);
+    }
+    clients.check(&*last.unwrap()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,11 @@
 //! Copies a database into a new one, which then replaces it.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ifmatch_runtime::private_files;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableError, TableHandle};
 
 use crate::error::OpenError;
@@ -63,6 +65,17 @@ pub(crate) fn into_place(storage: &dyn Storage, from: Option<&Database>) -> Resu
         storage.discard();
     }
     copied
+}
+
+/// Copies the records of one moment into a new file, which must not exist. On return, they are durable, apart from the
+/// file's name.
+pub(crate) fn into_file(from: &Database, path: &Path) -> Result<(), CopyError> {
+    let write = |error: redb::Error| CopyError::Write(error.into());
+    let file = private_files::create_new(path).map_err(|error| CopyError::Write(error.into()))?;
+    let database = Builder::new().create_file(file).map_err(|error| CopyError::Write(error.into()))?;
+    let transaction = database.begin_write().map_err(|error| write(error.into()))?;
+    copy_records(from, &mut transaction.open_table(RECORDS).map_err(|error| write(error.into()))?)?;
+    transaction.commit().map_err(|error| write(error.into()))
 }
 
 fn into_new(storage: &dyn Storage, from: Option<&Database>) -> Result<(Database, Arc<AtomicBool>), CopyError> {

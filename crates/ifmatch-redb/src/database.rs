@@ -7,14 +7,16 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::io;
 use std::ops::Bound;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ifmatch_core::record::Record;
 use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan};
 use redb::{Builder, Database, ReadableDatabase, ReadableTable};
 
-use crate::copy::{CopyError, CutOff, View, into_place};
+use crate::copy::{CopyError, CutOff, View, into_file, into_place};
 use crate::error::{OpenError, unavailable, unavailable_now};
 use crate::record_cache::Stored;
 use crate::storage::Storage;
@@ -126,6 +128,17 @@ impl Shared {
             }
             Ok(page)
         })
+    }
+
+    /// Copies the records of one moment into a new file, while others go on.
+    pub(crate) fn copy_to(&self, path: &Path) -> Result<(), OpenError> {
+        let current = self.current();
+        let State::InUse(database) = &current.state else {
+            return Err(OpenError::other(io::Error::other(
+                "the index has failed, and is copied before the next change",
+            )));
+        };
+        Ok(into_file(database, path)?)
     }
 
     /// Returns `true` if a failed commit may have changed the record of this key.

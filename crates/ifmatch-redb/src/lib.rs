@@ -93,6 +93,25 @@ impl RedbRegister {
         Self::start(Shared::around(opener()?)?)
     }
 
+    /// Copies the records of one moment into a new database at `path`, while loads and swaps go on. On return, the copy is
+    /// durable, apart from its name in the folder. Blocks.
+    ///
+    /// # Errors
+    /// Fails if the file exists or cannot be written, or if the database has failed and was not replaced yet.
+    ///
+    /// ```
+    /// use ifmatch_redb::RedbRegister;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let register = RedbRegister::open(folder.path().join("index.redb"))?;
+    /// register.copy_to(folder.path().join("copy.redb"))?;
+    /// let copy = RedbRegister::open(folder.path().join("copy.redb"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn copy_to(&self, path: impl AsRef<Path>) -> Result<(), OpenError> {
+        self.shared.copy_to(path.as_ref())
+    }
+
     fn start(shared: Shared) -> Result<Self, OpenError> {
         let (shared, cache) = (Arc::new(shared), Arc::new(RecordCache::new()));
         let writer = Writer::start(Arc::clone(&shared), Arc::clone(&cache))?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::lanes::{Batches, QueuedSwap, Reconnecting};
+use ifmatch_register::lanes::{Batches, Pages, QueuedSwap, Reconnecting};
 use ifmatch_register::{EngineClock, EngineTime, Epoch, Key, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 use redis::aio::MultiplexedConnection;
@@ -98,28 +98,6 @@ impl Connection {
         self.open.keep(open);
     }
 
-    /// Lists at most `scan.limit` records.
-    pub(crate) async fn list(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        let place = Arc::clone(&self.place);
-        let (first, last) = bounds(scan);
-        let answer = self
-            .script(|identity| {
-                let mut call = LIST.key(place.key("identity"));
-                call.key(place.key("keys")).arg(identity).arg(&first).arg(&last).arg(scan.limit).arg(place.key("r/"));
-                call
-            })
-            .await?;
-        let Value::Array(page) = answer else { return Err(unexpected()) };
-        let pairs = page.chunks_exact(2).map(|pair| match pair {
-            [Value::BulkString(name), Value::BulkString(bytes)] => {
-                let name = str::from_utf8(name).ok().and_then(|name| Key::new(name).ok());
-                Ok((name.ok_or_else(unexpected)?, decode(bytes)?))
-            }
-            _ => Err(unexpected()),
-        });
-        pairs.collect()
-    }
-
     async fn swap_all(&mut self, batch: &[QueuedSwap]) -> Result<Vec<Result<Swap, RegisterError>>, RegisterError> {
         let place = Arc::clone(&self.place);
         let answer = self
@@ -198,6 +176,29 @@ impl Connection {
         }
         self.open.keep(open);
         Ok(Some(values.split_off(1)))
+    }
+}
+
+impl Pages for Connection {
+    async fn page(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        let place = Arc::clone(&self.place);
+        let (first, last) = bounds(scan);
+        let answer = self
+            .script(|identity| {
+                let mut call = LIST.key(place.key("identity"));
+                call.key(place.key("keys")).arg(identity).arg(&first).arg(&last).arg(scan.limit).arg(place.key("r/"));
+                call
+            })
+            .await?;
+        let Value::Array(page) = answer else { return Err(unexpected()) };
+        let pairs = page.chunks_exact(2).map(|pair| match pair {
+            [Value::BulkString(name), Value::BulkString(bytes)] => {
+                let name = str::from_utf8(name).ok().and_then(|name| Key::new(name).ok());
+                Ok((name.ok_or_else(unexpected)?, decode(bytes)?))
+            }
+            _ => Err(unexpected()),
+        });
+        pairs.collect()
     }
 }
 

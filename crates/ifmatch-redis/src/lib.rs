@@ -31,10 +31,8 @@ mod scripts;
 use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::lanes::Lanes;
-use ifmatch_register::{EngineTime, Epoch, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
-use ifmatch_runtime::{SystemClock, task};
-use tokio::sync::Mutex;
+use ifmatch_register::lanes::{Lanes, Scans};
+use ifmatch_register::{EngineTime, Epoch, Guarantee, Key, Register, RegisterError, Scan, Swap};
 
 use connection::{Clocked, Connection};
 pub use error::{ConnectError, ConnectErrorKind};
@@ -47,12 +45,12 @@ const PAGE: usize = 256;
 
 /// A register on Redis or Valkey.
 ///
-/// Connects again by itself after a failure. A swap without an answer is [`RegisterErrorKind::Ambiguous`], and is never
+/// Connects again by itself after a failure. A swap without an answer is [`Ambiguous`](ifmatch_register::RegisterErrorKind::Ambiguous), and is never
 /// sent again.
 #[derive(Debug)]
 pub struct RedisRegister {
     lanes: Lanes,
-    lists: Mutex<Connection>,
+    scans: Scans<Connection>,
     clock: Clocked,
 }
 
@@ -78,23 +76,8 @@ impl RedisRegister {
         let swaps = [lists.another(), lists.another()];
         let loads = [lists.another(), lists.another()];
         lists.warn_if_not_durable().await;
-        Ok(Self { lanes: Lanes::start(swaps, loads, LIMIT), clock: lists.clock(), lists: Mutex::new(lists) })
-    }
-
-    async fn pages(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        let mut lists = self.lists.lock().await;
-        let mut found: Vec<(Key, Record)> = Vec::new();
-        while found.len() < scan.limit {
-            let after = found.last().map(|(key, _)| key.as_str().to_owned());
-            let limit = PAGE.min(scan.limit - found.len());
-            let page = lists.list(&Scan { after: after.as_deref().or(scan.after), limit, ..*scan }).await?;
-            let is_last = page.len() < limit;
-            found.extend(page);
-            if is_last {
-                break;
-            }
-        }
-        Ok(found)
+        let (lanes, clock) = (Lanes::start(swaps, loads, LIMIT), lists.clock());
+        Ok(Self { lanes, scans: Scans::new(lists, PAGE, LIMIT), clock })
     }
 }
 
@@ -127,8 +110,6 @@ impl Register for RedisRegister {
     }
 
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        let pages = task::timeout(&SystemClock, LIMIT, self.pages(scan)).await;
-        let pages = pages.unwrap_or_else(|elapsed| Err(RegisterError::new(RegisterErrorKind::Unavailable, elapsed)));
-        pages.map_err(RegisterError::of_read)
+        self.scans.scan(scan).await
     }
 }

@@ -11,6 +11,7 @@ use ifmatch_core::record::{Record, Revision};
 
 use ifmatch_runtime::{Clock, KeyedQueue, MAX_POLL_INTERVAL, RandomError, SystemClock};
 
+use crate::ambiguous::Ambiguous;
 use crate::deadlines::Deadlines;
 use crate::key::Key;
 use crate::key_lock::{KeyLock, KeyLocks};
@@ -342,6 +343,19 @@ impl<R: Register, C: Clock> Driver<R, C> {
         command: &Command<'_>,
     ) -> Result<Applied, DriverError> {
         let mut ambiguous = Ambiguous::default();
+        let result = self.swap_until_done(&mut ambiguous, writer, key, seen, command).await;
+        ambiguous.resolve(result.is_ok());
+        result
+    }
+
+    async fn swap_until_done<'a>(
+        &'a self,
+        ambiguous: &mut Ambiguous,
+        writer: &mut Writer<'_, 'a>,
+        key: &Key,
+        seen: Option<Record>,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
         let mut is_loaded = seen.is_none();
         let mut stored = match seen {
             Some(seen) => Some(seen).filter(|seen| seen.revision() != Revision::NONE),
@@ -353,7 +367,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
                 return Ok(mine);
             }
             let expected = stored.as_ref().map_or(Revision::NONE, Record::revision);
-            if ambiguous.overtaken(expected) || ambiguous.swaps.len() >= MAX_AMBIGUOUS {
+            if ambiguous.overtaken(expected) || ambiguous.count() >= MAX_AMBIGUOUS {
                 return Err(ambiguous.or(DriverError::Contention));
             }
             let now = self.now();
@@ -372,7 +386,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
                     continue;
                 }
                 // The ambiguous swap may still take place, so this outcome may be wrong.
-                if let Some(error) = ambiguous.error.take() {
+                if let Some(error) = ambiguous.take_error() {
                     return Err(error.into());
                 }
                 return Ok(Applied { after: before.clone(), before, outcome: transition.outcome });
@@ -436,38 +450,6 @@ impl<'t> Proposed<'t> {
         let is_locked = |record: &Record| record.lease_state(now).is_locked();
         let begins_to_lock = transition.next.as_ref().is_some_and(is_locked) && !is_locked(before);
         Self { command, outcome: &transition.outcome, begins_to_lock }
-    }
-}
-
-/// The ambiguous swaps of one command. Any of them may have taken place.
-#[derive(Debug, Default)]
-struct Ambiguous {
-    /// With the revision that each expected.
-    swaps: Vec<(Revision, Applied)>,
-    error: Option<RegisterError>,
-}
-
-impl Ambiguous {
-    fn add(&mut self, expected: Revision, swap: Applied, error: RegisterError) {
-        self.swaps.push((expected, swap));
-        self.error = Some(error);
-    }
-
-    /// Finds the swap that produced a record. Records of different writers differ by their nonces.
-    fn find(&mut self, stored: Option<&Record>) -> Option<Applied> {
-        let found = self.swaps.iter().position(|(_, swap)| Some(&swap.after) == stored)?;
-        Some(self.swaps.swap_remove(found).1)
-    }
-
-    /// Returns `true` if other writers have changed the record since. The swap may have preceded theirs: running the
-    /// command again could repeat its effect, and a refusal could deny it.
-    fn overtaken(&self, revision: Revision) -> bool {
-        self.swaps.iter().any(|(expected, _)| *expected != revision)
-    }
-
-    /// Returns the ambiguous error if there is one, otherwise the given error, which states that nothing was changed.
-    fn or(&mut self, error: DriverError) -> DriverError {
-        self.error.take().map_or(error, DriverError::Register)
     }
 }
 

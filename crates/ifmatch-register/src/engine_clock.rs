@@ -21,7 +21,7 @@ use ifmatch_core::date::Timestamp;
 /// Permitted error of the rates of the clocks, in parts per million: that of a clock without NTP, and of one that is slewed.
 const RATE_ERROR: u64 = 500;
 /// Age of the last sample at which the time is unknown.
-const MAX_AGE: Duration = Duration::from_mins(1);
+const MAX_AGE: Duration = Duration::from_secs(60);
 
 /// Bounds of an engine's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

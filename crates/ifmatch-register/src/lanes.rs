@@ -47,8 +47,10 @@ use ifmatch_runtime::{SystemClock, task};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::key::Key;
+use crate::metrics;
 pub use crate::reconnecting::Reconnecting;
 use crate::register::{RegisterError, RegisterErrorKind, Swap};
+pub use crate::scans::{Pages, Scans};
 
 /// Maximum number of calls in a batch, and of calls that wait in the queue of a lane.
 pub const BATCH: usize = 256;
@@ -201,6 +203,7 @@ async fn load_lane<B: Batches>(mut batches: B, mut waiting: mpsc::Receiver<Job<K
         if batch.is_empty() {
             continue;
         }
+        metrics::batch("load", batch.len());
         let keys: Vec<Key> = batch.iter().map(|job| job.request.clone()).collect();
         match batches.load(&keys).await {
             Ok(records) => {
@@ -225,6 +228,7 @@ async fn swap_lane<B: Batches>(mut batches: B, mut waiting: mpsc::Receiver<Job<Q
         if batch.is_empty() {
             continue;
         }
+        metrics::batch("swap", batch.len());
         let mut results = batches.swap(&batch).await.into_iter();
         let mut left = HashMap::with_capacity(batch.len());
         for (swap, answer) in batch.into_iter().zip(answers) {

@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+mod ambiguous;
 mod any;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -28,8 +29,14 @@ mod key;
 mod key_lock;
 pub mod lanes;
 mod memory;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+#[cfg(not(feature = "metrics"))]
+#[path = "without_metrics.rs"]
+mod metrics;
 mod reconnecting;
 mod register;
+mod scans;
 mod sharded;
 
 pub use any::AnyRegister;

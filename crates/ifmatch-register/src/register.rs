@@ -132,7 +132,7 @@ impl Guarantee {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch {
-    /// The number of such failovers so far.
+    /// The number of such failovers of the register so far.
     pub number: u64,
     /// The latest revision that may have been lost, or [`Revision::NONE`] in the first epoch.
     pub lost: Revision,

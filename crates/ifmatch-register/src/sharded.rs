@@ -226,8 +226,10 @@ impl Register for ShardedRegister {
         weakest.unwrap_or(Guarantee::Linearizable)
     }
 
+    /// Returns the epoch of the key's shard, with the number of failovers of all shards.
     fn epoch(&self, key: &Key) -> Epoch {
-        self.shard(key).map_or_else(|_| Epoch::default(), |shard| shard.epoch(key))
+        let number = self.shards.iter().map(|shard| shard.epoch(key).number).sum();
+        self.shard(key).map_or_else(|_| Epoch::default(), |shard| Epoch { number, ..shard.epoch(key) })
     }
 
     /// Returns `None`: the shards' engines have clocks of their own, and a load samples only one of them.

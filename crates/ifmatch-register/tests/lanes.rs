@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, yield_now};
 
 /// Longer than any test.
-const LONG: Duration = Duration::from_mins(10);
+const LONG: Duration = Duration::from_secs(600);
 
 /// An engine that carries out a batch when the test allows it.
 #[derive(Debug)]

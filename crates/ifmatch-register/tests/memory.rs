@@ -83,7 +83,7 @@ fn key(number: usize) -> Key {
 }
 
 async fn begin(driver: &Driver<MemoryRegister>, number: usize) -> Result<Token, DriverError> {
-    let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce()?, Duration::from_mins(10))
+    let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce()?, Duration::from_secs(600))
         .with_authority(Authority::Register);
     match driver.apply(&key(number), &Command::Begin(begin)).await?.outcome {
         Outcome::Granted(grant) => Ok(grant.token),

@@ -1,7 +1,10 @@
 //! Clusters of etcd.
 
+use std::net::Ipv4Addr;
 use std::process::Command;
+use std::time::Duration;
 
+use crate::proxy::{Network, Proxy};
 use crate::server::{Program, Server, free_port};
 
 /// Starts a cluster of one member.
@@ -9,7 +12,8 @@ use crate::server::{Program, Server, free_port};
 /// # Panics
 /// As for [`Server::start`].
 pub async fn start(settings: &[&str]) -> Server {
-    member("one", free_port(), "", settings).await
+    let peer = free_port();
+    member("one", peer, peer, "", settings).await
 }
 
 /// Starts a cluster of three members.
@@ -17,19 +21,101 @@ pub async fn start(settings: &[&str]) -> Server {
 /// # Panics
 /// As for [`Server::start`].
 pub async fn start_three() -> Vec<Server> {
+    let ports = [(); 3].map(|()| free_port());
+    three(ports, ports).await
+}
+
+/// A cluster of three members that reach each other by proxies.
+#[derive(Debug)]
+pub struct Isolable {
+    /// The members.
+    pub members: Vec<Server>,
+    /// The proxy in front of each member, for the other ones.
+    proxies: Vec<Proxy>,
+}
+
+/// The direction in which a member is cut off from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Nothing arrives in either direction.
+    Full,
+    /// The member is not reached, nor are its answers, on connections that the others have opened.
+    Inbound,
+    /// The others are not reached on connections that the member has opened.
+    Outbound,
+}
+
+impl Isolable {
+    /// Starts a cluster.
+    ///
+    /// # Panics
+    /// As for [`Server::start`].
+    pub async fn start() -> Self {
+        let ports = [(); 3].map(|()| free_port());
+        let mut proxies = Vec::new();
+        for port in ports {
+            proxies.push(Proxy::start((Ipv4Addr::LOCALHOST, port).into()).await);
+        }
+        let advertised = [0, 1, 2].map(|at: usize| proxies[at].address().port());
+        Self { members: three(ports, advertised).await, proxies }
+    }
+
+    /// Returns the index of the leader, once all members agree on it.
+    pub async fn leader(&self) -> usize {
+        loop {
+            let leaders: Vec<u64> = self.members.iter().map(|member| number(member, "leader")).collect();
+            let is_leader = |member: &Server| leaders.iter().all(|leader| *leader == number(member, "member_id"));
+            if let Some(leader) = self.members.iter().position(is_leader) {
+                return leader;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Cuts a member off from the others, but not from its clients.
+    pub fn isolate(&self, index: usize, isolation: Isolation) {
+        // Members name themselves in the first request of a connection.
+        let from = format!("X-Server-From: {:x}", number(&self.members[index], "member_id"));
+        for (at, proxy) in self.proxies.iter().enumerate() {
+            match isolation {
+                Isolation::Full | Isolation::Inbound if at == index => proxy.set(Network::BlackHole),
+                Isolation::Full | Isolation::Outbound if at != index => proxy.set_for(&from, Network::BlackHole),
+                _ => {}
+            }
+        }
+    }
+
+    /// Connects all members again.
+    pub fn heal(&self) {
+        for proxy in &self.proxies {
+            proxy.set(Network::Whole);
+        }
+    }
+}
+
+/// Returns a number in the status of a member, or zero.
+fn number(member: &Server, name: &str) -> u64 {
+    let status = etcdctl(member, &["endpoint", "status", "--write-out=json"]);
+    let text = status.split_once(&format!("\"{name}\":")).map_or("", |(_, text)| text);
+    text.split(|letter: char| !letter.is_ascii_digit())
+        .next()
+        .and_then(|digits| digits.parse().ok())
+        .unwrap_or_default()
+}
+
+async fn three(ports: [u16; 3], advertised: [u16; 3]) -> Vec<Server> {
     let names = ["one", "two", "three"];
-    let peers = names.map(|_| free_port());
     let cluster: Vec<String> =
-        names.iter().zip(peers).map(|(name, peer)| format!("{name}=http://127.0.0.1:{peer}")).collect();
+        names.iter().zip(advertised).map(|(name, peer)| format!("{name}=http://127.0.0.1:{peer}")).collect();
     let cluster = cluster.join(",");
-    let [one, two, three] = [0, 1, 2].map(|at| member(names[at], peers[at], &cluster, &[]));
+    let [one, two, three] = [0, 1, 2].map(|at| member(names[at], ports[at], advertised[at], &cluster, &[]));
     let (one, two, three) = tokio::join!(one, two, three);
     vec![one, two, three]
 }
 
-async fn member(name: &str, peer: u16, cluster: &str, settings: &[&str]) -> Server {
+async fn member(name: &str, port: u16, advertised: u16, cluster: &str, settings: &[&str]) -> Server {
     let name = name.to_owned();
-    let peer = format!("http://127.0.0.1:{peer}");
+    let [peer, advertised] = [port, advertised].map(|port| format!("http://127.0.0.1:{port}"));
     let cluster = if cluster.is_empty() { format!("{name}={peer}") } else { cluster.to_owned() };
     let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
     let scheme = if settings.iter().any(|setting| setting == "--cert-file") { "https" } else { "http" };
@@ -41,7 +127,7 @@ async fn member(name: &str, peer: u16, cluster: &str, settings: &[&str]) -> Serv
             ["--listen-client-urls", &client],
             ["--advertise-client-urls", &client],
             ["--listen-peer-urls", &peer],
-            ["--initial-advertise-peer-urls", &peer],
+            ["--initial-advertise-peer-urls", &advertised],
             ["--initial-cluster", &cluster],
             ["--logger", "zap"],
             ["--log-outputs", "stdout"],

@@ -4,12 +4,17 @@
 
 mod clients;
 pub mod etcd;
+mod faketime;
+mod log;
 pub mod postgres;
 mod processes;
 mod proxy;
 pub mod redis;
+pub mod s3;
 mod server;
 
 pub use clients::Clients;
+pub use faketime::faketime;
+pub use log::Log;
 pub use proxy::{Network, Proxy};
 pub use server::{Launch, Program, Server, free_port};

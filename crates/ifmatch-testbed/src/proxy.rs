@@ -1,7 +1,7 @@
 //! A TCP proxy that loses answers and connections.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,11 +29,19 @@ pub enum Network {
     Reset,
 }
 
+/// The state of the network, and the connections that it applies to.
+#[derive(Debug)]
+struct State {
+    network: Network,
+    /// Text in the first bytes of the clients concerned. By default, all are.
+    only: Option<String>,
+}
+
 /// A proxy in front of a server. Ends when dropped.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    network: Arc<watch::Sender<Network>>,
+    network: Arc<watch::Sender<State>>,
     target: Arc<watch::Sender<SocketAddr>>,
     task: AbortHandle,
 }
@@ -56,7 +64,7 @@ impl Proxy {
     pub async fn start(target: SocketAddr) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
-        let network = Arc::new(watch::Sender::new(Network::Whole));
+        let network = Arc::new(watch::Sender::new(State { network: Network::Whole, only: None }));
         let target = Arc::new(watch::Sender::new(target));
         let (states, targets) = (Arc::clone(&network), Arc::clone(&target));
         let accept = async move {
@@ -77,12 +85,18 @@ impl Proxy {
 
     /// Changes the state of the network, for bytes that arrive from now on.
     pub fn set(&self, network: Network) {
-        self.network.send_replace(network);
+        self.network.send_replace(State { network, only: None });
+    }
+
+    /// Changes the state of the network for the clients that have this text in the first bytes that they sent. For others, it
+    /// is whole.
+    pub fn set_for(&self, text: &str, network: Network) {
+        self.network.send_replace(State { network, only: Some(text.to_owned()) });
     }
 
     /// Returns the state of the network.
     pub fn network(&self) -> Network {
-        *self.network.borrow()
+        self.network.borrow().network
     }
 
     /// Sends connections to another server from now on, and ends the present ones.
@@ -97,15 +111,24 @@ impl Drop for Proxy {
     }
 }
 
-async fn connection(client: TcpStream, mut target: watch::Receiver<SocketAddr>, network: Arc<watch::Sender<Network>>) {
+impl State {
+    /// Returns the state of the network for a client, given the first bytes that it sent.
+    fn of(&self, first: &OnceLock<Vec<u8>>) -> Network {
+        let has = |text: &str| first.get().is_some_and(|first| String::from_utf8_lossy(first).contains(text));
+        if self.only.as_deref().is_none_or(has) { self.network } else { Network::Whole }
+    }
+}
+
+async fn connection(client: TcpStream, mut target: watch::Receiver<SocketAddr>, network: Arc<watch::Sender<State>>) {
     let address = *target.borrow_and_update();
     // A server that is down ends the client's connection.
     let Ok(server) = TcpStream::connect(address).await else { return };
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
         (client.into_split(), server.into_split());
+    let first = OnceLock::new();
     let end = tokio::select! {
-        end = forward(&mut from_client, &mut to_server, &network, Direction::Request) => end,
-        end = forward(&mut from_server, &mut to_client, &network, Direction::Answer) => end,
+        end = forward(&mut from_client, &mut to_server, &network, &first, Direction::Request) => end,
+        end = forward(&mut from_server, &mut to_client, &network, &first, Direction::Answer) => end,
         _ = target.changed() => End::Closed,
     };
     if end == End::Reset {
@@ -121,29 +144,33 @@ async fn connection(client: TcpStream, mut target: watch::Receiver<SocketAddr>, 
 async fn forward(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,
-    network: &watch::Sender<Network>,
+    network: &watch::Sender<State>,
+    first: &OnceLock<Vec<u8>>,
     direction: Direction,
 ) -> End {
     let mut changes = network.subscribe();
     let mut bytes = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = from.read(&mut bytes).await {
+        if direction == Direction::Request {
+            first.get_or_init(|| bytes[..length].to_vec());
+        }
         let waits =
             |state: Network| state == Network::BlackHole || state == Network::Silent && direction == Direction::Answer;
-        if changes.wait_for(|state| !waits(*state)).await.is_err() {
+        if changes.wait_for(|state| !waits(state.of(first))).await.is_err() {
             return End::Closed;
         }
         let mut cut = Network::Whole;
         network.send_if_modified(|state| {
-            let is_cut = match state {
+            let is_cut = match state.of(first) {
                 Network::CutAfterCommit => direction == Direction::Answer,
                 Network::CutBeforeSending | Network::CutAfterSending => direction == Direction::Request,
                 _ => false,
             };
-            if is_cut || *state == Network::Reset {
-                cut = *state;
+            if is_cut || state.of(first) == Network::Reset {
+                cut = state.network;
             }
             if is_cut {
-                *state = Network::Whole;
+                state.network = Network::Whole;
             }
             is_cut
         });

@@ -35,6 +35,13 @@ use crate::{ConditionalLayer, ConditionalService, NewVersion, Permit};
 /// ```
 pub trait RouterExt {
     /// Wraps all routes, and the fallback, in a layer. The result is a router without routes of its own.
+    ///
+    /// ```
+    /// # use axum::{Router, routing::get};
+    /// # use ifmatch::{ConditionalLayer, axum::RouterExt};
+    /// let routes: Router = Router::new().route("/note", get(|| async { "hello" }));
+    /// let app = routes.guarded_by(ConditionalLayer::new());
+    /// ```
     #[must_use]
     fn guarded_by<R: Register, C: Clock>(self, layer: ConditionalLayer<R, C>) -> Self;
 }

@@ -21,6 +21,20 @@ type BoxedResponse<T, E> = Pin<Box<dyn Future<Output = ResponseResult<T, E>> + S
 
 pin_project! {
     /// Response future of [`ConditionalService`](crate::ConditionalService).
+    ///
+    /// ```
+    /// use axum::Router;
+    /// use axum::body::Body;
+    /// use http::Request;
+    /// use ifmatch::ConditionalLayer;
+    /// use tower::{Layer, Service};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let mut service = ConditionalLayer::new().layer(Router::new());
+    /// let response = service.call(Request::new(Body::empty())); // a router is always ready
+    /// assert_eq!(response.await.unwrap().status(), 404);
+    /// # });
+    /// ```
     pub struct ResponseFuture<F, T: Body, E, R, C> {
         #[pin]
         kind: Kind<F, T, E, R, C>,

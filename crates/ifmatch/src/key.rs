@@ -31,6 +31,24 @@ use crate::mount;
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Returns the key of the resource.
     ///
+    /// ```
+    /// use http::request::Parts;
+    /// use ifmatch::key::{KeyExtractor, PathKey};
+    /// use ifmatch::{InvalidKey, Key};
+    ///
+    /// /// Documents are found by their number, under several paths.
+    /// struct Number;
+    ///
+    /// impl KeyExtractor for Number {
+    ///     fn key(&self, head: &Parts) -> Result<Key, InvalidKey> {
+    ///         match head.uri.path().rsplit('/').next() {
+    ///             Some(number) if number.bytes().all(|byte| byte.is_ascii_digit()) => Key::new(number),
+    ///             _ => PathKey::new().key(head),
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// Returns an error if the request does not name a valid resource. The client gets 400.
     fn key(&self, head: &Parts) -> Result<Key, InvalidKey>;

@@ -80,7 +80,16 @@ where
         Self { service }
     }
 
-    /// Sends a GET. See [`TestClient`].
+    /// Sends a GET.
+    ///
+    /// ```
+    /// # use axum::{Router, routing::get};
+    /// # use ifmatch::testing::TestClient;
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let client = TestClient::new(Router::new().route("/note", get(|| async { "hello" })));
+    /// assert_eq!(client.get("/note").await.body, "hello");
+    /// # });
+    /// ```
     ///
     /// # Panics
     /// As for [`send`](Self::send).
@@ -88,7 +97,16 @@ where
         self.send("GET", path, &[], "").await
     }
 
-    /// Sends a request. See [`TestClient`].
+    /// Sends a request with these header fields.
+    ///
+    /// ```
+    /// # use axum::{Router, routing::get};
+    /// # use ifmatch::testing::TestClient;
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let client = TestClient::new(Router::new().route("/note", get(|| async { "hello" })));
+    /// assert_eq!(client.send("PUT", "/note", &[("if-match", "*")], "text").await.status, 405);
+    /// # });
+    /// ```
     ///
     /// # Panics
     /// Panics if the request is malformed, or the service or a body fails.

@@ -13,6 +13,11 @@ use super::{before, get};
 
 /// An origin with one document, which each PUT replaces.
 fn forgetful() -> (Origin, Arc<Mutex<String>>) {
+    forgetful_with("")
+}
+
+/// An origin with these fields in every response.
+fn forgetful_with(fields: &'static str) -> (Origin, Arc<Mutex<String>>) {
     let document = Arc::new(Mutex::new("first".to_owned()));
     let shared = Arc::clone(&document);
     let origin = Origin::start(move |asked| {
@@ -20,9 +25,9 @@ fn forgetful() -> (Origin, Arc<Mutex<String>>) {
             // A window for another write.
             thread::sleep(Duration::from_millis(20));
             *shared.lock().unwrap() = String::from_utf8(asked.content.clone()).unwrap();
-            return "HTTP/1.1 204 No Content\r\n\r\n".to_owned();
+            return format!("HTTP/1.1 204 No Content\r\n{fields}\r\n");
         }
-        super::origin::ok("", &shared.lock().unwrap())
+        super::origin::ok(fields, &shared.lock().unwrap())
     });
     (origin, document)
 }
@@ -60,6 +65,21 @@ fn one_of_several_conditional_writers_wins() {
     assert_eq!(read.text(), format!("by {}", winners[0]));
     put(address, read.etag(), "next").expect(204);
     assert_eq!(get(&gateway, "/doc", "").expect(200).text(), "next");
+}
+
+/// As nginx does for two versions of the same length in one second.
+#[test]
+fn an_upstream_with_one_tag_for_two_versions_loses_no_update() {
+    let (origin, document) = forgetful_with("etag: \"of-a-second\"\r\n");
+    let gateway = before(&origin, &["--guard-writes"]);
+    let read = get(&gateway, "/doc", "").expect(200);
+    let anna = put(gateway.address(), read.etag(), "by Anna").expect(204);
+    assert!(!anna.headers.contains_key("etag"), "{anna:?}");
+    put(gateway.address(), read.etag(), "by Bert").expect(412);
+    assert_eq!(*document.lock().unwrap(), "by Anna");
+    let again = get(&gateway, "/doc", "").expect(200);
+    assert_ne!(again.etag(), read.etag());
+    put(gateway.address(), again.etag(), "by Bert").expect(204);
 }
 
 #[test]

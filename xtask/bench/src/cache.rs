@@ -87,8 +87,7 @@ fn hits(programs: &Programs, quick: bool, dir: &Path, deadline: Instant) -> Resu
     rounds::warm(ROWS, &subjects)?;
     let measured = Measured::take(ROWS, &subjects, quick, dir, deadline)?;
     let others: Vec<_> = (1..subjects.len()).map(|other| (0, other)).collect();
-    measured.print(&others);
-    Ok(())
+    measured.print(&others, dir)
 }
 
 /// Measures a thousand concurrent requests for one uncached response.

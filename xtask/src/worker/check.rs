@@ -24,6 +24,7 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
         .env("IFMATCH_EXAMPLE", build_package(context.workspace, "worker-axum", "worker-axum", context.deadline)?)
         .passes(context.deadline)?;
     black_box(context, &folder)?;
+    register(context)?;
     sdk::check_worker(context, &folder)
 }
 
@@ -31,12 +32,23 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
 fn black_box(context: &Context<'_>, folder: &Path) -> Result {
     let log = context.workspace.target().join("worker.log");
     let served = Served::start(context, folder, &log)?;
-    // One case at a time: unfinished bodies fill an isolate's memory, and concurrent cases would get 503.
-    let suite = format!("test --locked {SELECTION} --test blackbox -- --test-threads=1");
+    // An isolate's memory holds few bodies: more cases at a time would get 503.
+    let suite = format!("test --locked {SELECTION} --test blackbox -- --test-threads=4");
     let passed = Run::cargo(&suite, context.workspace.root())
         .env("IFMATCH_SERVER", "worker")
         .env("IFMATCH_URL", format!("http://{}", served.blobs))
         .env("IFMATCH_TABLES_URL", format!("http://{}", served.tables))
+        .passes(context.deadline);
+    passed.map_err(|error| format!("{}\n{error}", std::fs::read_to_string(&log).unwrap_or_default()).into())
+}
+
+/// Runs the conformance suite of registers on the one of Durable Objects.
+fn register(context: &Context<'_>) -> Result {
+    let folder = build_package(context.workspace, "worker-register", "worker-register", context.deadline)?;
+    let log = context.workspace.target().join("worker-register.log");
+    let served = Served::start(context, &folder, &log)?;
+    let passed = Run::cargo(&format!("test --locked {SELECTION} --test worker_register"), context.workspace.root())
+        .env("IFMATCH_URL", format!("http://{}", served.blobs))
         .passes(context.deadline);
     passed.map_err(|error| format!("{}\n{error}", std::fs::read_to_string(&log).unwrap_or_default()).into())
 }

@@ -6,7 +6,6 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::Clock;
 
-use crate::policy::cdn_cache_control::Governing;
 use crate::policy::reuse::is_failure;
 use crate::policy::storable::Exchange;
 use crate::policy::update::{head_agrees, shares_validator};
@@ -42,6 +41,7 @@ pub(crate) fn update_stored<C: Clock, T>(
     let arrival = Arrival {
         request: fields,
         implicit_key: &request.implicit_key,
+        audience: state.config.audience,
         began: stored.meta.began,
         requested,
         received: state.now(),
@@ -51,7 +51,7 @@ pub(crate) fn update_stored<C: Clock, T>(
         always_validate: state.config.always_validate,
     };
     let refusal = |response: &HeaderMap| {
-        let (method, governing, rules) = (&Method::GET, &Governing::of(response), state.config.rules);
+        let (method, governing, rules) = (&Method::GET, &state.config.governing(response), state.config.rules);
         Exchange { method, request: fields, status, response, governing, rules }.refusal()
     };
     // The response concerns only this client.

@@ -168,7 +168,7 @@ impl<C: Clock> Fetch<C> {
 
     /// Shares a 304 with requests that wait with the same condition, if the confirmed response is shareable.
     fn share_unmodified(&self, head: &response::Parts, times: Times) {
-        let refusal = self.refusal(StatusCode::OK, &head.headers, &Governing::of(&head.headers));
+        let refusal = self.refusal(StatusCode::OK, &head.headers, &self.state.config.governing(&head.headers));
         let meta = Meta::new(StatusCode::OK, &head.headers, &self.arrival(times));
         if refusal.is_none() && meta.terms.is_for_others() {
             self.tell(Outcome::Unmodified(Stored { meta: Arc::new(meta), body: StoredBody::Whole(Arc::default()) }));
@@ -186,7 +186,7 @@ impl<C: Clock> Fetch<C> {
 
     /// Stores an updated response if it may still be stored, and shares it.
     fn update(&self, stored: &Stored) {
-        let governing = Governing::of(&stored.meta.headers);
+        let governing = self.state.config.governing(&stored.meta.headers);
         match self.refusal(stored.meta.status, &stored.meta.headers, &governing) {
             None if stored.meta.headers.len() <= MAX_FIELDS => {
                 self.state.table.store(&self.key, stored.clone(), |_, new| new);
@@ -293,7 +293,7 @@ impl<C: Clock> Fetch<C> {
         length: Length,
         times: Times,
     ) -> Result<(Meta, Option<u64>), RequestOutcome> {
-        let refusal = self.refusal(head.status, &head.headers, &Governing::of(&head.headers));
+        let refusal = self.refusal(head.status, &head.headers, &self.state.config.governing(&head.headers));
         let storable = match (refusal, length) {
             (Some(refusal), _) => Err(refusal.into()),
             (None, Err(InvalidLength)) => Err(RequestOutcome::PassMalformed),
@@ -382,6 +382,7 @@ impl<C: Clock> Fetch<C> {
         Arrival {
             request: &self.client.headers,
             implicit_key: &self.implicit_key,
+            audience: self.state.config.audience,
             began: times.began,
             requested: times.requested,
             received: times.received,

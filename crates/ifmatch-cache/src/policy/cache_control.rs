@@ -161,6 +161,14 @@ impl ResponseDirectives {
         self.no_cache.fields().iter().chain(self.private.fields())
     }
 
+    /// Returns the directives without those that apply only to shared caches.
+    pub(crate) fn for_one_user(mut self) -> Self {
+        (self.s_maxage, self.private) = (None, Scope::Nothing);
+        self.flags &= !(Flag::ProxyRevalidate as u8);
+        self.allow_sharing();
+        self
+    }
+
     /// Adds a directive with its value, which may still be quoted. A flag that grants a permission has no value.
     fn apply(&mut self, name: &[u8], value: Option<&[u8]>) {
         match name {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
+use super::audience::Audience;
 use super::cache_control::{Flag, ResponseDirectives, Scope};
 
 /// The field's name.
@@ -14,14 +15,16 @@ pub const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-con
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
+/// use ifmatch_cache::policy::audience::Audience;
 /// use ifmatch_cache::policy::cdn_cache_control::{CDN_CACHE_CONTROL, Governing};
 ///
 /// let mut headers = HeaderMap::new();
 /// headers.insert("cache-control", HeaderValue::from_static("no-store"));
 /// headers.insert(CDN_CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
-/// let governing = Governing::of(&headers);
+/// let governing = Governing::of(&headers, Audience::Shared);
 /// assert!(governing.targeted);
 /// assert_eq!(governing.directives.max_age.map(|age| age.as_secs()), Some(60));
+/// assert_eq!(Governing::of(&headers, Audience::Private).directives.max_age, None);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Governing {
@@ -29,18 +32,24 @@ pub struct Governing {
     pub directives: ResponseDirectives,
     /// `true` if they come from `CDN-Cache-Control`, so that `Cache-Control` and `Expires` do not apply.
     pub targeted: bool,
+    /// The users of this cache.
+    pub audience: Audience,
 }
 
 impl Governing {
-    /// Parses the header fields of a response.
-    pub fn of(headers: &HeaderMap) -> Self {
+    /// Parses the header fields of a response, for a cache with these users.
+    pub fn of(headers: &HeaderMap, audience: Audience) -> Self {
+        if audience == Audience::Private {
+            let directives = ResponseDirectives::from_headers(headers).for_one_user();
+            return Self { directives, targeted: false, audience };
+        }
         if let Some(directives) = directives(headers) {
-            return Self { directives, targeted: true };
+            return Self { directives, targeted: true, audience };
         }
         let mut directives = ResponseDirectives::from_headers(headers);
         // The permissions in a malformed field are unknown; its restrictions apply.
         headers.get_all(CDN_CACHE_CONTROL).iter().for_each(|line| directives.restrict(line.as_bytes()));
-        Self { directives, targeted: false }
+        Self { directives, targeted: false, audience }
     }
 }
 

@@ -7,6 +7,7 @@ use http::{HeaderMap, StatusCode};
 use ifmatch_core::date::{HttpDate, Timestamp};
 
 use super::age::unix;
+use super::audience::Audience;
 use super::cache_control::{Flag, pragma_is_no_cache};
 use super::cdn_cache_control::Governing;
 use super::credential::has_credential;
@@ -43,18 +44,18 @@ impl Default for Heuristic {
 ///
 /// Sources in this order: `s-maxage`, `max-age`, `Expires` minus `Date`, the heuristic. A response with an invalid or
 /// repeated `Expires` is stale. The heuristic applies only to statuses that the RFCs allow, or to a `public` response. It
-/// never applies if the request has a [credential](super::credential) or the response sets a cookie, since such a response
-/// may be private, nor with `Pragma: no-cache`.
+/// never applies with `Pragma: no-cache`, nor in a shared cache if the request has a [credential](super::credential) or the
+/// response sets a cookie, since such a response may be private.
 ///
 /// ```
 /// use std::time::Duration;
 /// use http::{header, HeaderMap, HeaderValue, StatusCode};
-/// use ifmatch_cache::policy::{cdn_cache_control::Governing, freshness::lifetime};
+/// use ifmatch_cache::policy::{audience::Audience, cdn_cache_control::Governing, freshness::lifetime};
 /// use ifmatch_core::date::Timestamp;
 ///
 /// let mut headers = HeaderMap::new();
 /// headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=60, s-maxage=5"));
-/// let governing = Governing::of(&headers);
+/// let governing = Governing::of(&headers, Audience::Shared);
 /// let now = Timestamp::from_micros(0);
 /// let lifetime = lifetime(&HeaderMap::new(), StatusCode::OK, &headers, &governing, now, None);
 /// assert_eq!(lifetime, Duration::from_secs(5));
@@ -68,9 +69,11 @@ pub fn lifetime(
     heuristic: Option<Heuristic>,
 ) -> Duration {
     let stated = explicit(response, governing, received);
-    let shared = || !has_credential(request) && !response.contains_key(SET_COOKIE) && !pragma_is_no_cache(response);
+    let own = governing.audience == Audience::Private;
+    let for_all = || own || !has_credential(request) && !response.contains_key(SET_COOKIE);
     let guessed = |heuristic| guess(status, response, received, heuristic);
-    let allowed = || shared() && (is_heuristic_status(status) || governing.directives.has(Flag::Public));
+    let cacheable = || is_heuristic_status(status) || governing.directives.has(Flag::Public);
+    let allowed = || for_all() && !pragma_is_no_cache(response) && cacheable();
     stated.or_else(|| heuristic.filter(|_| allowed()).map(guessed)).unwrap_or_default()
 }
 

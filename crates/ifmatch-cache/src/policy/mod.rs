@@ -1,6 +1,7 @@
-//! The rules for shared caches, as pure functions of header fields and times.
+//! The rules for caches, as pure functions of header fields and times.
 
 pub mod age;
+pub mod audience;
 pub mod cache_control;
 pub mod cache_status;
 pub mod cdn_cache_control;

@@ -3,6 +3,7 @@
 use http::header::{AUTHORIZATION, EXPIRES, RANGE, SET_COOKIE};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
+use super::audience::Audience;
 use super::cache_control::{Flag, RequestDirectives};
 use super::cdn_cache_control::Governing;
 use super::credential::has_credential;
@@ -143,9 +144,13 @@ impl Exchange<'_> {
         (!allowed && !is_heuristic_status(self.status)).then_some(Refusal::NotAllowed)
     }
 
-    /// Returns `true` if the response sets no cookie, or a public one. An excluded `Set-Cookie` does not count.
+    /// Returns `true` if the response sets no cookie, a public one, or that of the only user. An excluded `Set-Cookie` does
+    /// not count.
     fn may_share_cookie(&self) -> bool {
         let directives = &self.governing.directives;
+        if self.governing.audience == Audience::Private {
+            return true;
+        }
         let public = directives.has(Flag::Public) || self.rules.share_cookies;
         let sets =
             self.response.contains_key(SET_COOKIE) && !directives.unstored_fields().any(|name| *name == SET_COOKIE);

@@ -1,12 +1,14 @@
 //! Reading a request: its handling, its cache key, and its conditions and directives.
 
-use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
+use http::header::{AUTHORIZATION, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
 use http::request::Parts;
-use http::{HeaderName, Method};
+use http::{HeaderName, HeaderValue, Method};
 use http_body::Body;
+use ifmatch_core::digest::ContentHash;
 use ifmatch_core::fields::hop_by_hop;
 
 use crate::config::Config;
+use crate::policy::audience::Audience;
 use crate::policy::cache_control::RequestDirectives;
 use crate::policy::invalidate::is_unsafe;
 use crate::request::flags::{RequestFlag, RequestFlags};
@@ -123,6 +125,9 @@ fn implicit_key(head: &Parts, key: &Key, flags: RequestFlags, config: &Config) -
     if target != key.path() {
         text.extend([TARGET, target, "\n"]);
     }
+    if config.audience == Audience::Private {
+        user(head, &mut text);
+    }
     if flags.has(RequestFlag::UnkeyedInput) {
         let counts =
             |name: &HeaderName| unkeyed_inputs::is_unkeyed_input(name.as_str()) && !(config.rules.overwritten)(name);
@@ -135,8 +140,17 @@ fn implicit_key(head: &Parts, key: &Key, flags: RequestFlags, config: &Config) -
     text.into()
 }
 
-/// Prefix of the target's line. No field has such a name.
+/// Appends the line of the user, who may change with `Authorization`. No request to a shared cache has one, so that a
+/// shared cache on the same folder never finds the response.
+fn user(head: &Parts, text: &mut String) {
+    let lines = head.headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+    let hash = ContentHash::of(&lines.collect::<Vec<_>>().join(&b'\n'));
+    text.extend([USER, &hash.hex(), "\n"]);
+}
+
+/// Prefixes of the lines of the target and the user. No field has such a name.
 const TARGET: &str = "target ";
+const USER: &str = "user ";
 
 /// Returns `true` if two implicit keys have the same target.
 pub(crate) fn is_same_target(one: &str, other: &str) -> bool {

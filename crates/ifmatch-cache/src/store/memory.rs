@@ -169,6 +169,7 @@ mod tests {
         let arrival = Arrival {
             request: &request,
             implicit_key: "",
+            audience: crate::policy::audience::Audience::Shared,
             began: 1,
             requested,
             received,

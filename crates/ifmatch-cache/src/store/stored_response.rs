@@ -17,6 +17,7 @@ use crate::body::in_memory::{MemoryBody, PartialBody};
 use crate::body::on_disk::DiskBody;
 use crate::body::slices::Slices;
 use crate::policy::age::{initial_age, unix};
+use crate::policy::audience::Audience;
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::{Heuristic, lifetime};
 use crate::policy::reuse::Terms;
@@ -107,6 +108,7 @@ pub(crate) struct Arrival<'a> {
     /// The header fields of the client's request.
     pub(crate) request: &'a HeaderMap,
     pub(crate) implicit_key: &'a str,
+    pub(crate) audience: Audience,
     pub(crate) began: u64,
     pub(crate) requested: Timestamp,
     pub(crate) received: Timestamp,
@@ -165,7 +167,7 @@ impl Meta {
     }
 
     fn with(status: StatusCode, mut headers: HeaderMap, initial_age: Duration, arrival: &Arrival<'_>) -> Self {
-        let governing = Governing::of(&headers);
+        let governing = Governing::of(&headers, arrival.audience);
         let lifetime = lifetime(arrival.request, status, &headers, &governing, arrival.received, arrival.heuristic);
         let vary = Vary::of(&headers).unwrap_or_default();
         hop_by_hop::remove(&mut headers);

@@ -11,6 +11,7 @@ mod limits;
 mod operators;
 mod outcomes;
 mod personal;
+mod private;
 mod queries;
 mod races;
 mod restarts;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use ifmatch_cache::policy::age::initial_age;
+use ifmatch_cache::policy::audience::Audience;
 use ifmatch_cache::policy::cache_control::{Flag, ResponseDirectives, Scope};
 use ifmatch_cache::policy::cdn_cache_control::Governing;
 use ifmatch_cache::policy::freshness::{Heuristic, lifetime};
@@ -100,7 +101,7 @@ fn freshness() {
     let mut wrong = Vec::new();
     for ([status, response, expected], line) in rows(include_str!("../data/freshness.txt")) {
         let response = fields(response);
-        let governing = Governing::of(&response);
+        let governing = Governing::of(&response, Audience::Shared);
         let heuristic = Some(Heuristic::default());
         let found = lifetime(&HeaderMap::new(), code(status), &response, &governing, moment(0), heuristic);
         if found != Duration::from_secs(expected.parse().unwrap()) {
@@ -115,7 +116,7 @@ fn storable() {
     let mut wrong = Vec::new();
     for ([method, request, status, response, expected], line) in rows(include_str!("../data/storable.txt")) {
         let (request, response) = (fields(request), fields(response));
-        let governing = Governing::of(&response);
+        let governing = Governing::of(&response, Audience::Shared);
         let method: Method = method.parse().unwrap();
         let status = code(status);
         let (request, response, rules) = (&request, &response, Rules::default());

@@ -1,5 +1,7 @@
 //! A backend over HTTP: the ifmatch gateway, or any API with strong entity tags (RFC 9110 §8.8.3, §13).
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -66,13 +68,15 @@ const NOT_IN_SEGMENTS: &AsciiSet = &CONTROLS
 /// let client = Client::new(server);
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Http {
     client: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     origin: String,
     /// With a slash at both ends.
     path: String,
-    authorization: Option<HeaderValue>,
+    /// Query of the URL, sent with every request.
+    query: Option<Arc<str>>,
+    headers: HeaderMap,
 }
 
 /// The address or the token of a server is invalid, or the system has no certificates to trust.
@@ -82,6 +86,8 @@ pub struct HttpError(String);
 
 impl Http {
     /// Creates a backend for keys below a URL. Trusts the system's certificates.
+    ///
+    /// A query in the URL is sent with every request, such as a shared access signature of Azure.
     ///
     /// # Errors
     /// If the URL is not an absolute `http` or `https` URL, or if TLS is needed and the system has no certificates.
@@ -93,15 +99,14 @@ impl Http {
     /// ```
     pub fn new(url: &str) -> Result<Self, HttpError> {
         let wrong = |why: &str| {
+            // The query may contain a signature.
+            let url = url.split('?').next().unwrap_or_default();
             HttpError(format!("{url} is not the URL of a server, such as http://127.0.0.1:8080/box: {why}"))
         };
         let uri: Uri = url.parse().map_err(|_| wrong("it is malformed"))?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
             return Err(wrong("a scheme and a host are missing"));
         };
-        if uri.query().is_some() {
-            return Err(wrong("it has a query"));
-        }
         if !matches!(scheme, "http" | "https") {
             return Err(wrong("the scheme is neither http nor https"));
         }
@@ -113,7 +118,8 @@ impl Http {
             HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().wrap_connector(tcp);
         let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(tls);
         let path = format!("/{}/", uri.path().trim_matches('/')).replace("//", "/");
-        Ok(Self { client, origin: format!("{scheme}://{authority}"), path, authorization: None })
+        let query = uri.query().map(Arc::from);
+        Ok(Self { client, origin: format!("{scheme}://{authority}"), path, query, headers: HeaderMap::new() })
     }
 
     /// Sets a bearer token (RFC 6750).
@@ -126,13 +132,27 @@ impl Http {
     /// assert!(Http::new("http://127.0.0.1")?.with_token("two\nlines").is_err());
     /// # Ok::<(), ifmatch_client::HttpError>(())
     /// ```
-    pub fn with_token(mut self, token: &str) -> Result<Self, HttpError> {
+    pub fn with_token(self, token: &str) -> Result<Self, HttpError> {
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
         let mut value =
             value.map_err(|_| HttpError("the token has characters other than visible ASCII ones".into()))?;
         value.set_sensitive(true);
-        self.authorization = Some(value);
-        Ok(self)
+        Ok(self.with_header(AUTHORIZATION, value))
+    }
+
+    /// Sets a header field of every request, such as `x-ms-blob-type` for Azure.
+    ///
+    /// ```
+    /// # use http::{HeaderName, HeaderValue};
+    /// # use ifmatch_client::Http;
+    /// let kind = HeaderName::from_static("x-ms-blob-type");
+    /// let server = Http::new("http://127.0.0.1")?.with_header(kind, HeaderValue::from_static("BlockBlob"));
+    /// # Ok::<(), ifmatch_client::HttpError>(())
+    /// ```
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
     }
 
     /// Sends a request for a key, with these header fields, and reads the whole response.
@@ -163,22 +183,30 @@ impl Http {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response<Bytes>, Error> {
-        let uri: Uri =
-            format!("{}{path}", self.origin).parse().map_err(|_| Error::refused(format!("{path} is not a path")))?;
+        let uri = self.uri(&path)?;
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = uri;
-        *request.headers_mut() = headers;
+        *request.headers_mut() = self.headers.clone();
+        request.headers_mut().extend(headers);
         // Each coding has a tag of its own, and a write must name the version of the resource.
         request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        if let Some(authorization) = &self.authorization {
-            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
-        }
         let failed = |error: &dyn std::error::Error| Error::unknown(format!("{}: {}", self.origin, reason(error)));
         let response = self.client.request(request).await.map_err(|error| failed(&error))?;
         let (head, body) = response.into_parts();
         let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| failed(&*error))?;
         Ok(Response::from_parts(head, body.to_bytes()))
+    }
+
+    /// Returns the URL of a path, which may have a query.
+    fn uri(&self, path: &str) -> Result<Uri, Error> {
+        let query = match &self.query {
+            Some(query) if path.contains('?') => format!("&{query}"),
+            Some(query) => format!("?{query}"),
+            None => String::new(),
+        };
+        let uri = format!("{}{path}{query}", self.origin).parse();
+        uri.map_err(|_| Error::refused(format!("{path} is not a path")))
     }
 
     /// Returns the path of a key.
@@ -225,6 +253,13 @@ fn tls(needed: bool) -> Result<ClientConfig, HttpError> {
         builder.with_root_certificates(RootCertStore::empty())
     };
     Ok(builder.with_no_client_auth())
+}
+
+/// Without the query and the header fields, which may contain secrets.
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("origin", &self.origin).field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Backend for Http {
@@ -425,8 +460,16 @@ mod tests {
     }
 
     #[test]
-    fn only_absolute_urls_without_a_query_are_accepted() {
-        for url in ["", "a/b", "ftp://a", "http://a?b", "http://"] {
+    fn the_query_of_the_url_is_sent_but_not_shown() {
+        let server = Http::new("http://a/box?sig=secret").unwrap();
+        assert_eq!(server.uri("/box/b").unwrap(), "http://a/box/b?sig=secret");
+        assert_eq!(server.uri("/box?prefix=b").unwrap(), "http://a/box?prefix=b&sig=secret");
+        assert!(!format!("{server:?}").contains("secret"));
+    }
+
+    #[test]
+    fn only_absolute_urls_are_accepted() {
+        for url in ["", "a/b", "ftp://a", "http://"] {
             assert!(Http::new(url).is_err(), "{url}");
         }
     }

@@ -1,6 +1,7 @@
 //! Updates, locks, elections, queues and watches on a store in memory, with lost answers, cuts and stopped clocks.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
 
+mod cancelled;
 mod election;
 mod lock;
 #[cfg(feature = "object-store")]

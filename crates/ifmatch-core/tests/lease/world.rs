@@ -13,7 +13,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, RequestId, Token};
 
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
-pub(crate) const TTL: Duration = Duration::from_mins(2);
+pub(crate) const TTL: Duration = Duration::from_secs(120);
 
 /// A resource and the current time. Successful commands change the resource.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{check, guard, health, lease, proxy, register, serve, verify};
+use crate::commands::{backup, check, guard, health, lease, proxy, register, serve, transfer, verify};
 use crate::config::Config;
 use crate::config::proxy::ProxyConfig;
 use crate::config::proxy_settings::ProxySettings;
@@ -16,6 +16,7 @@ use crate::error::Error;
 
 mod documents;
 pub(crate) mod progress;
+mod reference;
 pub(crate) mod terminal;
 
 /// Blob storage and a caching proxy, with conditional writes that prevent lost updates.
@@ -45,11 +46,20 @@ enum Command {
     /// Check whether a server honours conditional requests.
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArgs),
+    /// Store the files of a folder, or the objects of an object store, in a container of a running gateway.
+    #[command(after_help = transfer::IMPORT_EXAMPLES)]
+    Import(transfer::ImportArgs),
+    /// Write the blobs of a container of a running gateway into a folder.
+    #[command(after_help = transfer::EXPORT_EXAMPLES)]
+    Export(transfer::ExportArgs),
     /// Prepare, inspect and copy registers.
     Register(register::RegisterArgs),
     /// Compare all stored bodies with their hashes.
     #[command(after_help = verify::VERIFY_EXAMPLES)]
     Verify(verify::VerifyArgs),
+    /// Copy the data folder of a running gateway, as of one moment.
+    #[command(after_help = backup::EXAMPLES)]
+    Backup(backup::BackupArgs),
     /// Remove files that belong to no blob.
     #[command(after_help = verify::GC_EXAMPLES)]
     Gc(verify::GcArgs),
@@ -62,6 +72,9 @@ enum Command {
     /// Write the manual pages to a folder.
     #[command(after_help = documents::MAN_EXAMPLES)]
     Man(documents::ManArgs),
+    /// Print a page of the documentation: all settings, or all metrics.
+    #[command(hide = true)]
+    Reference(reference::ReferenceArgs),
 }
 
 #[derive(Args)]
@@ -123,7 +136,7 @@ Examples:
     AWS_REGION=eu-west-1 ifmatch serve --store s3://my-bucket/prefix --data ./records
 
 Signals:
-  SIGHUP           reads the files of --tls-cert and --tls-key again
+  SIGHUP           reads --config again, and exchanges the certificate and the tokens without losing a request
   SIGINT, SIGTERM  stop, after the requests in flight; a second one stops immediately
 
 Exit codes:
@@ -149,7 +162,8 @@ Examples:
     curl -X DELETE 'http://127.0.0.1:10000/-/cache?prefix=http://127.0.0.1:10000/docs/&soft=true'
 
 Signals:
-  SIGHUP           reads the file of --config again, and exchanges upstreams and certificates without losing a request
+  SIGHUP           reads the file of --config again, and exchanges upstreams, the certificate and the tokens without losing a
+                   request
   SIGINT, SIGTERM  stop, after the requests in flight; a second one stops immediately
 
 Exit codes:
@@ -172,18 +186,22 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     let done = match cli.command {
-        Command::Serve(serve) => configure(*serve).and_then(|config| serve::run(&config)),
+        Command::Serve(serve) => serve::run(&|| configure(&serve)),
         Command::Proxy(proxy) => proxy::run(&|| configure_proxy(&proxy)),
         Command::Lease(lease) => lease::run(&lease),
         Command::Lock(args) => return exit(guard::lock(&args)),
         Command::Elect(args) => return exit(guard::elect(&args)),
         Command::Check(args) => return exit(check::run(&args)),
+        Command::Import(args) => transfer::import(&args),
+        Command::Export(args) => transfer::export(&args),
         Command::Register(args) => register::run(&args),
         Command::Verify(args) => verify::verify(&args),
+        Command::Backup(args) => backup::run(&args),
         Command::Gc(args) => verify::gc(&args),
         Command::Health(args) => health::run(&args),
         Command::Completions(args) => documents::print_completions(&args, &mut command()),
         Command::Man(args) => documents::write_manual(&args, command()),
+        Command::Reference(args) => reference::print(&args, &command()),
     };
     exit(done.map(|()| 0))
 }
@@ -244,8 +262,8 @@ fn adapt_to_proxy(command: clap::Command) -> clap::Command {
 /// The storage flags.
 const STORAGE: [&str; 6] = ["data", "store", "register_may_lose", "require_conditions", "listen_tables", "accounts"];
 
-fn configure(args: ServeArgs) -> Result<Config, Error> {
-    Config::from_settings(args.settings.or(from_file(args.config.as_deref())?))
+fn configure(args: &ServeArgs) -> Result<Config, Error> {
+    Config::from_settings(args.settings.clone().or(from_file(args.config.as_deref())?))
 }
 
 fn configure_proxy(args: &ProxyArgs) -> Result<ProxyConfig, Error> {
@@ -321,7 +339,7 @@ mod tests {
         std::fs::write(&folder, "threads = 2\nlisten = '127.0.0.1:1'\ndata = 'd'").unwrap();
         let args = ["ifmatch", "serve", "--threads", "4", "--config", folder.to_str().unwrap()];
         let Command::Serve(serve) = parse(args.iter().map(OsString::from)).unwrap().command else { panic!() };
-        let config = configure(*serve);
+        let config = configure(&serve);
         std::fs::remove_file(&folder).unwrap();
         let config = config.unwrap();
         assert_eq!((config.server.threads, config.server.listen.port()), (Some(4), 1));

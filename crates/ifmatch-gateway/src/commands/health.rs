@@ -47,7 +47,7 @@ pub(crate) fn run(args: &HealthArgs) -> Result<(), Error> {
     block_on(async {
         let path = if args.ready { "/-/ready" } else { "/-/health" };
         let url = args.url.join(path).map_err(|error| Error::usage(format!("--url {}: {error}", args.url)))?;
-        let client = http_client::new(&url, args.ca.as_deref(), TIMEOUT)?;
+        let client = http_client::new(&url, args.ca.as_deref(), Some(TIMEOUT))?;
         let response = client.get(url.clone()).send().await;
         let response = response.map_err(|error| Error::runtime(format!("{url}: {}", reason(&error))))?;
         match response.status() {

@@ -8,14 +8,21 @@ use url::Url;
 
 use crate::error::Error;
 
-/// Creates a client for `url` that trusts the certificates in the file `ca`, or the system's.
+/// Maximum time to connect.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Creates a client for `url` that trusts the certificates in the file `ca`, or the system's. The timeout is that of
+/// a whole exchange.
 ///
 /// # Errors
 /// Fails if the file cannot be used.
-pub(crate) fn new(url: &Url, ca: Option<&Path>, timeout: Duration) -> Result<Client, Error> {
+pub(crate) fn new(url: &Url, ca: Option<&Path>, timeout: Option<Duration>) -> Result<Client, Error> {
     // Fails if the process already has a provider.
     let _installed = rustls::crypto::ring::default_provider().install_default();
-    let mut http = reqwest::Client::builder().timeout(timeout).redirect(reqwest::redirect::Policy::none());
+    let mut http = reqwest::Client::builder().connect_timeout(CONNECT).redirect(reqwest::redirect::Policy::none());
+    if let Some(timeout) = timeout {
+        http = http.timeout(timeout);
+    }
     if let Some(file) = ca {
         http = http.tls_certs_only(certificates(file)?);
     } else if url.scheme() == "http" {

@@ -1,14 +1,20 @@
-//! Logging to stderr, as text or JSON.
+//! Logging to stderr, as text or JSON, and the access log.
 
 use std::fmt::Display;
-use std::io::stderr;
+use std::io::{stderr, stdout};
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::{Directive, LevelFilter};
-use tracing_subscriber::fmt;
+use tracing::{Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{Directive, EnvFilter, LevelFilter, Targets};
+use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 
+use super::access_file::AccessFile;
 use crate::cli::terminal;
 use crate::config::LogOptions;
+use crate::config::access_log::AccessLog;
 use crate::config::settings::LogFormat;
 use crate::error::Error;
 use crate::gateway::tracker::ACCESS;
@@ -19,21 +25,35 @@ const DEFAULT_FILTER: &str = "info";
 /// Starts logging.
 ///
 /// # Errors
-/// Fails if the filter is malformed, or if logging has already been started.
+/// Fails if the filter is malformed, if the file of the access log cannot be opened, or if logging has already been started.
 pub(crate) fn start(options: &LogOptions) -> Result<(), Error> {
-    let filter = filter(options)?;
-    let log = fmt().with_env_filter(filter).with_writer(stderr).with_ansi(terminal::supports_colour(&stderr()));
-    // Reporting these on a closed stderr would panic.
-    let log = log.log_internal_errors(false);
-    let started = match options.format {
-        LogFormat::Text => log.with_target(false).try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
+    let access = match &options.access {
+        AccessLog::Off | AccessLog::Log => None,
+        AccessLog::Stdout => Some(lines(options.format, stdout, false)),
+        AccessLog::File(path) => Some(lines(options.format, AccessFile::open(path.clone())?, false)),
     };
+    let access = access.map(|lines| lines.with_filter(Targets::new().with_target(ACCESS, Level::DEBUG)));
+    let log = lines(options.format, stderr, terminal::supports_colour(&stderr())).with_filter(filter(options)?);
+    let started = tracing_subscriber::registry().with(log).with(access).try_init();
     started.map_err(|error| Error::runtime(format!("cannot start the log: {error}")))
 }
 
-/// Returns the filter of `--log`, else of `RUST_LOG`, else `info`. `--access-log` enables the access log, at level
-/// debug, regardless of the filter.
+/// Returns the layer that writes lines.
+fn lines<S, W>(format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    // Reporting errors on a closed stderr would panic.
+    let lines = fmt::layer().with_writer(writer).with_ansi(colours).log_internal_errors(false);
+    match format {
+        LogFormat::Text => lines.with_target(false).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    }
+}
+
+/// Returns the filter of `--log`, else of `RUST_LOG`, else `info`. `--access-log` enables the access log, at level debug,
+/// regardless of the filter; one with a destination of its own is not repeated here.
 fn filter(options: &LogOptions) -> Result<EnvFilter, Error> {
     let from_env = || std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|text| !text.is_empty());
     let (text, source) = match (&options.filter, from_env()) {
@@ -45,10 +65,12 @@ fn filter(options: &LogOptions) -> Result<EnvFilter, Error> {
         return Err(invalid(source, &text, &"it contains no level"));
     }
     let filter = EnvFilter::try_new(&text).map_err(|error| invalid(source, &text, &error))?;
-    if !options.access {
-        return Ok(filter);
-    }
-    let directive = format!("{ACCESS}=debug");
+    let level = match options.access {
+        AccessLog::Off => return Ok(filter),
+        AccessLog::Log => "debug",
+        AccessLog::Stdout | AccessLog::File(_) => "off",
+    };
+    let directive = format!("{ACCESS}={level}");
     let directive: Directive = directive.parse().map_err(|error| invalid(source, &directive, &error))?;
     Ok(filter.add_directive(directive))
 }

@@ -1,5 +1,6 @@
-//! The commands and their shared parts: the runtime, signals, listeners, TLS, the log and the cache.
+//! The commands and their shared parts: the runtime, signals, reloads, listeners, TLS, the log and the cache.
 
+pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod guard;
 pub(crate) mod health;
@@ -7,13 +8,18 @@ pub(crate) mod lease;
 pub(crate) mod proxy;
 pub(crate) mod register;
 pub(crate) mod serve;
+pub(crate) mod transfer;
 pub(crate) mod verify;
 
+mod access_file;
 mod cache;
 mod folder;
 mod http_client;
 mod listen;
 mod log;
+mod reload;
+mod remote;
 mod runtime;
+mod service_manager;
 mod shutdown;
 mod tls;

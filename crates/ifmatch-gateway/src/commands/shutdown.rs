@@ -8,6 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
+use super::{access_file, service_manager};
 use crate::config::ServerConfig;
 use crate::error::Error;
 use crate::gateway::state::AppState;
@@ -68,12 +69,19 @@ pub(crate) async fn serve_until_stopped(
     reload: impl Fn() -> Result<(), Error>,
 ) -> End {
     let upkeep = tokio::spawn(upkeep(Arc::clone(state)));
-    let reload = || match reload() {
-        Ok(()) => info!("reloaded the configuration"),
-        Err(error) => error!(%error, "cannot reload the configuration: the previous one stays in use"),
+    let reload = || {
+        service_manager::reloading();
+        let result = access_file::reopen().and_then(|()| reload());
+        service_manager::reloaded(&result);
+        match result {
+            Ok(()) => info!("reloaded the configuration"),
+            Err(error) => error!(%error, "cannot reload the configuration: the previous one stays in use"),
+        }
     };
+    service_manager::ready();
     let signal = signals.next(reload).await;
     info!(signal, grace = ?config.shutdown_grace, "stopping: requests in flight may finish, a second signal stops immediately");
+    service_manager::stopping();
     state.stop();
     let stopped = async {
         sleep(config.shutdown_delay).await;

@@ -1,7 +1,8 @@
 //! TLS by rustls, with one certificate, and HTTP/2 or HTTP/1.1 by ALPN.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -17,7 +18,7 @@ pub(crate) struct Tls(Arc<Certificate>);
 
 /// The certificate of new connections, with its key.
 #[derive(Debug)]
-struct Certificate(RwLock<Arc<CertifiedKey>>);
+struct Certificate(ArcSwap<CertifiedKey>);
 
 impl Tls {
     /// Reads the certificate and its key.
@@ -25,7 +26,7 @@ impl Tls {
     /// # Errors
     /// Fails if a file cannot be read or contains no certificate or key, or if they do not match.
     pub(crate) fn open(files: &TlsFiles) -> Result<Self, Error> {
-        Ok(Self(Arc::new(Certificate(RwLock::new(Arc::new(files.certified_key()?))))))
+        Ok(Self(Arc::new(Certificate(ArcSwap::from_pointee(files.certified_key()?)))))
     }
 
     /// Returns the acceptor of connections.
@@ -42,19 +43,14 @@ impl Tls {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Reads the files again, for new connections. If that fails, the previous certificate stays.
-    ///
-    /// # Errors
-    /// As [`Tls::open`].
-    pub(crate) fn reload(&self, files: &TlsFiles) -> Result<(), Error> {
-        let key = Arc::new(files.certified_key()?);
-        *self.0.0.write().unwrap_or_else(PoisonError::into_inner) = key;
-        Ok(())
+    /// Replaces the certificate, for new connections.
+    pub(crate) fn replace(&self, key: CertifiedKey) {
+        self.0.0.store(Arc::new(key));
     }
 }
 
 impl ResolvesServerCert for Certificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+        Some(self.0.load_full())
     }
 }

@@ -13,6 +13,7 @@ use crate::error::Error;
 pub use cache_config::CacheConfig;
 pub use server::{LogOptions, ServerConfig, TlsFiles};
 
+pub mod access_log;
 pub mod address;
 pub mod optional_address;
 pub mod proxy;

@@ -173,7 +173,7 @@ pub struct ProxySettings {
     pub keep_query: Vec<String>,
 
     /// Guard writes: conditional PUT, PATCH, POST and DELETE lose no update even if the upstream ignores conditions,
-    /// and responses without an entity tag get one. Use it only if the upstreams are changed through this proxy alone.
+    /// and each response gets the hash of its content as its entity tag. Use it only if the upstreams are changed through this proxy alone.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_GUARD_WRITES", help_heading = "Upstreams",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub guard_writes: Option<bool>,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ifmatch_http_server::{Limits, SlotLimit};
 use rustls::sign::CertifiedKey;
 
+use super::access_log::AccessLog;
 use super::address::ListenAddress;
 use super::pem::{self, PemFile};
 use super::settings::{LogFormat, Settings};
@@ -63,8 +64,8 @@ pub struct LogOptions {
     pub filter: Option<String>,
     /// Format of a line.
     pub format: LogFormat,
-    /// `true` to log each request.
-    pub access: bool,
+    /// Destination of a line for each request.
+    pub access: AccessLog,
 }
 
 /// Minimum of `--max-header-size`, which practical clients need and hyper requires.
@@ -96,7 +97,7 @@ impl ServerConfig {
             log: LogOptions {
                 filter: settings.log.clone(),
                 format: required(settings.log_format, "--log-format")?,
-                access: settings.access_log.unwrap_or_default(),
+                access: settings.access_log.clone().unwrap_or(AccessLog::Off),
             },
         })
     }

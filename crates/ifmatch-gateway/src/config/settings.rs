@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use ifmatch_blob::service::DEFAULT_MAX_BODY;
 use serde::Deserialize;
 
+use super::access_log::AccessLog;
 use super::address::ListenAddress;
 use super::config_error;
 use super::optional_address::OptionalAddress;
@@ -235,10 +236,11 @@ pub struct Settings {
     #[arg(long, value_name = "FORMAT", env = "IFMATCH_LOG_FORMAT", help_heading = "Running")]
     pub log_format: Option<LogFormat>,
 
-    /// Log each request: client, method, path, status, duration, bytes and request id.
-    #[arg(long, value_name = "BOOL", env = "IFMATCH_ACCESS_LOG", help_heading = "Running",
+    /// Log each request: client, method, path, status, condition, decision, duration, bytes and request id. Without a value
+    /// or with `true`, in the log on stderr; `-` is stdout; other values name a file, which SIGHUP opens again.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_ACCESS_LOG", help_heading = "Running",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub access_log: Option<bool>,
+    pub access_log: Option<AccessLog>,
 
     /// Settings of `ifmatch proxy`: the table `[proxy]` of the file, which `ifmatch serve` ignores.
     #[arg(skip)]
@@ -275,7 +277,7 @@ impl Settings {
             shutdown_delay: Some(Span::from_secs(0)),
             shutdown_grace: Some(Span::from_secs(30)),
             log_format: Some(LogFormat::Text),
-            access_log: Some(false),
+            access_log: Some(AccessLog::Off),
             ..Self::default()
         }
     }

@@ -10,6 +10,7 @@ use crate::gateway::state::AppState;
 
 pub(crate) mod leases;
 pub(crate) mod ready;
+pub(crate) mod snapshot;
 
 mod cache;
 mod health;
@@ -41,12 +42,20 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
             check_access(state, &request)?;
             Ok(leases::respond(blobs, request).await)
         }
+        (snapshot::PATH, ..) if state.folder.is_some() => {
+            check_access(state, &request)?;
+            snapshot::respond(state.folder.as_ref(), request.method()).await
+        }
         (cache::PATH, _, Some(cache)) => {
             check_access(state, &request)?;
             Ok(cache::respond(cache, &request))
         }
         _ => {
-            let last = if state.blobs.is_some() { leases::ROOT } else { cache::PATH };
+            let last = match (&state.blobs, &state.folder) {
+                (Some(_), Some(_)) => format!("{}, {}", snapshot::PATH, leases::ROOT),
+                (Some(_), None) => leases::ROOT.to_owned(),
+                (None, _) => cache::PATH.to_owned(),
+            };
             let paths = format!("{}, {}, {} and {last}", health::PATH, ready::PATH, metrics::PATH);
             Err(Problem::not_found().detail(format!("the endpoints of the gateway are {paths}")))
         }
@@ -63,5 +72,5 @@ fn check_read<B>(request: &Request<B>) -> Result<(), Problem> {
 }
 
 fn check_access<B>(state: &AppState, request: &Request<B>) -> Result<(), Problem> {
-    state.access.check_token(request.method(), request.headers()).map_err(Denied::to_problem)
+    state.access.load().check_token(request.method(), request.headers()).map_err(Denied::to_problem)
 }

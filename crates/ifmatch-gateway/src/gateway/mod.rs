@@ -15,7 +15,7 @@ use ifmatch_core::problem::Problem;
 use ifmatch_http_server::{BoxError, RequestBody, RequestContext, RequestHandler, framing};
 use tower_service::Service;
 
-use crate::access::{Denied, host_check};
+use crate::access::{Access, Denied, host_check};
 use crate::endpoints;
 use request_id::X_REQUEST_ID;
 use response_body::ResponseBody;
@@ -93,16 +93,18 @@ where
         tracker: &mut RequestTracker,
         context: RequestContext,
     ) -> Pending<S::Future> {
+        // Once for all checks: a reload between them might relax one that relies on another.
+        let access = self.state.access.load();
         if let Some(rejected) = framing::reject(&mut request) {
             Pending::Rejected(rejected)
-        } else if let Some(rejected) = self.check_host(&request) {
+        } else if let Some(rejected) = self.check_host(&access, &request) {
             Pending::Rejected(rejected)
         } else if is_server_path(request.uri().path()) {
             let state = Arc::clone(&self.state);
             Pending::Endpoint(Box::pin(async move { endpoints::respond(&state, request).await }))
         } else if let Some(preflight) = self.cors.as_ref().and_then(|cors| cors.preflight(&request)) {
             Pending::Rejected(preflight)
-        } else if let Err(denied) = self.check_access(&request) {
+        } else if let Err(denied) = self.check_access(&access, &request) {
             Pending::Rejected(denied.to_problem().to_response())
         } else if let Some(set_context) = self.set_context {
             // A forwarded request takes its slot behind the cache, so that the cache can respond while all are taken.
@@ -117,16 +119,16 @@ where
     }
 
     /// Rejects requests for foreign hosts if there are no credentials. A proxy forwards requests for any host.
-    fn check_host(&self, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
-        if self.forwards() || !self.state.access.is_open() {
+    fn check_host(&self, access: &Access, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
+        if self.forwards() || !access.is_open() {
             return None;
         }
         host_check::reject(request)
     }
 
-    fn check_access(&self, request: &Request<RequestBody>) -> Result<(), Denied> {
+    fn check_access(&self, access: &Access, request: &Request<RequestBody>) -> Result<(), Denied> {
         let headers = request.headers();
-        let checked = self.state.access.check(request.method(), headers);
+        let checked = access.check(request.method(), headers);
         checked.or_else(|denied| if (self.is_signed)(headers) { Ok(()) } else { Err(denied) })
     }
 

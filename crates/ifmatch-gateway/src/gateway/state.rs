@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use arc_swap::ArcSwap;
 use ifmatch_blob::waits::Waits;
+use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_cache::CacheHandle;
 use ifmatch_http_server::{Event, Observer};
 use ifmatch_proxy::Proxy;
@@ -17,12 +19,14 @@ use crate::metrics::Metrics;
 
 /// State shared by all requests.
 pub(crate) struct AppState {
-    /// Access by tokens.
-    pub(crate) access: Access,
+    /// Access by tokens, which a reload replaces.
+    pub(crate) access: ArcSwap<Access>,
     /// All metrics.
     pub(crate) metrics: Metrics,
     /// The blobs, for `/-/leases`, if any are served.
     pub(crate) blobs: Option<MeteredStore>,
+    /// The data folder, for `/-/snapshot`, if it has the blobs.
+    pub(crate) folder: Option<EmbeddedStore>,
     /// The cache, for `/-/cache`, if there is one.
     pub(crate) cache: Option<CacheHandle>,
     /// The upstreams, for their metrics, if there are any.
@@ -42,9 +46,10 @@ impl AppState {
     /// Creates the state of a gateway without blobs and without a cache.
     pub(crate) fn new(config: &ServerConfig, metrics: Metrics) -> Self {
         Self {
-            access: config.access.clone(),
+            access: ArcSwap::from_pointee(config.access.clone()),
             metrics,
             blobs: None,
+            folder: None,
             cache: None,
             proxy: None,
             trusts_forwarded: false,
@@ -58,6 +63,11 @@ impl AppState {
     /// Enables `/-/leases` for the leases of `blobs`, and ends `waits` when the gateway stops.
     pub(crate) fn with_blobs(self, blobs: MeteredStore, waits: Arc<Waits>) -> Self {
         Self { blobs: Some(blobs), waits, ..self }
+    }
+
+    /// Enables `/-/snapshot` for the blobs in a folder.
+    pub(crate) fn with_folder(self, folder: Option<EmbeddedStore>) -> Self {
+        Self { folder, ..self }
     }
 
     /// Enables `/-/cache` for `cache`.

@@ -141,6 +141,8 @@ impl Drop for RequestTracker {
                 method = %line.method,
                 path = %logged_path::escape(line.uri.path()),
                 status = self.status.map_or(0, |status| status.as_u16()),
+                condition = self.conditions.names(),
+                decision = self.status.and_then(|status| self.conditions.decision(status, self.by_lease)),
                 duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
                 bytes_in,
                 bytes_out = self.bytes_out,

@@ -1,6 +1,6 @@
 //! The conditions of a request, and the one that decided its response.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ifmatch_core::lease::azure::ERROR_CODE;
 use ifmatch_core::precondition::Preconditions;
 
@@ -35,6 +35,24 @@ impl Conditions {
     /// always decides.
     pub(crate) fn failed(self) -> Option<usize> {
         self.all().next()
+    }
+
+    /// Returns the names of the headers, for a log, unless there are none.
+    pub(crate) fn names(self) -> Option<String> {
+        let names: Vec<&str> = self.all().map(|index| HEADERS[index].as_str()).collect();
+        (!names.is_empty()).then(|| names.join(","))
+    }
+
+    /// Returns the outcome of the conditions, or of a lease, that decided about a response.
+    pub(crate) fn decision(self, status: StatusCode, by_lease: bool) -> Option<&'static str> {
+        match status {
+            _ if by_lease => Some("lease"),
+            StatusCode::NOT_MODIFIED => Some("not_modified"),
+            StatusCode::PRECONDITION_FAILED => Some("failed"),
+            StatusCode::PRECONDITION_REQUIRED => Some("required"),
+            status if status.is_success() && self != Self::default() => Some("met"),
+            _ => None,
+        }
     }
 
     fn has(self, index: usize) -> bool {

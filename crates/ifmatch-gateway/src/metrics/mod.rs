@@ -2,8 +2,10 @@
 
 use http::{Method, StatusCode};
 use ifmatch_http_server::Event;
+use ifmatch_register::metrics::BATCH_SIZE;
 use metrics::{
-    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+    Counter, Gauge, Histogram, Recorder, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
@@ -11,6 +13,7 @@ use crate::error::Error;
 use conditions::{Conditions, HEADERS};
 
 pub(crate) mod cache;
+pub(crate) mod catalogue;
 pub(crate) mod conditions;
 pub(crate) mod register;
 pub(crate) mod upstreams;
@@ -31,6 +34,9 @@ const BUILD_INFO: &str = "ifmatch_build_info";
 /// Upper bounds of the duration buckets, in seconds.
 const BUCKETS: [f64; 14] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
+
+/// Upper bounds of the buckets of batches, in calls.
+const BATCH_SIZES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "other"];
 const CLASSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "aborted"];
@@ -85,19 +91,18 @@ impl Metrics {
     /// # Errors
     /// Fails if the recorder rejects its settings. They are constants, so this does not happen.
     pub(crate) fn new() -> Result<(Self, PrometheusRecorder), Error> {
-        let recorder = PrometheusBuilder::new()
-            .set_buckets_for_metric(Matcher::Full(DURATION.to_owned()), &BUCKETS)
-            .and_then(|builder| builder.set_buckets_for_metric(Matcher::Full(upstreams::SECONDS.to_owned()), &BUCKETS))
-            .and_then(|builder| builder.set_buckets_for_metric(Matcher::Full(register::SECONDS.to_owned()), &BUCKETS))
-            .map_err(|error| Error::runtime(format!("metrics cannot be set up: {error}")))?
-            .build_recorder();
-        let handle = recorder.handle();
-        let metrics = metrics::with_local_recorder(&recorder, || {
+        let recorder = recorder()?;
+        let metrics = Self::registered(&recorder, recorder.handle());
+        Ok((metrics, recorder))
+    }
+
+    /// Registers all metrics with any recorder.
+    fn registered(recorder: &dyn Recorder, handle: PrometheusHandle) -> Self {
+        metrics::with_local_recorder(recorder, || {
             describe();
             gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             Self::register(handle)
-        });
-        Ok((metrics, recorder))
+        })
     }
 
     /// Registers all metrics with the recorder of the process.
@@ -191,6 +196,16 @@ impl Metrics {
     pub(crate) fn upkeep(&self) {
         self.handle.run_upkeep();
     }
+}
+
+fn recorder() -> Result<PrometheusRecorder, Error> {
+    let builder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Full(DURATION.to_owned()), &BUCKETS)
+        .and_then(|builder| builder.set_buckets_for_metric(Matcher::Full(upstreams::SECONDS.to_owned()), &BUCKETS))
+        .and_then(|builder| builder.set_buckets_for_metric(Matcher::Full(register::SECONDS.to_owned()), &BUCKETS))
+        .and_then(|builder| builder.set_buckets_for_metric(Matcher::Full(BATCH_SIZE.to_owned()), &BATCH_SIZES))
+        .map_err(|error| Error::runtime(format!("metrics cannot be set up: {error}")))?;
+    Ok(builder.build_recorder())
 }
 
 fn count(counters: &[Counter], indices: impl IntoIterator<Item = usize>) {

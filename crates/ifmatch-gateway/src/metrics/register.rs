@@ -14,6 +14,7 @@ use tokio::time::Instant;
 /// Seconds that a call took.
 pub(super) const SECONDS: &str = "ifmatch_register_seconds";
 const CLOCK_ERROR: &str = "ifmatch_register_clock_error_seconds";
+const EPOCH: &str = "ifmatch_register_epoch";
 const LAST_SWAP: &str = "ifmatch_register_last_swap_timestamp_seconds";
 
 /// Operations and outcomes of a register: labels of [`SECONDS`].
@@ -21,11 +22,13 @@ const LOAD: &str = "load";
 const SWAP: &str = "swap";
 const SCAN: &str = "scan";
 const DONE: &str = "done";
+const CONFLICT: &str = "conflict";
 
 /// A register that measures its calls.
 pub(crate) struct MeteredRegister {
     register: AnyRegister,
     clock_error: Gauge,
+    epoch: Gauge,
     last_swap: Gauge,
 }
 
@@ -41,8 +44,17 @@ impl MeteredRegister {
             CLOCK_ERROR,
             "Uncertainty about the time of the register's engine; infinite if the engine keeps no time, or it is unknown."
         );
+        describe_gauge!(EPOCH, "Number of failovers of the register that may have lost acknowledged swaps.");
+        ifmatch_register::metrics::describe();
         describe_gauge!(LAST_SWAP, "Unix time of the last successful swap of this process.");
-        Self { register, clock_error: gauge!(CLOCK_ERROR), last_swap: gauge!(LAST_SWAP) }
+        let (clock_error, epoch, last_swap) = (gauge!(CLOCK_ERROR), gauge!(EPOCH), gauge!(LAST_SWAP));
+        let metered = Self { register, clock_error, epoch, last_swap };
+        metered.update_epoch();
+        metered
+    }
+
+    fn update_epoch(&self) {
+        self.epoch.set(u32::try_from(failovers(&self.register)).map_or(f64::INFINITY, f64::from));
     }
 
     /// Carries out a call, and records its time unless it is dropped.
@@ -57,6 +69,7 @@ impl MeteredRegister {
         let outcome = result.as_ref().map_or_else(|error| failure(error.kind()), outcome);
         histogram!(SECONDS, "operation" => operation, "outcome" => outcome).record(start.elapsed());
         self.clock_error.set(self.register.time().map_or(f64::INFINITY, |time| time.error().as_secs_f64()));
+        self.update_epoch();
         result
     }
 }
@@ -92,7 +105,7 @@ impl Register for MeteredRegister {
         let swap = self.register.compare_and_swap(key, expected, next);
         let swapped = self.measured(SWAP, swap, |swap| match swap {
             Swap::Done => DONE,
-            Swap::Conflict(_) => "conflict",
+            Swap::Conflict(_) => CONFLICT,
         });
         let swapped = swapped.await;
         if matches!(swapped, Ok(Swap::Done)) {
@@ -106,9 +119,22 @@ impl Register for MeteredRegister {
     }
 }
 
+/// Returns the number of a register's failovers that may have lost acknowledged swaps. It does not depend on the key.
+pub(crate) fn failovers(register: &impl Register) -> u64 {
+    Key::new("any").map_or(0, |key| register.epoch(&key).number)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "microseconds since 1970 are below 2^53")]
 fn seconds_of(time: Timestamp) -> f64 {
     time.micros() as f64 / 1e6
+}
+
+/// Returns all operations with all their outcomes.
+pub(super) fn labels() -> impl Iterator<Item = (&'static str, &'static str)> {
+    use RegisterErrorKind::{Ambiguous, Full, Unavailable, Unreadable};
+    let failures = [Unavailable, Ambiguous, Full, Unreadable].map(failure);
+    let outcomes = [DONE, CONFLICT].into_iter().chain(failures);
+    outcomes.flat_map(|outcome| [LOAD, SWAP, SCAN].map(|operation| (operation, outcome)))
 }
 
 fn failure(kind: RegisterErrorKind) -> &'static str {
@@ -122,10 +148,143 @@ fn failure(kind: RegisterErrorKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use ifmatch_register::MemoryRegister;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Duration;
+
+    use futures_util::future::join_all;
+    use http::Method;
+    use ifmatch_core::command::{Command, Content, Write};
+    use ifmatch_core::digest::ContentHash;
+    use ifmatch_core::precondition::Preconditions;
+    use ifmatch_register::lanes::{Batches, Lanes, QueuedSwap};
+    use ifmatch_register::{Driver, MemoryRegister};
 
     use super::*;
     use crate::metrics::Metrics;
+
+    /// A register that gathers calls, after two failovers.
+    struct Gathered(Lanes);
+
+    struct Batch(MemoryRegister);
+
+    impl Batches for Batch {
+        async fn swap(&mut self, batch: &[QueuedSwap]) -> Vec<Result<Swap, RegisterError>> {
+            let mut results = Vec::new();
+            for swap in batch {
+                results.push(self.0.compare_and_swap(&swap.key, swap.expected, swap.next.as_ref()).await);
+            }
+            results
+        }
+
+        async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Record>>, RegisterError> {
+            Ok(vec![None; keys.len()])
+        }
+    }
+
+    impl Register for Gathered {
+        fn epoch(&self, _: &Key) -> Epoch {
+            Epoch { number: 2, lost: Revision::NONE }
+        }
+
+        async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+            self.0.load(key).await
+        }
+
+        async fn compare_and_swap(
+            &self,
+            key: &Key,
+            expected: Revision,
+            next: Option<&Record>,
+        ) -> Result<Swap, RegisterError> {
+            self.0.swap(key, expected, next).await
+        }
+
+        async fn scan(&self, _: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn batches_and_the_epoch_are_measured() {
+        let (metrics, recorder) = Metrics::new().unwrap();
+        ::metrics::with_local_recorder(&recorder, || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            runtime.block_on(async {
+                let memory = || Batch(MemoryRegister::unbounded());
+                let lanes = Lanes::start([memory()], [memory()], Duration::from_mins(1));
+                let register = MeteredRegister::new(AnyRegister::new(Gathered(lanes)));
+                let keys = ["a", "b", "c"].map(|name| Key::new(name).unwrap());
+                let record = Record::forgotten(Revision::new(7));
+                let swaps = keys.each_ref().map(|key| register.compare_and_swap(key, Revision::NONE, Some(&record)));
+                join_all(swaps).await;
+                register.load(&keys[0]).await.unwrap();
+            });
+        });
+        let text = metrics.render();
+        for line in [
+            "ifmatch_register_epoch 2",
+            "ifmatch_register_batch_size_sum{operation=\"swap\"} 3",
+            "ifmatch_register_batch_size_count{operation=\"swap\"} 1",
+            "ifmatch_register_batch_size_bucket{operation=\"swap\",le=\"4\"} 1",
+            "ifmatch_register_batch_size_sum{operation=\"load\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+    }
+
+    /// A register that carries out its first swap without an answer, and loses its second.
+    struct Hasty(MemoryRegister, AtomicUsize);
+
+    impl Register for Hasty {
+        async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+            self.0.load(key).await
+        }
+
+        async fn compare_and_swap(
+            &self,
+            key: &Key,
+            expected: Revision,
+            next: Option<&Record>,
+        ) -> Result<Swap, RegisterError> {
+            let call = self.1.fetch_add(1, Relaxed);
+            if call != 1 {
+                let swapped = self.0.compare_and_swap(key, expected, next).await;
+                if call != 0 {
+                    return swapped;
+                }
+            }
+            Err(RegisterErrorKind::Ambiguous.into())
+        }
+
+        async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+            self.0.scan(scan).await
+        }
+    }
+
+    #[test]
+    fn swaps_without_an_answer_are_counted_by_their_outcome() {
+        let (metrics, recorder) = Metrics::new().unwrap();
+        ::metrics::with_local_recorder(&recorder, || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            runtime.block_on(async {
+                let write = |nonce| {
+                    let content = Content::Hashed { hash: ContentHash::of(b"x"), payload: b"x".to_vec().into() };
+                    Command::Write(Write::new(&Method::PUT, &Preconditions::NONE, content, nonce))
+                };
+                let key = Key::new("k").unwrap();
+                let driver = Driver::new(Hasty(MemoryRegister::unbounded(), AtomicUsize::new(0)));
+                driver.apply(&key, &write(1)).await.unwrap();
+                driver.apply(&key, &write(2)).await.unwrap();
+                let mute = Driver::new(Mute);
+                assert!(mute.apply(&key, &write(3)).await.is_err());
+            });
+        });
+        let text = metrics.render();
+        for (outcome, count) in [("done", 1), ("not-done", 1), ("unknown", 3)] {
+            let line = format!("ifmatch_register_ambiguous_total{{outcome=\"{outcome}\"}} {count}");
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+    }
 
     /// A register without answers to swaps.
     struct Mute;

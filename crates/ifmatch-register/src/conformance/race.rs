@@ -74,7 +74,7 @@ async fn increment<R: Register>(driver: &Driver<Arc<R>>, key: &crate::Key) -> bo
 pub(super) async fn permits_exclude_each_other<R: Register>(register: &Arc<R>, traits: Traits) {
     let key = fresh_key("permit");
     let inside = Arc::new(AtomicUsize::new(0));
-    let patience = Duration::from_mins(1);
+    let patience = Duration::from_secs(60);
     race(traits.racers, |_| {
         let driver = Driver::new(Arc::clone(register)).with_patience(patience);
         let (key, inside) = (key.clone(), Arc::clone(&inside));
@@ -84,7 +84,7 @@ pub(super) async fn permits_exclude_each_other<R: Register>(register: &Arc<R>, t
                     &Method::PUT,
                     &Preconditions::NONE,
                     ifmatch_runtime::nonce().expect("random"),
-                    Duration::from_mins(10),
+                    Duration::from_secs(600),
                 )
                 .with_authority(Authority::Register),
             );

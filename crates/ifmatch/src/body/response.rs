@@ -15,6 +15,16 @@ pin_project! {
     ///
     /// It is the inner service's body, passed on frame by frame; or a body that was buffered to hash it; or the buffered
     /// beginning of a body that proved too long, followed by the rest.
+    ///
+    /// ```
+    /// use http::Response;
+    /// use http_body_util::BodyExt;
+    /// use ifmatch::ResponseBody;
+    ///
+    /// async fn text(response: Response<ResponseBody<String>>) -> Vec<u8> {
+    ///     response.into_body().collect().await.unwrap_or_default().to_bytes().to_vec()
+    /// }
+    /// ```
     pub struct ResponseBody<B: Body> {
         #[pin]
         kind: Kind<B>,

@@ -12,7 +12,7 @@ use tower::Layer;
 use crate::support::{Cuttable, ManualClock, World, ask, request, send};
 
 const SECOND: Duration = Duration::from_secs(1);
-const DAY: Duration = Duration::from_hours(24);
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// A time that drives all timers, and a clock with an offset from it in microseconds.
 #[derive(Clone, Debug, Default)]

@@ -5,9 +5,10 @@ mod child;
 use std::ffi::OsString;
 use std::time::Duration;
 
+use super::remote::Remote;
 use super::runtime::block_on;
 use clap::Args;
-use ifmatch_client::{Client, Error as ClientError, ErrorKind, Held, Http, Lock};
+use ifmatch_client::{Client, Error as ClientError, ErrorKind, Held, Lock};
 use percent_encoding::percent_decode_str;
 
 use self::child::{End, Signals};
@@ -40,7 +41,8 @@ pub(crate) struct ElectArgs {
 /// Options of the lock, and the command.
 #[derive(Args)]
 struct Guard {
-    /// URL of the lock: a path on an ifmatch gateway, or on any server with strong tags and conditional PUT.
+    /// URL of the lock: a path on an ifmatch gateway, or on any server with strong tags and conditional PUT. A query, such
+    /// as a shared access signature, is sent with every request.
     url: String,
 
     /// Time to live of the lock, at least 3s. It is renewed every third. If this machine crashes, others wait for this
@@ -52,9 +54,8 @@ struct Guard {
     #[arg(long)]
     name: Option<String>,
 
-    /// Bearer token, if the server requires one.
-    #[arg(long, env = "IFMATCH_TOKEN", hide_env_values = true)]
-    token: Option<String>,
+    #[command(flatten)]
+    remote: Remote,
 
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -153,10 +154,14 @@ pub(crate) fn elect(args: &ElectArgs) -> Result<u8, Error> {
 impl Guard {
     fn lock(&self) -> Result<Lock, Error> {
         let example = "http://127.0.0.1:8080/locks/backup";
-        let wrong = || Error::usage(format!("{} is not the URL of a lock, such as {example}", self.url));
-        let (folder, key) = self.url.trim_end_matches('/').rsplit_once('/').ok_or_else(wrong)?;
+        let (url, query) = match self.url.split_once('?') {
+            Some((url, query)) => (url, format!("?{query}")),
+            None => (self.url.as_str(), String::new()),
+        };
+        let wrong = || Error::usage(format!("{url} is not the URL of a lock, such as {example}"));
+        let (folder, key) = url.trim_end_matches('/').rsplit_once('/').ok_or_else(wrong)?;
         let key = percent_decode_str(key).decode_utf8().map_err(|_| wrong())?;
-        let client = client(folder, self.token.as_deref()).map_err(|_| wrong())?;
+        let client = self.remote.connect(&format!("{folder}{query}")).map(Client::new).map_err(|_| wrong())?;
         let lock = client.lock(key.as_ref()).ttl(self.ttl.duration());
         Ok(match &self.name {
             Some(name) => lock.holder(name.as_str()),
@@ -186,24 +191,8 @@ impl Guard {
     }
 
     fn failed(&self, error: &ClientError) -> Error {
-        Error::runtime(format!("{}: {error}", self.url))
-    }
-}
-
-/// Creates a client of the keys below a URL.
-fn client(url: &str, token: Option<&str>) -> Result<Client, Error> {
-    server(url, token).map(Client::new)
-}
-
-/// Creates a connection to a server.
-///
-/// # Errors
-/// Fails if the URL or the token is invalid.
-pub(crate) fn server(url: &str, token: Option<&str>) -> Result<Http, Error> {
-    let server = Http::new(url).map_err(|error| Error::usage(error.to_string()))?;
-    match token {
-        Some(token) => server.with_token(token).map_err(|error| Error::usage(error.to_string())),
-        None => Ok(server),
+        // Without the query, which may contain a signature.
+        Error::runtime(format!("{}: {error}", self.url.split('?').next().unwrap_or_default()))
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Page {
 impl Client {
     /// Creates a client of the gateway at `url`, with a token and trusted certificates.
     pub(super) fn new(url: Url, token: Option<&str>, ca: Option<&Path>) -> Result<Self, Error> {
-        let http = http_client::new(&url, ca, TIMEOUT)?;
+        let http = http_client::new(&url, ca, Some(TIMEOUT))?;
         Ok(Self { http, url, token: token.map(str::to_owned) })
     }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use http::header::HOST;
+use http::Response;
+use http::header::{ETAG, HOST};
 use http::request::Parts;
 use ifmatch::ConditionalLayer;
 use ifmatch::key::{KeyExtractor, PathKey, shorten};
@@ -17,6 +18,13 @@ pub(super) fn layer(answer_timeout: Duration, register: AnyRegister) -> Conditio
     // Any method may change an upstream's resource. A GET that no client has sent is one that a condition needs.
     let builder = builder.guard_where(|_| true).probe_after_writes(false);
     builder.write_timeout(answer_timeout + MARGIN).build()
+}
+
+/// Removes an upstream's own tag, so that the layer makes one. Many servers derive it from the date and the length, and two
+/// versions of one second can then have the same tag.
+pub(super) fn without_tag<B>(mut response: Response<B>) -> Response<B> {
+    response.headers_mut().remove(ETAG);
+    response
 }
 
 /// Identifies a resource by host and path, in any version of HTTP.

@@ -14,10 +14,12 @@ use http_body::Body;
 use ifmatch_cache::Builder;
 use ifmatch_http_server::{BoxError, RequestBody, Server};
 use ifmatch_proxy::{Proxy, ProxyError};
+use tower::util::MapResponse;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::listen::{self, Reserved};
+use super::reload::Reloadable;
 use super::shutdown::{End, Signals, serve_until_stopped};
 use super::tls::Tls;
 use super::{cache, register, runtime};
@@ -31,7 +33,7 @@ use client_info::ClientInfo;
 use service::ProxyService;
 use upstreams::Load;
 
-/// Forwards requests until a signal stops it. SIGHUP reloads the upstreams and the certificate.
+/// Forwards requests until a signal stops it. SIGHUP reloads the upstreams, the certificate and the tokens.
 ///
 /// # Errors
 /// Fails if the server cannot start, or had to cut off requests in flight.
@@ -51,7 +53,8 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
     let site = Site { config, load, reserved, signals };
     if let Some(registers) = &config.guard {
         let register = register::open(registers).await?;
-        let guarded = guard::layer(config.answer_timeout, register).layer(proxy.clone());
+        let untagged = MapResponse::new(proxy.clone(), guard::without_tag);
+        let guarded = guard::layer(config.answer_timeout, register).layer(untagged);
         cached(site, state, proxy, ClientInfo::new(guarded)).await
     } else {
         cached(site, state, proxy.clone(), ClientInfo::new(proxy)).await
@@ -117,6 +120,7 @@ where
     // The upstream decides about access.
     server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, |_| true).forwarding()));
     banner::print(config, address);
-    let reload = || upstreams::reload(load, &proxy, tls.as_ref());
+    let running = Reloadable { started: &config.server, tls: tls.as_ref(), state: &state };
+    let reload = || upstreams::reload(load, &proxy, &running);
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ifmatch_proxy::Proxy;
 
-use crate::commands::tls::Tls;
+use crate::commands::reload::Reloadable;
 use crate::config::proxy::ProxyConfig;
 use crate::error::Error;
 use crate::metrics::upstreams::{self, UpstreamMetrics};
@@ -27,19 +27,15 @@ pub(super) fn open(config: &ProxyConfig) -> Result<Proxy, Error> {
     })
 }
 
-/// Replaces the upstreams and the certificate by those of the current configuration. Changes nothing if that is
-/// invalid.
+/// Replaces the upstreams, the certificate and the tokens by those of the current configuration. Changes nothing if that
+/// is invalid.
 ///
 /// # Errors
-/// Fails if the configuration is invalid, or switches TLS on or off.
-pub(super) fn reload(load: &Load<'_>, proxy: &Proxy, tls: Option<&Tls>) -> Result<(), Error> {
+/// Fails if the configuration is invalid, listens elsewhere, or switches TLS on or off.
+pub(super) fn reload(load: &Load<'_>, proxy: &Proxy, running: &Reloadable<'_>) -> Result<(), Error> {
     let config = load()?;
     let new = open(&config)?;
-    match (tls, &config.server.tls) {
-        (Some(tls), Some(files)) => tls.reload(files)?,
-        (None, None) => {}
-        _ => return Err(Error::usage("TLS for clients cannot be switched on or off by SIGHUP: restart the proxy")),
-    }
+    running.read(&config.server)?.apply();
     upstreams::clear(proxy);
     proxy.replace(new);
     Ok(())

@@ -16,6 +16,7 @@ use crate::cli::terminal::print_line;
 use crate::commands::runtime::block_on;
 use crate::config::register_urls;
 use crate::error::Error;
+use crate::metrics::register::failovers;
 
 /// `ifmatch register …`
 #[derive(Args)]
@@ -115,12 +116,17 @@ async fn status(urls: &[String], as_json: bool) -> Result<(), Error> {
         Guarantee::UntilFailover => "until-failover",
         Guarantee::Process => "process",
     };
+    let epoch = failovers(&register);
     if as_json {
-        return print_line(&json!({ "status": "ready", "guarantee": guarantee }).to_string());
+        return print_line(&json!({ "status": "ready", "guarantee": guarantee, "epoch": epoch }).to_string());
     }
     print_line(match register.guarantee() {
         Guarantee::Linearizable => "ready: acknowledged changes are never lost",
         Guarantee::UntilFailover => "ready: a failover may lose acknowledged changes",
         Guarantee::Process => "ready: the records end with the process",
-    })
+    })?;
+    match epoch {
+        0 => Ok(()),
+        _ => print_line(&format!("epoch {epoch}: the number of failovers that may have lost acknowledged changes")),
+    }
 }

@@ -17,6 +17,7 @@ use ifmatch_runtime::{Clock, SystemClock};
 use tower_layer::Layer;
 
 use super::listen::{self, Reserved};
+use super::reload::Reloadable;
 use super::shutdown::{End, Signals, serve_until_stopped};
 use super::tls::Tls;
 use super::{cache, runtime};
@@ -30,15 +31,19 @@ use crate::leases::metrics::LeaseMetrics;
 use crate::metrics::{self, Metrics};
 use banner::Addresses;
 
-/// Serves blobs until a signal stops it. SIGHUP reloads the certificate.
+/// Reads the configuration again.
+type Load<'a> = dyn Fn() -> Result<Config, Error> + 'a;
+
+/// Serves blobs until a signal stops it. SIGHUP reloads the certificate and the tokens.
 ///
 /// # Errors
 /// Fails if the server cannot start, or had to cut off requests in flight.
-pub(crate) fn run(config: &Config) -> Result<(), Error> {
-    runtime::run(&config.server, serve(config))
+pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
+    let config = load()?;
+    runtime::run(&config.server, serve(&config, load))
 }
 
-async fn serve(config: &Config) -> Result<End, Error> {
+async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let signals = Signals::listen()?;
     let reserved = Reserved::bind(config.server.listen, listen::BLOBS)?;
     let reserved_tables = config.listen_tables.map(|at| Reserved::bind(at, listen::TABLES)).transpose()?;
@@ -58,6 +63,7 @@ async fn serve(config: &Config) -> Result<End, Error> {
     let tables = TableService::with_clock(Arc::new(blobs.clone()), opened.clock).accounts(config.accounts.clone());
     tokio::spawn(garbage_collection::run(service.clone(), tables.clone()));
     let state = AppState::new(&config.server, metrics).with_blobs(blobs, Arc::clone(&service.context().waits));
+    let state = state.with_folder(opened.folder);
     let scheme = config.server.scheme();
     let cache = config.cache.as_ref().map(|cache| cache::before_blobs(cache, scheme)).transpose()?;
     let state = Arc::new(match &cache {
@@ -86,8 +92,19 @@ async fn serve(config: &Config) -> Result<End, Error> {
         addresses.tables = Some(address);
     }
     banner::print(config, &addresses);
-    let reload = || tls.iter().zip(&config.server.tls).try_for_each(|(tls, files)| tls.reload(files));
+    let running = Reloadable { started: &config.server, tls: tls.as_ref(), state: &state };
+    let reload = || reload(&running, config, load);
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
+}
+
+/// Exchanges the certificate and the tokens for those of the current configuration. Changes nothing if that is invalid.
+fn reload(running: &Reloadable<'_>, started: &Config, load: &Load<'_>) -> Result<(), Error> {
+    let config = load()?;
+    if config.listen_tables != started.listen_tables {
+        return Err(Error::usage("the listen address of tables cannot be changed by SIGHUP: restart to change it"));
+    }
+    running.read(&config.server)?.apply();
+    Ok(())
 }
 
 /// Adds the leases from before the start to the metrics.

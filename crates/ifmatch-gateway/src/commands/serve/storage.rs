@@ -24,11 +24,13 @@ pub(crate) struct Opened {
     pub(crate) store: Arc<dyn BlobStore>,
     /// The clock by which leases end: that of the register's engine, if it keeps time.
     pub(crate) clock: AnyClock,
+    /// The store, if it is a folder and can take snapshots.
+    pub(crate) folder: Option<EmbeddedStore>,
 }
 
 impl Opened {
     fn new(store: impl BlobStore) -> Self {
-        Self { store: Arc::new(store), clock: AnyClock::default() }
+        Self { store: Arc::new(store), clock: AnyClock::default(), folder: None }
     }
 }
 
@@ -43,7 +45,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
             let store = EmbeddedStore::open(folder).await.map_err(|error| folder_error(folder, &error))?;
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_deletions().await));
-            Ok(Opened::new(store))
+            Ok(Opened { folder: Some(store.clone()), ..Opened::new(store) })
         }
         Storage::Store { url, records } => {
             let settings = std::env::vars_os()

@@ -1,7 +1,10 @@
 //! `ifmatch verify`: compares all stored bodies with their hashes. `ifmatch gc`: removes files that belong to no blob.
 
+mod running;
+
 use std::fs;
 use std::io;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,8 +15,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::runtime::block_on;
+use super::transfer::connection::Connection;
 use crate::cli::progress::{Display, Done};
 use crate::cli::terminal::print_line;
+use crate::config::units::ByteSize;
 use crate::error::Error;
 
 /// File in the data folder with the position of an interrupted run.
@@ -25,15 +30,31 @@ const SAVE: Duration = Duration::from_secs(5);
 #[derive(Args)]
 pub(crate) struct VerifyArgs {
     /// Data folder. Stop its gateway first.
-    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA")]
-    data: PathBuf,
+    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", required_unless_present = "url")]
+    data: Option<PathBuf>,
+
+    /// URL of a running gateway, or of a container: reads the bodies through it instead, of any kind of store. Up to 16
+    /// MiB of small bodies that it has just served come from its memory.
+    #[arg(long)]
+    url: Option<String>,
+
+    /// Maximum number of bytes to read per second, such as 20MiB.
+    #[arg(long, value_name = "SIZE", requires = "url")]
+    rate: Option<ByteSize>,
+
+    /// Maximum number of bodies to read at a time.
+    #[arg(long, value_name = "N", default_value = "4", requires = "url")]
+    jobs: NonZero<usize>,
+
+    #[command(flatten)]
+    connection: Connection,
 
     /// Read a random share of the bodies only, such as 5%.
     #[arg(long, value_name = "SHARE", default_value = "100%")]
     sample: Share,
 
     /// Continue an interrupted run.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "url")]
     resume: bool,
 
     /// Print JSON, one object per line: messages of the kinds `status`, `damage` and `summary`.
@@ -61,6 +82,7 @@ pub(crate) const VERIFY_EXAMPLES: &str = "\
 Examples:
   ifmatch verify --data ./data
   ifmatch verify --data ./data --sample 5%
+  ifmatch verify --url http://127.0.0.1:8080 --rate 20MiB
 
 Signals:
   SIGUSR1          prints the progress
@@ -87,12 +109,18 @@ Exit codes:
   2   invalid flags
   11  another process uses the folder";
 
-/// Verifies a data folder, and prints a line for each damaged body.
+/// Verifies a data folder, or the bodies of a running gateway, and prints a line for each damaged body.
 ///
 /// # Errors
 /// Fails if a body is damaged, or if the folder cannot be read or is in use.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
-    block_on(verify_folder(args))
+    block_on(async {
+        match (&args.url, &args.data) {
+            (Some(url), _) => running::verify(url, args).await,
+            (None, Some(folder)) => verify_folder(folder, args).await,
+            (None, None) => Err(Error::usage("set --data DIR or --url URL")),
+        }
+    })
 }
 
 /// Removes files that belong to no blob, and prints them.
@@ -117,9 +145,9 @@ pub(crate) fn gc(args: &GcArgs) -> Result<(), Error> {
     })
 }
 
-async fn verify_folder(args: &VerifyArgs) -> Result<(), Error> {
-    let mut verification = Verification::open(&args.data).await.map_err(|error| failed(&error))?.sample(args.sample.0);
-    let position = args.data.join(POSITION);
+async fn verify_folder(folder: &Path, args: &VerifyArgs) -> Result<(), Error> {
+    let mut verification = Verification::open(folder).await.map_err(|error| failed(&error))?.sample(args.sample.0);
+    let position = folder.join(POSITION);
     if args.resume {
         verification = verification.resume(&fs::read_to_string(&position).unwrap_or_default());
     }
@@ -201,6 +229,14 @@ fn summary(display: &Display, done: Done, damaged: u64, superfluous: usize, as_j
     format!("read {} bodies with {bytes}: {damaged} damaged, {superfluous} superfluous{remains}", done.items)
 }
 
+impl Share {
+    /// Returns `true` for this share of all random numbers.
+    fn includes(self, random: u64) -> bool {
+        // 32 bits, which a float represents exactly.
+        f64::from(u32::try_from(random >> 32).unwrap_or(u32::MAX)) < self.0 * f64::from(u32::MAX) + 1.0
+    }
+}
+
 fn failed(error: &OpenError) -> Error {
     match error.kind() {
         OpenErrorKind::InUse => Error::in_use(error.to_string()),
@@ -230,5 +266,8 @@ mod tests {
         for wrong in ["5", "0%", "101%", "-1%", "NaN%", "", "%"] {
             assert!(wrong.parse::<Share>().is_err(), "{wrong}");
         }
+        let tenth = Share(0.1);
+        assert_eq!((tenth.includes(0), tenth.includes(u64::MAX / 5)), (true, false));
+        assert!(Share(1.0).includes(u64::MAX));
     }
 }

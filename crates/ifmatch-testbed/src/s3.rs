@@ -1,6 +1,7 @@
 //! An S3 server in this process, with its objects in a folder.
 
 use std::convert::Infallible;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use http_body_util::BodyExt;
@@ -11,27 +12,29 @@ use s3s::service::S3ServiceBuilder;
 use s3s_fs::FileSystem;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
 
-use crate::{Settings, settings};
-
-pub(crate) struct Server {
+/// An S3 server with the bucket `bucket`.
+#[derive(Debug)]
+pub struct Server {
     endpoint: String,
     root: tempfile::TempDir,
+    task: AbortHandle,
 }
 
-/// Starts a server with the bucket `bucket`.
-pub(crate) async fn start() -> Server {
-    let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir(root.path().join("bucket")).unwrap();
-    let mut builder = S3ServiceBuilder::new(FileSystem::new(root.path()).unwrap());
+/// Starts a server, which ends when dropped.
+pub async fn start() -> Server {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    std::fs::create_dir(root.path().join("bucket")).expect("an empty folder");
+    let mut builder = S3ServiceBuilder::new(FileSystem::new(root.path()).expect("a folder"));
     builder.set_auth(SimpleAuth::from_single("key", "secret"));
     let service = builder.build();
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("a bound socket"));
     // The server first evaluates the condition and then writes, and writes the bytes and the metadata separately.
     // Handling one request at a time makes it atomic, as S3 is.
     let turn = Arc::new(Mutex::new(()));
-    tokio::spawn(async move {
+    let accept = async move {
         while let Ok((socket, _)) = listener.accept().await {
             let (service, turn) = (service.clone(), Arc::clone(&turn));
             let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
@@ -48,25 +51,33 @@ pub(crate) async fn start() -> Server {
                 Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await
             });
         }
-    });
-    Server { endpoint, root }
+    };
+    Server { endpoint, root, task: tokio::spawn(accept).abort_handle() }
 }
 
 impl Server {
-    pub(crate) fn settings(&self) -> Settings {
-        settings(&[
-            ("AWS_ENDPOINT", &self.endpoint),
+    /// Returns the environment of its clients: names and values.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let settings = [
+            ("AWS_ENDPOINT", &*self.endpoint),
             ("AWS_ALLOW_HTTP", "true"),
             ("AWS_ACCESS_KEY_ID", "key"),
             ("AWS_SECRET_ACCESS_KEY", "secret"),
             ("AWS_REGION", "us-east-1"),
             ("TOKEN", "of something else"),
-        ])
+        ];
+        settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
     }
 
-    /// Number of multipart uploads that are neither complete nor aborted.
-    pub(crate) fn unfinished_uploads(&self) -> usize {
-        let entries = std::fs::read_dir(self.root.path()).unwrap();
-        entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".upload")).count()
+    /// Returns the number of multipart uploads that are neither complete nor aborted.
+    pub fn unfinished_uploads(&self) -> usize {
+        let entries = std::fs::read_dir(self.root.path()).expect("the server's folder").flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(".upload")).count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }

@@ -1,0 +1,191 @@
+//! Snapshots of a store in use: a copy of the index as of one moment, and hard links to the bodies that it refers to.
+//!
+//! A body is complete before a record refers to it, and is removed after none does. Removals are therefore postponed
+//! before the index is copied, and carried out after the links exist.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ifmatch_redb::RedbRegister;
+use ifmatch_runtime::{Clock, private_files};
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+
+use super::body_files::{BodyName, Folder};
+use super::error::OpenError;
+use super::inner::Inner;
+use super::key;
+use super::payload::Payload;
+use ifmatch_blob::records::step;
+
+/// Folder of the snapshot in the data folder.
+const SNAPSHOT: &str = "snapshot";
+/// Folder of a snapshot that is not complete.
+const INCOMPLETE: &str = "snapshot.new";
+
+/// A complete snapshot: a data folder of its own.
+///
+/// Its bodies are hard links to those of the store, which never change. They keep their space after the store has removed
+/// its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The folder of the snapshot.
+    pub folder: PathBuf,
+    /// Number of bodies, including those in the index.
+    pub bodies: u64,
+    /// Sum of their lengths, in bytes.
+    pub bytes: u64,
+}
+
+/// Bodies to remove after the snapshot in progress, or `None` if there is none in progress.
+#[derive(Debug, Default)]
+pub(super) struct Removals(Mutex<Option<Vec<BodyName>>>);
+
+impl Removals {
+    /// Postpones the removal of a body. Returns `false` if it can be removed now.
+    pub(super) fn postpone(&self, body: BodyName) -> bool {
+        self.postponed().as_mut().map(|bodies| bodies.push(body)).is_some()
+    }
+
+    fn postponed(&self) -> MutexGuard<'_, Option<Vec<BodyName>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Postpones removals until it is dropped.
+struct Postponing<'a> {
+    removals: &'a Removals,
+    folder: &'a Folder,
+}
+
+impl<'a> Postponing<'a> {
+    /// Returns `None` if a snapshot is in progress.
+    fn start(removals: &'a Removals, folder: &'a Folder) -> Option<Self> {
+        let mut postponed = removals.postponed();
+        if postponed.is_some() {
+            return None;
+        }
+        *postponed = Some(Vec::new());
+        Some(Self { removals, folder })
+    }
+}
+
+impl Drop for Postponing<'_> {
+    fn drop(&mut self) {
+        let bodies = self.removals.postponed().take();
+        for body in bodies.unwrap_or_default() {
+            if let Err(error) = fs::remove_file(self.folder.body(&body)) {
+                tracing::warn!(%error, hash = body.hash.hex(), "a body remains; the next start collects it");
+            }
+        }
+    }
+}
+
+impl<C: Clock> Inner<RedbRegister, C> {
+    /// Replaces the snapshot, while reads and writes go on.
+    pub(super) async fn snapshot(self: Arc<Self>) -> Result<Snapshot, OpenError> {
+        let runtime = Handle::current();
+        let take = move || {
+            let Some(_postponing) = Postponing::start(&self.removals, &self.folder) else {
+                return Err(OpenError::folder(self.folder.root(), ErrorKind::ResourceBusy.into()));
+            };
+            let incomplete = self.folder.root().join(INCOMPLETE);
+            let taken = self.take(&incomplete, &runtime);
+            if taken.is_err() {
+                // The next snapshot removes what remains.
+                drop(remove(&incomplete));
+            }
+            taken
+        };
+        spawn_blocking(take).await.map_err(OpenError::other)?
+    }
+
+    fn take(&self, folder: &Path, runtime: &Handle) -> Result<Snapshot, OpenError> {
+        let failed = |error| OpenError::folder(folder, error);
+        self.folder.check_free_space().map_err(failed)?;
+        remove(folder).map_err(failed)?;
+        let bodies = folder.join("bodies");
+        private_files::create_dir(folder).and_then(|()| private_files::create_dir(&bodies)).map_err(failed)?;
+        let index = folder.join("index.redb");
+        self.driver.register().copy_to(&index).map_err(|error| OpenError::index(&index, error))?;
+        let mut snapshot = Snapshot { folder: self.folder.root().join(SNAPSHOT), bodies: 0, bytes: 0 };
+        // In a block, since the copy must be closed before its folder is renamed.
+        {
+            let copy = RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))?;
+            let mut after = None;
+            while let Some(records) =
+                runtime.block_on(step(&copy, key::BLOBS, &mut after)).map_err(OpenError::register)?
+            {
+                for (key, record) in records {
+                    let Some(version) = record.state(self.driver.now()).version() else { continue };
+                    let payload = Payload::decode(version.payload());
+                    let payload = payload.map_err(|error| OpenError::record(key.as_str(), error))?;
+                    if let Some(body) = payload.file() {
+                        self.link(&body, &bodies).map_err(failed)?;
+                    }
+                    snapshot.bodies += 1;
+                    snapshot.bytes += payload.length;
+                }
+            }
+        }
+        sync(folder).and_then(|()| self.put_in_place(folder, &snapshot.folder)).map_err(failed)?;
+        Ok(snapshot)
+    }
+
+    /// Links a body, or copies it if the file system has no links or the body too many.
+    fn link(&self, body: &BodyName, bodies: &Path) -> io::Result<()> {
+        let from = self.folder.body(body);
+        let (Some(shard), Some(name)) = (from.parent().and_then(Path::file_name), from.file_name()) else {
+            return Err(ErrorKind::InvalidFilename.into());
+        };
+        let shard = bodies.join(shard);
+        if !shard.is_dir() {
+            private_files::create_dir(&shard)?;
+        }
+        let to = shard.join(name);
+        match fs::hard_link(&from, &to) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                fs::copy(&from, &to)?;
+                File::open(&to)?.sync_all()
+            }
+            linked => linked,
+        }
+    }
+
+    fn put_in_place(&self, complete: &Path, snapshot: &Path) -> io::Result<()> {
+        remove(snapshot)?;
+        fs::rename(complete, snapshot)?;
+        sync_folder(self.folder.root())
+    }
+
+    /// Removes the snapshot. Returns `false` if there is none.
+    pub(super) async fn remove_snapshot(self: Arc<Self>) -> Result<bool, OpenError> {
+        let folder = self.folder.root().join(SNAPSHOT);
+        let removed = spawn_blocking(move || remove(&folder)).await.map_err(OpenError::other)?;
+        removed.map_err(|error| OpenError::folder(self.folder.root(), error))
+    }
+}
+
+/// Makes the names in a snapshot durable. Its files are durable.
+fn sync(folder: &Path) -> io::Result<()> {
+    for shard in fs::read_dir(folder.join("bodies"))? {
+        sync_folder(&shard?.path())?;
+    }
+    sync_folder(&folder.join("bodies"))?;
+    sync_folder(folder)
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Removes a folder with its content. Returns `false` if there is none.
+fn remove(folder: &Path) -> io::Result<bool> {
+    match fs::remove_dir_all(folder) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,187 @@
+//! The reference of settings and metrics, in Markdown, for the documentation.
+
+use std::fmt::Write;
+
+use clap::builder::Command;
+use clap::{Arg, Args, ValueEnum};
+
+use super::terminal::print_text;
+use crate::error::Error;
+use crate::metrics::catalogue;
+
+/// `ifmatch reference …`
+#[derive(Args)]
+pub(super) struct ReferenceArgs {
+    /// The page.
+    #[arg(value_enum)]
+    page: Page,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Page {
+    Settings,
+    Metrics,
+}
+
+/// The commands that a reader looks for first.
+const FIRST: [&str; 2] = ["serve", "proxy"];
+
+/// Prints a page.
+///
+/// # Errors
+/// Fails if stdout is closed.
+pub(super) fn print(args: &ReferenceArgs, command: &Command) -> Result<(), Error> {
+    print_text(&match args.page {
+        Page::Settings => settings(command),
+        Page::Metrics => metrics()?,
+    })
+}
+
+const SETTINGS: &str = "\
+# Settings
+
+<!-- Generated from the program: cargo xtask docs --reference -->
+
+The commands of `ifmatch` with all their flags. A setting of `ifmatch serve` and `ifmatch proxy` is a flag, an environment
+variable, or a key in the file of `--config`. The key is the name of the flag without `--`; the proxy's own settings are in the
+table `[proxy]`. Flags override variables, and variables override the file.
+";
+
+fn settings(command: &Command) -> String {
+    let mut page = SETTINGS.to_owned();
+    section(&mut page, command.get_name(), command);
+    page
+}
+
+/// Adds the sections of all commands below this one, or that of the command.
+fn section(page: &mut String, name: &str, command: &Command) {
+    let mut children: Vec<&Command> = command.get_subcommands().filter(|child| !child.is_hide_set()).collect();
+    children.sort_by_key(|child| FIRST.iter().position(|first| *first == child.get_name()).unwrap_or(FIRST.len()));
+    if children.is_empty() {
+        let _ = write!(page, "\n## {name}\n\n{}\n", sentence(command.get_about()));
+        tables(page, command);
+    }
+    for child in children {
+        section(page, &format!("{name} {}", child.get_name()), child);
+    }
+}
+
+/// Adds a table for each group of flags.
+fn tables(page: &mut String, command: &Command) {
+    let shown: Vec<&Arg> = command.get_arguments().filter(|arg| !arg.is_hide_set()).collect();
+    let mut headings: Vec<Option<&str>> = Vec::new();
+    for arg in &shown {
+        if !headings.contains(&arg.get_help_heading()) {
+            headings.push(arg.get_help_heading());
+        }
+    }
+    for heading in headings {
+        if let Some(heading) = heading {
+            let _ = write!(page, "\n### {}: {}\n", command.get_name(), heading.to_lowercase());
+        }
+        page.push_str("\n| flag, variable | meaning |\n|---|---|\n");
+        for arg in shown.iter().filter(|arg| arg.get_help_heading() == heading) {
+            row(page, arg);
+        }
+    }
+}
+
+fn row(page: &mut String, arg: &Arg) {
+    let help = sentence(arg.get_long_help().or_else(|| arg.get_help()));
+    // The defaults of settings are part of their help.
+    let (help, shown) = help.split_once(" [default: ").unwrap_or((&help, ""));
+    let own = arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
+    let default = own.unwrap_or_else(|| shown.trim_end_matches([']', '.']).to_owned());
+    let variable = arg.get_env().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let values = if arg.get_action().takes_values() { arg.get_possible_values() } else { Vec::new() };
+    let names: Vec<String> = values.iter().map(|value| code(value.get_name())).collect();
+    let choice =
+        if names.is_empty() || is_boolean(&names) { String::new() } else { format!(" One of {}.", names.join(", ")) };
+    let default = if default.is_empty() { default } else { format!(" Default: {}.", code(&default)) };
+    let variable = if variable.is_empty() { variable } else { format!("<br>{}", code(&variable)) };
+    let _ = writeln!(page, "| {}{variable} | {}{choice}{default} |", code(&usage(arg)), cell(help));
+}
+
+fn is_boolean(names: &[String]) -> bool {
+    names.iter().all(|name| ["`true`", "`false`"].contains(&name.as_str()))
+}
+
+/// Returns the argument as a user writes it: `--flag VALUE`, or `VALUE`.
+fn usage(arg: &Arg) -> String {
+    let flag = arg.get_long().map(|name| format!("--{name}")).unwrap_or_default();
+    let names = arg.get_value_names().unwrap_or_default();
+    let takes = arg.get_action().takes_values();
+    let value = names.first().map_or_else(|| arg.get_id().as_str().to_uppercase(), ToString::to_string);
+    match (flag.is_empty(), takes && value != "BOOL") {
+        (true, _) => value,
+        (false, true) => format!("{flag} {value}"),
+        (false, false) => flag,
+    }
+}
+
+fn metrics() -> Result<String, Error> {
+    let mut page = METRICS.to_owned();
+    for (name, metric) in catalogue::all()? {
+        let labels: Vec<String> = metric
+            .labels
+            .iter()
+            .map(|(label, values)| {
+                let values: Vec<&str> = values.iter().map(String::as_str).collect();
+                if values.is_empty() { code(label) } else { format!("{}: {}", code(label), values.join(", ")) }
+            })
+            .collect();
+        let _ =
+            writeln!(page, "| {} | {} | {} | {} |", code(&name), metric.kind, labels.join("; "), cell(&metric.help));
+    }
+    Ok(page)
+}
+
+const METRICS: &str = "\
+# Metrics
+
+<!-- Generated from the program: cargo xtask docs --reference -->
+
+`GET /-/metrics` returns these metrics in Prometheus' text format; it needs a token for reading if there are tokens.
+[Operations](../operations.md) says which to alert on. The metrics of the cache and the upstreams exist only if there are
+any, and those of the register only with `--store`. All labels have a fixed set of values, which is listed, or values from
+the configuration.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+";
+
+fn sentence(help: Option<&clap::builder::StyledStr>) -> String {
+    let text = help.map(ToString::to_string).unwrap_or_default();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if text.is_empty() || text.ends_with(['.', ']']) { text } else { format!("{text}.") }
+}
+
+fn code(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("`{text}`") }
+}
+
+/// Escapes characters that end a cell or begin markup.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*").replace('_', "\\_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_has_its_variable_and_default() {
+        let count = Arg::new("count")
+            .long("max-count")
+            .value_name("N")
+            .env("IFMATCH_MAX_COUNT")
+            .help("Number | of [default: 7]");
+        let kind = Arg::new("kind").value_parser(["a", "b"]).default_value("b").help("Kind");
+        let child = Command::new("child").about("Do it").args([count, kind]);
+        let page = settings(&Command::new("parent").subcommands([child, Command::new("internal").hide(true)]));
+        assert!(page.contains("\n## parent child\n\nDo it.\n"), "{page}");
+        assert!(page.contains("| `--max-count N`<br>`IFMATCH_MAX_COUNT` | Number \\| of Default: `7`. |"), "{page}");
+        assert!(page.contains("| `KIND` | Kind. One of `a`, `b`. Default: `b`. |"), "{page}");
+        assert!(!page.contains("internal"), "{page}");
+    }
+}

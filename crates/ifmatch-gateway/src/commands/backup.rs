@@ -1,0 +1,239 @@
+//! `ifmatch backup`: copies the data folder of a running gateway by way of a snapshot. A repeated backup copies new bodies
+//! only.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use clap::Args;
+use indicatif::HumanBytes;
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+use url::Url;
+
+use super::http_client::{self, reason};
+use super::runtime::block_on;
+use super::transfer::Progress;
+use super::transfer::connection::Connection;
+use crate::cli::progress::{Display, Done};
+use crate::cli::terminal::print_line;
+use crate::endpoints::snapshot::PATH;
+use crate::error::Error;
+
+/// The index in a data folder.
+const INDEX: &str = "index.redb";
+
+/// `ifmatch backup …`
+#[derive(Args)]
+pub(crate) struct BackupArgs {
+    /// Data folder of the gateway, on this machine.
+    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA")]
+    data: PathBuf,
+
+    /// Folder for the backup, which is created if it is missing, or an earlier backup, which is brought up to date.
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+
+    /// URL of the gateway, which takes the snapshot.
+    #[arg(long, env = "IFMATCH_URL", default_value = "http://127.0.0.1:10000")]
+    url: Url,
+
+    #[command(flatten)]
+    connection: Connection,
+
+    /// Print JSON, one object per line: messages of the kinds `status` and `summary`.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) const EXAMPLES: &str = "\
+The backup has all blobs, leases and containers as of one moment, while the gateway goes on serving. It is a data folder: verify
+it, or serve it after a loss. The token must be a write token.
+
+Examples:
+  ifmatch backup --data /var/lib/ifmatch --to /mnt/backup/ifmatch
+  ifmatch verify --data /mnt/backup/ifmatch
+
+Signals:
+  SIGUSR1          prints the progress
+  SIGINT, SIGTERM  stop; the earlier backup stays valid, and a second run continues
+
+Exit codes:
+  0    the backup is complete
+  1    could not finish
+  2    invalid flags
+  11   another process uses the folder of the backup
+  130  stopped by a signal";
+
+/// The response of the gateway.
+#[derive(Deserialize)]
+struct Snapshot {
+    bodies: u64,
+    bytes: u64,
+}
+
+/// The copy of a snapshot.
+struct Copy {
+    from: PathBuf,
+    to: PathBuf,
+    progress: Arc<Progress>,
+    stopped: Arc<AtomicBool>,
+    _lock: File,
+}
+
+/// Brings a backup up to date.
+///
+/// # Errors
+/// Fails if the gateway takes no snapshot, or a folder cannot be used.
+pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
+    block_on(async {
+        let (progress, stopped) = (Progress::start(None), Arc::new(AtomicBool::new(false)));
+        let lock = lock(&args.to)?;
+        let snapshot: Snapshot = serde_json::from_value(request(args, Method::PUT).await?)
+            .map_err(|_| Error::runtime(format!("the response of {} is not from an ifmatch gateway", args.url)))?;
+        let from = args.data.join("snapshot");
+        if !from.join(INDEX).is_file() {
+            let missing = "does not exist, although the gateway took a snapshot: is --data the folder of this gateway?";
+            return Err(Error::usage(format!("{} {missing}", from.display())));
+        }
+        let total = Done { items: snapshot.bodies, bytes: snapshot.bytes };
+        let mut display = Display::start(total, args.json)?;
+        let (progress, stopped) = (Arc::clone(&progress), Arc::clone(&stopped));
+        let (shown, stop) = (Arc::clone(&progress), Arc::clone(&stopped));
+        let copy = Copy { from, to: args.to.clone(), progress, stopped, _lock: lock };
+        let copying = spawn_blocking(move || copy.run());
+        let copied = display.during(copying, || shown.done(), || stop.store(true, Relaxed)).await?;
+        display.finish();
+        let is_complete = copied.map_err(|error| Error::runtime(error.to_string()))??;
+        request(args, Method::DELETE).await?;
+        if !is_complete {
+            return Err(Error::interrupted("stopped before the end: repeat the command to continue"));
+        }
+        print_line(&summary(&display, &snapshot, shown.done(), args.json))
+    })
+}
+
+fn lock(folder: &Path) -> Result<File, Error> {
+    let failed = |error: io::Error| Error::runtime(format!("{}: {error}", folder.display()));
+    ifmatch_blob_embedded::create_folder(folder).map_err(failed)?;
+    let lock = ifmatch_runtime::private_files::open_or_create(&folder.join("lock")).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(Error::in_use(format!("another process uses {}", folder.display()))),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+async fn request(args: &BackupArgs, method: Method) -> Result<Value, Error> {
+    let url = args.url.join(PATH).map_err(|error| Error::usage(format!("--url {}: {error}", args.url)))?;
+    let http = http_client::new(&url, args.connection.ca.as_deref(), None)?;
+    let request = http.request(method, url.clone());
+    let request = match &args.connection.token {
+        Some(token) => request.bearer_auth(token),
+        None => request,
+    };
+    let failed = |error: reqwest::Error| Error::runtime(format!("{url}: {}", reason(&error)));
+    let response = request.send().await.map_err(failed)?;
+    let status = response.status();
+    let body: Value = serde_json::from_slice(&response.bytes().await.map_err(failed)?).unwrap_or_default();
+    if !status.is_success() {
+        let detail = body["detail"].as_str().unwrap_or("no details");
+        return Err(Error::runtime(format!("{url} responded {status}: {detail}")));
+    }
+    Ok(body)
+}
+
+impl Copy {
+    /// Copies bodies first, then replaces the index, and then removes bodies that it no longer has. After an interruption at
+    /// any point, the backup is the earlier one or the new one. Returns `false` if a signal has stopped it.
+    fn run(&self) -> Result<bool, Error> {
+        let bodies = self.list(&self.from)?;
+        let existing: HashSet<PathBuf> = self.list(&self.to)?.into_iter().collect();
+        let temporary = self.to.join("tmp");
+        create(&temporary)?;
+        let mut folders = HashSet::new();
+        for body in &bodies {
+            if self.stopped.load(Relaxed) {
+                return Ok(false);
+            }
+            let to = self.to.join(body);
+            if !existing.contains(body) {
+                let folder = to.parent().unwrap_or(&self.to).to_owned();
+                create(&folder)?;
+                let name = body.file_name().map_or_else(OsString::new, OsString::from);
+                let bytes = copy(&self.from.join(body), &temporary.join(name), &to)?;
+                self.progress.add_bytes(bytes);
+                folders.insert(folder);
+            }
+            self.progress.add_item();
+        }
+        folders.iter().map(PathBuf::as_path).chain([&*self.to.join("bodies")]).try_for_each(sync)?;
+        copy(&self.from.join(INDEX), &self.to.join("index.redb.new"), &self.to.join(INDEX))?;
+        sync(&self.to)?;
+        let current: HashSet<&PathBuf> = bodies.iter().collect();
+        for body in existing.iter().filter(|body| !current.contains(body)) {
+            let file = self.to.join(body);
+            fs::remove_file(&file).map_err(|error| at(&file, &error))?;
+        }
+        Ok(true)
+    }
+
+    /// Returns the paths of all bodies, relative to a data folder.
+    fn list(&self, root: &Path) -> Result<Vec<PathBuf>, Error> {
+        let bodies = root.join("bodies");
+        let (mut found, mut folders) = (Vec::new(), vec![bodies.clone()]);
+        create(&self.to.join("bodies"))?;
+        while let Some(folder) = folders.pop() {
+            let failed = |error: io::Error| at(&folder, &error);
+            for entry in fs::read_dir(&folder).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                if entry.file_type().map_err(failed)?.is_dir() {
+                    folders.push(entry.path());
+                } else if let Ok(relative) = entry.path().strip_prefix(root) {
+                    found.push(relative.to_owned());
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Copies a file durably under a temporary name, and renames it.
+fn copy(from: &Path, temporary: &Path, to: &Path) -> Result<u64, Error> {
+    let bytes = fs::copy(from, temporary).map_err(|error| at(from, &error))?;
+    let synced = File::open(temporary).and_then(|file| file.sync_all()).and_then(|()| fs::rename(temporary, to));
+    synced.map(|()| bytes).map_err(|error| at(to, &error))
+}
+
+fn create(folder: &Path) -> Result<(), Error> {
+    match ifmatch_runtime::private_files::create_dir(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(at(folder, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn sync(folder: &Path) -> Result<(), Error> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| at(folder, &error))
+}
+
+fn at(path: &Path, error: &io::Error) -> Error {
+    Error::runtime(format!("{}: {error}", path.display()))
+}
+
+fn summary(display: &Display, snapshot: &Snapshot, done: Done, as_json: bool) -> String {
+    let Snapshot { bodies, bytes } = snapshot;
+    if as_json {
+        let (copied, seconds) = (done.bytes, display.elapsed().as_secs_f64());
+        let summary = json!({
+            "message": "summary", "bodies": bodies, "bytes": bytes, "copied_bytes": copied, "seconds": seconds,
+        });
+        return summary.to_string();
+    }
+    format!("backed up {bodies} bodies with {}, of which {} were new", HumanBytes(*bytes), HumanBytes(done.bytes))
+}

@@ -1,0 +1,112 @@
+//! `ifmatch check`: asks a server, by requests and races, whether it honours conditions.
+
+mod cases;
+mod judge;
+mod races;
+mod site;
+mod tags;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use self::cases::Case;
+use self::judge::{Finding, Verdict};
+use self::site::Site;
+use super::remote::Remote;
+use super::runtime::block_on;
+use crate::cli::terminal::{print_line, print_text};
+use crate::error::Error;
+
+/// Exit code for a server that does not honour conditions.
+const NOT_HONOURED: u8 = 3;
+
+/// `ifmatch check …`
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    /// URL of a folder or container where the check may write resources with names of its own, and delete them. A query,
+    /// such as a shared access signature, is sent with every request.
+    url: String,
+
+    /// Run all checks of RFC 9110 §13 and §14, not only those whose failure loses data.
+    #[arg(long)]
+    suite: bool,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    remote: Remote,
+}
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  Ask if clients of a server can lose updates:
+    ifmatch check http://127.0.0.1:8080/box
+
+  Run all checks on Azure Blob Storage, with a shared access signature:
+    ifmatch check --suite --header 'x-ms-blob-type: BlockBlob' 'https://account.blob.core.windows.net/box?sv=…'
+
+The results:
+  yes      the server does as RFC 9110 says
+  NO       it does not: clients can lose an update, see the bytes of two versions as one, or cannot write on a condition
+  differs  it does not, but nothing is lost: it rejects more than it has to, or sends more than it has to
+  -        cannot be checked, since the server sends no strong tag or no date
+
+Exit codes:
+  0  no check says NO
+  1  the server cannot be reached, or rejects the requests
+  2  invalid flags
+  3  a check says NO";
+
+/// Checks a server, prints a table, and returns the exit code.
+///
+/// # Errors
+/// Fails if the server does not answer, or cannot store anything.
+pub(crate) fn run(args: &CheckArgs) -> Result<u8, Error> {
+    let server = args.remote.connect(&args.url)?;
+    let findings = block_on(async {
+        let site = Site::new(&server)?;
+        let findings = findings(&site, args.suite).await;
+        // Whatever was found, and even after an error.
+        let cleared = site.clear().await;
+        let findings = findings?;
+        cleared.map(|()| findings)
+    })?;
+    if args.json {
+        print_text(&format!("{:#}\n", report(&findings)))?;
+    } else {
+        print(&findings)?;
+    }
+    let unsafe_ones = findings.iter().filter(|finding| finding.verdict == Verdict::No);
+    Ok(if unsafe_ones.count() == 0 { 0 } else { NOT_HONOURED })
+}
+
+async fn findings(site: &Site<'_>, all: bool) -> Result<Vec<Finding>, Error> {
+    let cases: Vec<Case> = cases::all()?.into_iter().filter(|case| all || case.risk.is_some()).collect();
+    let mut findings = tags::check(site).await?;
+    findings.extend(cases::check(site, &cases).await?);
+    findings.extend(races::check(site).await?);
+    Ok(findings)
+}
+
+fn print(findings: &[Finding]) -> Result<(), Error> {
+    let width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or_default();
+    print_line(&format!("{:<8}  {:<width$}  {:<7}  {}", "RFC 9110", "CHECK", "RESULT", "DETAIL"))?;
+    for Finding { section, name, verdict, detail, .. } in findings {
+        print_line(&format!("{section:<8}  {name:<width$}  {:<7}  {detail}", verdict.shown()))?;
+    }
+    Ok(())
+}
+
+fn report(findings: &[Finding]) -> Value {
+    let count = |wanted: Verdict| findings.iter().filter(|finding| finding.verdict == wanted).count();
+    let checks: Vec<Value> = findings.iter().map(Finding::json).collect();
+    json!({
+        "yes": count(Verdict::Yes),
+        "no": count(Verdict::No),
+        "differs": count(Verdict::Differs),
+        "unchecked": count(Verdict::Unchecked),
+        "checks": checks,
+    })
+}

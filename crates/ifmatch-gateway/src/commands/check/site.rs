@@ -1,0 +1,173 @@
+//! The resources of a check, and the requests for them.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{DATE, ETAG, IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use ifmatch_client::Http;
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::HttpDate;
+use ifmatch_runtime::nonce;
+use tokio::time::{sleep, timeout};
+
+use crate::error::Error;
+
+/// Time limit of a request.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Number of attempts of a request.
+const ATTEMPTS: usize = 3;
+/// Interval between looks at a resource whose tag is still weak, or whose date is too young.
+const LOOK: Duration = Duration::from_millis(200);
+/// Number of these looks. Some servers call a tag weak for a second or two, since a file's date cannot tell two writes of
+/// the same second apart.
+const LOOKS: usize = 30;
+
+/// The folder where the check writes.
+pub(super) struct Site<'a> {
+    server: &'a Http,
+    random: u64,
+    keys: Mutex<Vec<String>>,
+}
+
+/// The representation of a resource.
+pub(super) struct Seen {
+    pub(super) status: StatusCode,
+    pub(super) body: Bytes,
+    /// The strong tag.
+    pub(super) tag: Option<String>,
+    pub(super) date: Option<HttpDate>,
+    /// `true` if the date is more than a second in the past, by the server's clock: it is then a strong validator (RFC 9110
+    /// §8.8.2.2).
+    aged: bool,
+}
+
+impl<'a> Site<'a> {
+    pub(super) fn new(server: &'a Http) -> Result<Self, Error> {
+        let random = nonce().map_err(|error| Error::runtime(error.to_string()))?;
+        Ok(Self { server, random, keys: Mutex::default() })
+    }
+
+    /// Returns the name of a new resource.
+    pub(super) fn key(&self) -> String {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = format!("ifmatch-check-{:016x}-{}", self.random, keys.len());
+        keys.push(key.clone());
+        key
+    }
+
+    /// Sends a request, again if the connection breaks: a server may close it instead of reading the rest of a request that
+    /// it rejects.
+    pub(super) async fn send(
+        &self,
+        method: &Method,
+        key: &str,
+        fields: &[(HeaderName, String)],
+        body: &str,
+    ) -> Result<Response<Bytes>, Error> {
+        for _ in 1..ATTEMPTS {
+            if let Ok(response) = self.send_once(method, key, fields, body).await {
+                return Ok(response);
+            }
+        }
+        self.send_once(method, key, fields, body).await
+    }
+
+    /// Sends a request once.
+    pub(super) async fn send_once(
+        &self,
+        method: &Method,
+        key: &str,
+        fields: &[(HeaderName, String)],
+        body: &str,
+    ) -> Result<Response<Bytes>, Error> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            let value = HeaderValue::from_str(value).map_err(|error| Error::runtime(error.to_string()))?;
+            headers.append(name, value);
+        }
+        let sent = self.server.send(method.clone(), key, headers, Bytes::copy_from_slice(body.as_bytes()));
+        let late = |_| Error::runtime(format!("the server did not respond to {method} within {PATIENCE:?}"));
+        timeout(PATIENCE, sent).await.map_err(late)?.map_err(|error| Error::runtime(error.to_string()))
+    }
+
+    pub(super) async fn get(&self, key: &str) -> Result<Seen, Error> {
+        self.send(&Method::GET, key, &[], "").await.map(Seen::of)
+    }
+
+    /// Writes a resource. Sends a condition only to a server that demands one.
+    pub(super) async fn write(&self, key: &str, body: &str) -> Result<(), Error> {
+        let mut status = self.send(&Method::PUT, key, &[], body).await?.status();
+        if status == StatusCode::PRECONDITION_REQUIRED {
+            status = self.send(&Method::PUT, key, &self.current(key).await?, body).await?.status();
+        }
+        if status.is_success() {
+            return Ok(());
+        }
+        Err(Error::runtime(format!("the server responded {status} to PUT of {key}, so that nothing can be checked")))
+    }
+
+    /// Waits until a resource has a strong tag, and, if `dated`, a date that is a strong validator. Gives up after a few
+    /// seconds, since a server may have neither.
+    pub(super) async fn settled(&self, key: &str, dated: bool) -> Result<Seen, Error> {
+        for _ in 0..LOOKS {
+            let seen = self.get(key).await?;
+            if seen.tag.is_some() && (!dated || seen.aged) {
+                return Ok(seen);
+            }
+            sleep(LOOK).await;
+        }
+        self.get(key).await
+    }
+
+    /// Deletes everything that the check has written.
+    pub(super) async fn clear(&self) -> Result<(), Error> {
+        let keys = std::mem::take(&mut *self.keys.lock().unwrap_or_else(PoisonError::into_inner));
+        for key in keys {
+            let status = self.send(&Method::DELETE, &key, &[], "").await?.status();
+            if status == StatusCode::PRECONDITION_REQUIRED {
+                self.send(&Method::DELETE, &key, &self.current(&key).await?, "").await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the condition that a resource is as it is now.
+    async fn current(&self, key: &str) -> Result<Vec<(HeaderName, String)>, Error> {
+        Ok(vec![match self.get(key).await?.tag {
+            Some(tag) => (IF_MATCH, tag),
+            None => (IF_NONE_MATCH, "*".to_owned()),
+        }])
+    }
+}
+
+impl Seen {
+    pub(super) fn of(response: Response<Bytes>) -> Self {
+        let (head, body) = response.into_parts();
+        let (date, now) =
+            (HttpDate::from_headers(&head.headers, LAST_MODIFIED), HttpDate::from_headers(&head.headers, DATE));
+        let aged = date.zip(now).is_some_and(|(date, now)| date.next() < now);
+        Self { status: head.status, tag: strong_tag(&head.headers), date, aged, body }
+    }
+
+    /// Returns `true` if the resource exists.
+    pub(super) fn exists(&self) -> bool {
+        self.status == StatusCode::OK
+    }
+
+    /// Returns `true` if both are absent, or have the same content. The body of an error may have a number of the request.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self.exists(), other.exists()) {
+            (true, true) => self.body == other.body,
+            (false, false) => self.status == other.status,
+            _ => false,
+        }
+    }
+}
+
+/// Returns the tag of a response, if it is a strong one.
+pub(super) fn strong_tag(headers: &HeaderMap) -> Option<String> {
+    let tag = headers.get(ETAG).and_then(|tag| EntityTag::from_header(tag).ok());
+    tag.filter(|tag| !tag.is_weak()).map(|tag| tag.to_string())
+}

@@ -1,0 +1,54 @@
+//! Flags of commands that are clients of any server: `ifmatch lock`, `ifmatch elect` and `ifmatch check`.
+
+use clap::Args;
+use http::{HeaderName, HeaderValue};
+use ifmatch_client::Http;
+
+use crate::error::Error;
+
+/// Access to a server.
+#[derive(Args)]
+pub(crate) struct Remote {
+    /// Bearer token, if the server requires one.
+    #[arg(long, env = "IFMATCH_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+
+    /// Header field of every request, such as `x-ms-blob-type: BlockBlob`. May be repeated.
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Remote {
+    /// Creates a connection to the server of a URL.
+    ///
+    /// # Errors
+    /// Fails if the URL or the token is invalid.
+    pub(crate) fn connect(&self, url: &str) -> Result<Http, Error> {
+        let usage = |error: ifmatch_client::HttpError| Error::usage(error.to_string());
+        let mut server = Http::new(url).map_err(usage)?;
+        if let Some(token) = &self.token {
+            server = server.with_token(token).map_err(usage)?;
+        }
+        Ok(self.headers.iter().fold(server, |server, (name, value)| server.with_header(name.clone(), value.clone())))
+    }
+}
+
+fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let wrong = || format!("{text:?} is not a header field such as `name: value`");
+    let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+    Ok((name.trim().parse().map_err(|_| wrong())?, value.trim().parse().map_err(|_| wrong())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_field_has_a_name_and_a_value() {
+        let (name, value) = header("X-Ms-Version:  2021-12-02 ").unwrap();
+        assert_eq!((name.as_str(), value.to_str().unwrap()), ("x-ms-version", "2021-12-02"));
+        for wrong in ["", "name", "a b: c", "a: \u{1}"] {
+            assert!(header(wrong).is_err(), "{wrong}");
+        }
+    }
+}

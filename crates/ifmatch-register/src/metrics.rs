@@ -1,0 +1,42 @@
+//! Metrics of batches and of swaps without an answer, through the recorder of the [`metrics`] crate (feature `metrics`).
+//!
+//! [`metrics`]: https://docs.rs/metrics
+
+use ::metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
+
+use crate::ambiguous::Resolution;
+
+/// Histogram of the calls in a batch that went to a server, by `operation`: `load` or `swap`.
+pub const BATCH_SIZE: &str = "ifmatch_register_batch_size";
+
+/// Counter of swaps without an answer, by the `outcome` that the driver found: `done`, `not-done`, or `unknown`, which the
+/// caller was told.
+pub const AMBIGUOUS: &str = "ifmatch_register_ambiguous_total";
+
+/// Describes the metrics to the current recorder.
+///
+/// ```
+/// ifmatch_register::metrics::describe();
+/// ```
+pub fn describe() {
+    describe_histogram!(BATCH_SIZE, Unit::Count, "Calls in a batch that went to the register's server, by operation.");
+    describe_counter!(
+        AMBIGUOUS,
+        Unit::Count,
+        "Swaps without an answer, by the outcome found afterwards: done, not-done, or unknown."
+    );
+}
+
+pub(crate) fn batch(operation: &'static str, calls: usize) {
+    // At most `lanes::BATCH`.
+    histogram!(BATCH_SIZE, "operation" => operation).record(u32::try_from(calls).unwrap_or(u32::MAX));
+}
+
+pub(crate) fn ambiguous(resolution: Resolution) {
+    let outcome = match resolution {
+        Resolution::Done => "done",
+        Resolution::NotDone => "not-done",
+        Resolution::Unknown => "unknown",
+    };
+    counter!(AMBIGUOUS, "outcome" => outcome).increment(1);
+}

@@ -1,0 +1,86 @@
+//! The access log: its destinations, its lines, and its rotation.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use support::Client;
+
+use crate::{eventually, serve};
+
+/// Returns the lines of a file.
+fn lines(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_file_gets_conditions_and_decisions_but_no_signatures() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("access.log");
+    let to_file = format!("--access-log={}", file.display());
+    let flags = [&to_file, "--log-format", "json", "--log", "trace", "--write-token", "hunter2hunter2"];
+    let mut gateway = serve(&folder.path().join("data"), &flags);
+    let client = Client::new(gateway.address());
+    // A line may be written after the next response otherwise.
+    let logged = |count: usize| eventually("a line for each request", || (lines(&file).len() == count).then_some(()));
+    let token = ("authorization", "Bearer hunter2hunter2");
+    let tag = client.put("/docs/a", &[token, ("if-none-match", "*")], "12345").await.expect(201).etag().to_owned();
+    logged(1);
+    client.put("/docs/a", &[token, ("if-none-match", "*")], "67").await.expect(412);
+    logged(2);
+    client.get("/docs/a", &[token, ("if-none-match", &tag)]).await.expect(304);
+    logged(3);
+    client.get("/docs/a", &[token]).await.expect(200);
+    logged(4);
+    client.get("/devstoreaccount1/docs/a?sv=2021-08-06&sig=c2VjcmV0c2VjcmV0", &[("x-ms-version", "2021-08-06")]).await;
+    let log = gateway.stop().stderr;
+    let written = fs::read_to_string(&file).unwrap();
+    for secret in ["hunter2", "c2VjcmV0"] {
+        assert!(!written.contains(secret) && !log.contains(secret), "{written}{log}");
+    }
+    let lines = lines(&file);
+    let decisions: Vec<_> = lines.iter().map(|line| (line["condition"].as_str(), line["decision"].as_str())).collect();
+    let star = Some("if-none-match");
+    assert_eq!(
+        decisions[..4],
+        [(star, Some("met")), (star, Some("failed")), (star, Some("not_modified")), (None, None)]
+    );
+    assert_eq!((&lines[0]["path"], &lines[0]["bytes_in"]), (&"/docs/a".into(), &5.into()), "{}", lines[0]);
+    assert_eq!((&lines[3]["status"], &lines[3]["bytes_out"]), (&200.into(), &5.into()), "{}", lines[3]);
+    assert!(lines[4]["path"].as_str().is_some_and(|path| path.ends_with("/docs/a")), "{}", lines[4]);
+    assert!(!log.contains("ifmatch::access"), "{log}");
+}
+
+#[tokio::test]
+async fn sighup_opens_a_renamed_file_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, renamed) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
+    let to_file = format!("--access-log={}", file.display());
+    let gateway = serve(&folder.path().join("data"), &[&to_file, "--log-format", "json"]);
+    let client = Client::new(gateway.address());
+    client.get("/docs/before", &[]).await.expect(404);
+    eventually("the first line", || (lines(&file).len() == 1).then_some(()));
+    fs::rename(&file, &renamed).unwrap();
+    client.get("/docs/between", &[]).await.expect(404);
+    eventually("a line in the renamed file", || (lines(&renamed).len() == 2).then_some(()));
+    gateway.hang_up();
+    eventually("a new file", || file.exists().then_some(()));
+    client.get("/docs/after", &[]).await.expect(404);
+    eventually("a line in the new file", || (lines(&file).len() == 1).then_some(()));
+    assert_eq!((&lines(&file)[0]["path"], lines(&renamed).len()), (&"/docs/after".into(), 2));
+}
+
+#[tokio::test]
+async fn a_dash_is_stdout_and_a_file_that_cannot_be_opened_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = serve(folder.path(), &["--access-log=-"]);
+    Client::new(gateway.address()).get("/docs/a", &[]).await.expect(404);
+    let output = gateway.stop();
+    assert!(output.stdout.contains("path=/docs/a") && !output.stderr.contains("path=/docs/a"), "{output:#?}");
+    let data = folder.path().to_str().unwrap();
+    let missing = format!("--access-log={data}/missing/access.log");
+    let refused = support::run(["serve", "--data", data, &missing]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:#?}");
+    assert!(refused.stderr.contains("cannot open --access-log"), "{}", refused.stderr);
+}

@@ -1,0 +1,147 @@
+//! Backups of a gateway that goes on serving: `/-/snapshot` and `ifmatch backup`.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use http::Method;
+use serde_json::Value;
+use support::{Client, run};
+
+use crate::serve;
+
+/// Number of writers. Each writes a pair of blobs in turn.
+const WRITERS: u64 = 8;
+
+/// The versions that were sent, and those that were acknowledged.
+#[derive(Default)]
+struct Log {
+    tags: Mutex<HashSet<(String, String)>>,
+    writes: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// Returns the body of a version: too large for the index, or small enough.
+fn body(number: u64) -> String {
+    format!("{number} ").repeat(if number.is_multiple_of(2) { 2_000 } else { 1 })
+}
+
+fn number(body: &str) -> u64 {
+    body.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Writes `/c/{writer}-a` and then `/c/{writer}-b` with each number, and sometimes deletes a third blob.
+async fn write(client: Client, writer: u64, log: Arc<Log>) {
+    for count in 0.. {
+        for blob in ["a", "b"] {
+            let path = format!("/c/{writer}-{blob}");
+            let answer = client.put(&path, &[], body(count)).await;
+            log.tags.lock().unwrap().insert((path, answer.etag().to_owned()));
+            log.writes.fetch_add(1, SeqCst);
+        }
+        if count % 3 == 0 {
+            let third = format!("/c/{writer}-third");
+            client.put(&third, &[], body(2 * count)).await;
+            client.delete(&third, &[]).await.expect(204);
+        }
+        if log.stop.load(SeqCst) {
+            return;
+        }
+    }
+}
+
+/// Serves a restored folder, and checks that its blobs are versions of one moment.
+async fn check(folder: &Path, log: &Log) {
+    let verified = run(["verify", "--data", folder.to_str().unwrap(), "--json"]);
+    assert_eq!(verified.status.code(), Some(0), "{verified:#?}");
+    let summary: Value = serde_json::from_str(verified.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(summary["superfluous"], 0, "{summary}");
+    let restored = serve(folder, &[]);
+    let client = Client::new(restored.address());
+    for writer in 0..WRITERS {
+        let mut numbers = Vec::new();
+        for blob in ["a", "b"] {
+            let path = format!("/c/{writer}-{blob}");
+            let answer = client.get(&path, &[]).await.expect(200);
+            assert_eq!(answer.text(), body(number(answer.text())), "{path}");
+            numbers.push(number(answer.text()));
+            // The last write before the copy may have been acknowledged after it.
+            let tag = (path, answer.etag().to_owned());
+            let is_known = || log.tags.lock().unwrap().contains(&tag);
+            crate::eventually("the acknowledgement of a version", || is_known().then_some(()));
+        }
+        assert!(numbers[0] == numbers[1] || numbers[0] == numbers[1] + 1, "not of one moment: {numbers:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_during_writes_has_all_blobs_as_of_one_moment() {
+    let (data, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let backup = other.path().join("backup");
+    let mut gateway = serve(data.path(), &[]);
+    let client = Client::new(gateway.address());
+    let log = Arc::new(Log::default());
+    for writer in 0..WRITERS {
+        for blob in ["a", "b"] {
+            let path = format!("/c/{writer}-{blob}");
+            let answer = client.put(&path, &[], body(0)).await.expect(201);
+            log.tags.lock().unwrap().insert((path, answer.etag().to_owned()));
+        }
+    }
+    let writers: Vec<_> =
+        (0..WRITERS).map(|writer| tokio::spawn(write(client.clone(), writer, Arc::clone(&log)))).collect();
+    let url = gateway.url("/");
+    for _ in 0..4 {
+        // Each backup is of writers that have gone on since the previous one.
+        let before = log.writes.load(SeqCst);
+        while log.writes.load(SeqCst) < before + 4 * WRITERS {
+            tokio::task::yield_now().await;
+        }
+        let taken = client.request(Method::PUT, "/-/snapshot", &[], "").await.expect(201).json();
+        assert_eq!(taken["folder"], data.path().join("snapshot").to_str().unwrap());
+        let args = ["backup", "--url", &url, "--data", data.path().to_str().unwrap(), "--to"].map(str::to_owned);
+        let args = args.into_iter().chain([backup.to_str().unwrap().to_owned(), "--json".to_owned()]);
+        let done = tokio::task::spawn_blocking(move || run(args)).await.unwrap();
+        assert_eq!(done.status.code(), Some(0), "{done:#?}");
+        let (log, backup) = (Arc::clone(&log), backup.clone());
+        tokio::spawn(async move { check(&backup, &log).await }).await.unwrap();
+    }
+    log.stop.store(true, SeqCst);
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    assert!(!data.path().join("snapshot").exists() && !data.path().join("snapshot.new").exists());
+    // Removals that were postponed have been carried out.
+    gateway.stop();
+    let verified = run(["verify", "--data", data.path().to_str().unwrap(), "--json"]);
+    let summary: Value = serde_json::from_str(verified.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&summary["damaged"], &summary["superfluous"]), (&0.into(), &0.into()), "{verified:#?}");
+}
+
+#[tokio::test]
+async fn snapshots_need_a_write_token_and_a_folder() {
+    let data = tempfile::tempdir().unwrap();
+    let gateway = serve(data.path(), &["--read-token", "r", "--write-token", "w"]);
+    let client = Client::new(gateway.address());
+    let send = async |method: Method, token: &str| {
+        client.request(method, "/-/snapshot", &[("authorization", token)], "").await.status.as_u16()
+    };
+    assert_eq!(send(Method::PUT, "Bearer r").await, 403);
+    assert_eq!(send(Method::DELETE, "Bearer w").await, 404);
+    assert_eq!(send(Method::PUT, "Bearer w").await, 201);
+    assert_eq!(send(Method::POST, "Bearer w").await, 405);
+    assert_eq!(send(Method::DELETE, "Bearer r").await, 403);
+    assert_eq!(send(Method::DELETE, "Bearer w").await, 200);
+    let other = data.path().join("other");
+    let (url, to) = (gateway.url("/"), data.path().join("to"));
+    let args = ["--url", &url, "--token", "w", "--to", to.to_str().unwrap()];
+    let wrong = run(["backup", "--data", other.to_str().unwrap()].iter().chain(&args));
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:#?}");
+    let used = run(["backup", "--data", other.to_str().unwrap(), "--to", data.path().to_str().unwrap()]);
+    assert_eq!(used.status.code(), Some(11), "{used:#?}");
+
+    let memory = support::Gateway::start(["serve", "--store", "memory://"]);
+    let answer = Client::new(memory.address()).request(Method::PUT, "/-/snapshot", &[], "").await;
+    assert_eq!(answer.status, 404);
+}

@@ -1,0 +1,128 @@
+//! Sessions of the documentation: commands that a page shows with their output, run with the real program.
+
+mod page;
+pub(crate) mod recording;
+mod shell;
+mod transcript;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use support::Gateway;
+use xtask::{Result, listening};
+
+pub(crate) use page::Page;
+use page::Step;
+use shell::Shell;
+use transcript::Transcript;
+
+/// Address of a gateway without `--listen`.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:10000";
+/// A command line of a gateway that a page need not show.
+const DEFAULT_SERVER: &str = "ifmatch serve --data ./data";
+
+/// A command with the lines of its output that the page shows: with the addresses of the page, and the values of this run.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) command: String,
+    pub(crate) output: Vec<String>,
+}
+
+/// Runs the commands of pages in a folder of its own, with gateways on free ports.
+pub(crate) struct Session {
+    folder: tempfile::TempDir,
+    shell: Shell,
+    gateways: Vec<Gateway>,
+    /// Texts of the page, and what they are here: addresses and paths.
+    places: Vec<(String, String)>,
+    settings: BTreeMap<String, String>,
+}
+
+impl Session {
+    /// Starts a session. `places` are addresses and paths of the page, each with its replacement.
+    pub(crate) fn start(places: &[(&str, &str)]) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        // Without the meter that curl shows only if its output is no terminal.
+        fs::write(folder.path().join(".curlrc"), "silent\nshow-error\n")?;
+        let shell = Shell::start(folder.path(), Path::new(Gateway::command().get_program()))?;
+        let places = places.iter().map(|&(shown, here)| (shown.to_owned(), here.to_owned())).collect();
+        Ok(Self { folder, shell, gateways: Vec::new(), places, settings: BTreeMap::new() })
+    }
+
+    /// Runs all commands, and compares their output with the page.
+    ///
+    /// # Errors
+    /// Names the command whose output differs.
+    pub(crate) fn run(&mut self, page: &Page) -> Result<Vec<Exchange>> {
+        let mut transcript = Transcript::default();
+        let mut exchanges = Vec::new();
+        for step in page.steps() {
+            match step {
+                Step::Serve(line) => self.serve(line),
+                Step::Run { command, expected } => {
+                    if self.gateways.is_empty() && self.places.is_empty() {
+                        self.serve(DEFAULT_SERVER);
+                    }
+                    let command = transcript.with_actual_values(command);
+                    let output = self.output(&command)?;
+                    let shown = transcript
+                        .compare(expected, &output)
+                        .map_err(|line| format!("`{command}` does not print `{line}`, but\n{}", output.join("\n")))?;
+                    exchanges.push(Exchange { command, output: shown });
+                }
+            }
+        }
+        Ok(exchanges)
+    }
+
+    /// Starts a gateway with this command line.
+    fn serve(&mut self, line: &str) {
+        let words: Vec<String> = line.split_whitespace().skip(1).map(|word| self.here(word)).collect();
+        let listen = words.iter().position(|word| word == "--listen");
+        let shown = listen.and_then(|at| words.get(at + 1)).map_or(DEFAULT_ADDRESS, String::as_str).to_owned();
+        let rest = words.iter().enumerate().filter(|&(at, _)| listen.is_none_or(|flag| at != flag && at != flag + 1));
+        let mut command = Gateway::command();
+        command.args(rest.map(|(_, word)| word)).args(["--listen", "127.0.0.1:0"]);
+        command.envs(&self.settings).current_dir(self.folder.path());
+        let gateway = Gateway::launch(command);
+        self.places.push((shown, gateway.address().to_string()));
+        self.gateways.push(gateway);
+    }
+
+    /// Runs a command, and returns its output with the addresses of the page.
+    fn output(&mut self, command: &str) -> Result<Vec<String>> {
+        let command = self.here(command);
+        if let Some((name, value)) = command.strip_prefix("export ").and_then(|setting| setting.split_once('=')) {
+            self.settings.insert(name.to_owned(), value.to_owned());
+        }
+        let output = self.shell.run(&command)?;
+        if command.ends_with(" &") {
+            self.wait(&command)?;
+        }
+        Ok(output.lines().map(|line| self.shown(line.trim_end())).collect())
+    }
+
+    /// Waits until the ports that a command names are open.
+    fn wait(&self, command: &str) -> Result {
+        let named = self
+            .places
+            .iter()
+            .filter_map(|(_, here)| here.parse().ok())
+            .filter(|port: &u16| command.split_whitespace().any(|word| word == port.to_string()));
+        named.into_iter().try_for_each(|port| listening::wait(command, ([127, 0, 0, 1], port).into()))
+    }
+
+    /// Replaces places of the page by those of this session.
+    fn here(&self, text: &str) -> String {
+        self.places.iter().fold(text.to_owned(), |text, (shown, here)| text.replace(shown, here))
+    }
+
+    /// Replaces places of this session by those of the page.
+    fn shown(&self, text: &str) -> String {
+        self.places.iter().fold(text.to_owned(), |text, (shown, here)| text.replace(here, shown))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! `cargo xtask scoreboard`: runs `ifmatch check --suite` on several servers on this machine, and writes the results to
+//! docs/scoreboard.md.
+
+mod page;
+mod servers;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::Value;
+
+use self::servers::{SERVERS, Started};
+use crate::command::Run;
+use crate::step::Context;
+use crate::workspace::Workspace;
+use crate::{Result, test};
+
+/// Time limit, with the build of the gateway and the Worker.
+const LIMIT: Duration = Duration::from_hours(2);
+
+/// Options of `cargo xtask scoreboard`.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Checks only this server, and writes no page. May be repeated.
+    #[arg(long, value_name = "SERVER")]
+    only: Vec<String>,
+    /// Leaves this server out, for example the Worker, whose build takes long. May be repeated.
+    #[arg(long, value_name = "SERVER")]
+    except: Vec<String>,
+}
+
+/// The results of one server.
+struct Score {
+    name: &'static str,
+    version: String,
+    /// Output of `ifmatch check --json`.
+    report: Value,
+}
+
+/// Folders and programs for all servers.
+struct Site<'a> {
+    context: Context<'a>,
+    gateway: PathBuf,
+    /// A folder that processes of any user can write.
+    folder: PathBuf,
+}
+
+/// Checks the selected servers, by default all.
+pub(crate) fn run(options: &Options) -> Result {
+    let given = || options.only.iter().chain(&options.except);
+    if let Some(unknown) = given().find(|name| SERVERS.iter().all(|server| server.name != **name)) {
+        let names: Vec<&str> = SERVERS.iter().map(|server| server.name).collect();
+        return Err(format!("there is no server `{unknown}`, but {}", names.join(", ")).into());
+    }
+    let workspace = Workspace::load()?;
+    let context = Context { workspace: &workspace, deadline: Instant::now() + LIMIT };
+    let chosen: Vec<_> = SERVERS
+        .iter()
+        .filter(|server| options.only.is_empty() || options.only.iter().any(|name| name == server.name))
+        .filter(|server| options.except.iter().all(|name| name != server.name))
+        .collect();
+    chosen.iter().flat_map(|server| server.needs).try_for_each(|tool| tool.require(&workspace))?;
+    let gateway = match std::env::var_os("IFMATCH_BIN") {
+        Some(binary) => binary.into(),
+        None => test::gateway(&context)?,
+    };
+    let folder = std::env::temp_dir().join(format!("ifmatch-scoreboard-{}", std::process::id()));
+    let site = Site { context, gateway, folder };
+    let scores = chosen.iter().map(|server| site.score(server)).collect::<Result<Vec<_>>>();
+    fs::remove_dir_all(&site.folder)?;
+    let scores = scores?;
+    println!("\n{}", page::table(&scores));
+    if options.only.is_empty() { page::write(&workspace, &scores) } else { Ok(()) }
+}
+
+impl Site<'_> {
+    fn score(&self, server: &servers::Server) -> Result<Score> {
+        println!("\n== {}", server.name);
+        let folder = self.folder.join(server.name.replace(' ', "-"));
+        fs::create_dir_all(folder.join("files"))?;
+        Run::new("chmod", &self.folder).args(["-R", "a+rwX", "."]).output()?;
+        let log = folder.join("output.log");
+        let failed = |error| format!("{error}\n{}", fs::read_to_string(&log).unwrap_or_default());
+        let started = (server.start)(self, &folder).map_err(failed)?;
+        let report = self.check(&started).map_err(|error| format!("{}: {error}", server.name))?;
+        let version = first_line(&started.version)?;
+        Ok(Score { name: server.name, version, report })
+    }
+
+    fn check(&self, started: &Started) -> Result<Value> {
+        let mut command = Command::new(&self.gateway);
+        command.args(["check", "--suite", "--json"]).arg(&started.url);
+        for header in started.headers {
+            command.args(["--header", header]);
+        }
+        let output = command.output()?;
+        // 3: a server that does not honour conditions.
+        if !matches!(output.status.code(), Some(0 | 3)) {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+}
+
+/// Returns the first line of a command's output, on either stream.
+fn first_line(command: &str) -> Result<String> {
+    let output = Run::new("sh", Path::new(".")).args(["-c", &format!("{{ {command}; }} 2>&1")]).output()?;
+    Ok(output.lines().next().unwrap_or_default().trim().to_owned())
+}
