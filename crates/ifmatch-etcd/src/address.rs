@@ -9,7 +9,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use crate::error::{ConnectError, ConnectErrorKind};
 
 /// Port of etcd's clients.
-const PORT: u16 = 2379;
+pub(crate) const PORT: u16 = 2379;
 
 /// The address of a cluster, with the user and the prefix of the keys.
 ///
@@ -71,7 +71,6 @@ impl FromStr for Address {
             let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
             let uri = if has_port { format!("{scheme}://{host}") } else { format!("{scheme}://{host}:{PORT}") };
             let endpoint = Endpoint::from_shared(uri).ok().filter(|_| !host.is_empty()).ok_or_else(invalid)?;
-            let endpoint = endpoint.tcp_nodelay(true);
             if scheme == "http" {
                 Ok(endpoint)
             } else {

@@ -21,6 +21,7 @@ use crate::rpc::{
     AUTHENTICATE, Answer, AuthenticateRequest, AuthenticateResponse, Compare, Comparison, DeleteRequest, Op, Operand,
     PutRequest, RANGE, RangeRequest, RangeResponse, RequestOp, TXN, Target, TxnRequest, TxnResponse, call,
 };
+use crate::stream::{self, Watch};
 
 /// Maximum number of operations in a transaction. Servers accept 128 by default, and count those of one nested one, too.
 const OPERATIONS: usize = 64;
@@ -51,6 +52,7 @@ struct Place {
 #[derive(Clone, Debug)]
 struct Open {
     channel: Channel,
+    stream: Watch,
     token: Option<AsciiMetadataValue>,
 }
 
@@ -68,12 +70,16 @@ impl Connection {
     }
 
     async fn opened(&mut self) -> Result<Open, RegisterError> {
-        let place = Arc::clone(&self.place);
-        let connect = move || {
-            let place = Arc::clone(&place);
-            async move { place.open().await }
+        let place = &self.place;
+        let connect = || {
+            let place = Arc::clone(place);
+            move || {
+                let place = Arc::clone(&place);
+                async move { place.open().await }
+            }
         };
-        self.open.take(connect).await
+        let open = self.open.take(connect()).await?;
+        if open.stream.has_ended() { self.open.take(connect()).await } else { Ok(open) }
     }
 
     /// Keeps the connection after a success, and otherwise turns to the next member.
@@ -223,8 +229,9 @@ impl Place {
 
     async fn open_member(&self, member: usize) -> Result<Open, ConnectError> {
         let unreachable = |error| ConnectError::new(ConnectErrorKind::Unreachable, detailed(&error));
-        let channel = self.address.members[member].connect().await.map_err(unreachable)?;
-        let mut open = Open { channel, token: None };
+        let (connector, stream) = stream::once();
+        let channel = self.address.members[member].connect_with_connector(connector).await.map_err(unreachable)?;
+        let mut open = Open { channel, stream, token: None };
         if let Some((name, password)) = &self.address.user {
             let request = AuthenticateRequest { name: name.clone(), password: password.clone() };
             let answer: AuthenticateResponse = open.call(AUTHENTICATE, request).await?;
@@ -343,4 +350,35 @@ fn decode(bytes: &[u8]) -> Result<Record, RegisterError> {
 fn detailed(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use ifmatch_testbed::{Proxy, etcd};
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_connection_that_ended_while_idle_is_replaced_before_the_next_call() {
+        let server = etcd::start(&[]).await;
+        let proxy = Proxy::start(server.address()).await;
+        let address: Address = format!("etcd://{}", proxy.address()).parse().unwrap();
+        // The server may still be without a leader.
+        let mut connection = loop {
+            if let Ok(connection) = Connection::open(address.clone()).await {
+                break connection;
+            }
+        };
+        let first = connection.opened().await.unwrap();
+        connection.open.keep(first.clone());
+        proxy.redirect(server.address());
+        while !first.stream.has_ended() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // tonic would connect again, without a look at the cluster's identity.
+        let status = first.call::<_, RangeResponse>(RANGE, RangeRequest::default()).await.unwrap_err();
+        assert!(status.to_string().contains("the connection has ended"), "{status}");
+        connection.page(&Scan { limit: 1, ..Scan::default() }).await.unwrap();
+    }
 }

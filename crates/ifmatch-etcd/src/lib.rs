@@ -24,6 +24,7 @@ mod address;
 mod connection;
 mod error;
 mod rpc;
+mod stream;
 
 use std::time::Duration;
 

@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::time::Duration;
 
 use common::connect;
 use ifmatch_etcd::{Address, ConnectErrorKind, EtcdRegister};
@@ -53,18 +54,22 @@ async fn users_are_verified() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_cluster_is_noticed() {
     let (first, second) = (start(&[]).await, start(&[]).await);
-    let proxy = Proxy::start(first.address()).await;
-    let register = connect(&format!("etcd://{}", proxy.address())).await;
     connect(&second.url()).await;
-    proxy.redirect(second.address());
-    let scan = Scan { limit: 1, ..Scan::default() };
-    // The first failure is that of the old connection.
-    let mut errors = Vec::new();
-    for _ in 0..3 {
-        errors.push(register.scan(&scan).await.unwrap_err());
+    // The register uses the old connection before or after it notices its end.
+    for pause in [0, 0, 0, 50, 50, 50].map(Duration::from_millis) {
+        let proxy = Proxy::start(first.address()).await;
+        let register = connect(&format!("etcd://{}", proxy.address())).await;
+        proxy.redirect(second.address());
+        tokio::time::sleep(pause).await;
+        let scan = Scan { limit: 1, ..Scan::default() };
+        // The first failure may be that of the old connection.
+        let mut errors = Vec::new();
+        for _ in 0..3 {
+            errors.push(register.scan(&scan).await.unwrap_err());
+        }
+        assert!(errors.iter().all(|error| error.kind() == RegisterErrorKind::Unavailable), "{errors:?}");
+        assert!(errors[2].to_string().contains("another etcd cluster"), "{errors:?}");
     }
-    assert!(errors.iter().all(|error| error.kind() == RegisterErrorKind::Unavailable), "{errors:?}");
-    assert!(errors[2].to_string().contains("another etcd cluster"), "{errors:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
