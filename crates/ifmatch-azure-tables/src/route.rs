@@ -7,7 +7,7 @@ use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body::Body;
-use ifmatch_runtime::Clock;
+use ifmatch_runtime::{AnyClock, Clock};
 
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
@@ -24,7 +24,6 @@ use crate::storage::entities::{Change, Entities};
 use crate::storage::tables::{AccountContainers, TableName};
 use ifmatch_azure::accounts::Accounts;
 use ifmatch_azure::auth;
-use ifmatch_blob::AnyClock;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 

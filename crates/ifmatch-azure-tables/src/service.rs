@@ -10,14 +10,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use ifmatch_runtime::{Clock, SystemClock};
+use ifmatch_runtime::{AnyClock, Clock, SystemClock};
 use tower_service::Service;
 
 use crate::route::{self, Shared};
 use crate::storage::garbage;
 use crate::storage::tables::AccountContainers;
 use ifmatch_azure::accounts::Accounts;
-use ifmatch_blob::AnyClock;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 

@@ -7,10 +7,9 @@ use http::Response;
 use http::request::Parts;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::policy::RequirePreconditions;
-use ifmatch_runtime::Clock;
+use ifmatch_runtime::{AnyClock, Clock};
 
 use crate::body::BlobBody;
-use crate::clock::AnyClock;
 use crate::store::{BlobStore, Upload};
 use crate::waits::Waits;
 

@@ -8,7 +8,6 @@
 
 pub mod access;
 pub mod body;
-mod clock;
 #[cfg(feature = "test-util")]
 pub mod conformance;
 mod content_md5;
@@ -26,6 +25,5 @@ pub mod store;
 pub mod test_util;
 pub mod waits;
 
-pub use clock::AnyClock;
 pub use service::BlobService;
 pub use store::BlobStore;

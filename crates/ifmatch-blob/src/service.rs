@@ -12,11 +12,10 @@ use futures_util::future::Either;
 use http::{Request, Response};
 use http_body::Body;
 use ifmatch_core::policy::RequirePreconditions;
-use ifmatch_runtime::{Clock, SystemClock};
+use ifmatch_runtime::{AnyClock, Clock, SystemClock};
 use tower_service::Service;
 
 use crate::body::BlobBody;
-use crate::clock::AnyClock;
 use crate::dialect::{Context, Dialect};
 use crate::plain;
 use crate::store::{BlobStore, BoxError, Upload};

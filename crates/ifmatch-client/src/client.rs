@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::{Clock, SystemClock};
+use ifmatch_runtime::{AnyClock, Clock, SystemClock};
 
 use crate::backend::{Backend, Http, HttpError};
 use crate::counter::Counter;
@@ -13,7 +13,6 @@ use crate::document::Document;
 use crate::election::Election;
 use crate::lock::Lock;
 use crate::queue::Queue;
-use crate::time::SharedClock;
 
 /// Default time limit of an operation, with all its attempts.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,7 +31,7 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Client {
     backend: Arc<dyn Backend>,
-    clock: SharedClock,
+    clock: AnyClock,
     patience: Duration,
     attempt: Duration,
 }
@@ -45,7 +44,7 @@ impl Client {
     /// let client = Client::new(Memory::default());
     /// ```
     pub fn new(backend: impl Backend) -> Self {
-        let clock = SharedClock::new(SystemClock);
+        let clock = AnyClock::new(SystemClock);
         Self { backend: Arc::new(backend), clock, patience: PATIENCE, attempt: ATTEMPT }
     }
 
@@ -98,7 +97,7 @@ impl Client {
     /// ```
     #[must_use]
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
-        self.clock = SharedClock::new(clock);
+        self.clock = AnyClock::new(clock);
         self
     }
 
@@ -166,7 +165,7 @@ impl Client {
         &*self.backend
     }
 
-    pub(crate) fn clock(&self) -> &SharedClock {
+    pub(crate) fn clock(&self) -> &AnyClock {
         &self.clock
     }
 

@@ -14,6 +14,7 @@
 //! # });
 //! ```
 
+mod any_clock;
 mod clock;
 mod platform;
 #[cfg(feature = "fs")]
@@ -21,6 +22,7 @@ pub mod private_files;
 mod random;
 pub mod task;
 
+pub use any_clock::AnyClock;
 pub use clock::{Clock, SystemClock};
 pub use platform::{KeyedQueue, MAX_POLL_INTERVAL, Turn};
 pub use random::{RandomError, nonce};

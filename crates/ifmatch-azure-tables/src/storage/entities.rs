@@ -5,7 +5,7 @@ use std::time::Duration;
 use ifmatch_core::EntityTag;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
-use ifmatch_runtime::Clock;
+use ifmatch_runtime::{AnyClock, Clock};
 
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
@@ -13,7 +13,6 @@ use crate::entity::properties::Entity;
 use crate::error::{Code, TableError};
 use crate::storage::blob::{absent, bytes, exactly, is_refused, present, put};
 use crate::storage::tables::{AccountContainers, Table};
-use ifmatch_blob::AnyClock;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind};
 

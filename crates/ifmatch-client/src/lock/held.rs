@@ -10,14 +10,14 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lock::{self, LockRecord};
-use ifmatch_runtime::{Clock, task};
+use ifmatch_runtime::{AnyClock, Clock, task};
 use tokio::sync::{oneshot, watch};
 
 use super::json;
 use crate::backoff::Backoff;
 use crate::document::{Pace, Raw, Snapshot, Written};
 use crate::error::Error;
-use crate::time::SharedClock;
+use crate::time::sleep_until;
 
 /// Time limit of a release.
 const RELEASE: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ const RELEASE: Duration = Duration::from_secs(10);
 pub struct Grant {
     fence: u64,
     id: Arc<str>,
-    clock: SharedClock,
+    clock: AnyClock,
     state: watch::Receiver<State>,
 }
 
@@ -129,7 +129,7 @@ impl Grant {
             if ended || self.clock.now() >= deadline {
                 return;
             }
-            match select(pin!(state.changed()), pin!(self.clock.sleep_until(deadline))).await {
+            match select(pin!(state.changed()), pin!(sleep_until(&self.clock, deadline))).await {
                 Either::Left((Ok(()), _)) | Either::Right(_) => {}
                 // Without its task, nothing renews the lock.
                 Either::Left((Err(_), _)) => return,
@@ -231,7 +231,7 @@ impl std::ops::Deref for Held {
 /// The task that renews and releases a lock.
 struct Keeper {
     raw: Raw,
-    clock: SharedClock,
+    clock: AnyClock,
     snapshot: Snapshot,
     record: LockRecord,
     sent: Timestamp,
@@ -258,7 +258,7 @@ impl Keeper {
             }
             let next = lock::renewal(self.sent, self.record.ttl());
             let sleep = self.clock.clone();
-            if let Either::Left((order, _)) = select(&mut order, pin!(sleep.sleep_until(next))).await {
+            if let Either::Left((order, _)) = select(&mut order, pin!(sleep_until(&sleep, next))).await {
                 break order.ok();
             }
             // Not abandoned for a release, which needs to know the version that it replaces.

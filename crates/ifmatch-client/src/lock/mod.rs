@@ -18,6 +18,7 @@ use crate::backoff::{Backoff, jittered};
 use crate::client::Client;
 use crate::document::{Document, LONG_POLL, Loaded, Pace, Raw, Snapshot, Waited, Written};
 use crate::error::Error;
+use crate::time::sleep_until;
 
 /// Default time to live.
 const TTL: Duration = Duration::from_secs(30);
@@ -235,7 +236,7 @@ impl Lock {
                 return failed.map_or(Ok(None), Err);
             }
             let wake = until.map_or(wake, |until| wake.min(until));
-            if let Either::Right(_) = select(pin!(clock.sleep_until(wake)), pin!(caller.closed())).await {
+            if let Either::Right(_) = select(pin!(sleep_until(clock, wake)), pin!(caller.closed())).await {
                 return Ok(None);
             }
         }

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::StoreError;
-use ifmatch_blob::{AnyClock, BlobStore};
 use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
 use ifmatch_blob_objects::{self as objects, Backing, ObjectBlobs};
 use ifmatch_register::{AnyRegister, Driver, Guarantee, Register};
+use ifmatch_runtime::AnyClock;
 
 use crate::commands::register::AcceptLosses;
 use crate::commands::{folder, register};

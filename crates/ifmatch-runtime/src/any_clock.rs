@@ -7,9 +7,17 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::{Clock, SystemClock};
+
+use crate::clock::{Clock, SystemClock};
 
 /// Any clock, behind a pointer. Cheap to clone.
+///
+/// ```
+/// use ifmatch_runtime::{AnyClock, Clock, SystemClock};
+///
+/// let clock = AnyClock::new(SystemClock);
+/// assert!(clock.now() <= clock.clone().now());
+/// ```
 #[derive(Clone)]
 pub struct AnyClock(Arc<dyn Erased>);
 
