@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use http::Method;
 use serde_json::Value;
-use support::{Client, run};
+use support::{Client, Gateway, run};
 
 use crate::serve;
 
@@ -119,6 +120,43 @@ async fn a_backup_during_writes_has_all_blobs_as_of_one_moment() {
     assert_eq!((&summary["damaged"], &summary["superfluous"]), (&0.into(), &0.into()), "{verified:#?}");
 }
 
+/// Sends a signal to a process. Returns `false` if it has ended.
+fn signal(name: &str, process: &Child) -> bool {
+    Command::new("kill").args([name, &process.id().to_string()]).status().unwrap().success()
+}
+
+/// A second snapshot is taken while the first one is copied: its index has a blob with a body that the list of the first one
+/// lacks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_of_a_snapshot_that_another_one_replaces_fails() {
+    let (data, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let to = other.path().join("backup");
+    let gateway = serve(data.path(), &[]);
+    let client = Client::new(gateway.address());
+    for number in 0..200 {
+        client.put(&format!("/c/{number}"), &[], body(2 * number)).await.expect(201);
+    }
+    let mut command = Gateway::command();
+    command.args(["backup", "--url", &gateway.url("/"), "--data"]).arg(data.path()).arg("--to").arg(&to);
+    let mut backup = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let has_begun = || std::fs::read_dir(to.join("bodies")).is_ok_and(|mut found| found.next().is_some());
+    while !has_begun() && backup.try_wait().unwrap().is_none() {
+        tokio::task::yield_now().await;
+    }
+    signal("-STOP", &backup);
+    let is_copied = to.join("index.redb").exists();
+    client.put("/c/late", &[], body(400)).await.expect(201);
+    client.request(Method::PUT, "/-/snapshot", &[], "").await.expect(201);
+    signal("-CONT", &backup);
+    let ended = tokio::task::spawn_blocking(|| backup.wait_with_output()).await.unwrap().unwrap();
+    if is_copied {
+        return eprintln!("the backup was faster than this test");
+    }
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(1) && stderr.contains("repeat the command"), "{ended:#?}");
+    assert!(!to.join("index.redb").exists());
+}
+
 #[tokio::test]
 async fn snapshots_need_a_write_token_and_a_folder() {
     let data = tempfile::tempdir().unwrap();
@@ -141,7 +179,7 @@ async fn snapshots_need_a_write_token_and_a_folder() {
     let used = run(["backup", "--data", other.to_str().unwrap(), "--to", data.path().to_str().unwrap()]);
     assert_eq!(used.status.code(), Some(11), "{used:#?}");
 
-    let memory = support::Gateway::start(["serve", "--store", "memory://"]);
+    let memory = Gateway::start(["serve", "--store", "memory://"]);
     let answer = Client::new(memory.address()).request(Method::PUT, "/-/snapshot", &[], "").await;
     assert_eq!(answer.status, 404);
 }

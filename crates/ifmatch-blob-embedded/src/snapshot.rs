@@ -24,6 +24,8 @@ use ifmatch_blob::records::step;
 const SNAPSHOT: &str = "snapshot";
 /// Folder of a snapshot that is not complete.
 const INCOMPLETE: &str = "snapshot.new";
+/// Folder of a snapshot that is being removed.
+const REMOVED: &str = "snapshot.old";
 
 /// A complete snapshot: a data folder of its own.
 ///
@@ -39,9 +41,14 @@ pub struct Snapshot {
     pub bytes: u64,
 }
 
-/// Bodies to remove after the snapshot in progress, or `None` if there is none in progress.
+/// Removals of bodies and of snapshots.
 #[derive(Debug, Default)]
-pub(super) struct Removals(Mutex<Option<Vec<BodyName>>>);
+pub(super) struct Removals {
+    /// Bodies to remove after the snapshot in progress, or `None` if there is none in progress.
+    postponed: Mutex<Option<Vec<BodyName>>>,
+    /// Held while a snapshot is removed.
+    snapshot: Mutex<()>,
+}
 
 impl Removals {
     /// Postpones the removal of a body. Returns `false` if it can be removed now.
@@ -50,7 +57,7 @@ impl Removals {
     }
 
     fn postponed(&self) -> MutexGuard<'_, Option<Vec<BodyName>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.postponed)
     }
 }
 
@@ -155,17 +162,38 @@ impl<C: Clock> Inner<RedbRegister, C> {
     }
 
     fn put_in_place(&self, complete: &Path, snapshot: &Path) -> io::Result<()> {
-        remove(snapshot)?;
+        self.discard_snapshot()?;
         fs::rename(complete, snapshot)?;
         sync_folder(self.folder.root())
     }
 
     /// Removes the snapshot. Returns `false` if there is none.
     pub(super) async fn remove_snapshot(self: Arc<Self>) -> Result<bool, OpenError> {
-        let folder = self.folder.root().join(SNAPSHOT);
-        let removed = spawn_blocking(move || remove(&folder)).await.map_err(OpenError::other)?;
-        removed.map_err(|error| OpenError::folder(self.folder.root(), error))
+        let discard = move || self.discard_snapshot().map_err(|error| OpenError::folder(self.folder.root(), error));
+        spawn_blocking(discard).await.map_err(OpenError::other)?
     }
+}
+
+impl<R, C> Inner<R, C> {
+    /// Removes the snapshot. Returns `false` if there is none.
+    ///
+    /// It gets another name first, so that nothing copies a part of it: as long as a copier finds the same file under
+    /// the snapshot's name, the snapshot is complete.
+    fn discard_snapshot(&self) -> io::Result<bool> {
+        let _alone = lock(&self.removals.snapshot);
+        let removed = self.folder.root().join(REMOVED);
+        // What a crash left.
+        remove(&removed)?;
+        match fs::rename(self.folder.root().join(SNAPSHOT), &removed) {
+            Ok(()) => remove(&removed),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes the names in a snapshot durable. Its files are durable.

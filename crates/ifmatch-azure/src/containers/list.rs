@@ -62,9 +62,9 @@ pub(crate) async fn list_blobs(
             add_blob(&mut xml, entry, list.with_metadata, now);
             after = Some(entry.name.as_str().to_owned());
         }
-        if page.next.is_none() {
-            break;
-        }
+        let Some(end) = page.next else { break };
+        // The last names of a page may be missing from it, and the rest of a folder is skipped beyond its end.
+        after = after.max(Some(end));
     }
     xml.close("Blobs");
     Ok(end(xml, next))

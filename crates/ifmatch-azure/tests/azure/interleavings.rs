@@ -10,7 +10,7 @@ use http::Method;
 use http_body_util::BodyExt;
 use ifmatch_azure::AzureDialect;
 use ifmatch_blob::BlobService;
-use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::name::{BlobName, ContainerName};
 use tower::ServiceExt;
 
 use crate::support::{accounts, fixture};
@@ -77,4 +77,55 @@ async fn a_listing_of_folders_needs_few_listings_of_the_store() {
     let text = String::from_utf8(body.to_bytes().to_vec()).expect("UTF-8");
     assert_eq!(text.matches("<BlobPrefix>").count(), 100);
     assert!(listed.load(Ordering::SeqCst) < 5, "{listed:?} listings");
+}
+
+/// Omits blobs with a name of one letter from listings.
+#[derive(Clone, Default)]
+struct Deleting(Interposed);
+
+#[async_trait]
+impl Hook for Deleting {
+    async fn before(&self, step: Step, container: &ContainerName) {
+        self.0.before(step, container).await;
+        assert!(self.0.listed.load(Ordering::SeqCst) < 100, "the listing does not advance");
+    }
+
+    fn lists(&self, name: &BlobName) -> bool {
+        name.as_str().rsplit('/').next().is_some_and(|last| last.len() > 1)
+    }
+}
+
+/// An object store lists deleted blobs and then finds that they are none.
+#[tokio::test]
+async fn a_listing_passes_pages_of_blobs_deleted_meanwhile() {
+    let fixture = fixture().await;
+    let client = fixture.client;
+    for name in ["a", "b", "c", "dd", "e", "f/1", "f/2", "f/3", "f/44", "f/5", "gg", "h", "i", "j"] {
+        client.upload(&format!("/box/{name}"), "", &[]).await.is(201);
+    }
+    for (query, expected) in [("", &["dd", "f/44", "gg"][..]), ("&delimiter=/", &["dd", "f/", "gg"])] {
+        for most in [1, 2, 3, 100] {
+            let store = Hooked { inner: Arc::new(fixture.store.clone()), hook: Deleting::default() };
+            let service = BlobService::with_clock(Arc::new(store), fixture.clock.clone());
+            let service = service.dialect(AzureDialect::new(accounts()));
+            let (mut names, mut marker) = (Vec::new(), String::new());
+            loop {
+                let target = format!("/box?restype=container&comp=list&maxresults={most}{query}{marker}");
+                let request = client.signed(Method::GET, &target, &[], "".into(), Duration::ZERO);
+                let answer = service.clone().oneshot(request).await.expect("infallible");
+                let body = answer.into_body().collect().await.expect("a body").to_bytes();
+                let text = std::str::from_utf8(&body).expect("XML");
+                let between = |start: &str, end: &str| {
+                    let texts = text.split(start).skip(1).filter_map(|rest| Some(rest.split_once(end)?.0.to_owned()));
+                    texts.collect::<Vec<_>>()
+                };
+                names.extend(between("<Name>", "</Name>"));
+                match between("<NextMarker>", "<").first().filter(|next| !next.is_empty()) {
+                    Some(next) => marker = format!("&marker={next}"),
+                    None => break,
+                }
+            }
+            assert_eq!(names, expected, "{most} {query}");
+        }
+    }
 }

@@ -24,7 +24,7 @@ pub struct ListQuery {
 /// A page of a listing, in the order of the names' bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// The entries.
+    /// The entries: perhaps fewer than requested, or none, although more follow.
     pub items: Vec<T>,
     /// Name to continue after, or `None` at the end.
     pub next: Option<String>,

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::BlobStore;
 use crate::headers::BlobHeaders;
-use crate::name::{BlobPath, ContainerName};
+use crate::name::{BlobName, BlobPath, ContainerName};
 use crate::store::{
     BlobEntry, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Peek, Put,
     Reading, SetHeaders, StoreError, Written,
@@ -30,6 +30,11 @@ pub enum Step {
 pub trait Hook: Send + Sync + 'static {
     /// Runs right before a step in this container.
     async fn before(&self, step: Step, container: &ContainerName);
+
+    /// Returns `false` to omit a blob from its page of a listing, as if it had been deleted meanwhile.
+    fn lists(&self, _: &BlobName) -> bool {
+        true
+    }
 }
 
 /// A store with a hook before its steps.
@@ -64,7 +69,11 @@ impl<H: Hook> BlobStore for Hooked<H> {
 
     async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
         self.hook.before(Step::List, container).await;
-        self.inner.list(container, query).await
+        let mut page = self.inner.list(container, query).await?;
+        if let Some(page) = &mut page {
+            page.items.retain(|entry| self.hook.lists(&entry.name));
+        }
+        Ok(page)
     }
 
     async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {

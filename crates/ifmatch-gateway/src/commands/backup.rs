@@ -2,9 +2,9 @@
 //! only.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,6 +28,8 @@ use crate::error::Error;
 
 /// The index in a data folder.
 const INDEX: &str = "index.redb";
+/// The body that is being copied. The next start of a gateway on the backup removes what remains of it.
+const INCOMPLETE: &str = "0000000000000000";
 
 /// `ifmatch backup …`
 #[derive(Args)]
@@ -82,6 +84,8 @@ struct Snapshot {
 struct Copy {
     from: PathBuf,
     to: PathBuf,
+    /// The index of the snapshot.
+    index: File,
     progress: Arc<Progress>,
     stopped: Arc<AtomicBool>,
     _lock: File,
@@ -98,15 +102,15 @@ pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
         let snapshot: Snapshot = serde_json::from_value(request(args, Method::PUT).await?)
             .map_err(|_| Error::runtime(format!("the response of {} is not from an ifmatch gateway", args.url)))?;
         let from = args.data.join("snapshot");
-        if !from.join(INDEX).is_file() {
-            let missing = "does not exist, although the gateway took a snapshot: is --data the folder of this gateway?";
-            return Err(Error::usage(format!("{} {missing}", from.display())));
-        }
+        let index = File::open(from.join(INDEX)).map_err(|error| {
+            let missing = "although the gateway took a snapshot: is --data the folder of this gateway?";
+            Error::usage(format!("{}: {error}, {missing}", from.display()))
+        })?;
         let total = Done { items: snapshot.bodies, bytes: snapshot.bytes };
         let mut display = Display::start(total, args.json)?;
         let (progress, stopped) = (Arc::clone(&progress), Arc::clone(&stopped));
         let (shown, stop) = (Arc::clone(&progress), Arc::clone(&stopped));
-        let copy = Copy { from, to: args.to.clone(), progress, stopped, _lock: lock };
+        let copy = Copy { from, to: args.to.clone(), index, progress, stopped, _lock: lock };
         let copying = spawn_blocking(move || copy.run());
         let copied = display.during(copying, || shown.done(), || stop.store(true, Relaxed)).await?;
         display.finish();
@@ -155,26 +159,13 @@ impl Copy {
     fn run(&self) -> Result<bool, Error> {
         let bodies = self.list(&self.from)?;
         let existing: HashSet<PathBuf> = self.list(&self.to)?.into_iter().collect();
-        let temporary = self.to.join("tmp");
-        create(&temporary)?;
-        let mut folders = HashSet::new();
-        for body in &bodies {
-            if self.stopped.load(Relaxed) {
-                return Ok(false);
-            }
-            let to = self.to.join(body);
-            if !existing.contains(body) {
-                let folder = to.parent().unwrap_or(&self.to).to_owned();
-                create(&folder)?;
-                let name = body.file_name().map_or_else(OsString::new, OsString::from);
-                let bytes = copy(&self.from.join(body), &temporary.join(name), &to)?;
-                self.progress.add_bytes(bytes);
-                folders.insert(folder);
-            }
-            self.progress.add_item();
+        if !self.copy_bodies(&bodies, &existing)? {
+            return Ok(false);
         }
-        folders.iter().map(PathBuf::as_path).chain([&*self.to.join("bodies")]).try_for_each(sync)?;
-        copy(&self.from.join(INDEX), &self.to.join("index.redb.new"), &self.to.join(INDEX))?;
+        let index = self.to.join("index.redb.new");
+        copy(&self.from.join(INDEX), &index)?;
+        self.check_snapshot()?;
+        rename(&index, &self.to.join(INDEX))?;
         sync(&self.to)?;
         let current: HashSet<&PathBuf> = bodies.iter().collect();
         for body in existing.iter().filter(|body| !current.contains(body)) {
@@ -182,6 +173,43 @@ impl Copy {
             fs::remove_file(&file).map_err(|error| at(&file, &error))?;
         }
         Ok(true)
+    }
+
+    /// Copies all bodies but the existing ones. Returns `false` if a signal has stopped it.
+    fn copy_bodies(&self, bodies: &[PathBuf], existing: &HashSet<PathBuf>) -> Result<bool, Error> {
+        let temporary = self.to.join("tmp");
+        create(&temporary)?;
+        let incomplete = temporary.join(INCOMPLETE);
+        // Those of existing bodies as well: the backup that copied them may have been interrupted before it synced them.
+        let mut folders = HashSet::from([self.to.join("bodies")]);
+        for body in bodies {
+            if self.stopped.load(Relaxed) {
+                return Ok(false);
+            }
+            let to = self.to.join(body);
+            let folder = to.parent().unwrap_or(&self.to).to_owned();
+            if !existing.contains(body) {
+                create(&folder)?;
+                self.progress.add_bytes(copy(&self.from.join(body), &incomplete)?);
+                rename(&incomplete, &to)?;
+            }
+            folders.insert(folder);
+            self.progress.add_item();
+        }
+        folders.iter().try_for_each(|folder| sync(folder))?;
+        Ok(true)
+    }
+
+    /// Fails if the snapshot was replaced since the index was opened, since a list of its bodies may then be of either.
+    fn check_snapshot(&self) -> Result<(), Error> {
+        let file = self.from.join(INDEX);
+        let identity = |file: fs::Metadata| (file.dev(), file.ino());
+        let opened = self.index.metadata().map(identity).map_err(|error| at(&file, &error))?;
+        if fs::metadata(&file).is_ok_and(|found| identity(found) == opened) {
+            return Ok(());
+        }
+        let replaced = "was replaced or removed meanwhile, for example by another backup: repeat the command";
+        Err(Error::runtime(format!("{} {replaced}", self.from.display())))
     }
 
     /// Returns the paths of all bodies, relative to a data folder.
@@ -204,11 +232,15 @@ impl Copy {
     }
 }
 
-/// Copies a file durably under a temporary name, and renames it.
-fn copy(from: &Path, temporary: &Path, to: &Path) -> Result<u64, Error> {
-    let bytes = fs::copy(from, temporary).map_err(|error| at(from, &error))?;
-    let synced = File::open(temporary).and_then(|file| file.sync_all()).and_then(|()| fs::rename(temporary, to));
+/// Copies a file durably.
+fn copy(from: &Path, to: &Path) -> Result<u64, Error> {
+    let bytes = fs::copy(from, to).map_err(|error| at(from, &error))?;
+    let synced = File::open(to).and_then(|file| file.sync_all());
     synced.map(|()| bytes).map_err(|error| at(to, &error))
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), Error> {
+    fs::rename(from, to).map_err(|error| at(to, &error))
 }
 
 fn create(folder: &Path) -> Result<(), Error> {
@@ -236,4 +268,44 @@ fn summary(display: &Display, snapshot: &Snapshot, done: Done, as_json: bool) ->
         return summary.to_string();
     }
     format!("backed up {bodies} bodies with {}, of which {} were new", HumanBytes(*bytes), HumanBytes(done.bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Creates a snapshot with one body.
+    fn snapshot(folder: &Path, name: &str) {
+        fs::create_dir_all(folder.join("bodies/00")).unwrap();
+        fs::write(folder.join("bodies/00").join(name), name).unwrap();
+        fs::write(folder.join(INDEX), name).unwrap();
+    }
+
+    #[test]
+    fn a_snapshot_replaced_meanwhile_is_no_backup() {
+        let root = tempfile::tempdir().unwrap();
+        let (from, to) = (root.path().join("snapshot"), root.path().join("to"));
+        let copy = || Copy {
+            index: File::open(from.join(INDEX)).unwrap(),
+            from: from.clone(),
+            to: to.clone(),
+            progress: Progress::start(None),
+            stopped: Arc::default(),
+            _lock: lock(&to).unwrap(),
+        };
+        let backed_up = || (fs::read_to_string(to.join(INDEX)).unwrap(), to.join("bodies/00/first").is_file());
+        snapshot(&from, "first");
+        assert!(copy().run().unwrap());
+        assert_eq!(backed_up(), ("first".to_owned(), true));
+
+        let late = copy();
+        fs::rename(&from, root.path().join("snapshot.old")).unwrap();
+        snapshot(&from, "second");
+        let error = late.run().unwrap_err().to_string();
+        assert!(error.contains("replaced"), "{error}");
+        assert_eq!(backed_up(), ("first".to_owned(), true), "the earlier backup stays valid");
+        drop(late);
+        assert!(copy().run().unwrap());
+        assert_eq!(backed_up(), ("second".to_owned(), false));
+    }
 }
