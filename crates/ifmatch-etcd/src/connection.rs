@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::lanes::{Batches, Pages, QueuedSwap, Reconnecting};
+use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting};
 use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{SystemClock, task};
 use prost::Message;
@@ -35,8 +35,7 @@ const REVISION: usize = 8;
 /// A connection that opens again when needed, to the next member.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    place: Arc<Place>,
-    open: Reconnecting<Open>,
+    open: Reconnecting<Place>,
 }
 
 /// The register's place, shared by its connections.
@@ -58,48 +57,40 @@ struct Open {
 
 impl Connection {
     pub(crate) async fn open(address: Address) -> Result<Self, ConnectError> {
-        let place = Arc::new(Place { address, member: AtomicUsize::new(0), cluster: Mutex::new(None) });
-        let mut open = Reconnecting::default();
-        open.keep(place.open().await?);
-        Ok(Self { place, open })
+        let place = Place { address, member: AtomicUsize::new(0), cluster: Mutex::new(None) };
+        let mut open = Reconnecting::new(Arc::new(place));
+        let first = open.server().connect().await?;
+        open.keep(first);
+        Ok(Self { open })
     }
 
     /// Returns another connection to the same place, which opens at its first use.
     pub(crate) fn another(&self) -> Self {
-        Self { place: Arc::clone(&self.place), open: Reconnecting::default() }
+        Self { open: Reconnecting::new(Arc::clone(self.open.server())) }
     }
 
-    async fn opened(&mut self) -> Result<Open, RegisterError> {
-        let place = &self.place;
-        let connect = || {
-            let place = Arc::clone(place);
-            move || {
-                let place = Arc::clone(&place);
-                async move { place.open().await }
-            }
-        };
-        let open = self.open.take(connect()).await?;
-        if open.stream.has_ended() { self.open.take(connect()).await } else { Ok(open) }
+    fn place(&self) -> &Place {
+        self.open.server()
     }
 
     /// Keeps the connection after a success, and otherwise turns to the next member.
     fn keep<T>(&mut self, open: Open, answer: Result<T, Status>) -> Result<T, Status> {
         match answer {
             Ok(_) => self.open.keep(open),
-            Err(_) => drop(self.place.member.fetch_add(1, Ordering::Relaxed)),
+            Err(_) => drop(self.place().member.fetch_add(1, Ordering::Relaxed)),
         }
         answer
     }
 
     /// Carries out the swaps of one transaction.
     async fn swap_some(&self, open: &Open, swaps: &[QueuedSwap]) -> Result<Vec<Result<Swap, RegisterError>>, Status> {
-        let success = swaps.iter().map(|swap| operation(Op::Txn(self.place.swap(swap)))).collect();
+        let success = swaps.iter().map(|swap| operation(Op::Txn(self.place().swap(swap)))).collect();
         // Never carried out, since nothing is compared. Servers count no changes of nested transactions: without this one,
         // the database would grow beyond its quota.
         let quota = swaps
             .iter()
             .take(1)
-            .map(|swap| operation(Op::Put(PutRequest { key: self.place.key(&swap.key), value: Vec::new() })));
+            .map(|swap| operation(Op::Put(PutRequest { key: self.place().key(&swap.key), value: Vec::new() })));
         let request = TxnRequest { compare: Vec::new(), success, failure: quota.collect() };
         let answer: Result<TxnResponse, Status> = open.call(TXN, request).await;
         let responses = match answer {
@@ -147,7 +138,7 @@ impl Connection {
         open: &Open,
         keys: &[&Key],
     ) -> Result<Vec<Result<Option<Record>, RegisterError>>, Status> {
-        let success = keys.iter().map(|key| operation(Op::Range(self.place.single(key)))).collect();
+        let success = keys.iter().map(|key| operation(Op::Range(self.place().single(key)))).collect();
         let answer: TxnResponse = open.call(TXN, TxnRequest { success, ..TxnRequest::default() }).await?;
         Ok(answer.responses.into_iter().map(|response| found(response.answer)).collect())
     }
@@ -155,11 +146,11 @@ impl Connection {
 
 impl Pages for Connection {
     async fn page(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        let range = self.place.range(scan);
-        let open = self.opened().await?;
+        let range = self.place().range(scan);
+        let open = self.open.take().await?;
         let answer: Result<RangeResponse, Status> = open.call(RANGE, range).await;
         let pairs = self.keep(open, answer).map_err(failed)?.kvs;
-        let prefix = self.place.address.prefix.as_bytes();
+        let prefix = self.place().address.prefix.as_bytes();
         let entries = pairs.into_iter().map(|pair| {
             let key = pair.key.strip_prefix(prefix).and_then(|key| str::from_utf8(key).ok());
             let key = key.and_then(|key| Key::new(key).ok()).ok_or_else(unexpected)?;
@@ -171,7 +162,7 @@ impl Pages for Connection {
 
 impl Batches for Connection {
     async fn swap(&mut self, batch: &[QueuedSwap]) -> Vec<Result<Swap, RegisterError>> {
-        let open = match self.opened().await {
+        let open = match self.open.take().await {
             Ok(open) => open,
             Err(error) => {
                 return batch.iter().map(|_| Err(error.duplicate())).collect();
@@ -201,7 +192,7 @@ impl Batches for Connection {
     }
 
     async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Record>>, RegisterError> {
-        let open = self.opened().await?;
+        let open = self.open.take().await?;
         let keys: Vec<&Key> = keys.iter().collect();
         let answers = join_all(keys.chunks(OPERATIONS).map(|keys| self.load_some(&open, keys))).await;
         let answers: Result<Vec<_>, Status> = answers.into_iter().collect();
@@ -209,9 +200,12 @@ impl Batches for Connection {
     }
 }
 
-impl Place {
+impl Connect for Place {
+    type Connection = Open;
+    type Error = ConnectError;
+
     /// Connects to a member that answers.
-    async fn open(&self) -> Result<Open, ConnectError> {
+    async fn connect(&self) -> Result<Open, ConnectError> {
         let members = &self.address.members;
         let first = self.member.load(Ordering::Relaxed);
         let mut failure = ConnectError::new(ConnectErrorKind::Url, "no members");
@@ -227,6 +221,12 @@ impl Place {
         Err(failure)
     }
 
+    fn has_ended(&self, open: &Open) -> bool {
+        open.stream.has_ended()
+    }
+}
+
+impl Place {
     async fn open_member(&self, member: usize) -> Result<Open, ConnectError> {
         let unreachable = |error| ConnectError::new(ConnectErrorKind::Unreachable, detailed(&error));
         let (connector, stream) = stream::once();
@@ -370,7 +370,7 @@ mod tests {
                 break connection;
             }
         };
-        let first = connection.opened().await.unwrap();
+        let first = connection.open.take().await.unwrap();
         connection.open.keep(first.clone());
         proxy.redirect(server.address());
         while !first.stream.has_ended() {

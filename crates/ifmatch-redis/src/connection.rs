@@ -1,16 +1,18 @@
 //! A connection that opens again when needed, and the commands on it.
 
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::lanes::{Batches, Pages, QueuedSwap, Reconnecting};
+use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting};
 use ifmatch_register::{EngineClock, EngineTime, Epoch, Key, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisError, ScriptInvocation, Value, cmd};
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, RedisError, ScriptInvocation, Value, cmd};
 
 use crate::LIMIT;
 use crate::error::{ConnectError, ConnectErrorKind, failed, unexpected};
@@ -26,8 +28,7 @@ const REVISION: usize = 8;
 /// A connection that opens again when needed.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    place: Arc<Place>,
-    open: Reconnecting<Open>,
+    open: Reconnecting<Place>,
 }
 
 /// The register's place, shared by its connections.
@@ -59,28 +60,31 @@ impl Clocked {
 struct Open {
     connection: MultiplexedConnection,
     identity: Vec<u8>,
+    /// Set at the end of the connection.
+    has_ended: Arc<AtomicBool>,
 }
 
 impl Connection {
     pub(crate) async fn open(options: Options) -> Result<Self, ConnectError> {
-        let place = Arc::new(Place { options, identity: Mutex::new(None), clock: EngineClock::default() });
-        let mut open = Reconnecting::default();
-        open.keep(place.open().await?);
-        Ok(Self { place, open })
+        let place = Place { options, identity: Mutex::new(None), clock: EngineClock::default() };
+        let mut open = Reconnecting::new(Arc::new(place));
+        let first = open.server().connect().await?;
+        open.keep(first);
+        Ok(Self { open })
     }
 
     /// Returns another connection to the same place, which opens at its first use.
     pub(crate) fn another(&self) -> Self {
-        Self { place: Arc::clone(&self.place), open: Reconnecting::default() }
+        Self { open: Reconnecting::new(Arc::clone(self.open.server())) }
     }
 
     /// Returns the time of the server, as sampled by all connections to the place.
     pub(crate) fn clock(&self) -> Clocked {
-        Clocked(Arc::clone(&self.place))
+        Clocked(Arc::clone(self.open.server()))
     }
 
     pub(crate) async fn warn_if_not_durable(&mut self) {
-        let Ok(mut open) = self.opened().await else { return };
+        let Ok(mut open) = self.open.take().await else { return };
         for (setting, needed) in [("appendonly", "yes"), ("appendfsync", "always")] {
             let found: Result<Vec<String>, RedisError> =
                 cmd("CONFIG").arg("GET").arg(setting).query_async(&mut open.connection).await;
@@ -99,7 +103,7 @@ impl Connection {
     }
 
     async fn swap_all(&mut self, batch: &[QueuedSwap]) -> Result<Vec<Result<Swap, RegisterError>>, RegisterError> {
-        let place = Arc::clone(&self.place);
+        let place = Arc::clone(self.open.server());
         let answer = self
             .script(|identity| {
                 let mut call = SWAP.key(place.key("identity"));
@@ -139,10 +143,10 @@ impl Connection {
         &mut self,
         call: &impl Fn(&[u8]) -> ScriptInvocation<'_>,
     ) -> Result<Result<Value, RedisError>, RegisterError> {
-        let open = self.opened().await?;
+        let open = self.open.take().await?;
         let mut connection = open.connection.clone();
         let call = call(&open.identity);
-        match join(self.place.sample(&open), call.invoke_async(&mut connection)).await.1 {
+        match join(self.open.server().sample(&open), call.invoke_async(&mut connection)).await.1 {
             Ok(value) => {
                 self.open.keep(open);
                 Ok(Ok(value))
@@ -152,24 +156,15 @@ impl Connection {
         }
     }
 
-    async fn opened(&mut self) -> Result<Open, RegisterError> {
-        let place = Arc::clone(&self.place);
-        let connect = move || {
-            let place = Arc::clone(&place);
-            async move { place.open().await }
-        };
-        self.open.take(connect).await
-    }
-
     async fn load_once(&mut self, keys: &[Key]) -> Result<Option<Vec<Value>>, RegisterError> {
-        let open = self.opened().await?;
+        let open = self.open.take().await?;
         let mut command = cmd("MGET");
-        command.arg(self.place.key("identity"));
+        command.arg(self.open.server().key("identity"));
         for key in keys {
-            command.arg(self.place.record(key));
+            command.arg(self.open.server().record(key));
         }
         let mut connection = open.connection.clone();
-        let values = join(self.place.sample(&open), command.query_async(&mut connection)).await.1;
+        let values = join(self.open.server().sample(&open), command.query_async(&mut connection)).await.1;
         let mut values: Vec<Value> = values.map_err(failed)?;
         if !matches!(values.first(), Some(Value::BulkString(identity)) if *identity == open.identity) {
             return Ok(None);
@@ -181,7 +176,7 @@ impl Connection {
 
 impl Pages for Connection {
     async fn page(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        let place = Arc::clone(&self.place);
+        let place = Arc::clone(self.open.server());
         let (first, last) = bounds(scan);
         let answer = self
             .script(|identity| {
@@ -224,6 +219,34 @@ impl Batches for Connection {
     }
 }
 
+impl Connect for Place {
+    type Connection = Open;
+    type Error = ConnectError;
+
+    async fn connect(&self) -> Result<Open, ConnectError> {
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&has_ended);
+        let settings = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(OPENING))
+            .set_response_timeout(Some(LIMIT))
+            .set_push_sender(move |info: PushInfo| {
+                ended.fetch_or(info.kind == PushKind::Disconnection, Ordering::AcqRel);
+                Ok::<_, Infallible>(())
+            });
+        let mut connection = self.options.client.get_multiplexed_async_connection_with_config(&settings).await?;
+        let info: String = cmd("INFO").query_async(&mut connection).await?;
+        let replication_id = check(&info)?;
+        let identity = self.identify(&mut connection, replication_id).await?;
+        let open = Open { connection, identity, has_ended };
+        self.sample(&open).await;
+        Ok(open)
+    }
+
+    fn has_ended(&self, open: &Open) -> bool {
+        open.has_ended.load(Ordering::Acquire)
+    }
+}
+
 impl Place {
     fn key(&self, name: &str) -> String {
         format!("{}{name}", self.options.prefix)
@@ -241,18 +264,6 @@ impl Place {
             let time = Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros));
             self.clock.sample(sent, SystemClock.now(), time);
         }
-    }
-
-    async fn open(&self) -> Result<Open, ConnectError> {
-        let settings =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(OPENING)).set_response_timeout(Some(LIMIT));
-        let mut connection = self.options.client.get_multiplexed_async_connection_with_config(&settings).await?;
-        let info: String = cmd("INFO").query_async(&mut connection).await?;
-        let replication_id = check(&info)?;
-        let identity = self.identify(&mut connection, replication_id).await?;
-        let open = Open { connection, identity };
-        self.sample(&open).await;
-        Ok(open)
     }
 
     /// Returns the register's identity, as stored. Creates the register if this process has not seen it before.
@@ -317,4 +328,28 @@ fn encode(record: &Record) -> Vec<u8> {
 fn decode(bytes: &[u8]) -> Result<Record, RegisterError> {
     let (_, record) = bytes.split_at_checked(REVISION).ok_or(RegisterErrorKind::Unreadable)?;
     Ok(Record::decode(record)?)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use ifmatch_testbed::{Proxy, redis::start};
+
+    use super::*;
+
+    /// Redis ends idle connections by its setting `timeout`, and firewalls do so as well.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_connection_that_ended_while_idle_is_replaced_before_the_next_call() {
+        let server = start(&[]).await;
+        let proxy = Proxy::start(server.address()).await;
+        let options = Options::new(&server.url_at(proxy.address())).unwrap();
+        let mut connection = Connection::open(options).await.unwrap();
+        let first = connection.open.take().await.unwrap();
+        connection.open.keep(first.clone());
+        proxy.redirect(server.address());
+        while !connection.open.server().has_ended(&first) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        connection.page(&Scan { limit: 1, ..Scan::default() }).await.unwrap();
+    }
 }

@@ -1,6 +1,6 @@
 //! The server to connect to, and how.
 
-use redis::{Client, TlsCertificates};
+use redis::{Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates};
 
 use crate::error::{ConnectError, ConnectErrorKind};
 
@@ -29,7 +29,7 @@ impl Options {
     /// # Errors
     /// [`ConnectErrorKind::Url`] if it is not such a URL.
     pub fn new(url: &str) -> Result<Self, ConnectError> {
-        let client = Client::open(verified(url)?).map_err(|error| ConnectError::new(ConnectErrorKind::Url, error))?;
+        let client = Client::open(parse(url)?).map_err(|error| ConnectError::new(ConnectErrorKind::Url, error))?;
         Ok(Self { client, prefix: "ifmatch:".to_owned() })
     }
 
@@ -42,7 +42,7 @@ impl Options {
             return Err(ConnectError::new(ConnectErrorKind::Url, "the root is not a certificate in PEM format"));
         }
         let certificates = TlsCertificates { client_tls: None, root_cert: Some(root.to_vec()) };
-        let client = Client::build_with_tls(verified(url)?, certificates);
+        let client = Client::build_with_tls(parse(url)?, certificates);
         let client = client.map_err(|error| ConnectError::new(ConnectErrorKind::Url, error))?;
         Ok(Self { client, prefix: "ifmatch:".to_owned() })
     }
@@ -55,12 +55,15 @@ impl Options {
     }
 }
 
-/// The client accepts `#insecure`, which turns the verification of certificates off.
-fn verified(url: &str) -> Result<&str, ConnectError> {
+/// Parses a URL. The client accepts `#insecure`, which turns the verification of certificates off. With version 3 of the
+/// protocol, it reports the end of a connection.
+fn parse(url: &str) -> Result<ConnectionInfo, ConnectError> {
     let is_url = url.starts_with("redis://") || url.starts_with("rediss://");
     if !is_url || url.contains('#') {
         let error = "use redis://[user:password@]host[:port][/database], or rediss:// for TLS";
         return Err(ConnectError::new(ConnectErrorKind::Url, error));
     }
-    Ok(url)
+    let info = url.into_connection_info().map_err(|error| ConnectError::new(ConnectErrorKind::Url, error))?;
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    Ok(info.set_redis_settings(settings))
 }

@@ -48,7 +48,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::key::Key;
 use crate::metrics;
-pub use crate::reconnecting::Reconnecting;
+pub use crate::reconnecting::{Connect, Reconnecting};
 use crate::register::{RegisterError, RegisterErrorKind, Swap};
 pub use crate::scans::{Pages, Scans};
 

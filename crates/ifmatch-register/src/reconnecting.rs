@@ -1,6 +1,7 @@
 //! A connection that opens again after failures.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_runtime::{Clock, SystemClock, task};
@@ -13,68 +14,101 @@ const FAILURES: u32 = 3;
 /// Mean interval between attempts to connect while calls fail at once, in milliseconds.
 const PROBE_INTERVAL: u64 = 250;
 
+/// A server that can be connected to.
+pub trait Connect: Send + Sync + 'static {
+    /// A connection.
+    type Connection: Send + 'static;
+    /// The reason for which there is no connection.
+    type Error: Into<RegisterError>;
+
+    /// Connects, or fails within a time limit.
+    fn connect(&self) -> impl Future<Output = Result<Self::Connection, Self::Error>> + Send;
+
+    /// Returns `true` after the end of a connection. Connections often end while they are idle: the server, or a firewall on
+    /// the way, closes them. Returns `false` if that cannot be known.
+    fn has_ended(&self, connection: &Self::Connection) -> bool;
+}
+
 /// A connection that opens when needed. After three failures in a row, calls fail at once, and a task tries to connect
 /// every 250 ms until it succeeds.
 ///
 /// [`take`](Self::take) the connection before a call, and [`keep`](Self::keep) it after an answer. A call that fails, or
-/// is dropped halfway, does not keep it; the next one gets another.
+/// is dropped halfway, does not keep it; the next one gets another. One that has ended meanwhile is replaced, and is no failure.
 ///
 /// ```
-/// use ifmatch_register::lanes::Reconnecting;
+/// use std::sync::Arc;
+/// use ifmatch_register::lanes::{Connect, Reconnecting};
 /// use ifmatch_register::RegisterError;
 ///
+/// struct Server;
+///
+/// impl Connect for Server {
+///     type Connection = &'static str;
+///     type Error = RegisterError;
+///
+///     async fn connect(&self) -> Result<&'static str, RegisterError> {
+///         Ok("a connection")
+///     }
+///
+///     fn has_ended(&self, _connection: &&'static str) -> bool {
+///         false
+///     }
+/// }
+///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
-/// let mut connection = Reconnecting::default();
-/// let connect = || async { Ok::<_, RegisterError>("a connection") };
-/// let taken = connection.take(connect).await?;
+/// let mut connection = Reconnecting::new(Arc::new(Server));
+/// let taken = connection.take().await?;
 /// connection.keep(taken);
 /// # Ok::<(), RegisterError>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Reconnecting<C> {
-    open: Option<C>,
+pub struct Reconnecting<S: Connect> {
+    server: Arc<S>,
+    open: Option<S::Connection>,
     /// Number of times that the connection was taken and not kept.
     failures: u32,
     last_error: Option<RegisterError>,
-    probe: Option<oneshot::Receiver<C>>,
+    probe: Option<oneshot::Receiver<S::Connection>>,
 }
 
-impl<C> Default for Reconnecting<C> {
-    fn default() -> Self {
-        Self { open: None, failures: 0, last_error: None, probe: None }
+impl<S: Connect> Reconnecting<S> {
+    /// Creates a connection that opens at its first use.
+    pub fn new(server: Arc<S>) -> Self {
+        Self { server, open: None, failures: 0, last_error: None, probe: None }
     }
-}
 
-impl<C: Send + 'static> Reconnecting<C> {
+    /// Returns the server.
+    pub fn server(&self) -> &Arc<S> {
+        &self.server
+    }
+
     /// Takes the connection, opening it if necessary.
     ///
     /// # Errors
-    /// The error of `connect`: of this attempt, or of the last one if calls fail at once.
-    pub async fn take<F, E>(&mut self, connect: impl Fn() -> F + Send + 'static) -> Result<C, RegisterError>
-    where
-        F: Future<Output = Result<C, E>> + Send + 'static,
-        E: Into<RegisterError> + 'static,
-    {
-        if let Some(open) = self.open.take() {
+    /// That of [`Connect::connect`]: of this attempt, or of the last one if calls fail at once.
+    pub async fn take(&mut self) -> Result<S::Connection, RegisterError> {
+        if let Some(open) = self.open.take().filter(|open| !self.server.has_ended(open)) {
             self.failures += 1;
             return Ok(open);
         }
         if self.failures >= FAILURES && self.probe.is_none() {
             let (answer, probe) = oneshot::channel();
-            drop(task::detach(self::probe(connect, answer)));
+            drop(task::detach(self::probe(Arc::clone(&self.server), answer)));
             self.probe = Some(probe);
             return Err(self.error());
         }
-        let opened = match &mut self.probe {
-            Some(probe) => {
-                let opened = probe.try_recv();
-                // A probe that ended without a connection is started again by the next call.
-                self.probe = self.probe.take().filter(|_| matches!(opened, Err(TryRecvError::Empty)));
-                opened.map_err(|_| self.error())
-            }
-            None => connect().await.map_err(Into::into),
+        let probed = self.probe.as_mut().map(oneshot::Receiver::try_recv);
+        if let Some(Err(TryRecvError::Empty)) = probed {
+            return Err(self.error());
+        }
+        self.probe = None;
+        let opened = match probed {
+            Some(Ok(open)) if !self.server.has_ended(&open) => Ok(open),
+            // The next call starts another probe.
+            Some(Err(_)) => Err(self.error()),
+            Some(Ok(_)) | None => self.server.connect().await.map_err(Into::into),
         };
         match opened {
             Ok(open) => {
@@ -91,7 +125,7 @@ impl<C: Send + 'static> Reconnecting<C> {
     }
 
     /// Keeps the connection for the next call.
-    pub fn keep(&mut self, open: C) {
+    pub fn keep(&mut self, open: S::Connection) {
         self.open = Some(open);
         self.failures = 0;
         self.last_error = None;
@@ -104,15 +138,12 @@ impl<C: Send + 'static> Reconnecting<C> {
 }
 
 /// Tries to connect until it succeeds, or until there are no calls any more.
-async fn probe<C, F, E>(connect: impl Fn() -> F, answer: oneshot::Sender<C>)
-where
-    F: Future<Output = Result<C, E>>,
-{
+async fn probe<S: Connect>(server: Arc<S>, answer: oneshot::Sender<S::Connection>) {
     while !answer.is_closed() {
         // From half of the interval to one and a half, so that processes do not probe at the same time.
         let jitter = ifmatch_runtime::nonce().unwrap_or_default() % PROBE_INTERVAL;
         SystemClock.sleep(Duration::from_millis(PROBE_INTERVAL / 2 + jitter)).await;
-        if let Ok(open) = connect().await {
+        if let Ok(open) = server.connect().await {
             // There may be no calls any more.
             let _ = answer.send(open);
             return;
@@ -122,85 +153,120 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 
-    /// A server that is up from some attempt on.
-    #[derive(Clone, Default)]
+    /// A server that is up from some attempt on. Its connections are the numbers of the attempts.
+    #[derive(Default)]
     struct Server {
-        attempts: Arc<AtomicU32>,
+        attempts: AtomicU32,
         up_from: u32,
+        /// Connections up to this one have ended.
+        ended: AtomicU32,
     }
 
-    impl Server {
-        fn connect(&self) -> impl Fn() -> std::future::Ready<Result<u32, RegisterError>> + Send + 'static {
-            let server = self.clone();
-            move || {
-                let attempt = server.attempts.fetch_add(1, Ordering::SeqCst) + 1;
-                let down = || RegisterError::new(RegisterErrorKind::Unavailable, format!("attempt {attempt}"));
-                std::future::ready(if attempt >= server.up_from { Ok(attempt) } else { Err(down()) })
-            }
+    impl Connect for Server {
+        type Connection = u32;
+        type Error = RegisterError;
+
+        async fn connect(&self) -> Result<u32, RegisterError> {
+            let attempt = self.attempts.fetch_add(1, Ordering::SeqCst) + 1;
+            let down = || RegisterError::new(RegisterErrorKind::Unavailable, format!("attempt {attempt}"));
+            if attempt >= self.up_from { Ok(attempt) } else { Err(down()) }
         }
 
-        fn attempts(&self) -> u32 {
-            self.attempts.load(Ordering::SeqCst)
+        fn has_ended(&self, connection: &u32) -> bool {
+            *connection <= self.ended.load(Ordering::SeqCst)
         }
+    }
+
+    fn start(up_from: u32) -> Reconnecting<Server> {
+        Reconnecting::new(Arc::new(Server { up_from, ..Server::default() }))
+    }
+
+    fn attempts(connection: &Reconnecting<Server>) -> u32 {
+        connection.server().attempts.load(Ordering::SeqCst)
     }
 
     #[tokio::test(start_paused = true)]
     async fn calls_fail_at_once_after_three_failures_until_a_probe_succeeds() {
-        let (server, mut connection) = (Server { up_from: 6, ..Server::default() }, Reconnecting::default());
+        let mut connection = start(6);
         for attempt in 1..=3 {
-            connection.take(server.connect()).await.expect_err("it is down");
-            assert_eq!(server.attempts(), attempt);
+            connection.take().await.expect_err("it is down");
+            assert_eq!(attempts(&connection), attempt);
         }
         for _ in 0..10 {
-            let error = connection.take(server.connect()).await.expect_err("it is probed");
+            let error = connection.take().await.expect_err("it is probed");
             assert!(error.to_string().contains("attempt 3"), "the cause is still known: {error}");
         }
-        assert_eq!(server.attempts(), 3, "calls do not connect");
+        assert_eq!(attempts(&connection), 3, "calls do not connect");
         let open = loop {
-            match connection.take(server.connect()).await {
+            match connection.take().await {
                 Ok(open) => break open,
                 Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
             }
         };
         assert_eq!(open, 6);
         connection.keep(open);
-        assert_eq!(connection.take(server.connect()).await.expect("it is kept"), 6);
+        assert_eq!(connection.take().await.expect("it is kept"), 6);
     }
 
     #[tokio::test(start_paused = true)]
     async fn calls_that_do_not_keep_the_connection_count_as_failures() {
-        let (server, mut connection) = (Server::default(), Reconnecting::default());
+        let mut connection = start(0);
         for attempt in 1..=3 {
-            assert_eq!(connection.take(server.connect()).await.expect("it is up"), attempt);
+            assert_eq!(connection.take().await.expect("it is up"), attempt);
         }
-        connection.take(server.connect()).await.expect_err("none of them was answered");
+        connection.take().await.expect_err("none of them was answered");
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let open = connection.take(server.connect()).await.expect("the probe has connected");
+        let open = connection.take().await.expect("the probe has connected");
         connection.keep(open);
         for _ in 0..10 {
-            let open = connection.take(server.connect()).await.expect("it works");
+            let open = connection.take().await.expect("it works");
             connection.keep(open);
         }
-        assert_eq!(server.attempts(), 4);
+        assert_eq!(attempts(&connection), 4);
+    }
+
+    /// No call fails, and none waits for a probe.
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_ended_while_idle_are_replaced() {
+        let mut connection = start(0);
+        for attempt in 1..=10 {
+            let open = connection.take().await.expect("it is up");
+            assert_eq!(open, attempt);
+            connection.keep(open);
+            connection.server().ended.store(attempt, Ordering::SeqCst);
+        }
+    }
+
+    /// The server answers again, and ends the probe's connection before there is a call.
+    #[tokio::test(start_paused = true)]
+    async fn a_probes_connection_that_has_ended_is_replaced() {
+        let mut connection = start(5);
+        for _ in 0..4 {
+            connection.take().await.expect_err("it is down");
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(attempts(&connection), 5, "the probe has connected");
+        connection.server().ended.store(5, Ordering::SeqCst);
+        assert_eq!(connection.take().await.expect("it is up"), 6);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_probe_ends_with_its_connection() {
-        let (server, mut connection) = (Server { up_from: u32::MAX, ..Server::default() }, Reconnecting::default());
+        let mut connection = start(u32::MAX);
         for _ in 0..4 {
-            connection.take(server.connect()).await.expect_err("it is down");
+            connection.take().await.expect_err("it is down");
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert!(server.attempts() > 10, "{} attempts", server.attempts());
+        assert!(attempts(&connection) > 10, "{} attempts", attempts(&connection));
+        let server = Arc::clone(connection.server());
         drop(connection);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let attempts = server.attempts();
+        let attempts = server.attempts.load(Ordering::SeqCst);
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert_eq!(server.attempts(), attempts);
+        assert_eq!(server.attempts.load(Ordering::SeqCst), attempts);
     }
 }

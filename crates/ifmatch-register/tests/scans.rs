@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test speaks by panicking")]
 
-use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::lanes::{Pages, Reconnecting, Scans};
+use ifmatch_register::lanes::{Connect, Pages, Reconnecting, Scans};
 use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, Scan};
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
@@ -23,23 +22,30 @@ struct Server {
     allowed: Semaphore,
 }
 
-struct Connection {
-    server: Arc<Server>,
-    open: Reconnecting<()>,
+impl Connect for Server {
+    type Connection = ();
+    type Error = RegisterError;
+
+    async fn connect(&self) -> Result<(), RegisterError> {
+        self.connections.fetch_add(1, SeqCst);
+        Ok(())
+    }
+
+    fn has_ended(&self, (): &()) -> bool {
+        false
+    }
 }
+
+struct Connection(Reconnecting<Server>);
 
 impl Pages for Connection {
     async fn page(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        let server = Arc::clone(&self.server);
-        let connect = move || {
-            server.connections.fetch_add(1, SeqCst);
-            ready(Ok::<_, RegisterError>(()))
-        };
-        self.open.take(connect).await?;
-        self.server.requests.fetch_add(1, SeqCst);
-        self.server.allowed.acquire().await.unwrap().forget();
-        let page = self.server.records.scan(scan).await?;
-        self.open.keep(());
+        self.0.take().await?;
+        let server = Arc::clone(self.0.server());
+        server.requests.fetch_add(1, SeqCst);
+        server.allowed.acquire().await.unwrap().forget();
+        let page = server.records.scan(scan).await?;
+        self.0.keep(());
         Ok(page)
     }
 }
@@ -48,7 +54,7 @@ fn scans(allowed: usize, page: usize) -> (Arc<Server>, Scans<Connection>) {
     let (connections, requests) = Default::default();
     let records = MemoryRegister::unbounded();
     let server = Arc::new(Server { records, connections, requests, allowed: Semaphore::new(allowed) });
-    let connection = Connection { server: Arc::clone(&server), open: Reconnecting::default() };
+    let connection = Connection(Reconnecting::new(Arc::clone(&server)));
     (server, Scans::new(connection, page, LIMIT))
 }
 
