@@ -126,6 +126,13 @@ impl Error for OpenError {
     }
 }
 
+impl From<OpenError> for RegisterError {
+    /// Nothing is sent before a connection is established.
+    fn from(error: OpenError) -> Self {
+        Self::new(RegisterErrorKind::Unavailable, error)
+    }
+}
+
 /// An error with its causes, since the client library's messages do not contain them.
 struct Chain<'a>(&'a (dyn Error + 'static));
 

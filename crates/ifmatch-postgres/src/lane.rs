@@ -2,28 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::{join, join3};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::lanes::{Batches, QueuedSwap};
-use ifmatch_register::{EngineClock, Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting};
+use ifmatch_register::{EngineClock, EngineTime, Epoch, Key, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::STATEMENT_LIMIT;
 use crate::connection::Connection;
 use crate::epoch::Known;
 use crate::error::{OpenError, OpenErrorKind, is_lock, of_statement};
 use crate::settings::Settings;
-
-/// Number of failures in a row after which calls fail at once.
-const FAILURES: u32 = 3;
-/// Mean interval between probes of a server that has failed.
-const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 
 const INSERT: &str = "
     INSERT INTO ifmatch_records SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bytea[])
@@ -40,8 +33,15 @@ const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bi
 const SCAN: &str = "
     SELECT key, record FROM ifmatch_records WHERE key > $1 AND key >= $2 AND key < $3 ORDER BY key LIMIT $4";
 
+/// The server, and what its connections have found.
+pub(crate) struct Place {
+    settings: Settings,
+    clock: EngineClock,
+    epoch: Known,
+}
+
 /// A connection with its prepared statements.
-struct Prepared {
+pub(crate) struct Prepared {
     connection: Connection,
     insert: Statement,
     update: Statement,
@@ -51,94 +51,103 @@ struct Prepared {
     time: Statement,
 }
 
-/// A lane's connection, or the attempt to get one.
-pub(crate) struct Lane {
-    settings: Arc<Settings>,
-    clock: Arc<EngineClock>,
-    epoch: Arc<Known>,
-    prepared: Option<Prepared>,
-    failures: u32,
-    probe: Option<AbortOnDropHandle<Prepared>>,
+/// The connection of a lane.
+pub(crate) struct Lane(Reconnecting<Place>);
+
+impl Place {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self { settings, clock: EngineClock::default(), epoch: Known::default() }
+    }
+
+    /// Returns the time of the server, as sampled by all connections.
+    pub(crate) fn time(&self) -> Option<EngineTime> {
+        self.clock.time(SystemClock.now())
+    }
+
+    /// Returns the epoch that the connections have found.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch.get()
+    }
+
+    async fn prepare(&self, connection: Connection) -> Result<Prepared, OpenError> {
+        connection.check_epoch(&self.epoch).await?;
+        let prepare = async |text: &str| connection.client.prepare(text).await.map_err(OpenError::of);
+        let (insert, update, delete) = (prepare(INSERT).await?, prepare(UPDATE).await?, prepare(DELETE).await?);
+        let (load, time) = (prepare(LOAD).await?, prepare(TIME).await?);
+        let scan = connection.client.prepare_typed(SCAN, &[Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::INT8]).await;
+        let scan = scan.map_err(OpenError::of)?;
+        Ok(Prepared { connection, insert, update, delete, load, scan, time })
+    }
+}
+
+impl Connect for Place {
+    type Connection = Prepared;
+    type Error = OpenError;
+
+    async fn connect(&self) -> Result<Prepared, OpenError> {
+        let connection = self.settings.connect().await?;
+        tokio::time::timeout(STATEMENT_LIMIT, self.prepare(connection)).await.unwrap_or_else(|_| {
+            let text = "the database server accepts connections, and does not answer";
+            Err(OpenError::new(OpenErrorKind::Unreachable, text))
+        })
+    }
+
+    fn has_ended(&self, prepared: &Prepared) -> bool {
+        prepared.connection.client.is_closed()
+    }
 }
 
 impl Lane {
-    pub(crate) fn new(settings: Arc<Settings>, clock: Arc<EngineClock>, epoch: Arc<Known>) -> Self {
-        Self { settings, clock, epoch, prepared: None, failures: 0, probe: None }
+    /// Creates a lane with a connection that is already open.
+    pub(crate) async fn open(place: Place, connection: Connection) -> Result<Self, OpenError> {
+        let prepared = place.prepare(connection).await?;
+        prepared.sample(&place.clock).await.map_err(OpenError::of)?;
+        let mut open = Reconnecting::new(Arc::new(place));
+        open.keep(prepared);
+        Ok(Self(open))
     }
 
-    /// Uses a connection that is already open.
-    pub(crate) async fn adopt(&mut self, connection: Connection) -> Result<(), OpenError> {
-        let prepared = prepare(connection, &self.epoch).await?;
-        prepared.sample(&self.clock).await.map_err(OpenError::of)?;
-        self.prepared = Some(prepared);
-        Ok(())
+    /// Returns another lane to the same server, which connects at its first use.
+    pub(crate) fn another(&self) -> Self {
+        Self(Reconnecting::new(self.place()))
     }
 
-    /// Returns the connection, connecting if necessary. Fails at once while a probe is under way.
-    async fn prepared(&mut self) -> Result<&Prepared, RegisterError> {
-        let usable = self.prepared.take().filter(|prepared| !prepared.connection.client.is_closed());
-        let prepared = match (usable, self.probe.take()) {
-            (Some(prepared), _) => prepared,
-            (None, Some(probe)) if probe.is_finished() => probe.await.map_err(unavailable)?,
-            (None, Some(probe)) => {
-                self.probe = Some(probe);
-                return Err(unavailable("the database server does not answer; it is probed until it does"));
-            }
-            (None, None) => match connect(&self.settings, &self.epoch).await {
-                Ok(prepared) => prepared,
-                Err(error) => {
-                    self.failed();
-                    return Err(unavailable(error));
-                }
-            },
-        };
-        Ok(self.prepared.insert(prepared))
+    pub(crate) fn place(&self) -> Arc<Place> {
+        Arc::clone(self.0.server())
     }
 
-    /// Counts a failure, after which the connection is not used again.
-    fn failed(&mut self) {
-        self.prepared = None;
-        self.failures += 1;
-        if self.failures >= FAILURES && self.probe.is_none() {
-            self.probe =
-                Some(AbortOnDropHandle::new(tokio::spawn(probe(Arc::clone(&self.settings), Arc::clone(&self.epoch)))));
-        }
-    }
-
-    /// Runs statements within the time limit, and samples the server's time along with them. Without an answer, or after an ambiguous failure, the connection is
-    /// replaced: the server is not asked to cancel anything.
+    /// Runs statements within the time limit, and samples the server's time along with them. Without an answer, or if the
+    /// result is ambiguous, the connection is replaced: the server is not asked to cancel anything.
     async fn run<T>(
         &mut self,
-        work: impl AsyncFnOnce(&Prepared) -> Result<T, RegisterError>,
+        work: impl AsyncFnOnce(&Prepared) -> T,
+        is_ambiguous: impl FnOnce(&T) -> bool,
     ) -> Result<T, RegisterError> {
-        let clock = Arc::clone(&self.clock);
-        let prepared = self.prepared().await?;
-        let work = async {
-            // The sample is first in the pipeline, and is not delayed by the work.
-            // Without one, the bounds of the time widen; the work has its own result.
-            join(prepared.sample(&clock), work(prepared)).await.1
-        };
-        let result = tokio::time::timeout(STATEMENT_LIMIT, work).await.unwrap_or_else(|_| {
+        let prepared = self.0.take().await?;
+        // The sample is first in the pipeline, and is not delayed by the work.
+        // Without one, the bounds of the time widen; the work has its own result.
+        let both = join(prepared.sample(&self.0.server().clock), work(&prepared));
+        let (_, result) = tokio::time::timeout(STATEMENT_LIMIT, both).await.map_err(|_| {
             let text = format!("the database server has not answered within {} ms", STATEMENT_LIMIT.as_millis());
-            Err(RegisterError::new(RegisterErrorKind::Ambiguous, text))
-        });
-        match &result {
-            Err(error) if error.kind() == RegisterErrorKind::Ambiguous => self.failed(),
-            _ => self.failures = 0,
+            RegisterError::new(RegisterErrorKind::Ambiguous, text)
+        })?;
+        if !is_ambiguous(&result) {
+            self.0.keep(prepared);
         }
-        result
+        Ok(result)
     }
+}
 
-    /// Lists a page of records.
-    pub(crate) async fn scan(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+impl Pages for Lane {
+    async fn page(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let after = scan.after.unwrap_or_default().as_bytes();
         let (prefix, end) = (scan.prefix.as_bytes(), end_of(scan.prefix.as_bytes()));
         let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
-        let page = self.run(async |prepared: &Prepared| {
+        let page = async |prepared: &Prepared| {
             let rows = prepared.connection.client.query(&prepared.scan, &[&after, &prefix, &end, &limit]).await;
             rows.map_err(|error| of_statement(&error))?.iter().map(entry).collect()
-        });
-        page.await.map_err(RegisterError::of_read)
+        };
+        self.run(page, is_ambiguous).await?
     }
 }
 
@@ -157,23 +166,17 @@ impl Batches for Lane {
         let mut sorted: Vec<&QueuedSwap> = batch.iter().collect();
         // Batches of several processes lock their rows in the same order.
         sorted.sort_unstable_by(|left, right| left.key.cmp(&right.key));
-        let failures = self.failures;
-        let done = self.run(async |prepared: &Prepared| Ok(prepared.swap(&sorted).await)).await;
-        let mut results = match done {
+        let swap = async |prepared: &Prepared| prepared.swap(&sorted).await;
+        let mut results = match self.run(swap, |results| results.values().any(is_ambiguous)).await {
             Ok(results) => results,
             Err(error) => return batch.iter().map(|_| Err(error.duplicate())).collect(),
         };
-        if results.values().any(|result| matches!(result, Err(error) if error.kind() == RegisterErrorKind::Ambiguous)) {
-            self.failures = failures;
-            self.failed();
-        }
         let missing = || Err(RegisterErrorKind::Ambiguous.into());
         batch.iter().map(|swap| results.remove(&swap.key).unwrap_or_else(missing)).collect()
     }
 
     async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Record>>, RegisterError> {
-        let found = self.run(async |prepared: &Prepared| prepared.load(keys.iter()).await).await;
-        let found = found.map_err(RegisterError::of_read)?;
+        let found = self.run(async |prepared: &Prepared| prepared.load(keys.iter()).await, is_ambiguous).await??;
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
     }
 }
@@ -281,42 +284,8 @@ impl Prepared {
     }
 }
 
-async fn connect(settings: &Settings, epoch: &Known) -> Result<Prepared, OpenError> {
-    let connection = settings.connect().await?;
-    tokio::time::timeout(STATEMENT_LIMIT, prepare(connection, epoch)).await.unwrap_or_else(|_| {
-        Err(OpenError::new(OpenErrorKind::Unreachable, "the database server accepts connections, and does not answer"))
-    })
-}
-
-async fn prepare(connection: Connection, epoch: &Known) -> Result<Prepared, OpenError> {
-    connection.check_epoch(epoch).await?;
-    let prepare = async |text: &str| connection.client.prepare(text).await.map_err(OpenError::of);
-    let (insert, update, delete) = (prepare(INSERT).await?, prepare(UPDATE).await?, prepare(DELETE).await?);
-    let (load, time) = (prepare(LOAD).await?, prepare(TIME).await?);
-    let scan = connection.client.prepare_typed(SCAN, &[Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::INT8]).await;
-    let scan = scan.map_err(OpenError::of)?;
-    Ok(Prepared { connection, insert, update, delete, load, scan, time })
-}
-
-/// Probes the server until it can be used.
-async fn probe(settings: Arc<Settings>, epoch: Arc<Known>) -> Prepared {
-    loop {
-        // From half of the interval to one and a half, so that processes do not probe at the same time.
-        let jitter = ifmatch_runtime::nonce().unwrap_or_default() % 1_000;
-        tokio::time::sleep(PROBE_INTERVAL / 2 + PROBE_INTERVAL * u32::try_from(jitter).unwrap_or_default() / 1_000)
-            .await;
-        match connect(&settings, &epoch).await {
-            Ok(prepared) => {
-                tracing::info!("the database server answers again");
-                return prepared;
-            }
-            Err(error) => tracing::debug!(%error, "the database server does not answer"),
-        }
-    }
-}
-
-fn unavailable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RegisterError {
-    RegisterError::new(RegisterErrorKind::Unavailable, error)
+fn is_ambiguous<T>(result: &Result<T, RegisterError>) -> bool {
+    matches!(result, Err(error) if error.kind() == RegisterErrorKind::Ambiguous)
 }
 
 fn entry(row: &Row) -> Result<(Key, Record), RegisterError> {
@@ -324,4 +293,32 @@ fn entry(row: &Row) -> Result<(Key, Record), RegisterError> {
     let (key, record): (&[u8], &[u8]) = (row.get(0), row.get(1));
     let key = std::str::from_utf8(key).map_err(|error| unreadable(error.to_string()))?;
     Ok((Key::new(key).map_err(|error| unreadable(error.to_string()))?, Record::decode(record)?))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::time::Duration;
+
+    use ifmatch_testbed::{Proxy, postgres};
+
+    use super::*;
+
+    /// Firewalls end idle connections, and so do administrators.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_connection_that_ended_while_idle_is_replaced_before_the_next_call() {
+        let server = postgres::start(&[]).await;
+        crate::migrate(&server.url()).await.unwrap();
+        let proxy = Proxy::start(server.address()).await;
+        let place = Place::new(Settings::parse(&server.url_at(proxy.address())).unwrap());
+        let first = place.settings.connect().await.unwrap();
+        let mut lane = Lane::open(place, first).await.unwrap();
+        let first = lane.0.take().await.unwrap();
+        proxy.redirect(server.address());
+        while !first.connection.client.is_closed() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        lane.0.keep(first);
+        lane.page(&Scan { limit: 1, ..Scan::default() }).await.unwrap();
+    }
 }

@@ -44,16 +44,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::lanes::Lanes;
-use ifmatch_register::{EngineClock, EngineTime, Epoch, Key, Register, RegisterError, Scan, Swap};
-use ifmatch_runtime::{Clock, SystemClock};
-use tokio::sync::Mutex;
+use ifmatch_register::lanes::{Lanes, Scans};
+use ifmatch_register::{EngineTime, Epoch, Key, Register, RegisterError, Scan, Swap};
 
 pub use error::{OpenError, OpenErrorKind};
 pub use schema::migrate;
 
-use epoch::Known;
-use lane::Lane;
+use lane::{Lane, Place};
 use settings::Settings;
 
 /// Time limit of a call.
@@ -61,13 +58,14 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Time limit of a statement, after which its connection is replaced. Shorter than that of a call, so that the call ends
 /// with the error of its statement.
 const STATEMENT_LIMIT: Duration = Duration::from_millis(4_500);
+/// Maximum number of records that one statement lists.
+const PAGE: usize = 1_000;
 
 /// A register in PostgreSQL.
 pub struct PostgresRegister {
-    clock: Arc<EngineClock>,
-    epoch: Arc<Known>,
+    place: Arc<Place>,
     lanes: Lanes,
-    scans: Mutex<Lane>,
+    scans: Scans<Lane>,
 }
 
 impl PostgresRegister {
@@ -76,20 +74,13 @@ impl PostgresRegister {
     /// # Errors
     /// [`OpenErrorKind`] has the reasons; the message says what to do, and contains no password.
     pub async fn connect(url: &str) -> Result<Self, OpenError> {
-        let settings = Arc::new(Settings::parse(url)?);
+        let settings = Settings::parse(url)?;
         let first = settings.connect().await?;
         first.check_schema().await?;
         first.warn_of_asynchronous_standbys().await?;
-        let (clock, epoch) = (Arc::default(), Arc::default());
-        let lane = || Lane::new(Arc::clone(&settings), Arc::clone(&clock), Arc::clone(&epoch));
-        let mut scans = lane();
-        scans.adopt(first).await?;
-        Ok(Self {
-            clock: Arc::clone(&clock),
-            epoch: Arc::clone(&epoch),
-            lanes: Lanes::start([lane(), lane()], [lane()], LIMIT),
-            scans: Mutex::new(scans),
-        })
+        let lists = Lane::open(Place::new(settings), first).await?;
+        let lanes = Lanes::start([lists.another(), lists.another()], [lists.another()], LIMIT);
+        Ok(Self { place: lists.place(), lanes, scans: Scans::new(lists, PAGE, LIMIT) })
     }
 }
 
@@ -102,12 +93,12 @@ impl fmt::Debug for PostgresRegister {
 impl Register for PostgresRegister {
     /// Returns the epoch that the connections have found.
     fn epoch(&self, _key: &Key) -> Epoch {
-        self.epoch.get()
+        self.place.epoch()
     }
 
     /// Returns the time of the server, sampled with every load and swap.
     fn time(&self) -> Option<EngineTime> {
-        self.clock.time(SystemClock.now())
+        self.place.time()
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
@@ -124,6 +115,6 @@ impl Register for PostgresRegister {
     }
 
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.scans.lock().await.scan(scan).await
+        self.scans.scan(scan).await
     }
 }
