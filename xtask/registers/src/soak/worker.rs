@@ -37,7 +37,7 @@ pub(crate) struct WorkerOptions {
 /// Runs the clients until standard input ends.
 pub(crate) async fn work(options: WorkerOptions) -> Result {
     let writer = Writer::create(&options.journal)?;
-    let register = connect(&options).await?;
+    let register = connect(&options).await;
     let (workload, is_over) = (workload("soak"), Arc::new(AtomicBool::new(false)));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
@@ -59,16 +59,14 @@ pub(crate) async fn work(options: WorkerOptions) -> Result {
     Ok(())
 }
 
-/// Connects, again after failures: the process may start in the middle of a fault.
-async fn connect(options: &WorkerOptions) -> Result<AnyRegister> {
-    let mut attempts = 0;
+/// Connects, again after failures: the process may start in the middle of a fault. The first process notices if there is no
+/// progress, and ends this one.
+async fn connect(options: &WorkerOptions) -> AnyRegister {
     loop {
         match options.engine.connect(&options.url).await {
-            Err(error) if attempts > 100 => return Err(error),
+            Ok(register) => return register,
             Err(_) => tokio::time::sleep(PAUSE).await,
-            connected => return connected,
         }
-        attempts += 1;
     }
 }
 
