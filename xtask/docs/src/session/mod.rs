@@ -59,10 +59,10 @@ impl Session {
         let mut exchanges = Vec::new();
         for step in page.steps() {
             match step {
-                Step::Serve(line) => self.serve(line),
+                Step::Serve(line) => self.serve(line)?,
                 Step::Run { command, expected } => {
                     if self.gateways.is_empty() && self.places.is_empty() {
-                        self.serve(DEFAULT_SERVER);
+                        self.serve(DEFAULT_SERVER)?;
                     }
                     let command = transcript.with_actual_values(command);
                     let output = self.output(&command)?;
@@ -77,7 +77,7 @@ impl Session {
     }
 
     /// Starts a gateway with this command line.
-    fn serve(&mut self, line: &str) {
+    fn serve(&mut self, line: &str) -> Result {
         let words: Vec<String> = line.split_whitespace().skip(1).map(|word| self.here(word)).collect();
         let listen = words.iter().position(|word| word == "--listen");
         let shown = listen.and_then(|at| words.get(at + 1)).map_or(DEFAULT_ADDRESS, String::as_str).to_owned();
@@ -86,8 +86,21 @@ impl Session {
         command.args(rest.map(|(_, word)| word)).args(["--listen", "127.0.0.1:0"]);
         command.envs(&self.settings).current_dir(self.folder.path());
         let gateway = Gateway::launch(command);
-        self.places.push((shown, gateway.address().to_string()));
+        let address = gateway.address().to_string();
+        if shown == DEFAULT_ADDRESS {
+            // For commands that name no gateway.
+            self.shell.run(&format!("export IFMATCH_URL=http://{address}"))?;
+        }
+        self.places.push((shown, address));
         self.gateways.push(gateway);
+        Ok(())
+    }
+
+    /// Stops all gateways.
+    #[cfg(test)]
+    fn stop(&mut self) {
+        self.gateways.clear();
+        self.places.retain(|(shown, _)| shown != DEFAULT_ADDRESS);
     }
 
     /// Runs a command, and returns its output with the addresses of the page.

@@ -2,9 +2,12 @@
 //!
 //! In a `console` block, a line that starts with `$ ` is a command, which continues after a backslash. The lines up to the
 //! next one are its output. `ifmatch serve` and `ifmatch proxy` start a server. A page may begin with one in an `sh` block, of
-//! which nothing else runs.
+//! which nothing else runs: each says why in a comment in front of it, `<!-- not run: reason -->`.
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+
+/// Without typographic quotes, which would divide the text of headings.
+const OPTIONS: Options = Options::all().difference(Options::ENABLE_SMART_PUNCTUATION);
 
 /// The commands on a page, in order.
 #[derive(Debug)]
@@ -22,12 +25,17 @@ impl Page {
     /// Reads a page. With a `section`, only the part below the heading of this name.
     pub(crate) fn parse(text: &str, section: Option<&str>) -> Self {
         let mut steps = Vec::new();
-        let (mut kind, mut within, mut heading) = (None, section.is_none(), false);
-        for event in Parser::new_ext(text, Options::all()) {
+        let (mut kind, mut within, mut heading) = (None, section.is_none(), None);
+        for event in Parser::new_ext(text, OPTIONS) {
             match event {
-                Event::Start(Tag::Heading { .. }) => heading = true,
-                Event::End(TagEnd::Heading(_)) => heading = false,
-                Event::Text(title) if heading => within = section.is_none_or(|section| *title == *section),
+                Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+                Event::End(TagEnd::Heading(_)) => {
+                    let title = heading.take();
+                    within = section.is_none_or(|section| title.as_deref() == Some(section));
+                }
+                Event::Text(part) | Event::Code(part) if heading.is_some() => {
+                    heading.get_or_insert_default().push_str(&part);
+                }
                 Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) if within => kind = Some(info),
                 Event::End(TagEnd::CodeBlock) => kind = None,
                 Event::Text(code) => match kind.as_deref() {
@@ -40,6 +48,27 @@ impl Page {
             }
         }
         Self(steps)
+    }
+
+    /// Returns the first line of each block of commands that does not run, and does not say why.
+    #[cfg(test)]
+    pub(super) fn unexplained(text: &str) -> Vec<String> {
+        let mut unexplained = Vec::new();
+        let (mut kind, mut reason, mut has_server) = (None, false, false);
+        for event in Parser::new_ext(text, OPTIONS) {
+            match event {
+                Event::Html(comment) if comment.starts_with("<!-- not run: ") => reason = true,
+                Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) => kind = Some(info),
+                Event::End(TagEnd::CodeBlock) => (kind, reason) = (None, false),
+                Event::Text(code) if kind.as_deref() == Some("sh") => {
+                    let starts = code.lines().find_map(server).is_some() && !has_server;
+                    has_server |= starts;
+                    unexplained.extend(code.lines().next().filter(|_| !starts && !reason).map(str::to_owned));
+                }
+                _ => {}
+            }
+        }
+        unexplained
     }
 
     pub(super) fn steps(&self) -> &[Step] {
@@ -110,5 +139,20 @@ $ true
         assert_eq!(Page::parse(TEXT, Some("Two")).steps(), rest);
         let [one, two] = rest;
         assert_eq!(Page::parse(TEXT, None).steps(), [server, one, two]);
+    }
+
+    #[test]
+    fn a_title_may_have_an_apostrophe_and_code() {
+        let text = "## One\n```console\n$ one\n```\n## Bob's `two`\n```console\n$ two\n```\n## Three\n```console\n$ three\n```\n";
+        let two = Step::Run { command: "two".to_owned(), expected: Vec::new() };
+        assert_eq!(Page::parse(text, Some("Bob's `two`".replace('`', "").as_str())).steps(), [two]);
+    }
+
+    #[test]
+    fn commands_that_do_not_run_say_why() {
+        assert_eq!(Page::unexplained(TEXT), [""; 0]);
+        let other = "```sh\nifmatch lock URL\n```\n";
+        assert_eq!(Page::unexplained(&format!("{TEXT}{other}")), ["ifmatch lock URL"]);
+        assert_eq!(Page::unexplained(&format!("{TEXT}<!-- not run: URL stands for yours -->\n{other}")), [""; 0]);
     }
 }
