@@ -90,7 +90,7 @@ async fn a_server_that_rejects_all_writes_is_an_error() {
     let url = format!("http://{}/box?sig=secret", server.address());
     let end = tokio::task::spawn_blocking(move || run(["check", &url])).await.unwrap();
     assert_eq!(end.status.code(), Some(1), "{end:#?}");
-    assert!(end.stderr.contains("403 Forbidden to PUT"), "{end:#?}");
+    assert!(end.stderr.contains("403 Forbidden to PUT") && end.stderr.contains("set --token"), "{end:#?}");
     assert!(!end.stderr.contains("secret"), "{end:#?}");
 }
 

@@ -121,6 +121,27 @@ async fn a_command_without_a_network_is_ended_even_if_it_ignores_sigterm() {
     assert_eq!(run.await.unwrap(), Some(70));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_answer_is_reported_until_it_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let proxy = Proxy::start(gateway.address()).await;
+    proxy.set(Network::Reset);
+    let url = format!("http://{}/leaders/a", proxy.address());
+    let run = tokio::task::spawn_blocking(move || {
+        let mut command = Gateway::command();
+        command.args(["elect", &url, "--", "echo", "leads"]).stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("ifmatch starts");
+        let mut report = String::new();
+        BufReader::new(child.stderr.as_mut().expect("piped")).read_line(&mut report).expect("a pipe");
+        proxy.set(Network::Whole);
+        (report, child.wait_with_output().expect("a child"))
+    });
+    let (report, end) = run.await.unwrap();
+    assert!(report.contains("trying again until the server answers"), "{report}");
+    assert_eq!((end.status.code(), &*end.stdout), (Some(0), &b"leads\n"[..]), "{end:?}");
+}
+
 #[test]
 fn a_stopped_holder_finds_the_lock_lost() {
     let folder = tempfile::tempdir().unwrap();

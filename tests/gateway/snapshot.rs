@@ -178,6 +178,11 @@ async fn snapshots_need_a_write_token_and_a_folder() {
     assert_eq!(wrong.status.code(), Some(2), "{wrong:#?}");
     let used = run(["backup", "--data", other.to_str().unwrap(), "--to", data.path().to_str().unwrap()]);
     assert_eq!(used.status.code(), Some(11), "{used:#?}");
+    assert!(used.stderr.contains("choose another folder with --to"), "{used:#?}");
+    let data = data.path().to_str().unwrap();
+    let itself = run(["backup", "--data", data, "--to", data]);
+    assert_eq!(itself.status.code(), Some(2), "{itself:#?}");
+    assert!(itself.stderr.contains("--to is the data folder itself"), "{itself:#?}");
 
     let memory = Gateway::start(["serve", "--store", "memory://"]);
     let answer = Client::new(memory.address()).request(Method::PUT, "/-/snapshot", &[], "").await;

@@ -27,7 +27,7 @@ fn the_banner_has_an_example_and_no_colours_in_a_pipe() {
     let url = gateway.url("");
     let banner = gateway.stop().stdout;
     assert!(banner.lines().any(|line| line == format!("listening on {url}")), "{banner}");
-    assert!(banner.contains(&format!("-T README.md {url}/docs/readme.md")), "{banner}");
+    assert!(banner.contains(&format!("-X PUT -d hello {url}/docs/hello.txt")), "{banner}");
     assert!(banner.contains(env!("CARGO_PKG_NAME").split('-').next().unwrap()), "{banner}");
     assert!(banner.contains(folder.path().to_str().unwrap()), "{banner}");
     assert!(!banner.contains('\u{1b}'), "{banner}");
@@ -60,6 +60,21 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
+fn commands_without_a_gateway_say_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let (url, to) = ("http://127.0.0.1:1", folder.path().to_str().unwrap());
+    for command in [
+        &["health", "--url", url][..],
+        &["lease", "list", "--url", url],
+        &["verify", "--url", url],
+        &["backup", "--url", url, "--data", "data", "--to", to],
+        &["export", "http://127.0.0.1:1/docs", to],
+    ] {
+        refused(&run(command), 1, &["Connection refused", "start the gateway (`ifmatch serve`), or correct the URL"]);
+    }
+}
+
+#[test]
 fn the_address_of_another_machine_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
@@ -73,6 +88,7 @@ fn a_folder_in_use_is_rejected() {
     let mut first = serve(folder.path(), &[]);
     let end = run(["serve", "--listen", "127.0.0.1:0", "--data", folder.path().to_str().unwrap()]);
     refused(&end, 1, &["another ifmatch process uses this folder", folder.path().to_str().unwrap()]);
+    assert_eq!(end.stderr.lines().count(), 1, "{}", end.stderr);
     assert_eq!(first.stop().status.code(), Some(0));
 }
 

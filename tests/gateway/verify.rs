@@ -105,6 +105,8 @@ fn a_folder_without_a_store_is_refused() {
         assert_eq!(refused.status.code(), Some(2), "{refused:#?}");
         assert!(refused.stderr.contains("contains no store"), "{}", refused.stderr);
     }
+    let missing = run(["verify", "--data", folder.path().join("none").to_str().unwrap()]);
+    assert!(missing.stderr.contains("does not exist"), "{}", missing.stderr);
     let wrong = run(["verify", "--data", "x", "--sample", "5"]);
     assert_eq!(wrong.status.code(), Some(2), "{wrong:#?}");
     assert!(wrong.stderr.contains("5%"), "{}", wrong.stderr);

@@ -84,7 +84,8 @@ impl OpenError {
     /// Nothing can be verified.
     pub(super) fn no_store(path: &Path) -> Self {
         let text = format!("the folder {} contains no store", path.display());
-        Self { kind: OpenErrorKind::Missing, text, source: "it has no file index.redb".into() }
+        let why = if path.exists() { "it has no file index.redb" } else { "it does not exist: correct its path" };
+        Self { kind: OpenErrorKind::Missing, text, source: why.into() }
     }
 
     /// A body whose record was lost would be collected.

@@ -98,6 +98,9 @@ struct Copy {
 pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
     block_on(async {
         let (progress, stopped) = (Progress::start(None), Arc::new(AtomicBool::new(false)));
+        if args.to.canonicalize().is_ok_and(|to| args.data.canonicalize().is_ok_and(|data| to == data)) {
+            return Err(Error::usage("--to is the data folder itself: write the backup to another folder"));
+        }
         let lock = lock(&args.to)?;
         let snapshot: Snapshot = serde_json::from_value(request(args, Method::PUT).await?)
             .map_err(|_| Error::runtime(format!("the response of {} is not from an ifmatch gateway", args.url)))?;
@@ -129,7 +132,10 @@ fn lock(folder: &Path) -> Result<File, Error> {
     let lock = ifmatch_runtime::private_files::open_or_create(&folder.join("lock")).map_err(failed)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(Error::in_use(format!("another process uses {}", folder.display()))),
+        Err(TryLockError::WouldBlock) => {
+            let why = "another process uses it: stop that process, or choose another folder with --to";
+            Err(Error::in_use(format!("cannot use {}: {why}", folder.display())))
+        }
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }

@@ -1,5 +1,6 @@
 //! The HTTP client of commands that ask a running gateway.
 
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use url::Url;
 
 use crate::error::Error;
 
+/// The way out if nothing listens at the address.
+const NOT_LISTENING: &str = ": start the gateway (`ifmatch serve`), or correct the URL";
 /// Maximum time to connect.
 const CONNECT: Duration = Duration::from_secs(10);
 
@@ -32,10 +35,13 @@ pub(crate) fn new(url: &Url, ca: Option<&Path>, timeout: Option<Duration>) -> Re
     http.build().map_err(|error| Error::runtime(format!("cannot create an HTTP client: {error}")))
 }
 
-/// Returns the innermost cause, which is the most specific.
+/// Returns the innermost cause, which is the most specific, and suggests a fix if nothing listens at the address.
 pub(crate) fn reason(error: &reqwest::Error) -> String {
     let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    causes.last().map(ToString::to_string).unwrap_or_default()
+    let Some(cause) = causes.last() else { return String::new() };
+    let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    let hint = if kind == Some(ErrorKind::ConnectionRefused) { NOT_LISTENING } else { "" };
+    format!("{cause}{hint}")
 }
 
 fn certificates(file: &Path) -> Result<Vec<Certificate>, Error> {

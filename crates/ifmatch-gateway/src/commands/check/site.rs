@@ -105,7 +105,10 @@ impl<'a> Site<'a> {
         if status.is_success() {
             return Ok(());
         }
-        Err(Error::runtime(format!("the server responded {status} to PUT of {key}, so that nothing can be checked")))
+        Err(Error::runtime(format!(
+            "the server responded {status} to PUT of {key}, so nothing can be checked: write the URL of a folder or container, \
+             such as http://127.0.0.1:8080/box, and set --token if the server requires one"
+        )))
     }
 
     /// Waits until a resource has a strong tag, and, if `dated`, a date that is a strong validator. Gives up after a few

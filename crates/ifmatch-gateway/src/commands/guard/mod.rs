@@ -19,6 +19,8 @@ use crate::error::Error;
 const LOST: u8 = 70;
 /// Exit code of `ifmatch lock` if the lock was not acquired in time.
 const NOT_ACQUIRED: u8 = 75;
+/// Time after which a server that does not answer is reported.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// `ifmatch lock …`
 #[derive(Args)]
@@ -105,7 +107,7 @@ pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
         let acquire = async {
             match args.wait {
                 Some(limit) => lock.acquire_within(limit.duration()).await,
-                None => lock.acquire().await.map(Some),
+                None => args.guard.acquire(&lock).await.map(Some),
             }
         };
         let acquired = tokio::select! {
@@ -137,7 +139,7 @@ pub(crate) fn elect(args: &ElectArgs) -> Result<u8, Error> {
         let mut signals = Signals::listen()?;
         loop {
             let acquired = tokio::select! {
-                acquired = lock.acquire() => acquired,
+                acquired = args.guard.acquire(&lock) => acquired,
                 signal = signals.next() => return Ok(signal.exit_code()),
             };
             let held = acquired.map_err(|error| args.guard.failed(&error))?;
@@ -167,6 +169,24 @@ impl Guard {
             Some(name) => lock.holder(name.as_str()),
             None => lock,
         })
+    }
+
+    /// Acquires the lock, however long that takes. Reports a server that does not answer, once until it answers again.
+    async fn acquire(&self, lock: &Lock) -> Result<Held, ClientError> {
+        let mut is_reported = false;
+        loop {
+            match lock.acquire_within(PATIENCE).await {
+                Ok(Some(held)) => return Ok(held),
+                Ok(None) => is_reported = false,
+                Err(error) if *error.kind() == ErrorKind::Unknown => {
+                    if !is_reported {
+                        complain(0, &format!("{error}: trying again until the server answers"));
+                    }
+                    is_reported = true;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     async fn run(&self, held: &Held, signals: &mut Signals) -> End {

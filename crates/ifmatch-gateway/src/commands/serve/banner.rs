@@ -88,7 +88,7 @@ fn example(config: &Config, address: SocketAddr, scheme: &str) -> String {
     let url = format!("{scheme}://{}", reachable(address));
     let token = if config.server.access.is_open() { "" } else { " -H 'Authorization: Bearer TOKEN'" };
     let insecure = if config.server.tls.is_some() { " -k" } else { "" };
-    format!("curl -i{insecure}{token} -T README.md {url}/docs/readme.md")
+    format!("curl -i{insecure}{token} -X PUT -d hello {url}/docs/hello.txt")
 }
 
 #[cfg(test)]

@@ -105,7 +105,9 @@ fn folder_error(folder: &Path, error: &embedded::OpenError) -> Error {
         Kind::Unreadable => "it is damaged, or was written by a newer release: use that release, or restore a backup",
         _ => "fix the problem, or choose another folder with --data",
     };
-    Error::runtime(format!("cannot use --data {}: {hint}\n({error})", folder.display()))
+    // The hint says it all if the folder is in use.
+    let cause = if error.kind() == Kind::InUse { String::new() } else { format!("\n({error})") };
+    Error::runtime(format!("cannot use --data {}: {hint}{cause}", folder.display()))
 }
 
 fn store_error(url: &str, error: &objects::OpenError) -> Error {
