@@ -90,6 +90,7 @@ fn row(page: &mut String, arg: &Arg) {
     let help = sentence(arg.get_long_help().or_else(|| arg.get_help()));
     // The defaults of settings are part of their help.
     let (help, shown) = help.split_once(" [default: ").unwrap_or((&help, ""));
+    let stop = if help.ends_with('.') { "" } else { "." };
     let own = arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
     let default = own.unwrap_or_else(|| shown.trim_end_matches([']', '.']).to_owned());
     let variable = arg.get_env().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -99,7 +100,7 @@ fn row(page: &mut String, arg: &Arg) {
         if names.is_empty() || is_boolean(&names) { String::new() } else { format!(" One of {}.", names.join(", ")) };
     let default = if default.is_empty() { default } else { format!(" Default: {}.", code(&default)) };
     let variable = if variable.is_empty() { variable } else { format!("<br>{}", code(&variable)) };
-    let _ = writeln!(page, "| {}{variable} | {}{choice}{default} |", code(&usage(arg)), cell(help));
+    let _ = writeln!(page, "| {}{variable} | {}{stop}{choice}{default} |", code(&usage(arg)), cell(help));
 }
 
 fn is_boolean(names: &[String]) -> bool {
@@ -160,9 +161,13 @@ fn code(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("`{text}`") }
 }
 
-/// Escapes characters that end a cell or begin markup.
+/// Escapes characters that end a cell, and outside of code those that begin markup.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*").replace('_', "\\_")
+    let escape = |(at, part): (usize, &str)| match at % 2 {
+        0 => part.replace('<', "&lt;").replace('*', "\\*").replace('_', "\\_"),
+        _ => format!("`{part}`"),
+    };
+    text.replace('|', "\\|").split('`').enumerate().map(escape).collect()
 }
 
 #[cfg(test)]
@@ -180,8 +185,13 @@ mod tests {
         let child = Command::new("child").about("Do it").args([count, kind]);
         let page = settings(&Command::new("parent").subcommands([child, Command::new("internal").hide(true)]));
         assert!(page.contains("\n## parent child\n\nDo it.\n"), "{page}");
-        assert!(page.contains("| `--max-count N`<br>`IFMATCH_MAX_COUNT` | Number \\| of Default: `7`. |"), "{page}");
+        assert!(page.contains("| `--max-count N`<br>`IFMATCH_MAX_COUNT` | Number \\| of. Default: `7`. |"), "{page}");
         assert!(page.contains("| `KIND` | Kind. One of `a`, `b`. Default: `b`. |"), "{page}");
         assert!(!page.contains("internal"), "{page}");
+    }
+
+    #[test]
+    fn code_is_not_escaped() {
+        assert_eq!(cell("a_b `c_*<|` <d>"), r"a\_b `c_*<\|` &lt;d>");
     }
 }
