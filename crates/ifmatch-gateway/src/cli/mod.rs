@@ -136,7 +136,8 @@ Examples:
     AWS_REGION=eu-west-1 ifmatch serve --store s3://my-bucket/prefix --data ./records
 
 Signals:
-  SIGHUP           reads --config again, and exchanges the certificate and the tokens without losing a request
+  SIGHUP           reads --config again, and exchanges the certificate and the tokens;
+                   no request is lost
   SIGINT, SIGTERM  stop, after the requests in flight; a second one stops immediately
 
 Exit codes:
@@ -150,10 +151,11 @@ Examples:
     ifmatch proxy --upstream http://127.0.0.1:8000
     curl -i http://127.0.0.1:10000/
 
-  Serve other machines over TLS, with two servers, health checks, 1 GiB of cache and a token for purging:
+  Serve other machines over TLS, with two upstreams, health checks, and a token for purging:
     openssl rand -hex 32 > write.token
-    ifmatch proxy --upstream http://10.0.0.7:8080,http://10.0.0.8:8080 --health-path /health --cache 1GiB \\
-        --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem --write-token-file write.token
+    ifmatch proxy --upstream http://10.0.0.7:8080,http://10.0.0.8:8080 \\
+        --health-path /health --cache 1GiB --listen 0.0.0.0:443 \\
+        --tls-cert cert.pem --tls-key key.pem --write-token-file write.token
 
   Purge all responses below a path:
     curl -X DELETE 'http://127.0.0.1:10000/-/cache?prefix=http://127.0.0.1:10000/docs/'
@@ -162,8 +164,8 @@ Examples:
     curl -X DELETE 'http://127.0.0.1:10000/-/cache?prefix=http://127.0.0.1:10000/docs/&soft=true'
 
 Signals:
-  SIGHUP           reads the file of --config again, and exchanges upstreams, the certificate and the tokens without losing a
-                   request
+  SIGHUP           reads --config again, and exchanges upstreams, the certificate and the tokens;
+                   no request is lost
   SIGINT, SIGTERM  stop, after the requests in flight; a second one stops immediately
 
 Exit codes:
@@ -293,6 +295,22 @@ mod tests {
         ] {
             assert!(help.contains(default), "{default} is missing in\n{help}");
         }
+    }
+
+    /// clap breaks longer lines without regard to their indentation, and does not join lines into paragraphs.
+    #[test]
+    fn examples_fit_a_terminal_and_paragraphs_are_one_line() {
+        fn check(command: &mut clap::Command) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            for pair in lines.windows(2) {
+                let is_prose = |line: &str| line.starts_with(|first: char| !first.is_whitespace());
+                assert!(is_prose(pair[0]) || pair[0].chars().count() <= 98, "{}", pair[0]);
+                assert!(!is_prose(pair[0]) || !is_prose(pair[1]) || pair[0].len() < 70, "{}", pair[0]);
+            }
+            command.get_subcommands_mut().for_each(check);
+        }
+        check(&mut command());
     }
 
     #[test]

@@ -45,12 +45,14 @@ Examples:
     ifmatch check http://127.0.0.1:8080/box
 
   Run all checks on Azure Blob Storage, with a shared access signature:
-    ifmatch check --suite --header 'x-ms-blob-type: BlockBlob' 'https://account.blob.core.windows.net/box?sv=…'
+    ifmatch check --suite --header 'x-ms-blob-type: BlockBlob' \\
+      'https://account.blob.core.windows.net/box?sv=…'
 
 The results:
   yes      the server does as RFC 9110 says
-  NO       it does not: clients can lose an update, see the bytes of two versions as one, or cannot write on a condition
-  differs  it does not, but nothing is lost: it rejects more than it has to, or sends more than it has to
+  NO       it does not: clients can lose an update, see the bytes of two versions as one,
+           or cannot write on a condition
+  differs  it does not, but nothing is lost: it rejects or sends more than it has to
   -        cannot be checked, since the server sends no strong tag or no date
 
 Exit codes:

@@ -72,12 +72,12 @@ Examples:
   Do nothing if another machine is at work:
     ifmatch lock https://blobs.example.com/locks/report --wait 0s -- ./report.sh
 
-The command gets IFMATCH_FENCE, a number that is larger for each new holder, and IFMATCH_LEASE_ID, a random id for logs.
-Send the number with every write, and let the receiver reject smaller ones: a command that was stopped for long
+The command gets IFMATCH_FENCE, a number that is larger for each new holder, and IFMATCH_LEASE_ID, a random id for logs. \
+Send the number with every write, and let the receiver reject smaller ones: a command that was stopped for long \
 otherwise overwrites the next holder's work.
 
-If the lock is lost, the command gets SIGTERM, and SIGKILL before another machine can acquire the lock. Signals that this
-process gets are passed on. SIGKILL is not: the command then continues without the lock. To trust another certificate
+If the lock is lost, the command gets SIGTERM, and SIGKILL before another machine can acquire the lock. Signals that this \
+process gets are passed on. SIGKILL is not: the command then continues without the lock. To trust another certificate \
 authority, set SSL_CERT_FILE.
 
 Exit codes:
@@ -92,8 +92,8 @@ Examples:
   Send mail from one of several machines, with another one in reserve:
     ifmatch elect https://blobs.example.com/leaders/mail --name \"$(hostname)\" -- ./mailer
 
-The command is started when this process becomes the leader, with IFMATCH_FENCE and IFMATCH_LEASE_ID as for `ifmatch lock`. If the
-leadership is lost, the command is ended, and started again as soon as this process leads again. If the command ends by
+The command is started when this process becomes the leader, with IFMATCH_FENCE and IFMATCH_LEASE_ID as for `ifmatch lock`. If the \
+leadership is lost, the command is ended, and started again as soon as this process leads again. If the command ends by \
 itself, so does this process, with its exit code.";
 
 /// Runs a command under a lock, and returns the exit code.

@@ -87,7 +87,7 @@ Examples:
     ifmatch lease list
 
   List the leases of one container of another gateway, as JSON:
-    IFMATCH_TOKEN=$(cat read.token) ifmatch lease list docs/ --url https://blobs.example.com --json";
+    IFMATCH_TOKEN=$(cat token) ifmatch lease list docs/ --url https://blobs.example.com --json";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:

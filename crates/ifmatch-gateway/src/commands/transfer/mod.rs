@@ -77,16 +77,16 @@ struct Options {
 }
 
 pub(crate) const IMPORT_EXAMPLES: &str = "\
-Each file becomes a blob with the file's path below the folder as its name. A blob with the same bytes is left as it is, so a
-second run writes nothing, and a run after an interruption continues. A blob that differs is replaced, on the condition
+Each file becomes a blob with the file's path below the folder as its name. A blob with the same bytes is left as it is, so a \
+second run writes nothing, and a run after an interruption continues. A blob that differs is replaced, on the condition \
 that it has not changed since it was compared; its header fields stay. No blob is deleted, and symbolic links are skipped.
 
-Objects are read with the settings of the environment, as by `ifmatch serve --store`, and keep their header fields. Since S3 and
+Objects are read with the settings of the environment, as by `ifmatch serve --store`, and keep their header fields. Since S3 and \
 Azure state no SHA-256, each run reads all of them. They pass through temporary files (TMPDIR).
 
 Examples:
   ifmatch import ./site --to http://127.0.0.1:8080/site
-  IFMATCH_TOKEN=$(cat write.token) ifmatch import ./site --to https://blobs.example.com/site/2026 --json
+  IFMATCH_TOKEN=$(cat token) ifmatch import ./site --to https://blobs.example.com/site/2026
   AWS_REGION=eu-west-1 ifmatch import s3://my-bucket/site --to http://127.0.0.1:8080/site
 
 Signals:
@@ -101,8 +101,8 @@ Exit codes:
   130  stopped by a signal";
 
 pub(crate) const EXPORT_EXAMPLES: &str = "\
-Each blob becomes a file. A file with the same bytes is left as it is, so a second run writes nothing, and a run after an
-interruption continues. A file that differs is REPLACED. Bytes are compared with the hash that the gateway states before the
+Each blob becomes a file. A file with the same bytes is left as it is, so a second run writes nothing, and a run after an \
+interruption continues. A file that differs is REPLACED. Bytes are compared with the hash that the gateway states before the \
 file gets its name. No file is deleted, and nothing is written through a symbolic link.
 
 Examples:
