@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
+mod crowd;
 mod gateways;
 mod outage;
 mod tables;

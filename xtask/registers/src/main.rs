@@ -24,7 +24,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs clients in three processes under faults, and checks the history of all operations.
+    /// Runs clients in several processes under faults, and checks the history of all operations.
     Soak(soak::Options),
     /// Runs the clients of one process of a soak test, until its standard input ends.
     #[command(hide = true)]

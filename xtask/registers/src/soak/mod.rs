@@ -19,8 +19,6 @@ pub(crate) use worker::{WorkerOptions, work};
 const HOT_KEYS: usize = 20;
 /// Keys that the other half of the operations use.
 const COLD_KEYS: usize = 10_000;
-/// Number of processes at a time.
-const PROCESSES: usize = 3;
 /// Maximum number of clients, those of killed processes included.
 const CLIENTS: usize = 1 << 20;
 
@@ -33,6 +31,9 @@ pub(crate) struct Options {
     /// Number of operations on each engine.
     #[arg(long, default_value_t = 1_000_000)]
     operations: usize,
+    /// Number of processes that share the register.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
+    processes: u8,
     /// Seconds for which the network or a process hangs. Calls take at most five.
     #[arg(long, default_value_t = 6)]
     hold: u64,
@@ -54,7 +55,7 @@ fn workload(prefix: &str) -> Workload {
 }
 
 async fn soak(engine: Engine, options: &Options) -> Result {
-    let mut team = Team::start(engine).await?;
+    let mut team = Team::start(engine, options.processes).await?;
     // Each fault twice.
     let rounds = 2 * Fault::ALL.len();
     let share = options.operations / rounds;

@@ -10,7 +10,6 @@ use ifmatch_testbed::{Proxy, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::PROCESSES;
 use super::journal::Reader;
 use super::worker::CLIENTS;
 use crate::engine::{Engine, url};
@@ -43,12 +42,12 @@ pub(super) struct Process {
 }
 
 impl Team {
-    pub(super) async fn start(engine: Engine) -> Result<Self> {
+    pub(super) async fn start(engine: Engine, processes: u8) -> Result<Self> {
         let servers = engine.start().await?;
         let folder = tempfile::tempdir()?;
         let mut team =
             Self { engine, servers, processes: Vec::new(), folder, past: Vec::new(), started: 0, pauses: Vec::new() };
-        for _ in 0..PROCESSES {
+        for _ in 0..processes {
             let mut proxies = Vec::new();
             for server in &team.servers {
                 proxies.push(Proxy::start(server.address()).await);
