@@ -95,21 +95,3 @@ async fn jobs_go_through_the_listing_of_the_gateway() {
         assert!(queue.take(Duration::from_mins(1)).await.unwrap().is_none());
     }
 }
-
-#[tokio::test]
-async fn a_lock_on_a_silent_network_is_lost_and_taken_over_later() {
-    let folder = tempfile::tempdir().unwrap();
-    let gateway = serve(folder.path());
-    let proxy = Proxy::start(gateway.address()).await;
-    let lock = |url: &str| client(url).lock("lock").ttl(Duration::from_secs(3));
-    let held = lock(&format!("http://{}/box", proxy.address())).acquire().await.unwrap();
-    proxy.set(Network::Silent);
-    let direct = lock(&gateway.url("/box"));
-    let acquire = async {
-        let next = direct.acquire().await.unwrap();
-        assert!(held.is_lost(), "two holders");
-        next
-    };
-    let (next, ()) = tokio::join!(acquire, held.lost());
-    assert!(next.fence() > held.fence());
-}

@@ -1,9 +1,10 @@
-//! The client and its commands against the real gateway: contention, lost answers, stopped and killed holders.
+//! The client and its commands against the real gateway: contention, faults of the network, stopped and killed processes.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
 
 mod check;
 mod commands;
 mod examples;
+mod faults;
 mod library;
 
 use std::path::Path;

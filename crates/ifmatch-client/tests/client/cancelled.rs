@@ -1,4 +1,4 @@
-//! Futures that are dropped after any number of polls: locks become free, and no update is applied twice.
+//! Futures that are dropped after any number of polls: locks become free, no update is applied twice, and no task is left.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ifmatch_client::Lock;
+use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
 use crate::store::{Fault, Store};
@@ -35,10 +36,14 @@ async fn after_polls<T>(polls: usize, future: impl Future<Output = T>) -> Option
     .await
 }
 
-/// Runs a test for each number of polls, until the future in it ends.
+/// Runs a test for each number of polls, until the future in it ends. After each, no task may be left.
 async fn for_each_poll<F: Future<Output = bool>>(test: impl Fn(usize) -> F) {
     for polls in 0..MANY {
-        if test(polls).await {
+        let ended = test(polls).await;
+        // Releases in the background have ended by then.
+        sleep(TTL).await;
+        assert_eq!(Handle::current().metrics().num_alive_tasks(), 0, "tasks are left after {polls} polls");
+        if ended {
             assert!(polls > 1, "the future never waited");
             return;
         }
@@ -73,6 +78,15 @@ impl Drop for Inside {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// Loses an answer, then a request, and then neither.
+fn fail(store: &Store) {
+    store.fail(|number| match number % 3 {
+        1 => Fault::Answer,
+        2 => Fault::Request,
+        _ => Fault::None,
+    });
 }
 
 /// Frees the lock after some time.
@@ -157,11 +171,7 @@ async fn an_update_is_applied_once_or_not_at_all() {
         let store = Store::default();
         let count = store.client().json::<u32>("count");
         count.update(|count| *count = 10).await.unwrap();
-        store.fail(|number| match number % 3 {
-            1 => Fault::Answer,
-            2 => Fault::Request,
-            _ => Fault::None,
-        });
+        fail(&store);
         let done = after_polls(polls, count.update(|count| *count += 1)).await;
         sleep(TTL).await;
         let found = count.get().await.unwrap().unwrap().value;
@@ -220,6 +230,174 @@ async fn a_job_whose_end_was_dropped_is_done_or_taken_again() {
             assert!(again.is_none(), "done, and taken again");
         }
         ended.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_update_neither_blocks_nor_misleads_other_clones() {
+    for_each_poll(|polls| async move {
+        let store = Store::default();
+        let count = store.client().json::<u32>("count");
+        count.update(|count| *count = 10).await.unwrap();
+        fail(&store);
+        let clone = count.clone();
+        let done = after_polls(polls, clone.update(|count| *count += 1)).await;
+        let next = timeout(TTL, count.update(|count| *count += 1)).await;
+        let next = next.unwrap_or_else(|_| panic!("blocked after {polls} polls")).unwrap();
+        match &done {
+            Some(updated) => assert_eq!((*updated.as_ref().unwrap(), next), (11, 12)),
+            None => assert!([11, 12].contains(&next), "{next} after {polls} polls"),
+        }
+        assert_eq!(store.client().json::<u32>("count").get().await.unwrap().unwrap().value, next);
+        done.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replacement_is_made_or_can_still_be_made() {
+    for_each_poll(|polls| async move {
+        let store = Store::default();
+        let first = store.client().json::<u32>("note").create(1).await.unwrap().version;
+        fail(&store);
+        let note = store.client().json::<u32>("note");
+        let done = after_polls(polls, note.replace(&first, 2)).await;
+        let made = note.get().await.unwrap().unwrap().value == 2;
+        assert!(made || done.is_none(), "not made after {polls} polls");
+        let other = store.client().json::<u32>("note").replace(&first, 3).await;
+        assert_eq!(other.is_ok(), !made, "after {polls} polls");
+        done.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_addition_to_a_counter_counts_once_or_not_at_all() {
+    for_each_poll(|polls| async move {
+        let store = Store::default();
+        let counter = store.client().counter("hits").shards(2);
+        counter.add(10).await.unwrap();
+        fail(&store);
+        let done = after_polls(polls, counter.add(5)).await;
+        sleep(TTL).await;
+        let found = counter.get().await.unwrap();
+        match &done {
+            Some(added) => assert_eq!((added, found), (&Ok(()), 15)),
+            None => assert!([10, 15].contains(&found), "{found} after {polls} polls"),
+        }
+        counter.add(1).await.unwrap();
+        assert_eq!(counter.get().await.unwrap(), found + 1);
+        done.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_with_the_future_that_has_it() {
+    for_each_poll(|polls| async move {
+        let store = Store::default();
+        let limit = store.client().json::<u32>("limit");
+        limit.create(1).await.unwrap();
+        let writer = store.client().json::<u32>("limit");
+        let done = after_polls(polls, async {
+            let mut changes = limit.watch().await.unwrap();
+            writer.update(|limit| *limit = 2).await.unwrap();
+            changes.wait_for(|limit| limit.as_ref().is_some_and(|limit| limit.value == 2)).await.unwrap();
+        });
+        done.await.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_seen_although_a_wait_for_it_was_dropped() {
+    for_each_poll(|polls| async move {
+        let store = Store::default();
+        let mut changes = store.client().json::<u32>("limit").watch().await.unwrap();
+        changes.borrow_and_update();
+        let limit = store.client().json::<u32>("limit");
+        let writer = tokio::spawn(async move {
+            sleep(LOOK * 2).await;
+            limit.create(7).await.unwrap();
+        });
+        let done = after_polls(polls, changes.changed()).await;
+        let ended = done.is_some();
+        writer.await.unwrap();
+        if !ended {
+            let seen = timeout(TTL, changes.changed()).await;
+            seen.unwrap_or_else(|_| panic!("missed after {polls} polls")).unwrap();
+        }
+        assert_eq!(changes.borrow().as_ref().unwrap().value, 7);
+        ended
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_of_leaders_ends_with_the_future_that_has_it() {
+    for_each_poll(|polls| async move {
+        let store = Store::default();
+        let election = store.client().election("locks/bill").ttl(TTL);
+        let done = after_polls(polls, async {
+            let mut leader = election.observe().await.unwrap();
+            let held = lock(&store).acquire().await.unwrap();
+            leader.wait_for(Option::is_some).await.unwrap();
+            held.release().await.unwrap();
+            leader.wait_for(Option::is_none).await.unwrap();
+        });
+        let ended = done.await.is_some();
+        assert_free(&store, polls).await;
+        ended
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_pushed_once_or_not_at_all() {
+    for_each_poll(|polls| async move {
+        let store = Store::default();
+        let queue = store.client().queue("jobs");
+        queue.push(&"first").await.unwrap();
+        fail(&store);
+        let pushed = after_polls(polls, queue.push(&"second")).await;
+        sleep(TTL).await;
+        let mut found = Vec::new();
+        while let Some(job) = queue.take(TTL).await.unwrap() {
+            assert_eq!(job.attempts(), 1);
+            found.push(job.payload::<String>().unwrap());
+            job.done().await.unwrap();
+        }
+        assert!(
+            found == ["first", "second"] || (pushed.is_none() && found == ["first"]),
+            "{found:?} after {polls} polls"
+        );
+        pushed.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_return_was_dropped_is_available_at_once_or_after_its_time() {
+    for_each_poll(|polls| async move {
+        let store = Store::default();
+        let queue = store.client().queue("jobs");
+        queue.push(&"resize").await.unwrap();
+        let job = queue.take(TTL).await.unwrap().unwrap();
+        fail(&store);
+        let ended = after_polls(polls, job.abandon()).await.map(Result::unwrap).is_some();
+        let other = store.client().queue("jobs");
+        let first = other.take(TTL).await.unwrap();
+        assert!(first.is_some() || !ended, "given back, and not available");
+        sleep(TTL).await;
+        let again = match first {
+            Some(job) => job,
+            None => other.take(TTL).await.unwrap().unwrap_or_else(|| panic!("hidden after {polls} polls")),
+        };
+        assert_eq!(again.attempts(), 2, "after {polls} polls");
+        again.done().await.unwrap();
+        assert!(other.take(TTL).await.unwrap().is_none());
+        ended
     })
     .await;
 }

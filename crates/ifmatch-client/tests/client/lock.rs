@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ifmatch_client::{Client, ErrorKind, Grant, Lock};
+use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::Clock;
 use tokio::time::{sleep, timeout};
 
-use crate::store::{Fault, Steady, Store};
+use crate::store::{Fault, Settable, Steady, Store};
 
 const TTL: Duration = Duration::from_secs(30);
 /// The longest pause between looks at a lock, with the latency of the store.
@@ -131,6 +132,26 @@ async fn renewals_are_seen_even_if_tags_are_hashes() {
     let held = lock(&store.client(), "a").acquire().await.unwrap();
     let waited = lock(&store.client(), "b").acquire_within(TTL * 10).await.unwrap();
     assert!(waited.is_none() && !held.is_lost());
+}
+
+#[tokio::test(start_paused = true)]
+async fn steps_of_the_time_of_day_neither_lose_a_lock_nor_free_it() {
+    let (store, clock) = (Store::default(), Settable::default());
+    clock.set(Timestamp::from_micros(1 << 50));
+    let client = Client::new(store.connect()).with_clock(clock.clone());
+    let held = lock(&client, "a").acquire().await.unwrap();
+    let other = lock(&client, "b");
+    let waiting = tokio::spawn(async move { other.acquire().await.unwrap() });
+    for wall in [1 << 51, 1 << 49, 0, 1 << 52, 1] {
+        // Between two renewals, so that the challenger has already seen the version.
+        sleep(TTL / 2).await;
+        clock.set(Timestamp::from_micros(wall));
+        sleep(TTL * 3).await;
+        assert!(!held.is_lost() && !waiting.is_finished(), "{wall}");
+    }
+    let fence = held.fence();
+    held.release().await.unwrap();
+    assert!(waiting.await.unwrap().fence() > fence);
 }
 
 #[tokio::test(start_paused = true)]

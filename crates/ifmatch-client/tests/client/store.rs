@@ -234,3 +234,27 @@ impl Clock for Stoppable {
         }
     }
 }
+
+/// A clock with a time of day that a test can set, in either direction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settable(Arc<Mutex<Timestamp>>);
+
+impl Settable {
+    pub(crate) fn set(&self, wall: Timestamp) {
+        *self.0.lock().unwrap() = wall;
+    }
+}
+
+impl Clock for Settable {
+    fn now(&self) -> Timestamp {
+        Steady.now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        *self.0.lock().unwrap()
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        sleep(duration)
+    }
+}
