@@ -16,7 +16,7 @@ pub mod npm;
 mod package;
 pub mod plot;
 mod scoreboard;
-mod sdk;
+pub mod sdk;
 mod soak;
 pub mod step;
 mod test;

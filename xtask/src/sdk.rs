@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Result;
 use crate::command::{Run, Running};
-use crate::step::Context;
+use crate::step::{Context, Tool};
 use crate::worker::server::Served;
 use crate::{listening, npm};
 
@@ -18,6 +18,16 @@ mod files;
 /// The published development account and key, as in `UseDevelopmentStorage=true`.
 pub(crate) const ACCOUNT: &str = "devstoreaccount1";
 pub(crate) const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// Python, for virtual environments.
+pub const PYTHON: Tool = Tool {
+    name: "Python with venv",
+    probe: &["python3", "-c", "import ensurepip, venv"],
+    install: "apt-get install python3-venv",
+};
+
+/// The packages of the suite for Python.
+const REQUIREMENTS: &str = "tests/sdk/python/requirements.txt";
 
 /// A blob service and a table service on free ports, stopped on drop.
 pub(crate) struct Server {
@@ -38,7 +48,7 @@ pub(crate) struct Server {
 pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     let dir = context.workspace.target().join("sdk");
     fs::create_dir_all(&dir)?;
-    let python = python(context, &dir, "tests/sdk/python/requirements.txt")?;
+    let python = python(context, &dir, REQUIREMENTS)?;
     npm::require(context.workspace, npm::CLIENTS, context.deadline)?;
     start_azurite(context, &dir)?.suites(context, &python, &dir)?;
     let server = start_gateway(context, gateway, &dir)?;
@@ -51,9 +61,16 @@ pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
 pub(crate) fn check_worker(context: &Context<'_>, folder: &Path) -> Result {
     let dir = context.workspace.target().join("sdk");
     fs::create_dir_all(&dir)?;
-    let python = python(context, &dir, "tests/sdk/python/requirements.txt")?;
+    let python = python(context, &dir, REQUIREMENTS)?;
     npm::require(context.workspace, npm::CLIENTS, context.deadline)?;
     start_worker(context, folder, &dir)?.suites(context, &python, &dir)
+}
+
+/// Installs the official Azure clients for Python, and returns the Python that has them.
+pub fn clients(context: &Context<'_>) -> Result<PathBuf> {
+    let dir = context.workspace.target().join("sdk");
+    fs::create_dir_all(&dir)?;
+    python(context, &dir, REQUIREMENTS)
 }
 
 /// Creates a virtual environment in `dir` with exactly the packages in a file of the repository.

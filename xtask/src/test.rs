@@ -33,11 +33,6 @@ const FAKETIME: Tool =
 const GIT: Tool = Tool { name: "git", probe: &["git", "--version"], install: "apt-get install git" };
 const NODE: Tool = Tool { name: "Node", probe: &["node", "--version"], install: "apt-get install nodejs" };
 const NPM: Tool = Tool { name: "npm", probe: &["npm", "--version"], install: "apt-get install npm" };
-const PYTHON: Tool = Tool {
-    name: "Python with venv",
-    probe: &["python3", "-c", "import ensurepip, venv"],
-    install: "apt-get install python3-venv",
-};
 const POSTGRESQL: Tool = Tool {
     name: "PostgreSQL",
     // Debian keeps the server's programs outside of PATH.
@@ -123,14 +118,14 @@ const SERVED: &[Step] = &[
         name: "worker",
         about: "the Cloudflare Worker: size, tests, its register, the Azure clients",
         minutes: 60,
-        needs: &[NODE, NPM, PYTHON, WASM],
+        needs: &[NODE, NPM, sdk::PYTHON, WASM],
         run: worker::check::check,
     },
     Step {
         name: "sdk",
         about: "the Azure clients for Python and JavaScript; restic and rclone",
         minutes: 60,
-        needs: &[NPM, PYTHON, RCLONE, RESTIC],
+        needs: &[NPM, sdk::PYTHON, RCLONE, RESTIC],
         run: sdk,
     },
 ];

@@ -3,6 +3,7 @@
 
 mod cache;
 mod caches;
+mod client;
 mod exchange;
 mod functions;
 mod leases;
@@ -51,6 +52,8 @@ enum Subject {
     Hits,
     /// Leases and conditional writes compared with Azurite, and durable swaps by number of clients.
     Leases,
+    /// The client toolkit compared with Azure's SDK for Python and with etcd: updates under contention, failover of locks.
+    Client,
     /// The shared registers compared with the tools of their engines.
     Registers,
     /// The Cloudflare Worker compared with others on the same runtime.
@@ -72,6 +75,7 @@ fn run(options: &Options) -> Result {
         Subject::Scenarios => cache::scenarios(&workspace, options.quick),
         Subject::Hits => programs::hits(&workspace, deadline),
         Subject::Leases => leases::run(&workspace, options.quick, deadline),
+        Subject::Client => client::run(&workspace, options.quick, deadline),
         Subject::Registers => programs::registers(&workspace, options.quick, deadline),
         Subject::Worker => worker::run(&workspace, options.quick, deadline),
     }

@@ -20,6 +20,11 @@ pub(crate) fn server(workspace: &Workspace) -> Result<PathBuf> {
     build(workspace, "--package ifmatch-workspace --bench server")
 }
 
+/// Builds the clients of benches/client.
+pub(crate) fn client(workspace: &Workspace) -> Result<PathBuf> {
+    build(workspace, "--package ifmatch-workspace --bench client")
+}
+
 /// Builds the clients of benches/leases.
 pub(crate) fn leases(workspace: &Workspace) -> Result<PathBuf> {
     build(workspace, "--package ifmatch-workspace --bench leases")

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::Site;
 use crate::command::{Run, Running};
-use crate::sdk::{self, ACCOUNT, KEY};
+use crate::sdk::{self, ACCOUNT, KEY, PYTHON};
 use crate::step::Tool;
 use crate::worker::{self, server::Served};
 use crate::{Result, listening, wasm};
@@ -41,11 +41,6 @@ const LIGHTTPD: Tool = Tool {
 };
 const RCLONE: Tool = Tool { name: "rclone", probe: &["rclone", "version"], install: "apt-get install rclone" };
 const NPM: Tool = Tool { name: "npm", probe: &["npm", "--version"], install: "apt-get install npm" };
-const PYTHON: Tool = Tool {
-    name: "Python with venv",
-    probe: &["python3", "-c", "import ensurepip, venv"],
-    install: "apt-get install python3-venv",
-};
 
 /// All servers, in the order of the page.
 pub(super) const SERVERS: [Server; 9] = [
