@@ -133,7 +133,7 @@ impl Attempt<'_> {
         let (mut doubt, mut resends, mut backoff) = (None, 0, Backoff::default());
         loop {
             match self.send().await {
-                Ok(Some(version)) => return Ok(self.done(Some(version))),
+                Ok(Some(version)) => return Ok(self.done(version)),
                 Ok(None) => {
                     let read = self.raw.read_until(None, self.pace.until).await.ok();
                     return Ok(self.settle(read).unwrap_or(Written::Superseded));
@@ -201,23 +201,20 @@ impl Attempt<'_> {
 
     /// Returns the end of the write, given a read after it, or the attempt if the read does not tell.
     fn settle(self: Box<Self>, read: Option<Loaded>) -> Result<Written, Box<Self>> {
-        match self.fate(read.as_ref()) {
-            Fate::Current => {
-                let version =
-                    read.and_then(|read| if let Loaded::Found(found, _) = read { found.version } else { None });
-                Ok(self.done(version))
-            }
-            Fate::Superseded => Ok(Written::Superseded),
-            Fate::NotDone => {
+        match (self.fate(read.as_ref()), read) {
+            // With the value that was read: a program without stamps, which has kept this one, may have changed the document.
+            (Fate::Current, Some(Loaded::Found(found, _))) => Ok(Written::Done(found)),
+            (Fate::Superseded, _) => Ok(Written::Superseded),
+            (Fate::NotDone, read) => {
                 let why = format!("{} has changed", self.raw.key);
                 Ok(Written::Conflict(Error::new(ErrorKind::Conflict { current: None }, why), read))
             }
-            Fate::Untold => Err(self),
+            (Fate::Current | Fate::Untold, _) => Err(self),
         }
     }
 
-    fn done(self: Box<Self>, version: Option<Version>) -> Written {
-        Written::Done(Snapshot { value: self.value, stamp: Some(self.stamp), version })
+    fn done(self: Box<Self>, version: Version) -> Written {
+        Written::Done(Snapshot { value: self.value, stamp: Some(self.stamp), version: Some(version) })
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use ifmatch_client::{Client, Error, ErrorKind, Memory, UpdateError};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+use ifmatch_client::{Backend, Client, Error, ErrorKind, Found, Memory, Put, Read, UpdateError, Version, When};
 use serde::{Deserialize, Serialize};
 
 use crate::store::{Fault, Store};
@@ -114,4 +115,66 @@ async fn a_replaced_version_cannot_be_replaced_again() {
     let error = stock.replace(&first, Stock { left: 3 }).await.unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::Conflict { current: Some(second.version) });
     assert_eq!(stock.get().await.unwrap().unwrap().value, Stock { left: 2 });
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Page {
+    hits: u32,
+    title: String,
+}
+
+/// A server that names no tag in its answers to writes. After the first write, a program without this library sets the
+/// title, and keeps the members that it does not know.
+struct Edited(Memory);
+
+impl Edited {
+    async fn edit(&self, key: &str) {
+        let Read::Found(Found { body, version: Some(version), .. }) = self.0.get(key, None, None).await.unwrap() else {
+            panic!("it was written");
+        };
+        let mut page: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        if page["title"] == "" {
+            page["title"] = "by hand".into();
+            let put = Put { body: page.to_string().into(), when: When::Is(version), id: String::new(), fence: None };
+            self.0.put(key, &put).await.unwrap();
+        }
+    }
+}
+
+impl Backend for Edited {
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        known: Option<&'a Version>,
+        wait: Option<Duration>,
+    ) -> BoxFuture<'a, Result<Read, Error>> {
+        self.0.get(key, known, wait)
+    }
+
+    fn put<'a>(&'a self, key: &'a str, put: &'a Put) -> BoxFuture<'a, Result<Option<Version>, Error>> {
+        async move {
+            self.0.put(key, put).await?;
+            self.edit(key).await;
+            Ok(None)
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+        self.0.delete(key, version)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>> {
+        self.0.list(prefix)
+    }
+}
+
+/// The program's change comes between a write and the read that settles it, and leaves the stamp of that write.
+#[tokio::test]
+async fn a_change_that_keeps_the_stamp_is_not_overwritten() {
+    let page = Client::new(Edited(Memory::default())).json::<Page>("page");
+    for _ in 0..2 {
+        page.update(|page| page.hits += 1).await.unwrap();
+    }
+    assert_eq!(page.get().await.unwrap().unwrap().value, Page { hits: 2, title: "by hand".to_owned() });
 }
