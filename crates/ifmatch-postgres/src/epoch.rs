@@ -10,16 +10,17 @@
 //! A promotion, and a restored backup, begin a new timeline. The server cannot tell if it has all acknowledged swaps, which is
 //! certain only for a synchronous standby. The epoch is a row that is replicated with the records, with the timeline on which
 //! it began. Every new connection compares that with the server's. No connection survives a promotion, since a standby
-//! accepts none that writes.
+//! accepts none that writes. A server with an earlier epoch than one that was found already is refused: a former primary
+//! that was started again lacks the changes made since the promotion.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ifmatch_core::record::Revision;
 use ifmatch_register::Epoch;
 
 use crate::connection::Connection;
-use crate::error::OpenError;
+use crate::error::{OpenError, OpenErrorKind};
 
 /// Time after a promotion up to which revisions count as lost, in seconds: the new server's clock may be behind. Records
 /// written meanwhile have later revisions all the same, since they follow doubted ones.
@@ -31,28 +32,54 @@ const TIMELINE: &str =
 
 /// The latest epoch that any connection has found.
 #[derive(Debug, Default)]
-pub(crate) struct Known(Mutex<Epoch>);
+pub(crate) struct Known(Mutex<Option<Found>>);
+
+/// The epoch of a server, and its timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Found {
+    epoch: Epoch,
+    timeline: String,
+}
 
 impl Known {
     pub(crate) fn get(&self) -> Epoch {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lock().as_ref().map_or_else(Epoch::default, |found| found.epoch)
     }
 
-    fn set(&self, found: Epoch) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if found > *known {
+    /// Accepts the epoch of a server in place of the one found before.
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::Unsuitable`] if the server lacks changes that this process may have seen.
+    fn become_found(&self, found: Found) -> Result<(), OpenError> {
+        let mut known = self.lock();
+        let before = known.as_ref().map_or_else(Epoch::default, |known| known.epoch);
+        let is_another = known.as_ref().is_some_and(|known| known.timeline != found.timeline);
+        if found.epoch < before || (found.epoch == before && is_another) {
+            let text = "the server is a former primary, or another database: stop it, or, if it is the right one, restart all \
+                        processes of ifmatch";
+            return Err(OpenError::new(OpenErrorKind::Unsuitable, text));
+        }
+        if found.epoch > before {
             tracing::warn!(
-                epoch = found.number,
+                epoch = found.epoch.number,
                 "another database server has taken over: unless it was a synchronous standby, acknowledged swaps may be \
                  lost; earlier versions of resources that can be probed count as unknown"
             );
         }
-        *known = found.max(*known);
+        *known = Some(found);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Found>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Connection {
     /// Finds the epoch, and raises it if the server continues another timeline than the one on which it began.
+    ///
+    /// # Errors
+    /// As for [`Known::become_found`], or if the server fails.
     pub(crate) async fn check_epoch(&self, known: &Known) -> Result<(), OpenError> {
         let raise = format!(
             "UPDATE ifmatch_epoch SET timeline = {TIMELINE},
@@ -63,10 +90,11 @@ impl Connection {
         );
         let margin = i64::try_from(MARGIN.as_micros()).unwrap_or(i64::MAX);
         self.client.execute(&raise, &[&margin]).await.map_err(OpenError::of)?;
-        let row = self.client.query_one("SELECT number, lost FROM ifmatch_epoch", &[]).await.map_err(OpenError::of)?;
+        let epoch = "SELECT number, lost, timeline FROM ifmatch_epoch";
+        let row = self.client.query_one(epoch, &[]).await.map_err(OpenError::of)?;
         let (number, lost): (i64, i64) = (row.get(0), row.get(1));
-        known.set(Epoch { number: number.cast_unsigned(), lost: Revision::new(lost.cast_unsigned()) });
-        Ok(())
+        let epoch = Epoch { number: number.cast_unsigned(), lost: Revision::new(lost.cast_unsigned()) };
+        known.become_found(Found { epoch, timeline: row.get(2) })
     }
 
     /// Warns about a standby that may lack acknowledged swaps when it takes over.
@@ -81,5 +109,33 @@ impl Connection {
             );
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_with_an_earlier_epoch_or_another_history_is_refused() {
+        let found = |number, lost, timeline: &str| Found {
+            epoch: Epoch { number, lost: Revision::new(lost) },
+            timeline: timeline.to_owned(),
+        };
+        let known = Known::default();
+        for (server, is_accepted) in [
+            (found(0, 0, "1"), true),
+            (found(0, 0, "1"), true),
+            (found(0, 0, "other"), false),
+            (found(1, 50, "2"), true),
+            (found(0, 0, "1"), false),
+            // Promoted without the epoch of the promotion before.
+            (found(1, 90, "3"), true),
+            (found(1, 50, "2"), false),
+            (found(1, 90, "3"), true),
+        ] {
+            assert_eq!(known.become_found(server.clone()).is_ok(), is_accepted, "{server:?}");
+        }
+        assert_eq!(known.get(), Epoch { number: 1, lost: Revision::new(90) });
     }
 }

@@ -7,7 +7,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
 
 use crate::error::{OpenError, OpenErrorKind};
 use crate::passwords;
@@ -46,6 +46,8 @@ impl Settings {
             config.application_name("ifmatch");
         }
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        // A former primary that runs again must not hide the present one.
+        config.load_balance_hosts(LoadBalanceHosts::Random);
         if config.get_password().is_none()
             && let Some(password) = passwords::find(&config)?
         {

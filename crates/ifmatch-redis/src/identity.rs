@@ -44,10 +44,15 @@ impl Identity {
     /// Accepts the identity found by a new connection in place of this one.
     ///
     /// # Errors
-    /// [`ConnectErrorKind::Lost`] if it is another register.
+    /// [`ConnectErrorKind::Lost`] if it is another register, and [`ConnectErrorKind::Unsuitable`] if it is from before a
+    /// failover.
     pub(crate) fn becomes(&mut self, found: Self) -> Result<(), ConnectError> {
         if found.name != self.name {
             return Err(lost());
+        }
+        if found.epoch < self.epoch {
+            let reason = "it is a former primary, which another server has replaced: stop it, or make it a replica";
+            return Err(ConnectError::new(ConnectErrorKind::Unsuitable, reason));
         }
         if found.epoch > self.epoch {
             tracing::warn!(

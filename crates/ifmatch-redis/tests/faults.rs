@@ -174,3 +174,36 @@ async fn a_failover_with_loss_is_seen() {
     let identity = send(&replica, &["GET", "ifmatch:identity"]).await;
     assert!(identity.contains(" 1 "), "the epoch has risen: {identity}");
 }
+
+/// The service's address leads to the former primary again. It lacks the swaps since the failover, and acknowledges others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_former_primary_is_not_used_again() {
+    let (primary, replica) = (durable().await, start(&[]).await);
+    // A primary has another replication id once the first replica has connected.
+    send(&replica, &["REPLICAOF", "127.0.0.1", &primary.address().port().to_string()]).await;
+    while !send(&replica, &["INFO", "replication"]).await.contains("master_link_status:up") {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let proxy = Proxy::start(primary.address()).await;
+    let register = connect(&format!("redis://{}", proxy.address())).await;
+    let key = Key::new("key").unwrap();
+    let (first, second) = (record(1), record(2));
+    register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.unwrap();
+    while send(&replica, &["GET", "ifmatch:r/key"]).await == "nil" {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    send(&replica, &["REPLICAOF", "NO", "ONE"]).await;
+    proxy.redirect(replica.address());
+    // The first calls find that their connections have ended.
+    while register.compare_and_swap(&key, first.revision(), Some(&second)).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    proxy.redirect(primary.address());
+    loop {
+        match register.load(&key).await {
+            Ok(found) => assert_eq!(found.as_ref(), Some(&second)),
+            Err(error) if error.to_string().contains("a former primary") => break,
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}

@@ -117,3 +117,32 @@ async fn a_restart_forgets_nothing() {
     assert_eq!(load(&driver, "page").await, written);
     assert_eq!(driver.register().epoch(&key("page")).number, 0);
 }
+
+/// The former primary runs again, was not fenced, and comes first in the URL. It lacks the swaps since the promotion, and
+/// acknowledges others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_former_primary_is_not_used_again() {
+    let mut primary = start().await;
+    let mut standby = postgres::start_standby(primary.address(), &[]).await;
+    let url = format!("postgres://postgres@{},{}/postgres", primary.address(), standby.address());
+    let driver = connect(&url).await;
+    write(&driver, "page", b"first").await;
+    until_replicated(&primary, &standby).await;
+    primary.kill();
+    postgres::promote(&standby);
+    load(&driver, "page").await;
+    let second = write(&driver, "page", b"second").await;
+    primary.restart().await;
+    // All connections look for the primary again.
+    standby.restart().await;
+    for _ in 0..20 {
+        assert_eq!(load(&driver, "page").await, second);
+        end_connections(&standby);
+    }
+}
+
+/// Ends the connections of all clients.
+fn end_connections(server: &Server) {
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ifmatch'";
+    postgres::sql(server, end);
+}
