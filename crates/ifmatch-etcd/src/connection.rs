@@ -1,6 +1,6 @@
 //! A connection that opens again when needed, to the next member, and the requests on it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use crate::LIMIT;
 use crate::address::Address;
 use crate::error::{ConnectError, ConnectErrorKind, failed, is_full, unexpected};
 use crate::rpc::{
-    AUTHENTICATE, Answer, AuthenticateRequest, AuthenticateResponse, Compare, Comparison, DeleteRequest, Op, Operand,
-    PutRequest, RANGE, RangeRequest, RangeResponse, RequestOp, TXN, Target, TxnRequest, TxnResponse, call,
+    AUTHENTICATE, Answer, AuthenticateRequest, AuthenticateResponse, Compare, Comparison, DeleteRequest, Header, Op,
+    Operand, PutRequest, RANGE, RangeRequest, RangeResponse, RequestOp, TXN, Target, TxnRequest, TxnResponse, call,
 };
 use crate::stream::{self, Watch};
 
@@ -46,6 +46,8 @@ struct Place {
     member: AtomicUsize,
     /// The cluster that answered first.
     cluster: Mutex<Option<u64>>,
+    /// The latest revision of the cluster's data in any answer.
+    latest: AtomicI64,
 }
 
 #[derive(Clone, Debug)]
@@ -57,7 +59,8 @@ struct Open {
 
 impl Connection {
     pub(crate) async fn open(address: Address) -> Result<Self, ConnectError> {
-        let place = Place { address, member: AtomicUsize::new(0), cluster: Mutex::new(None) };
+        let place =
+            Place { address, member: AtomicUsize::new(0), cluster: Mutex::new(None), latest: AtomicI64::new(0) };
         let mut open = Reconnecting::new(Arc::new(place));
         let first = open.server().connect().await?;
         open.keep(first);
@@ -94,7 +97,10 @@ impl Connection {
         let request = TxnRequest { compare: Vec::new(), success, failure: quota.collect() };
         let answer: Result<TxnResponse, Status> = open.call(TXN, request).await;
         let responses = match answer {
-            Ok(answer) => answer.responses,
+            Ok(answer) => {
+                self.place().saw(answer.header.as_ref());
+                answer.responses
+            }
             Err(status) if is_full(&status) => return self.after_full(open, swaps, &status).await,
             Err(status) => return Err(status),
         };
@@ -140,6 +146,7 @@ impl Connection {
     ) -> Result<Vec<Result<Option<Record>, RegisterError>>, Status> {
         let success = keys.iter().map(|key| operation(Op::Range(self.place().single(key)))).collect();
         let answer: TxnResponse = open.call(TXN, TxnRequest { success, ..TxnRequest::default() }).await?;
+        self.place().saw(answer.header.as_ref());
         Ok(answer.responses.into_iter().map(|response| found(response.answer)).collect())
     }
 }
@@ -149,9 +156,10 @@ impl Pages for Connection {
         let range = self.place().range(scan);
         let open = self.open.take().await?;
         let answer: Result<RangeResponse, Status> = open.call(RANGE, range).await;
-        let pairs = self.keep(open, answer).map_err(failed)?.kvs;
+        let answer = self.keep(open, answer).map_err(failed)?;
+        self.place().saw(answer.header.as_ref());
         let prefix = self.place().address.prefix.as_bytes();
-        let entries = pairs.into_iter().map(|pair| {
+        let entries = answer.kvs.into_iter().map(|pair| {
             let key = pair.key.strip_prefix(prefix).and_then(|key| str::from_utf8(key).ok());
             let key = key.and_then(|key| Key::new(key).ok()).ok_or_else(unexpected)?;
             Ok((key, decode(&pair.value)?))
@@ -239,15 +247,27 @@ impl Place {
         }
         // Also shows that the member has a leader.
         let range = self.range(&Scan { limit: 1, ..Scan::default() });
+        let latest = self.latest.load(Ordering::SeqCst);
         let answer: RangeResponse = open.call(RANGE, range).await?;
-        let cluster = answer.header.map(|header| header.cluster_id);
+        let Header { cluster_id, revision } = answer.header.clone().unwrap_or_default();
         let mut known = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_some() && *known != cluster {
-            let found = format!("found {cluster:x?} instead of {known:x?}");
+        let expected = known.unwrap_or(cluster_id);
+        // A restored cluster with the former one's names, addresses and token has its identity. Reads are linearizable, so
+        // revisions only grow.
+        if cluster_id != expected || revision < latest {
+            let found = format!(
+                "found {cluster_id:x} at revision {revision}, instead of {expected:x} at revision {latest} or later"
+            );
             return Err(ConnectError::new(ConnectErrorKind::Other, found));
         }
-        *known = cluster;
+        *known = Some(cluster_id);
+        self.saw(answer.header.as_ref());
         Ok(open)
+    }
+
+    /// Takes note of an answer's revision.
+    fn saw(&self, header: Option<&Header>) {
+        self.latest.fetch_max(header.map_or(0, |header| header.revision), Ordering::SeqCst);
     }
 
     fn key(&self, key: &Key) -> Vec<u8> {

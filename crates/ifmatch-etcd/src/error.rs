@@ -23,7 +23,8 @@ pub enum ConnectErrorKind {
     Unreachable,
     /// The members reject the user or the password.
     Denied,
-    /// The members belong to another cluster than the one that this process connected to first.
+    /// The members belong to another cluster than the one that this process connected to first, or lack changes that it has
+    /// seen.
     Other,
 }
 

@@ -58,6 +58,9 @@ pub(crate) struct AuthenticateResponse {
 pub(crate) struct Header {
     #[prost(uint64, tag = "1")]
     pub(crate) cluster_id: u64,
+    /// The revision of the cluster's data, which grows with each change.
+    #[prost(int64, tag = "3")]
+    pub(crate) revision: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -189,6 +192,8 @@ pub(crate) struct TxnRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TxnResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<Header>,
     #[prost(bool, tag = "2")]
     pub(crate) succeeded: bool,
     #[prost(message, repeated, tag = "3")]

@@ -7,9 +7,10 @@ use std::fs;
 use std::time::Duration;
 
 use common::connect;
+use ifmatch_core::record::{Record, Revision};
 use ifmatch_etcd::{Address, ConnectErrorKind, EtcdRegister};
 use ifmatch_register::conformance::{self, Traits};
-use ifmatch_register::{Register, RegisterErrorKind, Scan};
+use ifmatch_register::{Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_testbed::etcd::{etcdctl, start};
 use ifmatch_testbed::{Proxy, free_port};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -51,6 +52,28 @@ async fn users_are_verified() {
 }
 
 /// A cluster restored from a backup has another identity and may lack acknowledged swaps.
+/// A cluster with the names, addresses and token of the former one has the same identity.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_lacks_changes_is_noticed() {
+    let mut server = start(&[]).await;
+    let register = connect(&server.url()).await;
+    let key = Key::new("key").unwrap();
+    let record = Record::forgotten(Revision::new(1));
+    assert_eq!(register.compare_and_swap(&key, Revision::NONE, Some(&record)).await.unwrap(), Swap::Done);
+    server.kill();
+    fs::remove_dir_all(server.folder().join("member")).unwrap();
+    server.restart().await;
+    loop {
+        let error = register.load(&key).await.expect_err("the change is missing");
+        if error.to_string().contains("restored from a backup") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // A new process has seen nothing else.
+    assert_eq!(connect(&server.url()).await.load(&key).await.unwrap(), None);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn another_cluster_is_noticed() {
     let (first, second) = (start(&[]).await, start(&[]).await);
