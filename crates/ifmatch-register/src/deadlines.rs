@@ -16,23 +16,24 @@ const MAX_TRACKED: usize = 1_024;
 pub(crate) struct Deadlines(Mutex<HashMap<(Key, Overlong), Timestamp>>);
 
 impl Deadlines {
-    /// Returns the record without the deadlines that this process has seen unchanged for as long as they were granted.
-    pub(crate) fn view(&self, key: &Key, mut record: Record, now: Timestamp) -> Record {
+    /// Returns the record without the deadlines that this process has seen unchanged, by its own clock, for as long as they
+    /// were granted.
+    pub(crate) fn view(&self, key: &Key, mut record: Record, now: Timestamp, own: Timestamp) -> Record {
         let overlong: Vec<_> = record.overlong(now).collect();
         for (overlong, given) in overlong {
-            if self.first_seen(key, overlong, now).saturating_add(given) <= now {
+            if self.first_seen(key, overlong, own).saturating_add(given) <= own {
                 record = record.without_overlong(overlong, now);
             }
         }
         record
     }
 
-    fn first_seen(&self, key: &Key, overlong: Overlong, now: Timestamp) -> Timestamp {
+    fn first_seen(&self, key: &Key, overlong: Overlong, own: Timestamp) -> Timestamp {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.len() >= MAX_TRACKED && !seen.contains_key(&(key.clone(), overlong)) {
             let oldest = seen.iter().min_by_key(|(_, time)| **time).map(|(deadline, _)| deadline.clone());
             oldest.map(|oldest| seen.remove(&oldest));
         }
-        *seen.entry((key.clone(), overlong)).or_insert(now)
+        *seen.entry((key.clone(), overlong)).or_insert(own)
     }
 }

@@ -129,7 +129,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
     }
 
     /// Returns the current time: the earliest possible time of the register's engine if it keeps one, so that no permit
-    /// is broken early, and otherwise that of the clock.
+    /// is broken early, and otherwise that of the clock. It goes back only with the engine's.
     pub fn now(&self) -> Timestamp {
         self.register.time().map_or_else(|| self.clock.now(), |time| time.earliest)
     }
@@ -150,7 +150,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
         if lost != Revision::NONE && record.revision() <= lost && !self.is_index {
             record = record.doubted(lost);
         }
-        self.deadlines.view(key, record, now)
+        self.deadlines.view(key, record, now, self.clock.now())
     }
 
     /// Returns the revision of a resource's record if the register knows it without waiting. See
@@ -264,7 +264,8 @@ impl<R: Register, C: Clock> Driver<R, C> {
         }
         // Joined before the record is read again, so that no wakeup is missed.
         let mut turn = self.waiters.join(key);
-        let give_up = self.now().saturating_add(self.patience);
+        // By the process's own clock: the engine's may stand still.
+        let give_up = self.clock.now().saturating_add(self.patience);
         let mut pauses = pauses().with_max_delay(MAX_POLL_INTERVAL).without_max_times().build();
         loop {
             let applied = self.apply_as(writer, key, None, command).await?;
@@ -274,11 +275,11 @@ impl<R: Register, C: Clock> Driver<R, C> {
                 }
                 return Ok(applied);
             };
-            let now = self.now();
-            if now >= give_up {
+            let left = self.clock.now().until(give_up);
+            if left.is_zero() {
                 return Ok(applied);
             }
-            let pause = pauses.next().unwrap_or(MAX_POLL_INTERVAL).min(now.until(deadline)).min(now.until(give_up));
+            let pause = pauses.next().unwrap_or(MAX_POLL_INTERVAL).min(self.now().until(deadline)).min(left);
             let sleep = self.clock.sleep(pause.max(PAUSE.0));
             select(pin!(turn.woken()), pin!(sleep)).await;
         }

@@ -13,7 +13,8 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    Driver, DriverError, EngineTime, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap,
+    Driver, DriverError, EngineClock, EngineTime, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind,
+    Scan, Swap,
 };
 use ifmatch_runtime::{Clock, nonce};
 
@@ -113,4 +114,90 @@ async fn no_permit_is_granted_while_the_time_is_not_precise() {
     assert_eq!(error.kind(), RegisterErrorKind::Unavailable);
     engine.error.store(3 * SECOND, Ordering::SeqCst);
     assert!(matches!(begin(&process).await.unwrap(), Outcome::Granted(_)));
+}
+
+/// A process's own clock.
+#[derive(Debug)]
+struct Steady(tokio::time::Instant);
+
+impl Clock for Steady {
+    fn now(&self) -> Timestamp {
+        Timestamp::default().saturating_add(self.0.elapsed())
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        tokio::time::sleep(duration)
+    }
+}
+
+/// The engine's time may stand still, for example without samples.
+#[tokio::test(start_paused = true)]
+async fn patience_ends_by_the_processs_own_clock() {
+    let engine = Engine::new();
+    assert!(matches!(begin(&process(&engine, 0)).await.unwrap(), Outcome::Granted(_)));
+    let clock = Steady(tokio::time::Instant::now());
+    let second = Driver::with_clock(Handle(engine), clock).with_patience(Duration::from_secs(2));
+    let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce().unwrap(), TTL);
+    let command = Command::Begin(begin.with_authority(Authority::Register));
+    let key = Key::new("k").unwrap();
+    let waited = tokio::time::timeout(Duration::from_mins(1), second.apply_in_turn(&key, &command)).await;
+    let outcome = waited.expect("the patience is over").unwrap().outcome;
+    assert!(matches!(outcome, Outcome::Refused(Refusal::InFlight { .. })), "{outcome:?}");
+}
+
+/// A process's register, with the engine's time from samples.
+struct Sampled(Arc<Engine>, EngineClock);
+
+impl Sampled {
+    const LOCAL: Timestamp = Timestamp::from_micros(SECOND);
+
+    fn sample(&self) {
+        self.1.sample(Self::LOCAL, Self::LOCAL, Timestamp::from_micros(self.0.now.load(Ordering::SeqCst)));
+    }
+}
+
+impl Register for Sampled {
+    fn time(&self) -> Option<EngineTime> {
+        self.1.time(Self::LOCAL)
+    }
+
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.sample();
+        self.0.records.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.sample();
+        self.0.records.compare_and_swap(key, expected, next).await
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        self.0.records.scan(scan).await
+    }
+}
+
+/// Another server has taken over, with a clock that is ten minutes behind. A process that knows the former time must not
+/// break a permit of one that has started since.
+#[tokio::test]
+async fn a_permit_is_not_broken_early_after_the_engines_clock_was_set_back() {
+    let engine = Engine::new();
+    let process = || Driver::with_clock(Sampled(Arc::clone(&engine), EngineClock::default()), Wrong(0));
+    let (before, key) = (process(), Key::new("k").unwrap());
+    before.load(&key).await.unwrap();
+    engine.now.fetch_sub(600 * SECOND, Ordering::SeqCst);
+    let after = process();
+    let begin = async |process: &Driver<Sampled, Wrong>| {
+        let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce().unwrap(), TTL);
+        let command = Command::Begin(begin.with_authority(Authority::Register));
+        process.apply(&key, &command).await.unwrap().outcome
+    };
+    let granted = begin(&after).await;
+    assert!(matches!(granted, Outcome::Granted(_)), "{granted:?}");
+    let refused = begin(&before).await;
+    assert!(matches!(refused, Outcome::Refused(Refusal::InFlight { .. })), "{refused:?}");
 }

@@ -62,7 +62,11 @@ impl Lookup {
     /// Returns the result if it is certain without waiting for the register.
     pub(crate) fn result_now<T: Body, R: Register, C: Clock>(&self, shared: &Shared<R, C>) -> Option<Cached<T>> {
         let hit = self.hit.as_ref()?;
-        let is_recent = || hit.remembered.checked_at().saturating_add(shared.config.staleness) > self.at;
+        // The time of a register's engine may have gone back since.
+        let is_recent = || {
+            let checked = hit.remembered.checked_at();
+            checked <= self.at && checked.saturating_add(shared.config.staleness) > self.at
+        };
         if hit.is_match && is_recent() {
             return Some(Cached::NotModified(hit.not_modified(shared, self.at)));
         }
@@ -111,7 +115,8 @@ impl Hit {
         wall: Timestamp,
     ) -> Option<Self> {
         let remembered = shared.memory.get(key)?.find(head.uri.query(), &head.headers).cloned()?;
-        let is_usable = shared.is_authoritative() || (at < remembered.fresh_until && !demands_origin(&head.headers));
+        let is_fresh = (remembered.born..remembered.fresh_until).contains(&at);
+        let is_usable = shared.is_authoritative() || (is_fresh && !demands_origin(&head.headers));
         let shown = shared.config.behind_compression.then(|| compressed_tag::shown(&remembered.tag, &head.headers));
         let validators = Validators {
             tags: slice::from_ref(shown.as_ref().unwrap_or(&remembered.tag)),
