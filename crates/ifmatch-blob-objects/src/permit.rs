@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use http::Method;
-use ifmatch_core::command::{Begin, Command, Commit, Content, Doubt, Grant, Outcome};
+use ifmatch_core::command::{Begin, Command, Commit, Content, Doubt, Grant, Outcome, Renew};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
@@ -63,13 +63,15 @@ impl Shared {
     ) -> Result<T, StoreError> {
         let key = key(blob)?;
         let (Grant { token, deadline, .. }, begun, _lock) = self.begin(&key, method, lease, seen).await?;
-        let (result, command) = match timeout(self.driver.clock(), self.time_to_work(deadline), work).await {
-            Ok(Ending::Done(value, content)) => (Ok(value), commit(token, content)),
-            Ok(Ending::Refused(error)) => (Err(error), Command::Abort(token)),
-            Ok(Ending::Unknown(error, grace)) => (Err(error), Command::Doubt(Doubt::new(token, grace))),
-            Err(elapsed) => {
-                let error = StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed);
-                (Err(error), Command::Doubt(Doubt::new(token, GRACE)))
+        let ending = timeout(self.driver.clock(), self.time_to_work(deadline), work)
+            .await
+            .unwrap_or_else(|elapsed| Ending::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed), GRACE));
+        let (result, command) = match ending {
+            Ending::Done(value, content) => (Ok(value), commit(token, content)),
+            Ending::Refused(error) => (Err(error), Command::Abort(token)),
+            Ending::Unknown(error, grace) => {
+                self.prolong(&key, token, deadline, grace).await;
+                (Err(error), Command::Doubt(Doubt::new(token, grace)))
             }
         };
         match self.driver.apply_to(&key, Some(begun), &command).await {
@@ -82,6 +84,17 @@ impl Shared {
             Err(error) => {
                 tracing::warn!(%key, %error, "a permit could not be released and will expire");
                 result
+            }
+        }
+    }
+
+    /// Lets a permit last for this long, even if the lease of its write ends before: the request could otherwise reach the
+    /// blob of the next holder.
+    async fn prolong(&self, key: &Key, token: Token, deadline: Timestamp, grace: Duration) {
+        if self.driver.now().until(deadline) < grace {
+            let renew = Renew { token, ttl: grace, lease: LeaseUse::Read(None) };
+            if let Err(error) = self.driver.apply(key, &Command::Renew(renew)).await {
+                tracing::warn!(%key, %error, "a permit may end before a request with an unknown outcome");
             }
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ifmatch_blob::store::{Put, StoreErrorKind};
+use ifmatch_blob::store::{Delete, Put, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
-use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseUse};
 use ifmatch_core::precondition::{Precondition, Preconditions};
 use ifmatch_register::{AnyRegister, Key, Register};
 use ifmatch_runtime::{Clock, SystemClock};
@@ -13,7 +13,7 @@ use object_store::ObjectStore;
 
 use crate::faults::{Fault, Faulty};
 use crate::{open, register, subject};
-use ifmatch_blob::conformance::leases::{acquire, id};
+use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{Subject, blob, if_absent, if_match, pattern, put, refusal};
 
 /// Length of a body that is sent in parts. Its completion carries no condition.
@@ -40,7 +40,7 @@ async fn a_write_with_a_lost_response_succeeds() {
         assert!(!updated.created, "{fault:?}");
         assert_eq!(updated.tag, Some(subject.tag(&blob).await));
         assert_eq!(subject.read(&blob).await.unwrap().1, "2");
-        subject.store.delete(&blob, ifmatch_blob::store::Delete::default()).await.unwrap();
+        subject.store.delete(&blob, Delete::default()).await.unwrap();
     }
 }
 
@@ -132,6 +132,28 @@ async fn others_wait_only_if_it_could_replace_their_writes() {
         assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{what}: {error}");
         assert_eq!(is_held(&register, "b/c/b").await, waits, "{what}");
     }
+}
+
+/// A deletion carries no condition. Its request can still arrive after the lease has ended, and would delete what the next
+/// holder has written.
+#[tokio::test]
+async fn others_wait_for_a_deletion_with_a_lost_answer_even_if_its_lease_has_ended() {
+    let register = register();
+    let store = Faulty::in_memory(false);
+    let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
+    let subject = subject(ObjectBlobs::open_durable(backing, register.clone()).await.unwrap());
+    let blob = blob("c", "b");
+    subject.write(&blob, "before").await;
+    subject.store.lease(&blob, acquire(1)).await.unwrap();
+    let soon = BreakPeriod::from_seconds(14).unwrap();
+    subject.store.lease(&blob, request(LeaseAction::Break(Some(soon)))).await.unwrap();
+    store.schedule([Fault::LostRequest]);
+    let lease = LeaseUse::Write(Some(id(1)));
+    let error = subject.store.delete(&blob, Delete { lease, ..Delete::default() }).await.unwrap_err();
+    assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
+    let record = register.load(&Key::new("b/c/b").unwrap()).await.unwrap().unwrap();
+    let permit = record.permit(SystemClock.now()).expect("it may still take effect");
+    assert!(record.lease().unwrap().end().unwrap() < permit.deadline, "{record:?}");
 }
 
 #[tokio::test(start_paused = true)]
