@@ -101,7 +101,8 @@ impl Queue {
     /// Returns `None` if there is none.
     ///
     /// # Errors
-    /// `Unknown` if the server does not answer, `Refused` if it rejects the requests.
+    /// `Unknown` if the server does not answer. `Refused` if it rejects the requests, or if there are documents that are no
+    /// jobs, and no job to take.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -118,12 +119,17 @@ impl Queue {
         }
         let keys = self.client.backend().list(&format!("{}/", self.folder)).await?;
         self.forget_others(&keys);
+        let mut refused = None;
         for key in keys {
-            if let Some(job) = self.try_take(key, visibility).await? {
-                return Ok(Some(job));
+            match self.try_take(key, visibility).await {
+                Ok(Some(job)) => return Ok(Some(job)),
+                Ok(None) => {}
+                // A document that is no job must not hold up the others.
+                Err(error) if *error.kind() == ErrorKind::Refused => refused = refused.or(Some(error)),
+                Err(error) => return Err(error),
             }
         }
-        Ok(None)
+        refused.map_or(Ok(None), Err)
     }
 
     async fn try_take(&self, key: String, visibility: Duration) -> Result<Option<Job>, Error> {

@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::json;
 use crate::backoff::Backoff;
-use crate::document::{Pace, Raw, Snapshot, Written};
+use crate::document::{Loaded, Pace, Raw, Snapshot, Written};
 use crate::error::Error;
 use crate::time::sleep_until;
 
@@ -300,9 +300,18 @@ impl Keeper {
     }
 
     async fn release(&mut self) -> Result<(), Error> {
-        match self.write(&self.record.released(), self.clock.now().saturating_add(RELEASE)).await? {
-            // Otherwise another client holds it already.
-            Written::Done(_) | Written::Superseded | Written::Conflict(..) => Ok(()),
+        let until = self.clock.now().saturating_add(RELEASE);
+        loop {
+            match self.write(&self.record.released(), until).await? {
+                // A renewal has taken effect without an answer.
+                Written::Conflict(_, Some(Loaded::Found(found, _)))
+                    if super::record(&found).is_ok_and(|found| found == self.record) =>
+                {
+                    self.snapshot = found;
+                }
+                // Otherwise another client holds it already.
+                Written::Done(_) | Written::Superseded | Written::Conflict(..) => return Ok(()),
+            }
         }
     }
 

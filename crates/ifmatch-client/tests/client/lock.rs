@@ -68,6 +68,23 @@ async fn a_dead_holder_is_followed_after_its_time_to_live() {
     drop(held);
 }
 
+/// The renewal takes effect. Its answer, and all requests until the deadline, are lost.
+#[tokio::test(start_paused = true)]
+async fn a_release_frees_a_lock_that_was_renewed_without_an_answer() {
+    let store = Store::default();
+    let connection = store.connect();
+    let held = lock(&Client::new(connection.clone()).with_clock(Steady), "a").acquire().await.unwrap();
+    let writes = store.writes();
+    while store.writes() == writes {
+        sleep(Duration::from_micros(100)).await;
+    }
+    connection.cut();
+    held.lost().await;
+    connection.heal();
+    held.release().await.unwrap();
+    assert!(lock(&store.client(), "b").try_acquire().await.unwrap().is_some());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_release_and_a_drop_free_the_lock_at_once() {
     let store = Store::default();

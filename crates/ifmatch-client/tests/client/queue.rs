@@ -60,6 +60,19 @@ async fn a_job_of_a_crashed_worker_is_taken_again_and_cannot_be_finished_late() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_document_that_is_no_job_does_not_hold_up_the_jobs() {
+    let client = Store::default().client();
+    client.json::<String>("jobs/0").create("not a job".to_owned()).await.unwrap();
+    let queue = client.queue("jobs");
+    queue.push(&"resize").await.unwrap();
+    let job = queue.take(VISIBILITY).await.unwrap().unwrap();
+    assert_eq!(job.payload::<String>().unwrap(), "resize");
+    job.done().await.unwrap();
+    // It is reported when nothing else is left.
+    assert_eq!(*queue.take(VISIBILITY).await.unwrap_err().kind(), ErrorKind::Refused);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_abandoned_job_is_available_at_once_and_jobs_keep_their_order() {
     let queue = Store::default().client().queue("jobs");
     for name in ["a", "b"] {

@@ -117,6 +117,11 @@ impl Connection {
         self.cut.store(true, Ordering::Relaxed);
     }
 
+    /// From now on, requests and answers arrive again. Those that were on their way are lost.
+    pub(crate) fn heal(&self) {
+        self.cut.store(false, Ordering::Relaxed);
+    }
+
     async fn travel(&self) {
         sleep(LATENCY).await;
         if self.cut.load(Ordering::Relaxed) {
