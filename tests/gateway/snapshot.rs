@@ -176,6 +176,11 @@ async fn snapshots_need_a_write_token_and_a_folder() {
     let args = ["--url", &url, "--token", "w", "--to", to.to_str().unwrap()];
     let wrong = run(["backup", "--data", other.to_str().unwrap()].iter().chain(&args));
     assert_eq!(wrong.status.code(), Some(2), "{wrong:#?}");
+    // The snapshot of another gateway, which an interrupted backup has left.
+    std::fs::create_dir_all(other.join("snapshot/bodies")).unwrap();
+    std::fs::write(other.join("snapshot/index.redb"), "").unwrap();
+    let stale = run(["backup", "--data", other.to_str().unwrap()].iter().chain(&args));
+    assert_eq!((stale.status.code(), to.join("index.redb").exists()), (Some(2), false), "{stale:#?}");
     let used = run(["backup", "--data", other.to_str().unwrap(), "--to", data.path().to_str().unwrap()]);
     assert_eq!(used.status.code(), Some(11), "{used:#?}");
     assert!(used.stderr.contains("choose another folder with --to"), "{used:#?}");

@@ -67,6 +67,30 @@ fn one_of_several_conditional_writers_wins() {
     assert_eq!(get(&gateway, "/doc", "").expect(200).text(), "next");
 }
 
+/// The route takes them for one host, and the upstream for one path.
+#[test]
+fn one_of_several_writers_with_different_spellings_wins() {
+    let (origin, document) = forgetful();
+    let gateway = before(&origin, &["--guard-writes"]);
+    let tag = get(&gateway, "/doc", "").expect(200).etag().to_owned();
+    let spellings =
+        [("example.com", "/doc"), ("example.com.", "/doc"), ("Example.com:8080", "/%64oc"), ("example.com", "/./doc")];
+    let (address, all) = (gateway.address(), Barrier::new(spellings.len()));
+    let write = |(host, path): (&str, &str)| {
+        all.wait();
+        let head = format!("PUT {path} HTTP/1.1\r\nhost: {host}\r\nif-match: {tag}\r\ncontent-length: 4\r\n\r\n");
+        exchange(address, head + "next").status.as_u16()
+    };
+    let mut statuses: Vec<u16> = thread::scope(|scope| {
+        let write = &write;
+        let writers: Vec<_> = spellings.into_iter().map(|spelling| scope.spawn(move || write(spelling))).collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    });
+    statuses.sort_unstable();
+    assert_eq!(statuses, [204, 412, 412, 412]);
+    assert_eq!(*document.lock().unwrap(), "next");
+}
+
 /// As nginx does for two versions of the same length in one second.
 #[test]
 fn an_upstream_with_one_tag_for_two_versions_loses_no_update() {

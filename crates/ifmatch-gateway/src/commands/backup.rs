@@ -102,13 +102,16 @@ pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
             return Err(Error::usage("--to is the data folder itself: write the backup to another folder"));
         }
         let lock = lock(&args.to)?;
+        let from = args.data.join("snapshot");
+        let before = fs::metadata(from.join(INDEX)).map(|file| identity(&file)).ok();
         let snapshot: Snapshot = serde_json::from_value(request(args, Method::PUT).await?)
             .map_err(|_| Error::runtime(format!("the response of {} is not from an ifmatch gateway", args.url)))?;
-        let from = args.data.join("snapshot");
-        let index = File::open(from.join(INDEX)).map_err(|error| {
-            let missing = "although the gateway took a snapshot: is --data the folder of this gateway?";
-            Error::usage(format!("{}: {error}, {missing}", from.display()))
-        })?;
+        let index = File::open(from.join(INDEX)).ok();
+        let taken = index.as_ref().and_then(|index| index.metadata().map(|file| identity(&file)).ok());
+        let Some(index) = index.filter(|_| taken != before) else {
+            let missing = "is not new, although the gateway took a snapshot: is --data the folder of this gateway?";
+            return Err(Error::usage(format!("{} {missing}", from.display())));
+        };
         let total = Done { items: snapshot.bodies, bytes: snapshot.bytes };
         let mut display = Display::start(total, args.json)?;
         let (progress, stopped) = (Arc::clone(&progress), Arc::clone(&stopped));
@@ -209,9 +212,8 @@ impl Copy {
     /// Fails if the snapshot was replaced since the index was opened, since a list of its bodies may then be of either.
     fn check_snapshot(&self) -> Result<(), Error> {
         let file = self.from.join(INDEX);
-        let identity = |file: fs::Metadata| (file.dev(), file.ino());
-        let opened = self.index.metadata().map(identity).map_err(|error| at(&file, &error))?;
-        if fs::metadata(&file).is_ok_and(|found| identity(found) == opened) {
+        let opened = self.index.metadata().map(|file| identity(&file)).map_err(|error| at(&file, &error))?;
+        if fs::metadata(&file).is_ok_and(|found| identity(&found) == opened) {
             return Ok(());
         }
         let replaced = "was replaced or removed meanwhile, for example by another backup: repeat the command";
@@ -236,6 +238,11 @@ impl Copy {
         }
         Ok(found)
     }
+}
+
+/// Returns what distinguishes a file from all others that exist at the same time.
+fn identity(file: &fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
 }
 
 /// Copies a file durably.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use http::Response;
 use http::header::{ETAG, HOST};
 use http::request::Parts;
+use http::{Request, Response};
 use ifmatch::ConditionalLayer;
 use ifmatch::key::{KeyExtractor, PathKey, shorten};
 use ifmatch_register::{AnyRegister, InvalidKey, Key};
+use url::Url;
 
 /// Time after the upstream's timeout until the outcome of a write counts as unknown.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -27,23 +28,28 @@ pub(super) fn without_tag<B>(mut response: Response<B>) -> Response<B> {
     response
 }
 
-/// Identifies a resource by host and path, in any version of HTTP.
+/// Identifies a resource by host and path, in any version of HTTP and in any of their spellings that a route or any upstream
+/// takes for the same: with a port or a final dot, and with dot segments.
 #[derive(Debug, Default)]
 struct HostAndPath(PathKey);
 
 impl KeyExtractor for HostAndPath {
     fn key(&self, head: &Parts) -> Result<Key, InvalidKey> {
-        let path = self.0.key(head)?;
         let named = head.headers.get(HOST).and_then(|host| host.to_str().ok());
         let host = head.uri.authority().map(http::uri::Authority::as_str).or(named).unwrap_or_default();
-        shorten(&format!("{}{}", host.to_ascii_lowercase(), path.as_str()))
+        let url = Some(format!("http://{host}{}", head.uri.path())).filter(|_| !host.is_empty());
+        let Some(url) = url.and_then(|url| Url::parse(&url).ok()) else {
+            return shorten(&format!("{host}{}", self.0.key(head)?.as_str()));
+        };
+        let mut plain = Request::new(()).into_parts().0;
+        plain.uri = url.path().parse().unwrap_or_else(|_| head.uri.clone());
+        let host = url.host_str().unwrap_or_default().trim_end_matches('.');
+        shorten(&format!("{host}{}", self.0.key(&plain)?.as_str()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
-
     use super::*;
 
     fn key(uri: &str, host: Option<&str>) -> Key {
@@ -58,6 +64,17 @@ mod tests {
     fn both_versions_of_http_identify_the_same_resource() {
         assert_eq!(key("/a?x", Some("Example.com")), key("https://example.com/a", None));
         assert_ne!(key("/a", Some("a.example")), key("/a", Some("b.example")));
+        for host in ["a.example:80", "a.example:8080", "A.example.", "a.example.:80"] {
+            assert_eq!(key("/a", Some(host)), key("/a", Some("a.example")), "{host}");
+        }
+        for path in ["/./b", "/a/../b", "/a/%2E%2e/b", "/%62", "/../b?x"] {
+            assert_eq!(key(path, Some("a.example")), key("/b", Some("a.example")), "{path}");
+        }
+        for path in ["/B", "/b/", "//b", "/a%2Fb", "/b%3Fx", "/.b"] {
+            assert_ne!(key(path, Some("a.example")), key("/b", Some("a.example")), "{path}");
+        }
+        assert_ne!(key("/a", Some("[::1]")), key("/a", Some("[::2]:80")));
+        assert_ne!(key("/a/b", None), key("/b", Some("a")));
         let longest = format!("/{}", "a".repeat(Key::MAX_LEN - 1));
         assert_ne!(
             key(&longest, Some("a.example")),
