@@ -16,7 +16,8 @@ mod table;
 use std::time::Duration;
 
 use load::{Scene, Server};
-use table::{median, ratio, row, spread};
+use support::statistics::{median, spread};
+use table::{ratio, row};
 
 /// Numbers of concurrent clients, each with its own connection and blob.
 const CLIENTS: [usize; 4] = [1, 8, 64, 256];
@@ -83,7 +84,10 @@ fn compare(servers: &[Server], scene: Scene, clients: &[usize], rates: &[Vec<Rat
 fn share(clients: &[usize], rates: &[Rates]) {
     print_heading("clients", &["durable swaps a second".into(), "of one client's".into()]);
     for (clients, these) in clients.iter().zip(rates) {
-        println!("{}", row(&clients.to_string(), &[spread(these, 0), spread(&ratio(these, &rates[0]), 1)]));
+        println!(
+            "{}",
+            row(&clients.to_string(), &[spread(these.iter().copied(), 0), spread(ratio(these, &rates[0]), 1)])
+        );
     }
 }
 
@@ -94,7 +98,7 @@ fn print_heading(name: &str, columns: &[String]) {
 
 /// Returns the rates of each server, and the ratio of the first one's to the others'.
 fn print_rates(name: &str, rates: &[&Rates]) {
-    let cells = rates.iter().map(|rates| spread(rates, 0));
-    let ratios = rates[1..].iter().map(|other| spread(&ratio(rates[0], other), 1));
+    let cells = rates.iter().map(|rates| spread(rates.iter().copied(), 0));
+    let ratios = rates[1..].iter().map(|other| spread(ratio(rates[0], other), 1));
     println!("{}", row(name, &cells.chain(ratios).collect::<Vec<_>>()));
 }

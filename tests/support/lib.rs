@@ -18,6 +18,7 @@ mod process;
 pub mod raw;
 mod server;
 mod signer;
+pub mod statistics;
 pub mod wire;
 
 pub use answer::Answer;

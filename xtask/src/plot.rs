@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 /// Sizes in pixels.
 const WIDTH: f64 = 700.0;
+/// Minimum width of the labels.
 const LEFT: f64 = 270.0;
+/// Width of a letter, about.
+const LETTER: f64 = 6.2;
 const RIGHT: f64 = 90.0;
 const ROW: f64 = 22.0;
 const TOP: f64 = 46.0;
@@ -89,7 +92,8 @@ fn svg(title: &str, groups: &[Group]) -> String {
     let all = || groups.iter().flat_map(|group| &group.ratios);
     let from = all().map(|ratio| ratio.least.log2().floor()).fold(-1.0, f64::min);
     let to = all().map(|ratio| ratio.most.log2().ceil()).fold(1.0, f64::max);
-    let x = |value: f64| LEFT + (value.log2() - from) / (to - from) * (WIDTH - LEFT - RIGHT);
+    let left = all().map(|ratio| width(&ratio.label)).fold(LEFT, f64::max);
+    let x = |value: f64| left + (value.log2() - from) / (to - from) * (WIDTH - left - RIGHT);
     let mut body = String::new();
     let mut y = TOP;
     for group in groups {
@@ -99,7 +103,7 @@ fn svg(title: &str, groups: &[Group]) -> String {
             y += ROW;
         }
         for ratio in &group.ratios {
-            mark(&mut body, ratio, y + 11.0, x);
+            mark(&mut body, ratio, left, y + 11.0, x);
             y += ROW;
         }
         y += 6.0;
@@ -125,7 +129,7 @@ fn svg(title: &str, groups: &[Group]) -> String {
 }
 
 /// Adds a ratio: its label, spread, median and number.
-fn mark(body: &mut String, ratio: &Ratio, y: f64, x: impl Fn(f64) -> f64) {
+fn mark(body: &mut String, ratio: &Ratio, left: f64, y: f64, x: impl Fn(f64) -> f64) {
     let [least, median, most] = [ratio.least, ratio.median, ratio.most].map(x);
     let (below, end) = (y + 4.0, WIDTH - 16.0);
     let (label, number) = (escaped(&ratio.label), ratio.median);
@@ -135,8 +139,13 @@ fn mark(body: &mut String, ratio: &Ratio, y: f64, x: impl Fn(f64) -> f64) {
          <line class=\"spread\" x1=\"{least:.1}\" y1=\"{y:.0}\" x2=\"{most:.1}\" y2=\"{y:.0}\"/>\n  \
          <circle class=\"median\" cx=\"{median:.1}\" cy=\"{y:.0}\" r=\"5\"/>\n  \
          <text class=\"label\" x=\"{end:.0}\" y=\"{below:.0}\">{number:.2}</text>\n",
-        LEFT - 12.0
+        left - 12.0
     );
+}
+
+/// Returns the width of a label with its margins.
+fn width(label: &str) -> f64 {
+    f64::from(u32::try_from(label.chars().count()).unwrap_or(u32::MAX)) * LETTER + 28.0
 }
 
 fn escaped(text: &str) -> String {
@@ -167,6 +176,16 @@ mod tests {
         let svg = of_table(TABLE).unwrap();
         // From 1/2 to 8: the median 1 is at a quarter of the width, and 4 at three quarters.
         let at = |share: f64| format!("cx=\"{:.1}\"", LEFT + share * (WIDTH - LEFT - RIGHT));
+        assert!(svg.contains(&at(0.25)) && svg.contains(&at(0.75)), "{svg}");
+    }
+
+    #[test]
+    fn long_labels_narrow_the_scale() {
+        let long = "x".repeat(60);
+        let svg = of_table(&TABLE.replace("304", &long)).unwrap();
+        let left = width(&long);
+        assert!(left > LEFT && svg.contains(&format!("x=\"{:.0}\"", left - 12.0)), "{svg}");
+        let at = |share: f64| format!("cx=\"{:.1}\"", left + share * (WIDTH - left - RIGHT));
         assert!(svg.contains(&at(0.25)) && svg.contains(&at(0.75)), "{svg}");
     }
 

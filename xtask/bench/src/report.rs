@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use support::statistics::spread;
 use xtask::{Result, plot};
 
 use crate::load::Round;
@@ -51,31 +52,20 @@ pub(crate) fn yields(cell: &Cell, other: &Cell) -> String {
     spread(cell.iter().zip(other).map(|(one, other)| other.cpu / one.cpu), 2)
 }
 
-/// Returns the median with its spread.
-pub(crate) fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    match values.as_slice() {
-        [] => "–".to_owned(),
-        [only] => format!("{only:.digits$}"),
-        [least, .., most] => format!("{:.digits$} ({least:.digits$}–{most:.digits$})", values[values.len() / 2]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_median_has_its_spread() {
-        assert_eq!(spread([3.0, 1.0, 2.04, 9.0, 2.0].into_iter(), 1), "2.0 (1.0–9.0)");
-        assert_eq!(spread([1.5].into_iter(), 2), "1.50");
+        assert_eq!(spread([3.0, 1.0, 2.04, 9.0, 2.0], 1), "2.0 (1.0–9.0)");
+        assert_eq!(spread([1.5], 2), "1.50");
     }
 
     #[test]
     fn ratios_are_drawn() {
         let file = std::env::temp_dir().join(format!("ifmatch-plot-{}.svg", std::process::id()));
-        let cell = |median: f64| spread([median - 0.5, median, median + 0.5].into_iter(), 2);
+        let cell = |median: f64| spread([median - 0.5, median, median + 0.5], 2);
         let drawn = draw(&table("ratio", &["304"], &["a / b"], |_, _| cell(1.5)), &file).unwrap();
         let svg = fs::read_to_string(&file).unwrap();
         fs::remove_file(&file).unwrap();

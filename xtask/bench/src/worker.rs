@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::report;
+use support::statistics::spread;
 use xtask::command::Run;
 use xtask::workspace::Workspace;
 use xtask::{Result, npm, worker};
@@ -24,6 +24,6 @@ pub(super) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
 /// Prints the CPU time of a start, as Wrangler measures it before a deployment.
 fn start_up(workspace: &Workspace, modules: &Path, rounds: u32) -> Result {
     let times = (0..rounds).map(|_| worker::start_up(workspace, modules)).collect::<Result<Vec<_>>>()?;
-    println!("| start-up | {} ms active |", report::spread(times.into_iter(), 1));
+    println!("| start-up | {} ms active |", spread(times, 1));
     Ok(())
 }

@@ -42,13 +42,13 @@ struct Plan {
 /// The result of one round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
-    /// Swaps per second.
+    /// Calls per second.
     rate: f64,
-    /// CPU time of the server for each swap in microseconds.
+    /// CPU time of the server for each call in microseconds.
     cpu: f64,
-    /// Median duration of a swap in milliseconds.
+    /// Median duration of a call in milliseconds.
     median: f64,
-    /// Duration in milliseconds that one of a hundred swaps exceeds. Zero if unknown.
+    /// Duration in milliseconds that one of a hundred calls exceeds. Zero if unknown.
     slow: f64,
 }
 
@@ -73,9 +73,18 @@ pub(crate) async fn run(options: &Options) -> Result {
     Ok(())
 }
 
-/// Measures the server's CPU time beside a run that returns its swaps, seconds and durations.
+/// Measures the server's CPU time beside a run that returns its calls, seconds and durations.
 async fn beside(server: &Server, run: impl Future<Output = Result<swaps::Counted>>) -> Result<Round> {
     let before = server.cpu();
     let counted = run.await?;
     Ok(counted.round(server.cpu() - before))
+}
+
+/// Returns a number with a noun, in the plural if necessary.
+fn counted(number: usize, name: &str) -> String {
+    match (number, name.ends_with('s')) {
+        (1, _) => format!("1 {name}"),
+        (_, true) => format!("{number} {name}es"),
+        (_, false) => format!("{number} {name}s"),
+    }
 }

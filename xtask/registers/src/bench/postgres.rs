@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use super::report::Table;
 use super::swaps::{Clients, Counted, in_processes};
-use super::{KEYS, Plan, RECORD, beside};
+use super::{KEYS, Plan, RECORD, beside, counted};
 use crate::Result;
 use crate::engine::Engine;
 
@@ -72,14 +72,6 @@ fn plain(connections: usize) -> String {
 
 fn several(processes: usize, clients: usize) -> String {
     format!("{} of {clients} clients", counted(processes, "process"))
-}
-
-fn counted(number: usize, name: &str) -> String {
-    match (number, name.ends_with('s')) {
-        (1, _) => format!("1 {name}"),
-        (_, true) => format!("{number} {name}es"),
-        (_, false) => format!("{number} {name}s"),
-    }
 }
 
 /// Updates rows of a table like the register's, each with a prepared statement of its own.

@@ -1,4 +1,4 @@
-//! Clients that swap records of their own, and count.
+//! Clients that swap or load records of their own, and count.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,12 +18,19 @@ use super::{KEYS, RECORD, Round};
 use crate::engine::Engine;
 use crate::{Result, now};
 
-/// Swaps in some time.
+/// What clients do.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Operation {
+    Swap,
+    Load,
+}
+
+/// Calls in some time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counted {
-    pub(super) swaps: f64,
+    pub(super) calls: f64,
     pub(super) seconds: f64,
-    /// Duration of each swap in nanoseconds, if known.
+    /// Duration of each call in nanoseconds, if known.
     pub(super) durations: Vec<u64>,
 }
 
@@ -54,7 +61,7 @@ pub(crate) async fn swap(options: SwapOptions) -> Result {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     let (_, counted) = clients.run(&register, Duration::from_millis(options.millis)).await?;
-    println!("{} {}", counted.swaps, counted.seconds);
+    println!("{} {}", counted.calls, counted.seconds);
     Ok(())
 }
 
@@ -88,7 +95,7 @@ pub(super) async fn in_processes(
     for (mut child, mut lines) in children {
         let line = lines.next_line().await?.ok_or("a process has ended")?;
         let (swaps, seconds) = line.split_once(' ').ok_or("two numbers")?;
-        total.swaps += swaps.parse::<f64>()?;
+        total.calls += swaps.parse::<f64>()?;
         total.seconds = total.seconds.max(seconds.parse()?);
         child.wait().await?;
     }
@@ -129,11 +136,16 @@ impl Clients {
     /// Swaps for a while. Each swap must succeed, since each client has records of its own.
     pub(super) async fn run(self, register: &AnyRegister, time: Duration) -> Result<(Self, Counted)> {
         let registers = vec![register.clone(); self.0.len()];
-        self.run_on(&registers, time).await
+        self.run_on(&registers, Operation::Swap, time).await
     }
 
-    /// Swaps for a while, each client through a register of its own.
-    pub(super) async fn run_on(self, registers: &[AnyRegister], time: Duration) -> Result<(Self, Counted)> {
+    /// Swaps or loads for a while, each client through a register of its own.
+    pub(super) async fn run_on(
+        self,
+        registers: &[AnyRegister],
+        operation: Operation,
+        time: Duration,
+    ) -> Result<(Self, Counted)> {
         let started = now();
         let end = started + u64::try_from(time.as_nanos())?;
         let mut running = tokio::task::JoinSet::new();
@@ -146,11 +158,7 @@ impl Clients {
                     let (key, record) = &mut records[at % count];
                     // Not in the order of the keys.
                     at += 7;
-                    let next = after(record);
-                    match register.compare_and_swap(key, record.revision(), Some(&next)).await? {
-                        Swap::Done => *record = next,
-                        Swap::Conflict(_) => return Err(format!("{key} has another writer").into()),
-                    }
+                    operation.call(&register, key, record).await?;
                     let ended = now();
                     durations.push(ended - before);
                     before = ended;
@@ -165,7 +173,24 @@ impl Clients {
             durations.extend(its);
         }
         let seconds = Duration::from_nanos(now() - started).as_secs_f64();
-        Ok((Self(all), Counted { swaps: f64::from(u32::try_from(durations.len())?), seconds, durations }))
+        Ok((Self(all), Counted { calls: f64::from(u32::try_from(durations.len())?), seconds, durations }))
+    }
+}
+
+impl Operation {
+    /// Calls the register once. A swap must succeed, since its client is the only writer of the key.
+    async fn call(self, register: &AnyRegister, key: &Key, record: &mut Record) -> Result {
+        match self {
+            Self::Load => drop(register.load(key).await?.ok_or("a record is missing")?),
+            Self::Swap => {
+                let next = after(record);
+                match register.compare_and_swap(key, record.revision(), Some(&next)).await? {
+                    Swap::Done => *record = next,
+                    Swap::Conflict(_) => return Err(format!("{key} has another writer").into()),
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -182,7 +207,7 @@ impl Counted {
     pub(super) fn of_rate(rate: f64, seconds: f64, mean: f64) -> Self {
         let nanos = Duration::from_secs_f64(mean / 1e3).as_nanos();
         let durations = vec![u64::try_from(nanos).unwrap_or(u64::MAX)];
-        Self { swaps: rate * seconds, seconds, durations }
+        Self { calls: rate * seconds, seconds, durations }
     }
 
     /// Returns the result of the round, given the server's CPU time in seconds.
@@ -194,6 +219,6 @@ impl Counted {
         };
         // A tool that reports the mean has no other durations.
         let slow = if self.durations.len() > 1 { at(99) } else { 0.0 };
-        Round { rate: self.swaps / self.seconds, cpu: cpu * 1e6 / self.swaps, median: at(50), slow }
+        Round { rate: self.calls / self.seconds, cpu: cpu * 1e6 / self.calls, median: at(50), slow }
     }
 }

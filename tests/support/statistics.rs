@@ -1,0 +1,21 @@
+//! Medians with their spread, for the tables of benchmarks.
+
+/// Returns the median of at least one number.
+pub fn median(values: &[f64]) -> f64 {
+    sorted(values.iter().copied())[values.len() / 2]
+}
+
+/// Returns the median with its spread, or a dash without numbers.
+pub fn spread(values: impl IntoIterator<Item = f64>, digits: usize) -> String {
+    match sorted(values).as_slice() {
+        [] => "–".to_owned(),
+        [only] => format!("{only:.digits$}"),
+        all @ [least, .., most] => format!("{:.digits$} ({least:.digits$}–{most:.digits$})", all[all.len() / 2]),
+    }
+}
+
+fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
