@@ -24,6 +24,7 @@ mod start;
 mod store_cache;
 mod tables_listener;
 mod tls;
+mod traces;
 mod transfer;
 mod verify;
 mod waits;

@@ -47,8 +47,10 @@ impl Gateway {
     /// working directory. Tables are disabled by default, since their port is fixed.
     pub fn command() -> Command {
         let mut command = Command::new(binary::path());
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("IFMATCH_")) {
-            command.env_remove(name);
+        for (name, _) in std::env::vars_os() {
+            if ["IFMATCH_", "OTEL_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+                command.env_remove(name);
+            }
         }
         command.env("IFMATCH_LISTEN_TABLES", "off");
         command

@@ -18,3 +18,4 @@ mod endpoints;
 mod gateway;
 mod leases;
 mod metrics;
+mod traces;

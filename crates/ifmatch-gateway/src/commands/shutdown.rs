@@ -92,6 +92,9 @@ pub(crate) async fn serve_until_stopped(
         _ = signals.next(|| ()) => server.close_ports().await,
     }
     upkeep.abort();
+    if let Some(traces) = &state.traces {
+        traces.stop().await;
+    }
     match server.connections() {
         0 => {
             info!("stopped");

@@ -23,6 +23,7 @@ pub mod settings;
 pub mod units;
 
 mod cache_config;
+mod collector;
 mod config_error;
 mod pem;
 mod server;

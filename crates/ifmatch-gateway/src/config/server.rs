@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use ifmatch_http_server::{Limits, SlotLimit};
 use rustls::sign::CertifiedKey;
+use url::Url;
 
 use super::access_log::AccessLog;
 use super::address::ListenAddress;
+use super::collector;
 use super::pem::{self, PemFile};
 use super::settings::{LogFormat, Settings};
 use super::units::Span;
@@ -35,6 +37,8 @@ pub struct ServerConfig {
     pub threads: Option<u16>,
     /// Logging.
     pub log: LogOptions,
+    /// URL to which traces are sent, if they are.
+    pub traces: Option<Url>,
 }
 
 /// The files of a TLS certificate.
@@ -99,6 +103,7 @@ impl ServerConfig {
                 format: required(settings.log_format, "--log-format")?,
                 access: settings.access_log.clone().unwrap_or(AccessLog::Off),
             },
+            traces: collector::endpoint(settings.otlp.as_deref(), |name| std::env::var(name).ok())?,
         })
     }
 

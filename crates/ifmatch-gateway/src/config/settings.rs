@@ -242,6 +242,11 @@ pub struct Settings {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub access_log: Option<AccessLog>,
 
+    /// OpenTelemetry collector for a trace of each request, such as `http://localhost:4318`, which gets OTLP by HTTP on
+    /// /v1/traces. Defaults to `OTEL_EXPORTER_OTLP_ENDPOINT`; the other variables of OpenTelemetry apply as well.
+    #[arg(long, value_name = "URL", env = "IFMATCH_OTLP", hide_env_values = true, help_heading = "Running")]
+    pub otlp: Option<String>,
+
     /// Settings of `ifmatch proxy`: the table `[proxy]` of the file, which `ifmatch serve` ignores.
     #[arg(skip)]
     pub proxy: ProxySettings,
@@ -341,6 +346,7 @@ impl Settings {
             log: self.log.or(fallback.log),
             log_format: self.log_format.or(fallback.log_format),
             access_log: self.access_log.or(fallback.access_log),
+            otlp: self.otlp.or(fallback.otlp),
             proxy: self.proxy.or(fallback.proxy),
         }
     }

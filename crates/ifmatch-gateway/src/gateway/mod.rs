@@ -17,6 +17,7 @@ use tower_service::Service;
 
 use crate::access::{Access, Denied, host_check};
 use crate::endpoints;
+use crate::traces::RequestSpan;
 use request_id::X_REQUEST_ID;
 use response_body::ResponseBody;
 use state::AppState;
@@ -118,6 +119,16 @@ where
         }
     }
 
+    /// Begins the span of a request, unless it is for an endpoint of the gateway. An upstream gets it as the parent.
+    fn begin_span(&self, request: &mut Request<RequestBody>) -> Option<RequestSpan> {
+        let traces = self.state.traces.as_ref().filter(|_| !is_server_path(request.uri().path()))?;
+        let span = traces.begin(request);
+        if self.forwards() {
+            span.put_into(request.headers_mut());
+        }
+        Some(span)
+    }
+
     /// Rejects requests for foreign hosts if there are no credentials. A proxy forwards requests for any host.
     fn check_host(&self, access: &Access, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
         if self.forwards() || !access.is_open() {
@@ -169,11 +180,12 @@ where
 
     fn handle(
         self: Arc<Self>,
-        request: Request<RequestBody>,
+        mut request: Request<RequestBody>,
         context: RequestContext,
     ) -> impl Future<Output = Response<ResponseBody<B>>> + Send + 'static {
         let id = self.state.ids.of(fields::lines(request.headers(), X_REQUEST_ID).next());
-        let mut tracker = RequestTracker::start(&self.state, &context, &request, &id);
+        let span = self.begin_span(&mut request);
+        let mut tracker = RequestTracker::start(&self.state, &context, &request, &id, span);
         let version = request.version();
         let cross_origin = self.cors.as_ref().map(|cors| Box::new(cors.fields(&request)));
         // The future does not contain the request, because it is moved often.

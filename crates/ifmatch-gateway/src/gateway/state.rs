@@ -16,6 +16,7 @@ use crate::config::ServerConfig;
 use crate::endpoints::ready::Readiness;
 use crate::leases::metered_store::MeteredStore;
 use crate::metrics::Metrics;
+use crate::traces::Traces;
 
 /// State shared by all requests.
 pub(crate) struct AppState {
@@ -39,6 +40,8 @@ pub(crate) struct AppState {
     pub(crate) readiness: Readiness,
     /// The reads that wait for a change.
     pub(crate) waits: Arc<Waits>,
+    /// The traces, if they are sent.
+    pub(crate) traces: Option<Traces>,
     stopping: AtomicBool,
 }
 
@@ -56,8 +59,14 @@ impl AppState {
             ids: RequestIds::new(),
             readiness: Readiness::default(),
             waits: Arc::default(),
+            traces: None,
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// Adds the traces.
+    pub(crate) fn with_traces(self, traces: Option<Traces>) -> Self {
+        Self { traces, ..self }
     }
 
     /// Enables `/-/leases` for the leases of `blobs`, and ends `waits` when the gateway stops.

@@ -15,6 +15,7 @@ use super::logged_path;
 use super::state::AppState;
 use crate::metrics::conditions::{Conditions, is_by_lease};
 use crate::metrics::{Finished, method_index};
+use crate::traces::{Attributes, RequestSpan};
 
 /// The target of the access log.
 pub(crate) const ACCESS: &str = "ifmatch::access";
@@ -35,8 +36,10 @@ pub(crate) struct RequestTracker {
     line: Option<Box<Line>>,
 }
 
-/// Fields of the access log, kept only if it is enabled.
+/// Fields of the access log and of the span, kept only if one of them is enabled.
 struct Line {
+    span: Option<RequestSpan>,
+    secure: bool,
     client: SocketAddr,
     /// Client information from a proxy in front, if trusted.
     forwarded_for: Option<String>,
@@ -54,10 +57,14 @@ impl RequestTracker {
         context: &RequestContext,
         request: &Request<RequestBody>,
         id: &HeaderValue,
+        span: Option<RequestSpan>,
     ) -> Self {
         state.metrics.in_flight.increment(1.0);
-        let line = enabled!(target: ACCESS, Level::DEBUG)
+        let span = span.filter(RequestSpan::is_recording);
+        let line = (span.is_some() || enabled!(target: ACCESS, Level::DEBUG))
             .then(|| Line {
+                span,
+                secure: context.is_secure(),
                 client: context.remote_address(),
                 forwarded_for: state.trusts_forwarded.then(|| forwarded_for(request.headers())).flatten(),
                 method: request.method().clone(),
@@ -133,23 +140,42 @@ impl Drop for RequestTracker {
             by_lease: self.by_lease,
             seconds: duration.as_secs_f64(),
         });
-        if let Some(line) = &self.line {
+        if let Some(mut line) = self.line.take() {
+            let path = logged_path::escape(line.uri.path()).to_string();
+            let decision = self.status.and_then(|status| self.conditions.decision(status, self.by_lease));
+            let cache_status = line.cache_status.as_ref().and_then(|status| status.to_str().ok());
+            let id = line.id.to_str().unwrap_or_default();
             debug!(
                 target: ACCESS,
                 client = %line.client,
                 forwarded_for = line.forwarded_for.as_deref(),
                 method = %line.method,
-                path = %logged_path::escape(line.uri.path()),
+                path = path.as_str(),
                 status = self.status.map_or(0, |status| status.as_u16()),
                 condition = self.conditions.names(),
-                decision = self.status.and_then(|status| self.conditions.decision(status, self.by_lease)),
+                decision,
                 duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
                 bytes_in,
                 bytes_out = self.bytes_out,
-                id = line.id.to_str().unwrap_or_default(),
-                cache_status = line.cache_status.as_ref().and_then(|status| status.to_str().ok()),
+                id,
+                cache_status,
                 "request"
             );
+            if let Some(span) = line.span.take() {
+                span.end(Attributes {
+                    method: &line.method,
+                    path,
+                    scheme: if line.secure { "https" } else { "http" },
+                    client: line.client.ip().to_string(),
+                    status: self.status,
+                    condition: self.conditions.names(),
+                    decision,
+                    bytes_in,
+                    bytes_out: self.bytes_out,
+                    id: id.to_owned(),
+                    cache_status: cache_status.map(str::to_owned),
+                });
+            }
         }
     }
 }

@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::gateway::state::AppState;
 use crate::gateway::{Gateway, SetContext};
 use crate::metrics::{self, Metrics};
+use crate::traces::Traces;
 use client_info::ClientInfo;
 use service::ProxyService;
 use upstreams::Load;
@@ -49,7 +50,9 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
     let proxy = upstreams::open(config)?;
     tokio::spawn(proxy.clone().watch_health());
     let state = AppState::new(&config.server, metrics).with_proxy(proxy.clone());
-    let state = state.trusting_forwarded(config.trusts_forwarded);
+    let state = state
+        .trusting_forwarded(config.trusts_forwarded)
+        .with_traces(config.server.traces.as_ref().map(Traces::start).transpose()?);
     let site = Site { config, load, reserved, signals };
     if let Some(registers) = &config.guard {
         let register = register::open(registers).await?;

@@ -29,6 +29,7 @@ use crate::leases;
 use crate::leases::metered_store::MeteredStore;
 use crate::leases::metrics::LeaseMetrics;
 use crate::metrics::{self, Metrics};
+use crate::traces::Traces;
 use banner::Addresses;
 
 /// Reads the configuration again.
@@ -63,7 +64,8 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let tables = TableService::with_clock(Arc::new(blobs.clone()), opened.clock).accounts(config.accounts.clone());
     tokio::spawn(garbage_collection::run(service.clone(), tables.clone()));
     let state = AppState::new(&config.server, metrics).with_blobs(blobs, Arc::clone(&service.context().waits));
-    let state = state.with_folder(opened.folder);
+    let state =
+        state.with_folder(opened.folder).with_traces(config.server.traces.as_ref().map(Traces::start).transpose()?);
     let scheme = config.server.scheme();
     let cache = config.cache.as_ref().map(|cache| cache::before_blobs(cache, scheme)).transpose()?;
     let state = Arc::new(match &cache {
