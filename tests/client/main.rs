@@ -1,6 +1,7 @@
 //! The client and its commands against the real gateway: contention, faults of the network, stopped and killed processes.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
 
+mod azure;
 mod check;
 mod commands;
 mod examples;

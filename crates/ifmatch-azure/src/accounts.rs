@@ -4,17 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, KeyInit};
-use sha2::Sha256;
+pub use ifmatch_core::shared_key::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use ifmatch_core::shared_key::{InvalidKey, Key};
 use thiserror::Error;
-
-/// The account of `UseDevelopmentStorage=true` in every Azure SDK.
-pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
-/// The published key of that account, a constant in the source of every Azure SDK. It is not a secret.
-pub const DEVELOPMENT_KEY: &str =
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// The accounts of a service. The first is the *default* account: the plain dialect shows its containers under their
 /// own names. Cheap to clone. Empty by default, so that every request of the Azure dialect is rejected.
@@ -90,7 +82,7 @@ impl Accounts {
 #[derive(Clone)]
 pub struct Account {
     name: Arc<str>,
-    keys: Arc<[Hmac<Sha256>]>,
+    keys: Arc<[Key]>,
 }
 
 impl Account {
@@ -114,14 +106,10 @@ impl Account {
     /// # Errors
     /// The key is empty or not base64, or the account already has [two](Self::MAX_KEYS).
     pub fn and_key(mut self, key: &str) -> Result<Self, InvalidAccount> {
-        let key = STANDARD.decode(key.trim()).map_err(|_| InvalidAccount(Rule::Key))?;
-        if key.is_empty() {
-            return Err(InvalidAccount(Rule::Key));
-        }
+        let key = Key::from_base64(key).map_err(|error| InvalidAccount(Rule::Key(error)))?;
         if self.keys.len() == Self::MAX_KEYS {
             return Err(InvalidAccount(Rule::Keys));
         }
-        let key = Hmac::new_from_slice(&key).map_err(|_| InvalidAccount(Rule::Key))?;
         self.keys = self.keys.iter().cloned().chain([key]).collect();
         Ok(self)
     }
@@ -132,7 +120,7 @@ impl Account {
     }
 
     /// Returns the keys, ready for signing.
-    pub(crate) fn keys(&self) -> &[Hmac<Sha256>] {
+    pub(crate) fn keys(&self) -> &[Key] {
         &self.keys
     }
 }
@@ -166,8 +154,8 @@ pub struct InvalidAccount(Rule);
 enum Rule {
     #[error("an account's name must have 3 to 24 characters from a-z and 0-9")]
     Name,
-    #[error("an account's key must be base64, for example from `openssl rand -base64 64`")]
-    Key,
+    #[error("{0}")]
+    Key(InvalidKey),
     #[error("an account must have the form NAME:KEY or NAME:KEY:KEY2, with keys in base64")]
     Text,
     #[error("an account has at most {} keys", Account::MAX_KEYS)]

@@ -16,6 +16,11 @@
 //!
 //! With a gateway or another server, create the client by [`Client::http`].
 //!
+//! # Features
+//!
+//! - `azure`: `Azure`, containers of Azure Blob Storage, with an account's key or a shared access signature.
+//! - `object-store`: `Objects`, what the crate `object_store` reaches: S3, Google Cloud Storage, R2 and others.
+//!
 //! # Guarantees
 //!
 //! - A write names the version that it replaces. Without a strong tag there is no write; `*` and weak tags never stand in
@@ -36,6 +41,8 @@ mod lock;
 mod queue;
 mod time;
 
+#[cfg(feature = "azure")]
+pub use backend::Azure;
 #[cfg(feature = "object-store")]
 pub use backend::Objects;
 pub use backend::{Backend, Found, Http, HttpError, Memory, Put, Read, Version, When};

@@ -30,5 +30,7 @@ pub mod range;
 pub mod record;
 #[cfg(feature = "protocol")]
 mod revision;
+#[cfg(feature = "shared-key")]
+pub mod shared_key;
 
 mod text;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "test code reports failures by panicking")]
 
+pub mod azurite;
 mod clients;
 pub mod etcd;
 mod faketime;

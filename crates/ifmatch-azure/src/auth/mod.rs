@@ -6,20 +6,16 @@
 //! 15 minutes, a signed request can be replayed, and the parts that the signature does not cover can be changed. TLS
 //! prevents both.
 
-mod header_order;
-pub(crate) mod string_to_sign;
-
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, KeyInit, Mac};
 use http::header::{AUTHORIZATION, DATE};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use ifmatch_core::date::{HttpDate, Timestamp};
-use sha2::Sha256;
+use ifmatch_core::shared_key::{self, Key, X_MS_DATE};
 use thiserror::Error;
 
 use crate::accounts::{Account, Accounts};
@@ -36,8 +32,8 @@ const SHARED_KEY_LITE: &str = "SharedKeyLite";
 /// The signature is missing, wrong or too old, or the path names another account.
 pub fn authenticate_blob<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) -> Result<&'a Account, AuthError> {
     authenticate(accounts, head, now, |claim| match claim.scheme {
-        Scheme::Full => string_to_sign::blob(head, claim.account),
-        Scheme::Lite => string_to_sign::blob_lite(head, claim.account),
+        Scheme::Full => shared_key::blob(head, claim.account),
+        Scheme::Lite => shared_key::blob_lite(head, claim.account),
     })
 }
 
@@ -47,8 +43,8 @@ pub fn authenticate_blob<'a>(accounts: &'a Accounts, head: &Parts, now: Timestam
 /// The signature is missing, wrong or too old, or the path names another account.
 pub fn authenticate_table<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) -> Result<&'a Account, AuthError> {
     authenticate(accounts, head, now, |claim| match claim.scheme {
-        Scheme::Full => string_to_sign::table(head, claim.account),
-        Scheme::Lite => string_to_sign::table_lite(head, claim.account),
+        Scheme::Full => shared_key::table(head, claim.account),
+        Scheme::Lite => shared_key::table_lite(head, claim.account),
     })
 }
 
@@ -152,23 +148,21 @@ fn addresses(path: &str, account: &Account) -> bool {
 
 /// Returns `true` if one of the keys signed the text. Does the same work for any number of keys, including zero, so
 /// that the time of a rejection does not reveal which accounts exist.
-fn is_signed(keys: &[Hmac<Sha256>], text: &str, signature: &[u8]) -> bool {
-    #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
-    static DECOY: LazyLock<Hmac<Sha256>> =
-        LazyLock::new(|| Hmac::new_from_slice(b"decoy").expect("a key of any length"));
+fn is_signed(keys: &[Key], text: &str, signature: &[u8]) -> bool {
+    static DECOY: LazyLock<Key> = LazyLock::new(decoy);
     (0..Account::MAX_KEYS).any(|at| {
         let key = keys.get(at).unwrap_or(&*DECOY);
-        is_signature(key, text, signature) && at < keys.len()
+        key.is_signature(text, signature) && at < keys.len()
     })
 }
 
-/// Compares in constant time.
-fn is_signature(key: &Hmac<Sha256>, text: &str, signature: &[u8]) -> bool {
-    key.clone().chain_update(text).verify_slice(signature).is_ok()
+#[expect(clippy::expect_used, reason = "the text is base64")]
+fn decoy() -> Key {
+    Key::from_base64("ZGVjb3k=").expect("base64")
 }
 
 fn in_time(headers: &HeaderMap, now: Timestamp) -> bool {
-    let mut lines = headers.get_all(string_to_sign::X_MS_DATE).iter();
+    let mut lines = headers.get_all(X_MS_DATE).iter();
     let date = match (lines.next(), lines.next()) {
         (None, _) => HttpDate::from_headers(headers, DATE),
         (Some(line), None) => HttpDate::parse(line.as_bytes()),

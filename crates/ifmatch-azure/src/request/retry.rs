@@ -4,9 +4,9 @@ use http::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONT
 use http::request::Parts;
 use ifmatch_core::lease::{azure, fields};
 use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::shared_key::X_MS_DATE;
 
 use super::headers;
-use crate::auth::string_to_sign::X_MS_DATE;
 use ifmatch_blob::store::RequestKey;
 
 /// Returns the identity of a request: the client's id and every header that determines what the request does.

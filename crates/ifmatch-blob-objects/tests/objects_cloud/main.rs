@@ -8,10 +8,8 @@ use ifmatch_blob::conformance;
 use ifmatch_blob_objects::{Backing, ObjectBlobs, ObjectRegister, OpenError, OpenErrorKind};
 use ifmatch_register::conformance as register_conformance;
 use ifmatch_register::{AnyRegister, MemoryRegister};
-use ifmatch_testbed::s3;
+use ifmatch_testbed::{azurite, s3};
 use tokio::net::TcpListener;
-
-mod azurite;
 
 type Settings = Vec<(String, String)>;
 

@@ -7,35 +7,34 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH};
+use http::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH,
+};
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use ifmatch_core::EntityTag;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 
+use super::answer::{failure, is_done, strong_tag};
 use super::{Backend, Found, Put, Read, Version, When};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// Maximum length of a response's content.
 const MAX_BODY: usize = 64 << 20;
 /// A request's identity, for servers that remember the response to it.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// A fencing token, for an ifmatch gateway.
 const LEASE_TOKEN: HeaderName = HeaderName::from_static("lease-token");
 /// RFC 7240 §2.
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// RFC 7240 §3.
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
-/// The field of Azure and of the gateway that tells a lease's error from a false condition.
-const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
-/// The code of a write with a smaller fencing token than another one.
-const SUPERSEDED: &[u8] = b"LeaseTokenSuperseded";
 /// Everything but the characters of a path segment (RFC 3986 §3.3).
 const NOT_IN_SEGMENTS: &AsciiSet = &CONTROLS
     .add(b' ')
@@ -73,16 +72,20 @@ pub struct Http {
     client: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     origin: String,
     /// With a slash at both ends.
-    path: String,
+    pub(super) path: String,
     /// Query of the URL, sent with every request.
     query: Option<Arc<str>>,
     headers: HeaderMap,
+    finish: Option<Finish>,
 }
+
+/// Completes the head of a request.
+type Finish = Arc<dyn Fn(&mut Parts) -> Result<(), Error> + Send + Sync>;
 
 /// The address or the token of a server is invalid, or the system has no certificates to trust.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct HttpError(String);
+pub struct HttpError(pub(super) String);
 
 impl Http {
     /// Creates a backend for keys below a URL. Trusts the system's certificates.
@@ -119,7 +122,14 @@ impl Http {
         let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(tls);
         let path = format!("/{}/", uri.path().trim_matches('/')).replace("//", "/");
         let query = uri.query().map(Arc::from);
-        Ok(Self { client, origin: format!("{scheme}://{authority}"), path, query, headers: HeaderMap::new() })
+        Ok(Self {
+            client,
+            origin: format!("{scheme}://{authority}"),
+            path,
+            query,
+            headers: HeaderMap::new(),
+            finish: None,
+        })
     }
 
     /// Sets a bearer token (RFC 6750).
@@ -155,6 +165,25 @@ impl Http {
         self
     }
 
+    /// Sets a function that sees the head of each request last, such as to sign it or to add a token that changes. If it
+    /// fails, the request is not sent, and its error is that of the request.
+    ///
+    /// ```
+    /// # use ifmatch_client::Http;
+    /// # use http::header::AUTHORIZATION;
+    /// # fn current_token() -> http::HeaderValue { http::HeaderValue::from_static("Bearer a") }
+    /// let server = Http::new("http://127.0.0.1")?.with_last_step(|head| {
+    ///     head.headers.insert(AUTHORIZATION, current_token());
+    ///     Ok(())
+    /// });
+    /// # Ok::<(), ifmatch_client::HttpError>(())
+    /// ```
+    #[must_use]
+    pub fn with_last_step(mut self, step: impl Fn(&mut Parts) -> Result<(), Error> + Send + Sync + 'static) -> Self {
+        self.finish = Some(Arc::new(step));
+        self
+    }
+
     /// Sends a request for a key, with these header fields, and reads the whole response.
     ///
     /// # Errors
@@ -176,7 +205,7 @@ impl Http {
         self.send_to(method, self.target(key)?, headers, body).await
     }
 
-    async fn send_to(
+    pub(super) async fn send_to(
         &self,
         method: Method,
         path: String,
@@ -184,18 +213,28 @@ impl Http {
         body: Bytes,
     ) -> Result<Response<Bytes>, Error> {
         let uri = self.uri(&path)?;
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = method;
-        *request.uri_mut() = uri;
-        *request.headers_mut() = self.headers.clone();
-        request.headers_mut().extend(headers);
+        let (mut head, ()) = Request::new(()).into_parts();
+        (head.method, head.uri, head.headers) = (method, uri, self.headers.clone());
+        head.headers.extend(headers);
         // Each coding has a tag of its own, and a write must name the version of the resource.
-        request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if !body.is_empty() {
+            head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        }
+        if let Some(finish) = &self.finish {
+            finish(&mut head)?;
+        }
+        let request = Request::from_parts(head, Full::new(body));
         let failed = |error: &dyn std::error::Error| Error::unknown(format!("{}: {}", self.origin, reason(error)));
         let response = self.client.request(request).await.map_err(|error| failed(&error))?;
         let (head, body) = response.into_parts();
         let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| failed(&*error))?;
         Ok(Response::from_parts(head, body.to_bytes()))
+    }
+
+    pub(super) async fn send_delete(&self, key: &str, version: &Version) -> Result<Response<Bytes>, Error> {
+        let headers = HeaderMap::from_iter([(IF_MATCH, field(version.as_str())?)]);
+        self.send(Method::DELETE, key, headers, Bytes::new()).await
     }
 
     /// Returns the URL of a path, which may have a query.
@@ -310,8 +349,7 @@ impl Backend for Http {
 
     fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
         async move {
-            let headers = HeaderMap::from_iter([(IF_MATCH, field(version.as_str())?)]);
-            let response = self.send(Method::DELETE, key, headers, Bytes::new()).await?;
+            let response = self.send_delete(key, version).await?;
             if is_done(response.status()) { Ok(()) } else { Err(failure(&response)) }
         }
         .boxed()
@@ -341,43 +379,6 @@ impl Backend for Http {
     }
 }
 
-/// Returns the error that a response other than success stands for.
-fn failure(response: &Response<Bytes>) -> Error {
-    let status = response.status();
-    let detail = serde_json::from_slice::<Value>(response.body()).ok();
-    let detail = detail.as_ref().and_then(|problem| problem["detail"].as_str()).unwrap_or_default();
-    let message =
-        if detail.is_empty() { format!("the server responded {status}") } else { format!("{status}: {detail}") };
-    Error::new(kind(response), message)
-}
-
-/// Returns `true` for a change that has taken effect. 202 only announces one (RFC 9110 §15.3.3).
-fn is_done(status: StatusCode) -> bool {
-    status.is_success() && status != StatusCode::ACCEPTED
-}
-
-fn kind(response: &Response<Bytes>) -> ErrorKind {
-    let conflict = || ErrorKind::Conflict { current: strong_tag(response.headers()) };
-    match response.status() {
-        StatusCode::PRECONDITION_FAILED if lease_error(response.headers()) == Some(SUPERSEDED) => ErrorKind::Lost,
-        // A lease of another client, which reading again would not change.
-        StatusCode::PRECONDITION_FAILED if lease_error(response.headers()).is_some() => ErrorKind::Refused,
-        // Also: 409 of a store with concurrent writers, and 404 of one that was told to replace an absent key.
-        StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT | StatusCode::NOT_FOUND | StatusCode::GONE => conflict(),
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => ErrorKind::Unknown,
-        StatusCode::NOT_IMPLEMENTED | StatusCode::INSUFFICIENT_STORAGE => ErrorKind::Refused,
-        status if status.is_server_error() => ErrorKind::Unknown,
-        // A success that is none of the expected ones says nothing about the outcome.
-        status if status.is_success() => ErrorKind::Unknown,
-        _ => ErrorKind::Refused,
-    }
-}
-
-/// Returns the code of an error about a lease.
-fn lease_error(headers: &HeaderMap) -> Option<&[u8]> {
-    headers.get(ERROR_CODE).map(HeaderValue::as_bytes).filter(|code| code.starts_with(b"Lease"))
-}
-
 fn has_waited(response: &Response<Bytes>) -> bool {
     let applied = response.headers().get_all(PREFERENCE_APPLIED).iter();
     applied
@@ -385,17 +386,11 @@ fn has_waited(response: &Response<Bytes>) -> bool {
         .any(|value| value.split(',').any(|one| one.trim().starts_with("wait")))
 }
 
-/// Returns the tag of a response, unless it is weak or malformed.
-fn strong_tag(headers: &HeaderMap) -> Option<Version> {
-    let tag = EntityTag::from_header(headers.get(ETAG)?).ok().filter(|tag| !tag.is_weak())?;
-    std::str::from_utf8(tag.as_bytes()).ok().map(Version::new)
-}
-
 fn field(text: &str) -> Result<HeaderValue, Error> {
     HeaderValue::from_str(text).map_err(|_| Error::refused(format!("{text:?} cannot be sent in a header field")))
 }
 
-fn encode(segment: &str) -> String {
+pub(super) fn encode(segment: &str) -> String {
     utf8_percent_encode(segment, NOT_IN_SEGMENTS).to_string()
 }
 
@@ -411,42 +406,6 @@ fn reason(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn answer(status: u16, fields: &[(&'static str, &'static str)]) -> Response<Bytes> {
-        let mut response = Response::new(Bytes::new());
-        *response.status_mut() = StatusCode::from_u16(status).unwrap();
-        for (name, value) in fields {
-            response.headers_mut().append(*name, HeaderValue::from_static(value));
-        }
-        response
-    }
-
-    #[test]
-    fn errors_tell_conflicts_unknown_outcomes_and_refusals_apart() {
-        for status in [412, 409, 404, 410] {
-            assert_eq!(kind(&answer(status, &[])), ErrorKind::Conflict { current: None }, "{status}");
-        }
-        for status in [408, 425, 429, 500, 502, 503, 504, 202, 299] {
-            assert_eq!(kind(&answer(status, &[])), ErrorKind::Unknown, "{status}");
-        }
-        for status in [301, 400, 401, 403, 405, 413, 428, 501, 507] {
-            assert_eq!(kind(&answer(status, &[])), ErrorKind::Refused, "{status}");
-        }
-        assert!(is_done(StatusCode::CREATED) && is_done(StatusCode::NO_CONTENT) && !is_done(StatusCode::ACCEPTED));
-        let lease = answer(412, &[("x-ms-error-code", "LeaseIdMissing")]);
-        assert_eq!(kind(&lease), ErrorKind::Refused);
-        assert_eq!(kind(&answer(412, &[("x-ms-error-code", "LeaseTokenSuperseded")])), ErrorKind::Lost);
-        let told = answer(412, &[("etag", "\"v2\"")]);
-        assert_eq!(kind(&told), ErrorKind::Conflict { current: Some(Version::new("\"v2\"")) });
-    }
-
-    #[test]
-    fn a_weak_or_malformed_tag_is_no_version() {
-        for tag in ["W/\"v1\"", "v1", "\"a\" \"b\""] {
-            assert_eq!(strong_tag(answer(200, &[("etag", tag)]).headers()), None, "{tag}");
-        }
-        assert_eq!(strong_tag(answer(200, &[("etag", "\"v1\"")]).headers()), Some(Version::new("\"v1\"")));
-    }
 
     #[test]
     fn keys_are_appended_to_the_path_of_the_url() {

@@ -1,5 +1,8 @@
 //! The seam to servers and stores: read, write on a condition, delete and list.
 
+mod answer;
+#[cfg(feature = "azure")]
+mod azure;
 mod http;
 mod memory;
 #[cfg(feature = "object-store")]
@@ -12,6 +15,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
+#[cfg(feature = "azure")]
+pub use self::azure::Azure;
 pub use self::http::{Http, HttpError};
 pub use self::memory::Memory;
 #[cfg(feature = "object-store")]

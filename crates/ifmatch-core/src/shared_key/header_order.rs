@@ -35,3 +35,26 @@ fn ignorables(text: &str) -> Vec<(std::cmp::Reverse<usize>, u8)> {
     let ignored = text.bytes().enumerate().filter(|(_, byte)| WEIGHTS[usize::from(*byte)] == 0);
     ignored.map(|(at, byte)| (std::cmp::Reverse(at), byte)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// .NET's order, as found in the tables of the SDKs' sources.
+    #[test]
+    fn names_are_in_the_order_of_the_service() {
+        let sorted = [
+            "x-ms-meta-a",
+            "x-ms-meta-a_b",
+            "x-ms-meta-a1",
+            "x-ms-meta-ab",
+            "x-ms-meta-a-b",
+            "x-ms-meta-ab1",
+            "x-ms-meta-b",
+        ];
+        for pair in sorted.windows(2) {
+            assert_eq!(compare(pair[0], pair[1]), Ordering::Less, "{pair:?}");
+            assert_eq!(compare(pair[1], pair[0]), Ordering::Greater, "{pair:?}");
+        }
+    }
+}

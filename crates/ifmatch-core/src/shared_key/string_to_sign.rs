@@ -13,20 +13,20 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
+use percent_encoding::percent_decode_str;
 
-use super::header_order;
-use ifmatch_blob::name;
+use super::{X_MS_DATE, header_order};
 
-/// The date of the request; overrides `Date`.
-pub(crate) const X_MS_DATE: HeaderName = HeaderName::from_static("x-ms-date");
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 /// Prefix of Azure's own headers.
 const PREFIX: &str = "x-ms-";
 /// Enough for the string of nearly all requests.
 const USUAL_LENGTH: usize = 640;
 
-/// `SharedKey` of the blob service.
-pub(super) fn blob(head: &Parts, account: &str) -> Option<String> {
+/// Returns the text that `SharedKey` signs for a request to the blob service.
+///
+/// Returns `None` if a field or parameter is ambiguous or not text.
+pub fn blob(head: &Parts, account: &str) -> Option<String> {
     let standard = [
         CONTENT_ENCODING,
         CONTENT_LANGUAGE,
@@ -56,8 +56,10 @@ pub(super) fn blob(head: &Parts, account: &str) -> Option<String> {
     Some(text)
 }
 
-/// `SharedKeyLite` of the blob service.
-pub(super) fn blob_lite(head: &Parts, account: &str) -> Option<String> {
+/// Returns the text that `SharedKeyLite` signs for a request to the blob service.
+///
+/// Returns `None` if a field or parameter is ambiguous or not text.
+pub fn blob_lite(head: &Parts, account: &str) -> Option<String> {
     let date = if head.headers.contains_key(X_MS_DATE) { Cow::default() } else { value(&head.headers, &DATE)? };
     let (md5, media_type) = (value(&head.headers, &CONTENT_MD5)?, value(&head.headers, &CONTENT_TYPE)?);
     let mut text = format!("{}\n{md5}\n{media_type}\n{date}\n", head.method);
@@ -67,8 +69,10 @@ pub(super) fn blob_lite(head: &Parts, account: &str) -> Option<String> {
     Some(text)
 }
 
-/// `SharedKey` of the table service.
-pub(super) fn table(head: &Parts, account: &str) -> Option<String> {
+/// Returns the text that `SharedKey` signs for a request to the table service.
+///
+/// Returns `None` if a field or parameter is ambiguous or not text.
+pub fn table(head: &Parts, account: &str) -> Option<String> {
     let (md5, media_type) = (value(&head.headers, &CONTENT_MD5)?, value(&head.headers, &CONTENT_TYPE)?);
     let mut text = format!("{}\n{md5}\n{media_type}\n{}\n", head.method, any_date(&head.headers)?);
     push_resource(&mut text, head, account);
@@ -76,8 +80,10 @@ pub(super) fn table(head: &Parts, account: &str) -> Option<String> {
     Some(text)
 }
 
-/// `SharedKeyLite` of the table service.
-pub(super) fn table_lite(head: &Parts, account: &str) -> Option<String> {
+/// Returns the text that `SharedKeyLite` signs for a request to the table service.
+///
+/// Returns `None` if a field or parameter is ambiguous or not text.
+pub fn table_lite(head: &Parts, account: &str) -> Option<String> {
     let mut text = format!("{}\n", any_date(&head.headers)?);
     push_resource(&mut text, head, account);
     push_comp(&mut text, head)?;
@@ -167,7 +173,12 @@ fn push_comp(text: &mut String, head: &Parts) -> Option<()> {
     Some(())
 }
 
-/// Decodes a name or value. Rejects control characters: a line break would let a value pass for another parameter.
+/// Decodes a name or value. Rejects malformed escapes, and control characters: a line break would let a value pass for another
+/// parameter.
 fn decode(text: &str) -> Option<Cow<'_, str>> {
-    name::decode(text).ok().filter(|text| !text.contains(char::is_control))
+    let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
+    if !text.match_indices('%').all(|(at, _)| is_hex(at + 1) && is_hex(at + 2)) {
+        return None;
+    }
+    percent_decode_str(text).decode_utf8().ok().filter(|text| !text.contains(char::is_control))
 }
