@@ -17,10 +17,9 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use url::Url;
 
-use super::http_client::{self, reason};
+use super::http_client::{Connection, reason};
 use super::runtime::block_on;
 use super::transfer::Progress;
-use super::transfer::connection::Connection;
 use crate::cli::progress::{Display, Done};
 use crate::cli::terminal::print_line;
 use crate::endpoints::snapshot::PATH;
@@ -145,12 +144,7 @@ fn lock(folder: &Path) -> Result<File, Error> {
 
 async fn request(args: &BackupArgs, method: Method) -> Result<Value, Error> {
     let url = args.url.join(PATH).map_err(|error| Error::usage(format!("--url {}: {error}", args.url)))?;
-    let http = http_client::new(&url, args.connection.ca.as_deref(), None)?;
-    let request = http.request(method, url.clone());
-    let request = match &args.connection.token {
-        Some(token) => request.bearer_auth(token),
-        None => request,
-    };
+    let request = args.connection.client(&url, None)?.request(method, url.clone());
     let failed = |error: reqwest::Error| Error::runtime(format!("{url}: {}", reason(&error)));
     let response = request.send().await.map_err(failed)?;
     let status = response.status();

@@ -1,12 +1,11 @@
 //! `ifmatch health`: asks a running gateway or proxy if it serves requests, for containers and scripts.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use url::Url;
 
-use super::http_client::{self, reason};
+use super::http_client::{Trust, reason};
 use super::runtime::block_on;
 use crate::cli::terminal::print_line;
 use crate::error::Error;
@@ -22,9 +21,8 @@ pub(crate) struct HealthArgs {
     #[arg(long)]
     ready: bool,
 
-    /// PEM file of certificates to trust instead of the system's, for example of a private certificate authority.
-    #[arg(long, value_name = "FILE", env = "IFMATCH_CA")]
-    ca: Option<PathBuf>,
+    #[command(flatten)]
+    trust: Trust,
 }
 
 pub(crate) const EXAMPLES: &str = "\
@@ -47,7 +45,7 @@ pub(crate) fn run(args: &HealthArgs) -> Result<(), Error> {
     block_on(async {
         let path = if args.ready { "/-/ready" } else { "/-/health" };
         let url = args.url.join(path).map_err(|error| Error::usage(format!("--url {}: {error}", args.url)))?;
-        let client = http_client::new(&url, args.ca.as_deref(), Some(TIMEOUT))?;
+        let client = args.trust.client(&url, TIMEOUT)?;
         let response = client.get(url.clone()).send().await;
         let response = response.map_err(|error| Error::runtime(format!("{url}: {}", reason(&error))))?;
         match response.status() {

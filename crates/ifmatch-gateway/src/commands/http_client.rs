@@ -1,9 +1,12 @@
-//! The HTTP client of commands that ask a running gateway.
+//! The HTTP client of commands that ask a running gateway, and its flags.
 
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
 use reqwest::{Certificate, Client};
 use url::Url;
 
@@ -14,15 +17,57 @@ const NOT_LISTENING: &str = ": start the gateway (`ifmatch serve`), or correct t
 /// Maximum time to connect.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Creates a client for `url` that trusts the certificates in the file `ca`, or the system's. The timeout is that of
-/// a whole exchange.
-///
-/// # Errors
-/// Fails if the file cannot be used.
-pub(crate) fn new(url: &Url, ca: Option<&Path>, timeout: Option<Duration>) -> Result<Client, Error> {
+/// The token and the certificates of a connection to a gateway.
+#[derive(Args)]
+pub(crate) struct Connection {
+    /// Bearer token, if the gateway requires one.
+    #[arg(long, env = "IFMATCH_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+
+    #[command(flatten)]
+    trust: Trust,
+}
+
+/// The certificates to trust.
+#[derive(Args)]
+pub(crate) struct Trust {
+    /// PEM file of certificates to trust instead of the system's, for example of a private certificate authority.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_CA")]
+    ca: Option<PathBuf>,
+}
+
+impl Connection {
+    /// Creates a client for `url` that sends the token with each request. The timeout is that of a whole exchange.
+    ///
+    /// # Errors
+    /// Fails if the token is invalid, or the file of certificates cannot be used.
+    pub(crate) fn client(&self, url: &Url, timeout: Option<Duration>) -> Result<Client, Error> {
+        let mut fields = HeaderMap::new();
+        if let Some(token) = &self.token {
+            let wrong = |_| Error::usage("--token has characters other than visible ASCII ones");
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(wrong)?;
+            value.set_sensitive(true);
+            fields.insert(AUTHORIZATION, value);
+        }
+        create(url, self.trust.ca.as_deref(), fields, timeout)
+    }
+}
+
+impl Trust {
+    /// Creates a client for `url` without a token.
+    ///
+    /// # Errors
+    /// Fails if the file of certificates cannot be used.
+    pub(crate) fn client(&self, url: &Url, timeout: Duration) -> Result<Client, Error> {
+        create(url, self.ca.as_deref(), HeaderMap::new(), Some(timeout))
+    }
+}
+
+fn create(url: &Url, ca: Option<&Path>, fields: HeaderMap, timeout: Option<Duration>) -> Result<Client, Error> {
     // Fails if the process already has a provider.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let mut http = reqwest::Client::builder().connect_timeout(CONNECT).redirect(reqwest::redirect::Policy::none());
+    http = http.default_headers(fields);
     if let Some(timeout) = timeout {
         http = http.timeout(timeout);
     }

@@ -1,6 +1,5 @@
 //! A client of `/-/leases`.
 
-use std::path::Path;
 use std::time::Duration;
 
 use reqwest::RequestBuilder;
@@ -10,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-use crate::commands::http_client::{self, reason};
+use crate::commands::http_client::{Connection, reason};
 use crate::endpoints::leases::ROOT;
 use crate::error::Error;
 use crate::leases::listing::LeaseTarget;
@@ -22,7 +21,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct Client {
     http: reqwest::Client,
     url: Url,
-    token: Option<String>,
 }
 
 /// A page of the listing.
@@ -33,10 +31,9 @@ pub(super) struct Page {
 }
 
 impl Client {
-    /// Creates a client of the gateway at `url`, with a token and trusted certificates.
-    pub(super) fn new(url: Url, token: Option<&str>, ca: Option<&Path>) -> Result<Self, Error> {
-        let http = http_client::new(&url, ca, Some(TIMEOUT))?;
-        Ok(Self { http, url, token: token.map(str::to_owned) })
+    /// Creates a client of the gateway at `url`.
+    pub(super) fn new(url: Url, connection: &Connection) -> Result<Self, Error> {
+        Ok(Self { http: connection.client(&url, Some(TIMEOUT))?, url })
     }
 
     /// Returns a page of the listing.
@@ -74,10 +71,6 @@ impl Client {
     }
 
     async fn send<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Error> {
-        let request = match &self.token {
-            Some(token) => request.bearer_auth(token),
-            None => request,
-        };
         let response = request.header(ACCEPT, "application/json").send().await;
         let response = response.map_err(|error| Error::runtime(format!("{}: {}", self.url, reason(&error))))?;
         let status = response.status();

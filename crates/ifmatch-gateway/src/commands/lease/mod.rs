@@ -3,13 +3,12 @@
 mod client;
 mod table;
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 use serde_json::json;
 use url::Url;
 
 use crate::cli::terminal::print_line;
+use crate::commands::http_client::Connection;
 use crate::commands::runtime::block_on;
 use crate::config::settings::Settings;
 use crate::error::Error;
@@ -68,13 +67,8 @@ struct Gateway {
     #[arg(long, env = "IFMATCH_URL", default_value_t = default_url())]
     url: String,
 
-    /// Bearer token, if the gateway requires one. Breaking a lease needs a write token.
-    #[arg(long, env = "IFMATCH_TOKEN", hide_env_values = true)]
-    token: Option<String>,
-
-    /// PEM file of certificates to trust instead of the system's, for example of a private certificate authority.
-    #[arg(long, value_name = "FILE", env = "IFMATCH_CA")]
-    ca: Option<PathBuf>,
+    #[command(flatten)]
+    connection: Connection,
 
     /// Print JSON, one object per line.
     #[arg(long)]
@@ -102,7 +96,7 @@ Examples:
   In ten seconds, so that the holder can finish:
     ifmatch lease break docs/leader.lock --period 10 --token $(cat write.token)
 
-Afterwards, writes with the id of the lease get 412.";
+A gateway with tokens requires a write token. Afterwards, writes with the id of the lease get 412.";
 
 /// Runs the command, and prints its result.
 ///
@@ -150,7 +144,7 @@ impl Gateway {
     fn client(&self) -> Result<Client, Error> {
         let url = Url::parse(&self.url).ok().filter(|url| url.has_host() && matches!(url.scheme(), "http" | "https"));
         let wrong = || Error::usage(format!("--url {} is not a valid URL; for example {}", self.url, default_url()));
-        Client::new(url.ok_or_else(wrong)?, self.token.as_deref(), self.ca.as_deref())
+        Client::new(url.ok_or_else(wrong)?, &self.connection)
     }
 
     fn print(&self, text: &str, json: &serde_json::Value) -> Result<(), Error> {

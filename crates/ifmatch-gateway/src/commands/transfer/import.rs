@@ -9,8 +9,8 @@ use http::HeaderMap;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use tokio::task::spawn_blocking;
 
-use super::connection::Location;
 use super::local::{Tree, Upload, blob_name, hash};
+use super::location::Location;
 use super::objects::{Object, Objects};
 use super::remote::{Head, Put, Remote, Replaces};
 use super::{Fault, ImportArgs, Outcome, Progress, collect};

@@ -1,7 +1,7 @@
 //! `ifmatch import` and `ifmatch export`: copies between a folder and a container of a running gateway, which write only
 //! what differs and can be repeated after an interruption. Also the client that `ifmatch verify --url` reads with.
 
-pub(crate) mod connection;
+pub(crate) mod location;
 pub(crate) mod remote;
 
 mod export;
@@ -27,8 +27,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::cli::progress::{Display, Done};
 use crate::cli::terminal::print_line;
+use crate::commands::http_client::Connection;
 use crate::error::Error;
-use connection::Connection;
 
 pub(crate) use export::export;
 pub(crate) use import::import;

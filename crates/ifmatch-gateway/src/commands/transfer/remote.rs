@@ -1,7 +1,6 @@
 //! A running gateway as clients see it: listings, heads, bodies and conditional writes in the plain dialect.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,10 +16,10 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 use url::Url;
 
-use super::connection::{Connection, Location};
 use super::local::Upload;
+use super::location::Location;
 use super::{Fault, Progress};
-use crate::commands::http_client::{self, reason};
+use crate::commands::http_client::{Connection, reason};
 use crate::error::Error;
 
 /// Maximum time for the head of a response, or for the next part of its body.
@@ -48,7 +47,6 @@ pub(super) const METADATA: &str = "x-meta-";
 pub(crate) struct Remote {
     http: Client,
     server: Url,
-    token: Option<String>,
 }
 
 /// An entry of a listing.
@@ -101,8 +99,7 @@ struct Page {
 impl Remote {
     /// Creates a client of the gateway at a location.
     pub(crate) fn new(location: &Location, connection: &Connection) -> Result<Self, Error> {
-        let http = http_client::new(&location.server, connection.ca.as_deref().map(Path::new), None)?;
-        Ok(Self { http, server: location.server.clone(), token: connection.token.clone() })
+        Ok(Self { http: connection.client(&location.server, None)?, server: location.server.clone() })
     }
 
     /// Returns all containers.
@@ -238,10 +235,7 @@ impl Remote {
     ) -> Result<Response, Fault> {
         let mut attempt = 1;
         loop {
-            let request = match &self.token {
-                Some(token) => request().await?.bearer_auth(token),
-                None => request().await?,
-            };
+            let request = request().await?;
             let response = match limit {
                 Some(limit) => timeout(limit, request.send()).await.map_err(|_| self.slow()),
                 None => Ok(request.send().await),

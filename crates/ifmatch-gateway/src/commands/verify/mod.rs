@@ -14,8 +14,8 @@ use ifmatch_blob_embedded::{Damage, Finding, OpenError, OpenErrorKind, Verificat
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::http_client::Connection;
 use super::runtime::block_on;
-use super::transfer::connection::Connection;
 use crate::cli::progress::{Display, Done};
 use crate::cli::terminal::print_line;
 use crate::config::units::ByteSize;

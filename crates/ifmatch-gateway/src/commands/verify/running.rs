@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Share, VerifyArgs};
 use crate::cli::progress::{Display, Done};
 use crate::cli::terminal::print_line;
-use crate::commands::transfer::connection::Location;
+use crate::commands::transfer::location::Location;
 use crate::commands::transfer::remote::Remote;
 use crate::commands::transfer::{Fault, Progress, run_all};
 use crate::error::Error;

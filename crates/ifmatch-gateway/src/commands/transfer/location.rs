@@ -1,24 +1,9 @@
-//! The place on a gateway that a command names by a URL, and the options of the connection to it.
+//! The place on a gateway that a command names by a URL.
 
-use std::path::PathBuf;
-
-use clap::Args;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, decode};
 use url::Url;
 
 use crate::error::Error;
-
-/// Options of the connection.
-#[derive(Args)]
-pub(crate) struct Connection {
-    /// Bearer token, if the gateway requires one.
-    #[arg(long, env = "IFMATCH_TOKEN", hide_env_values = true)]
-    pub(crate) token: Option<String>,
-
-    /// PEM file of certificates to trust instead of the system's, for example of a private certificate authority.
-    #[arg(long, value_name = "FILE", env = "IFMATCH_CA")]
-    pub(crate) ca: Option<PathBuf>,
-}
 
 /// A gateway, a container of it, or a folder of that container.
 pub(crate) struct Location {
