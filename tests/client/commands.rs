@@ -14,7 +14,7 @@ fn locked(url: &str, flags: &[&str], script: &str) -> support::Finished {
 }
 
 /// A command in the background. Killed when dropped, together with the command that it runs.
-struct Guarded {
+pub(crate) struct Guarded {
     child: Child,
     output: BufReader<ChildStdout>,
 }
@@ -22,7 +22,11 @@ struct Guarded {
 impl Guarded {
     /// Starts `ifmatch` with these arguments, and a script.
     fn start(arguments: &[&str], script: &str) -> Self {
-        let mut command = Gateway::command();
+        Self::of(Gateway::command(), arguments, script)
+    }
+
+    /// Starts a prepared command with these arguments, and a script.
+    pub(crate) fn of(mut command: Command, arguments: &[&str], script: &str) -> Self {
         command.args(arguments).args(["--", "sh", "-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("ifmatch starts");
         let output = BufReader::new(child.stdout.take().expect("piped"));
@@ -30,17 +34,17 @@ impl Guarded {
     }
 
     /// Returns the next line of the command's output, or an empty one at the end.
-    fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("a pipe");
         line.trim().to_owned()
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         kill(name, &self.child.id().to_string());
     }
 
-    fn code(&mut self) -> Option<i32> {
+    pub(crate) fn code(&mut self) -> Option<i32> {
         self.child.wait().expect("a child").code()
     }
 }

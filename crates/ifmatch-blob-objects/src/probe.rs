@@ -75,6 +75,29 @@ pub(super) async fn probe(backing: &Backing) -> Result<Capability, OpenError> {
     Ok(capability)
 }
 
+impl Backing {
+    /// Asks the store for the head of an object, which need not exist, to see that the store can be reached.
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::Settings`] without credentials, and otherwise [`OpenErrorKind::Unusable`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use ifmatch_blob_objects::Backing;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let backing = Backing::new(Arc::new(object_store::memory::InMemory::new()));
+    /// assert!(backing.reach(&"locks/backup".into()).await.is_ok());
+    /// # });
+    /// ```
+    pub async fn reach(&self, location: &Path) -> Result<(), OpenError> {
+        match self.objects.head(location).await {
+            Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(unusable(self, error)),
+        }
+    }
+}
+
 fn unusable(backing: &Backing, source: impl Into<BoxError>) -> OpenError {
     let source = source.into();
     if let Some(advice) = backing.advice.filter(|_| asks_for_metadata(&*source)) {

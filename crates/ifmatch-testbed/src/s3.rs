@@ -1,7 +1,8 @@
 //! An S3 server in this process, with its objects in a folder.
 
 use std::convert::Infallible;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use http_body_util::BodyExt;
@@ -17,7 +18,7 @@ use tokio::task::AbortHandle;
 /// An S3 server with the bucket `bucket`.
 #[derive(Debug)]
 pub struct Server {
-    endpoint: String,
+    address: SocketAddr,
     root: tempfile::TempDir,
     task: AbortHandle,
 }
@@ -30,7 +31,7 @@ pub async fn start() -> Server {
     builder.set_auth(SimpleAuth::from_single("key", "secret"));
     let service = builder.build();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
-    let endpoint = format!("http://{}", listener.local_addr().expect("a bound socket"));
+    let address = listener.local_addr().expect("a bound socket");
     // The server first evaluates the condition and then writes, and writes the bytes and the metadata separately.
     // Handling one request at a time makes it atomic, as S3 is.
     let turn = Arc::new(Mutex::new(()));
@@ -52,14 +53,20 @@ pub async fn start() -> Server {
             });
         }
     };
-    Server { endpoint, root, task: tokio::spawn(accept).abort_handle() }
+    Server { address, root, task: tokio::spawn(accept).abort_handle() }
 }
 
 impl Server {
+    /// Returns its address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Returns the environment of its clients: names and values.
     pub fn settings(&self) -> Vec<(String, String)> {
+        let endpoint = format!("http://{}", self.address);
         let settings = [
-            ("AWS_ENDPOINT", &*self.endpoint),
+            ("AWS_ENDPOINT", &*endpoint),
             ("AWS_ALLOW_HTTP", "true"),
             ("AWS_ACCESS_KEY_ID", "key"),
             ("AWS_SECRET_ACCESS_KEY", "secret"),
@@ -67,6 +74,21 @@ impl Server {
             ("TOKEN", "of something else"),
         ];
         settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+    }
+
+    /// Returns the number of objects in the bucket.
+    pub fn objects(&self) -> usize {
+        let (mut count, mut folders) = (0, vec![PathBuf::from("bucket")]);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(self.root.path().join(&folder)).expect("a folder").flatten() {
+                if entry.path().is_dir() {
+                    folders.push(folder.join(entry.file_name()));
+                } else {
+                    count += 1;
+                }
+            }
+        }
+        count
     }
 
     /// Returns the number of multipart uploads that are neither complete nor aborted.

@@ -47,11 +47,17 @@ impl Backing {
         Self::with_retries(url, settings, RETRIES)
     }
 
-    /// Opens the store of a URL with a client that sends no request twice.
-    pub(super) fn from_url_once(
-        url: &str,
-        settings: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, OpenError> {
+    /// Opens the store of a URL with a client that sends no request twice, for callers that settle lost answers themselves.
+    ///
+    /// # Errors
+    /// As [`from_url`](Self::from_url).
+    ///
+    /// ```
+    /// use ifmatch_blob_objects::Backing;
+    ///
+    /// assert!(Backing::from_url_once("memory://", []).is_ok());
+    /// ```
+    pub fn from_url_once(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Result<Self, OpenError> {
         Self::with_retries(url, settings, 0)
     }
 

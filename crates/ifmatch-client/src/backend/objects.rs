@@ -78,7 +78,11 @@ impl Backend for Objects {
             };
             let options = PutOptions { mode, ..PutOptions::default() };
             let written = self.0.put_opts(&path(key)?, PutPayload::from(put.body.clone()), options).await;
-            let written = written.map_err(|error| failure(&error))?;
+            let written = written.map_err(|error| match (&put.when, error) {
+                // Reading again would not change that there is no bucket.
+                (When::Absent, error @ object_store::Error::NotFound { .. }) => Error::refused(error.to_string()),
+                (_, error) => failure(&error),
+            })?;
             Ok(version(written.e_tag, written.version))
         }
         .boxed()

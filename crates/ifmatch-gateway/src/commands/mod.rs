@@ -22,4 +22,5 @@ mod remote;
 mod runtime;
 mod service_manager;
 mod shutdown;
+mod store_url;
 mod tls;

@@ -4,12 +4,13 @@ use clap::Args;
 use http::{HeaderName, HeaderValue};
 use ifmatch_client::Http;
 
+use super::store_url::Place;
 use crate::error::Error;
 
 /// Access to a server.
 #[derive(Args)]
 pub(crate) struct Remote {
-    /// Bearer token, if the server requires one.
+    /// Bearer token, if the server requires one. Stores have credentials of their own.
     #[arg(long, env = "IFMATCH_TOKEN", hide_env_values = true)]
     token: Option<String>,
 
@@ -30,6 +31,17 @@ impl Remote {
             server = server.with_token(token).map_err(usage)?;
         }
         Ok(self.headers.iter().fold(server, |server, (name, value)| server.with_header(name.clone(), value.clone())))
+    }
+
+    /// Opens the place of a store's URL.
+    ///
+    /// # Errors
+    /// Fails if the URL or a setting is invalid, or if there are flags that only HTTP has.
+    pub(crate) async fn place(&self, url: &str) -> Result<Place, Error> {
+        if !self.headers.is_empty() {
+            return Err(Error::usage(format!("{url}: --header is for http and https URLs only")));
+        }
+        Place::open(url).await
     }
 }
 

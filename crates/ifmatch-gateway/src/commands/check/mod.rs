@@ -4,6 +4,7 @@ mod cases;
 mod judge;
 mod races;
 mod site;
+mod store;
 mod tags;
 
 use clap::Args;
@@ -14,6 +15,7 @@ use self::judge::{Finding, Verdict};
 use self::site::Site;
 use super::remote::Remote;
 use super::runtime::block_on;
+use super::store_url::is_store;
 use crate::cli::terminal::{print_line, print_text};
 use crate::error::Error;
 
@@ -23,11 +25,12 @@ const NOT_HONOURED: u8 = 3;
 /// `ifmatch check …`
 #[derive(Args)]
 pub(crate) struct CheckArgs {
-    /// URL of a folder or container where the check may write resources with names of its own, and delete them. A query,
-    /// such as a shared access signature, is sent with every request.
+    /// URL of a folder or container where the check may write resources with names of its own, and delete them: http, https,
+    /// `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`. A query, such as a shared access signature, is
+    /// sent with every request.
     url: String,
 
-    /// Run all checks of RFC 9110 §13 and §14, not only those whose failure loses data.
+    /// Run all checks of RFC 9110 §13 and §14, not only those whose failure loses data. An object store has no others.
     #[arg(long)]
     suite: bool,
 
@@ -48,6 +51,9 @@ Examples:
     ifmatch check --suite --header 'x-ms-blob-type: BlockBlob' \\
       'https://account.blob.core.windows.net/box?sv=…'
 
+  Ask if a bucket is safe for `ifmatch lock`, with the settings of the environment:
+    AWS_ENDPOINT=https://minio.example.com ifmatch check s3://my-bucket/test
+
 The results:
   yes      the server does as RFC 9110 says
   NO       it does not: clients can lose an update, see the bytes of two versions as one,
@@ -66,8 +72,11 @@ Exit codes:
 /// # Errors
 /// Fails if the server does not answer, or cannot store anything.
 pub(crate) fn run(args: &CheckArgs) -> Result<u8, Error> {
-    let server = args.remote.connect(&args.url)?;
     let findings = block_on(async {
+        if is_store(&args.url) {
+            return store::check(args.remote.place(&args.url).await?).await;
+        }
+        let server = args.remote.connect(&args.url)?;
         let site = Site::new(&server)?;
         let findings = findings(&site, args.suite).await;
         // Whatever was found, and even after an error.

@@ -9,13 +9,13 @@ use super::site::{Seen, Site};
 use crate::error::Error;
 
 /// Number of races of each kind.
-const ROUNDS: usize = 10;
+pub(super) const ROUNDS: usize = 10;
 /// Number of requests in a race.
-const WRITERS: usize = 16;
+pub(super) const WRITERS: usize = 16;
 
 /// A kind of race.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     /// PUT with `If-None-Match: *`.
     Create,
     /// PUT with `If-Match` and one tag.
@@ -26,7 +26,7 @@ enum Kind {
 
 /// The outcome of a race.
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+pub(super) enum Outcome {
     /// This many requests succeeded, and the content is that of the last one.
     Won(usize),
     /// The content is of none that succeeded. `true` if a request without a clear outcome explains it.
@@ -58,7 +58,7 @@ async fn races(site: &Site<'_>, kind: Kind) -> Result<(Verdict, String), Error> 
             site.write(key, &content(WRITERS)).await?;
         }
     }
-    let (mut verdict, mut winners) = (Verdict::Yes, Vec::new());
+    let mut outcomes = Vec::new();
     for key in keys {
         let condition = if kind == Kind::Create {
             (IF_NONE_MATCH, "*".to_owned())
@@ -68,8 +68,16 @@ async fn races(site: &Site<'_>, kind: Kind) -> Result<(Verdict, String), Error> 
                 None => return Ok((Verdict::No, "no strong tag to race for".to_owned())),
             }
         };
-        let of_round = race(site, kind, &key, &condition).await?;
-        let (round, shown) = match of_round {
+        outcomes.push(race(site, kind, &key, &condition).await?);
+    }
+    Ok(judged(&outcomes))
+}
+
+/// Judges the races of a kind by the worst one.
+pub(super) fn judged(outcomes: &[Outcome]) -> (Verdict, String) {
+    let (mut verdict, mut winners) = (Verdict::Yes, Vec::new());
+    for outcome in outcomes {
+        let (round, shown) = match outcome {
             Outcome::Won(1) => (Verdict::Yes, "1".to_owned()),
             Outcome::Won(0) => (Verdict::Differs, "0".to_owned()),
             Outcome::Won(count) => (Verdict::No, count.to_string()),
@@ -81,7 +89,7 @@ async fn races(site: &Site<'_>, kind: Kind) -> Result<(Verdict, String), Error> 
             verdict = round;
         }
     }
-    Ok((verdict, format!("winners of {ROUNDS} races: {}", winners.join(" "))))
+    (verdict, format!("winners of {} races: {}", outcomes.len(), winners.join(" ")))
 }
 
 async fn race(
@@ -105,7 +113,8 @@ async fn race(
     Ok(outcome(kind, &after, &statuses))
 }
 
-fn outcome(kind: Kind, after: &Seen, statuses: &[StatusCode]) -> Outcome {
+/// Returns the outcome of a race, by the content after it and the statuses of its requests.
+pub(super) fn outcome(kind: Kind, after: &Seen, statuses: &[StatusCode]) -> Outcome {
     let numbers = |wanted: fn(&StatusCode) -> bool| {
         let all = statuses.iter().enumerate();
         all.filter(move |(_, status)| wanted(status)).map(|(number, _)| number)
@@ -127,7 +136,7 @@ fn effect(kind: Kind, number: usize) -> Option<String> {
     (kind != Kind::Delete || number.is_multiple_of(2)).then(|| content(number))
 }
 
-fn content(number: usize) -> String {
+pub(super) fn content(number: usize) -> String {
     format!("writer {number:02}")
 }
 

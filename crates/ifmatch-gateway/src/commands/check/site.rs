@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use crate::error::Error;
 
 /// Time limit of a request.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 /// Number of attempts of a request.
 const ATTEMPTS: usize = 3;
 /// Interval between looks at a resource whose tag is still weak, or whose date is too young.

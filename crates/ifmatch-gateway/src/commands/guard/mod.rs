@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::remote::Remote;
 use super::runtime::block_on;
+use super::store_url::{Place, is_store};
 use clap::Args;
 use ifmatch_client::{Client, Error as ClientError, ErrorKind, Held, Lock};
 use percent_encoding::percent_decode_str;
@@ -28,7 +29,8 @@ pub(crate) struct LockArgs {
     #[command(flatten)]
     guard: Guard,
 
-    /// Time to wait for the lock; `0s` tries once. By default, the wait has no limit.
+    /// Time to wait for the lock; `0s` tries once. By default, the wait has no limit. A wait that is shorter than the time to
+    /// live never takes over the lock of a machine that has crashed.
     #[arg(long, value_name = "TIME")]
     wait: Option<Span>,
 }
@@ -43,8 +45,9 @@ pub(crate) struct ElectArgs {
 /// Options of the lock, and the command.
 #[derive(Args)]
 struct Guard {
-    /// URL of the lock: a path on an ifmatch gateway, or on any server with strong tags and conditional PUT. A query, such
-    /// as a shared access signature, is sent with every request.
+    /// URL of the lock: a path on an ifmatch gateway, or on any server with strong tags and conditional PUT, or an object:
+    /// `s3://bucket/key`, `az://container/blob` or `gs://bucket/key`. A query, such as a shared access signature, is sent with
+    /// every request.
     url: String,
 
     /// Time to live of the lock, at least 3s. It is renewed every third. If this machine crashes, others wait for this
@@ -72,6 +75,11 @@ Examples:
   Do nothing if another machine is at work:
     ifmatch lock https://blobs.example.com/locks/report --wait 0s -- ./report.sh
 
+  Keep the lock in a bucket, without a server:
+    AWS_REGION=eu-west-1 ifmatch lock s3://my-bucket/locks/backup -- ./backup.sh
+
+Stores are used with the settings of the environment, as by `ifmatch serve --store` and `ifmatch import`.
+
 The command gets IFMATCH_FENCE, a number that is larger for each new holder, and IFMATCH_LEASE_ID, a random id for logs. \
 Send the number with every write, and let the receiver reject smaller ones: a command that was stopped for long \
 otherwise overwrites the next holder's work.
@@ -92,6 +100,9 @@ Examples:
   Send mail from one of several machines, with another one in reserve:
     ifmatch elect https://blobs.example.com/leaders/mail --name \"$(hostname)\" -- ./mailer
 
+  The same without a server:
+    ifmatch elect gs://my-bucket/leaders/mail --name \"$(hostname)\" -- ./mailer
+
 The command is started when this process becomes the leader, with IFMATCH_FENCE and IFMATCH_LEASE_ID as for `ifmatch lock`. If the \
 leadership is lost, the command is ended, and started again as soon as this process leads again. If the command ends by \
 itself, so does this process, with its exit code.";
@@ -101,9 +112,9 @@ itself, so does this process, with its exit code.";
 /// # Errors
 /// Fails if the settings are invalid, or the server rejects the requests.
 pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
-    let lock = args.guard.lock()?;
     block_on(async {
         let mut signals = Signals::listen()?;
+        let lock = args.guard.lock().await?;
         let acquire = async {
             match args.wait {
                 Some(limit) => lock.acquire_within(limit.duration()).await,
@@ -134,9 +145,9 @@ pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
 /// # Errors
 /// Fails if the settings are invalid, or the server rejects the requests.
 pub(crate) fn elect(args: &ElectArgs) -> Result<u8, Error> {
-    let lock = args.guard.lock()?;
     block_on(async {
         let mut signals = Signals::listen()?;
+        let lock = args.guard.lock().await?;
         loop {
             let acquired = tokio::select! {
                 acquired = args.guard.acquire(&lock) => acquired,
@@ -154,8 +165,30 @@ pub(crate) fn elect(args: &ElectArgs) -> Result<u8, Error> {
 }
 
 impl Guard {
-    fn lock(&self) -> Result<Lock, Error> {
-        let example = "http://127.0.0.1:8080/locks/backup";
+    async fn lock(&self) -> Result<Lock, Error> {
+        let lock = if is_store(&self.url) { self.of_object().await? } else { self.of_resource()? };
+        let lock = lock.ttl(self.ttl.duration());
+        Ok(match &self.name {
+            Some(name) => lock.holder(name.as_str()),
+            None => lock,
+        })
+    }
+
+    /// Returns the lock that an object is.
+    async fn of_object(&self) -> Result<Lock, Error> {
+        let Place { objects, path } = self.remote.place(&self.url).await?;
+        if path.is_empty() {
+            return Err(Error::usage(format!(
+                "{} is not the URL of an object, such as s3://bucket/locks/backup",
+                self.url
+            )));
+        }
+        Ok(Client::new(objects).lock(path))
+    }
+
+    /// Returns the lock that an HTTP resource is.
+    fn of_resource(&self) -> Result<Lock, Error> {
+        let example = "http://127.0.0.1:8080/locks/backup or s3://bucket/locks/backup";
         let (url, query) = match self.url.split_once('?') {
             Some((url, query)) => (url, format!("?{query}")),
             None => (self.url.as_str(), String::new()),
@@ -164,11 +197,7 @@ impl Guard {
         let (folder, key) = url.trim_end_matches('/').rsplit_once('/').ok_or_else(wrong)?;
         let key = percent_decode_str(key).decode_utf8().map_err(|_| wrong())?;
         let client = self.remote.connect(&format!("{folder}{query}")).map(Client::new).map_err(|_| wrong())?;
-        let lock = client.lock(key.as_ref()).ttl(self.ttl.duration());
-        Ok(match &self.name {
-            Some(name) => lock.holder(name.as_str()),
-            None => lock,
-        })
+        Ok(client.lock(key.as_ref()))
     }
 
     /// Acquires the lock, however long that takes. Reports a server that does not answer, once until it answers again.

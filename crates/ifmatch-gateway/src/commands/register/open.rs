@@ -11,6 +11,7 @@ use ifmatch_redb::RedbRegister;
 use ifmatch_redis::RedisRegister;
 use ifmatch_register::{AnyRegister, MemoryRegister, ShardError, ShardedRegister};
 
+use crate::commands::store_url;
 use crate::config::register_url::{Engine, RegisterUrl};
 use crate::error::Error;
 
@@ -58,7 +59,7 @@ async fn open_one(url: &RegisterUrl) -> Result<AnyRegister, Error> {
             Ok(AnyRegister::new(opened.map_err(|error| etcd_error(url, &error))?))
         }
         Engine::Objects => {
-            let opened = ObjectRegister::connect(url.with_password(), std::env::vars()).await;
+            let opened = ObjectRegister::connect(url.with_password(), store_url::settings()).await;
             Ok(AnyRegister::new(opened.map_err(|error| objects_error(url, &error))?))
         }
         Engine::Redb(file) => {

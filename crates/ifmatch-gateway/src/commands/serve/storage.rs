@@ -7,12 +7,12 @@ use std::time::Duration;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::StoreError;
 use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
-use ifmatch_blob_objects::{self as objects, Backing, ObjectBlobs};
+use ifmatch_blob_objects::ObjectBlobs;
 use ifmatch_register::{AnyRegister, Driver, Guarantee, Register};
 use ifmatch_runtime::AnyClock;
 
 use crate::commands::register::AcceptLosses;
-use crate::commands::{folder, register};
+use crate::commands::{folder, register, store_url};
 use crate::config::{Config, Records, Storage};
 use crate::error::Error;
 use crate::metrics::register::MeteredRegister;
@@ -49,9 +49,8 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
             Ok(Opened { folder: Some(store.clone()), ..Opened::new(store) })
         }
         Storage::Store { url, records } => {
-            let settings = std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-            let backing = Backing::from_url(url, settings).map_err(|error| store_error(url, &error))?;
+            let name = format!("--store {url}");
+            let backing = store_url::open(&name, url)?;
             let register = match records {
                 Records::Memory => register::memory(),
                 Records::Folder(folder) => {
@@ -61,7 +60,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
                 Records::Registers(urls) => lasting(register::open(urls).await?, config.register_may_lose)?,
             };
             let register = AnyRegister::new(MeteredRegister::new(register));
-            let store_error = |error| store_error(url, &error);
+            let store_error = |error| store_url::failed(&name, &error);
             if register.guarantee() == Guarantee::Process {
                 return Ok(Opened::new(ObjectBlobs::open(backing, register).await.map_err(store_error)?));
             }
@@ -108,13 +107,4 @@ fn folder_error(folder: &Path, error: &embedded::OpenError) -> Error {
     // The hint says it all if the folder is in use.
     let cause = if error.kind() == Kind::InUse { String::new() } else { format!("\n({error})") };
     Error::runtime(format!("cannot use --data {}: {hint}{cause}", folder.display()))
-}
-
-fn store_error(url: &str, error: &objects::OpenError) -> Error {
-    use objects::OpenErrorKind as Kind;
-    let message = format!("--store {url}: {error}");
-    match error.kind() {
-        Kind::Url | Kind::Settings => Error::usage(message),
-        _ => Error::runtime(message),
-    }
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use futures_util::TryStreamExt;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ifmatch_blob_objects::{Backing, OpenErrorKind};
 use ifmatch_core::digest::Hasher;
 use object_store::path::Path;
 use object_store::{Attribute, Attributes, ObjectMeta, ObjectStore, ObjectStoreExt};
@@ -17,6 +16,7 @@ use tokio::io::AsyncWriteExt;
 use super::local::Upload;
 use super::remote::METADATA;
 use super::{Fault, Progress};
+use crate::commands::store_url;
 use crate::error::Error;
 
 /// Folder of a gateway's own objects in its store.
@@ -55,12 +55,7 @@ impl Objects {
     /// # Errors
     /// Fails if the URL or a setting is invalid, or if there is no place for temporary files.
     pub(super) fn open(url: &str) -> Result<Self, Error> {
-        let settings =
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let backing = Backing::from_url(url, settings).map_err(|error| match error.kind() {
-            OpenErrorKind::Url | OpenErrorKind::Settings => Error::usage(format!("{url}: {error}")),
-            _ => Error::runtime(format!("{url}: {error}")),
-        })?;
+        let backing = store_url::open(url, url)?;
         let temporary = tempfile::tempdir()
             .map_err(|error| Error::runtime(format!("no temporary folder, which TMPDIR names: {error}")))?;
         let (store, prefix) = (Arc::clone(backing.objects()), backing.prefix().clone());
