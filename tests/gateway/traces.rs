@@ -65,7 +65,7 @@ fn attribute(span: &Span, key: &str) -> Option<String> {
 }
 
 fn hex(id: &[u8]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
+    id.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
