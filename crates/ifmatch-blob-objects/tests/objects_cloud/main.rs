@@ -1,6 +1,6 @@
 //! The object store adapter on real servers: an S3 server in this process, and Azurite.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
+#![expect(clippy::expect_used, reason = "a failed expectation is a failed test")]
 
 use std::sync::Arc;
 
