@@ -28,8 +28,8 @@ pub(crate) struct Connection {
     trust: Trust,
 }
 
-/// The certificates to trust.
-#[derive(Args)]
+/// The certificates to trust, by default the system's.
+#[derive(Args, Default)]
 pub(crate) struct Trust {
     /// PEM file of certificates to trust instead of the system's, for example of a private certificate authority.
     #[arg(long, value_name = "FILE", env = "IFMATCH_CA")]

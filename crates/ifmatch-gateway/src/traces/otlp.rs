@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 use url::Url;
 
 use super::Attributes;
-use crate::commands::http_client;
+use crate::commands::http_client::Trust;
 use crate::error::Error;
 
 /// Time limit of a request to the collector.
@@ -47,7 +47,7 @@ impl Traces {
     /// # Errors
     /// Fails if the variables of OpenTelemetry are invalid, or the system has no certificates for `https`.
     pub(crate) fn start(endpoint: &Url) -> Result<Self, Error> {
-        let client = http_client::new(endpoint, None, Some(EXPORT))?;
+        let client = Trust::default().client(endpoint, EXPORT)?;
         let client = OnRuntime { client, runtime: Handle::current() };
         let exporter = SpanExporter::builder()
             .with_http()
