@@ -1,5 +1,6 @@
 //! A connection that opens again when needed, and the commands on it.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -86,10 +87,10 @@ impl Connection {
     pub(crate) async fn warn_if_not_durable(&mut self) {
         let Ok(mut open) = self.open.take().await else { return };
         for (setting, needed) in [("appendonly", "yes"), ("appendfsync", "always")] {
-            let found: Result<Vec<String>, RedisError> =
+            let found: Result<HashMap<String, String>, RedisError> =
                 cmd("CONFIG").arg("GET").arg(setting).query_async(&mut open.connection).await;
-            match found.as_deref() {
-                Ok([_, value]) if value == needed => {}
+            match found {
+                Ok(settings) if settings.get(setting).is_some_and(|value| value == needed) => {}
                 Ok(_) => tracing::warn!(
                     "the Redis server loses acknowledged swaps when it ends: set `{setting} {needed}` to prevent that"
                 ),
