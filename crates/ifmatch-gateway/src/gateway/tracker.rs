@@ -150,7 +150,7 @@ impl Drop for RequestTracker {
                 client = %line.client,
                 forwarded_for = line.forwarded_for.as_deref(),
                 method = %line.method,
-                path = path.as_str(),
+                path = %path,
                 status = self.status.map_or(0, |status| status.as_u16()),
                 condition = self.conditions.names(),
                 decision,
