@@ -182,7 +182,7 @@ impl<R, C> Inner<R, C> {
     fn discard_snapshot(&self) -> io::Result<bool> {
         let _alone = lock(&self.removals.snapshot);
         let removed = self.folder.root().join(REMOVED);
-        // What a crash left.
+        // A crash may have left one.
         remove(&removed)?;
         match fs::rename(self.folder.root().join(SNAPSHOT), &removed) {
             Ok(()) => remove(&removed),

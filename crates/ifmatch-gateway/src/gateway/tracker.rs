@@ -141,7 +141,6 @@ impl Drop for RequestTracker {
             seconds: duration.as_secs_f64(),
         });
         if let Some(mut line) = self.line.take() {
-            let path = logged_path::escape(line.uri.path()).to_string();
             let decision = self.status.and_then(|status| self.conditions.decision(status, self.by_lease));
             let cache_status = line.cache_status.as_ref().and_then(|status| status.to_str().ok());
             let id = line.id.to_str().unwrap_or_default();
@@ -150,7 +149,7 @@ impl Drop for RequestTracker {
                 client = %line.client,
                 forwarded_for = line.forwarded_for.as_deref(),
                 method = %line.method,
-                path = %path,
+                path = %logged_path::escape(line.uri.path()),
                 status = self.status.map_or(0, |status| status.as_u16()),
                 condition = self.conditions.names(),
                 decision,
@@ -164,7 +163,7 @@ impl Drop for RequestTracker {
             if let Some(span) = line.span.take() {
                 span.end(Attributes {
                     method: &line.method,
-                    path,
+                    path: logged_path::escape(line.uri.path()).to_string(),
                     scheme: if line.secure { "https" } else { "http" },
                     client: line.client.ip().to_string(),
                     status: self.status,
