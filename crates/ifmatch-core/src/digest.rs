@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::tag::EntityTag;
-use crate::text::header_value;
+use crate::text::{header_value, hexadecimal};
 
 #[cfg(feature = "digest-fields")]
 pub use field::InvalidDigest;
@@ -87,7 +87,7 @@ impl ContentHash {
     /// assert_eq!(ContentHash::of(b"a").hex().len(), 64);
     /// ```
     pub fn hex(&self) -> String {
-        hex::encode(self.bytes)
+        hexadecimal(&self.bytes)
     }
 
     /// Returns a strong tag that depends only on the bytes: `"<hex>"`.
@@ -132,7 +132,7 @@ impl ContentHash {
     }
 
     fn tag_hex(&self) -> String {
-        hex::encode(&self.bytes[..self.format.bytes_in_tag()])
+        hexadecimal(&self.bytes[..self.format.bytes_in_tag()])
     }
 }
 
