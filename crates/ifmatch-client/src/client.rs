@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::{AnyClock, Clock, SystemClock};
+use ifmatch_runtime::{AnyClock, Clock, SystemClock, task};
 
-use crate::backend::{Backend, Http, HttpError};
+use crate::backend::{Backend, Http, HttpError, Version};
 use crate::counter::Counter;
 use crate::document::Document;
 use crate::election::Election;
+use crate::error::Error;
 use crate::lock::Lock;
 use crate::queue::Queue;
 
@@ -171,6 +172,22 @@ impl Client {
 
     pub(crate) fn attempt_timeout(&self) -> Duration {
         self.attempt
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Lists keys, within the time limit of an operation.
+    pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        let listed = task::timeout(&self.clock, self.patience, self.backend.list(prefix)).await;
+        listed.unwrap_or_else(|elapsed| Err(Error::unknown(format!("the listing of {prefix}: {elapsed}"))))
+    }
+
+    /// Makes one attempt to delete a version.
+    pub(crate) async fn delete(&self, key: &str, version: &Version) -> Result<(), Error> {
+        let deleted = task::timeout(&self.clock, self.attempt, self.backend.delete(key, version)).await;
+        deleted.unwrap_or_else(|elapsed| Err(Error::unknown(format!("the deletion of {key}: {elapsed}"))))
     }
 
     /// Returns the end of an operation that starts now.

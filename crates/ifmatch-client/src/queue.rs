@@ -101,7 +101,8 @@ impl Queue {
     /// Returns `None` if there is none.
     ///
     /// # Errors
-    /// `Unknown` if the server does not answer. `Refused` if it rejects the requests, or if there are documents that are no
+    /// `Unknown` if the server does not answer; a job that was taken nevertheless is available again after `visibility`.
+    /// `Refused` if it rejects the requests, or if there are documents that are no
     /// jobs, and no job to take.
     ///
     /// ```
@@ -117,7 +118,7 @@ impl Queue {
         if visibility < MIN_TTL {
             return Err(Error::refused(format!("a job must be hidden for at least {MIN_TTL:?}")));
         }
-        let keys = self.client.backend().list(&format!("{}/", self.folder)).await?;
+        let keys = self.client.list(&format!("{}/", self.folder)).await?;
         self.forget_others(&keys);
         let mut refused = None;
         for key in keys {
@@ -141,7 +142,7 @@ impl Queue {
         };
         if record.done {
             // Its worker has crashed before it could delete the job. If this fails, the next one tries.
-            let _ = self.client.backend().delete(&key, &version).await;
+            let _ = self.client.delete(&key, &version).await;
             return Ok(None);
         }
         let now = self.client.clock().now();
@@ -152,12 +153,10 @@ impl Queue {
         let lock = LockRecord::taken(Some(&record.lock), "", visibility, clock.wall());
         let record = Record { lock, attempts: record.attempts.saturating_add(1), ..record };
         let deadline = lock::deadline(clock.now(), visibility);
-        match raw.write(Some(&snapshot), json(&record)?, None, &mut Pace::until(deadline)).await {
-            Ok(Written::Done(snapshot)) => Ok(Some(Job { raw, snapshot, record, deadline })),
-            Ok(Written::Superseded | Written::Conflict(..)) => Ok(None),
-            // If the job was taken nevertheless, it is available again after its visibility time.
-            Err(error) if error.is_unknown() => Ok(None),
-            Err(error) => Err(error),
+        let mut pace = Pace::until(self.client.until().min(deadline));
+        match raw.write(Some(&snapshot), json(&record)?, None, &mut pace).await? {
+            Written::Done(snapshot) => Ok(Some(Job { raw, snapshot, record, deadline })),
+            Written::Superseded | Written::Conflict(..) => Ok(None),
         }
     }
 
@@ -256,7 +255,7 @@ impl Job {
         };
         // From here on, no client writes the job. If it cannot be deleted, the next worker tries.
         if let Some(version) = written.version {
-            let _ = self.raw.client.backend().delete(&self.raw.key, &version).await;
+            let _ = self.raw.client.delete(&self.raw.key, &version).await;
         }
         Ok(())
     }

@@ -9,7 +9,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ifmatch_runtime::Clock;
+use ifmatch_core::date::Timestamp;
+use ifmatch_runtime::{Clock, task};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -89,10 +90,10 @@ impl<T> Document<T> {
     }
 
     /// Returns the current snapshot. The content is transferred only if it has changed.
-    async fn current(&self) -> Result<Option<Snapshot>, Error> {
+    async fn current(&self, until: Timestamp) -> Result<Option<Snapshot>, Error> {
         let last = self.last();
         let known = last.as_ref().and_then(|last| last.version.as_ref());
-        let loaded = self.raw.read_until(known, self.raw.client.until()).await?;
+        let loaded = self.raw.read_until(known, until).await?;
         Ok(self.adopt(loaded, last))
     }
 
@@ -122,7 +123,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// # }).unwrap();
     /// ```
     pub async fn get(&self) -> Result<Option<Versioned<T>>, Error> {
-        self.current().await?.map(|snapshot| self.versioned(&snapshot)).transpose()
+        self.current(self.raw.client.until()).await?.map(|snapshot| self.versioned(&snapshot)).transpose()
     }
 
     /// Creates the document.
@@ -159,7 +160,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// # }).unwrap();
     /// ```
     pub async fn replace(&self, version: &Version, value: T) -> Result<Versioned<T>, Error> {
-        let current = self.current().await?;
+        let current = self.current(self.raw.client.until()).await?;
         let is = |snapshot: &Snapshot| snapshot.version.as_ref() == Some(version);
         match current {
             Some(snapshot) if is(&snapshot) => self.put(Some(&snapshot), value).await,
@@ -247,8 +248,10 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
         T: Default,
     {
         let mut pace = Pace::until(self.raw.client.until());
-        let _turn = self.turn.lock().await;
-        let mut base = self.current().await?;
+        let clock = self.raw.client.clock();
+        let turn = task::timeout(clock, clock.now().until(pace.until), self.turn.lock()).await;
+        let _turn = turn.map_err(|_| contended(self.key()))?;
+        let mut base = self.current(pace.until).await?;
         loop {
             let fence = held.map(|held| self.fence(held, base.as_ref())).transpose()?;
             let mut value = base.as_ref().map(|base| self.value(base)).transpose()?.unwrap_or_default();
@@ -263,7 +266,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
                     return Err(contended(self.key()).into());
                 }
                 Written::Conflict(_, Some(fresh)) => base = self.adopt(fresh, None),
-                Written::Conflict(_, None) => base = self.current().await?,
+                Written::Conflict(_, None) => base = self.current(pace.until).await?,
             }
         }
     }

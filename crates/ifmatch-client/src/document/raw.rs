@@ -138,7 +138,17 @@ impl Attempt<'_> {
                     let read = self.raw.read_until(None, self.pace.until).await.ok();
                     return Ok(self.settle(read).unwrap_or(Written::Superseded));
                 }
-                Err(conflict) if conflict.is_conflict() => return self.conflict(conflict, doubt).await,
+                Err(conflict) if conflict.is_conflict() => {
+                    if doubt.is_none() {
+                        // Others write too.
+                        self.pause().await;
+                    }
+                    let read = self.raw.read_until(None, self.pace.until).await.ok();
+                    if self.still_applies(read.as_ref()) && self.pause().await {
+                        continue;
+                    }
+                    return self.conflict(conflict, read, doubt);
+                }
                 // The request may have taken effect, now or at an earlier attempt.
                 Err(error) if error.is_unknown() || doubt.is_some() => {
                     // At once: the fewer writes follow, the surer the document tells.
@@ -161,12 +171,12 @@ impl Attempt<'_> {
     }
 
     /// Settles a conflict, which may be with this write, carried out at an earlier attempt or by a proxy's.
-    async fn conflict(mut self: Box<Self>, conflict: Error, doubt: Option<Error>) -> Result<Written, Error> {
-        if doubt.is_none() {
-            // Others write too.
-            self.pause().await;
-        }
-        let read = self.raw.read_until(None, self.pace.until).await.ok();
+    fn conflict(
+        self: Box<Self>,
+        conflict: Error,
+        read: Option<Loaded>,
+        doubt: Option<Error>,
+    ) -> Result<Written, Error> {
         match (self.fate(read.as_ref()), doubt) {
             (Fate::Untold, Some(doubt)) => Err(doubt),
             (Fate::NotDone, _) | (Fate::Untold, None) => Ok(Written::Conflict(conflict, read)),
@@ -174,10 +184,17 @@ impl Attempt<'_> {
         }
     }
 
-    /// Pauses after a conflict. If the time is over, the write is settled all the same.
-    async fn pause(&mut self) {
+    /// Returns `true` if a read after a conflict shows the version to replace. No write has taken effect: the server was busy
+    /// with another one, which may be an earlier attempt of this one.
+    fn still_applies(&self, read: Option<&Loaded>) -> bool {
+        let (When::Is(version), Some(Loaded::Found(found, _))) = (&self.put.when, read) else { return false };
+        found.version.as_ref() == Some(version)
+    }
+
+    /// Pauses after a conflict. Returns `false` if the time is over; the write is then settled all the same.
+    async fn pause(&mut self) -> bool {
         let pause = self.pace.backoff.next();
-        self.raw.client.pause(pause, self.pace.until).await;
+        self.raw.client.pause(pause, self.pace.until).await
     }
 
     async fn send(&self) -> Result<Option<Version>, Error> {

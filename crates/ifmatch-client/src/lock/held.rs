@@ -261,8 +261,11 @@ impl Keeper {
             if let Either::Left((order, _)) = select(&mut order, pin!(sleep_until(&sleep, next))).await {
                 break order.ok();
             }
-            // Not abandoned for a release, which needs to know the version that it replaces.
-            renewal = self.renew().await;
+            // The renewal may take effect after it was abandoned for a release, which then finds its version.
+            renewal = match select(&mut order, pin!(self.renew())).await {
+                Either::Left((order, _)) => break order.ok(),
+                Either::Right((renewal, _)) => renewal,
+            };
         };
         self.end();
         let released = if renewal == Renewal::Taken { Ok(()) } else { self.release().await };

@@ -146,7 +146,8 @@ impl Lock {
     /// Acquires the lock if that is possible within this time.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), or `Unknown` if the server does not answer within the time.
+    /// As [`acquire`](Self::acquire), or `Unknown` if the server does not answer within the time and the client's patience. A
+    /// lock that is acquired after that is released.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -197,7 +198,13 @@ impl Lock {
             // If the caller has gone, the lock is dropped here, which releases it.
             drop(tell.send(acquired));
         }));
-        told.await.map_err(|_| Error::unknown("the runtime has ended"))?
+        let ended = |_| Error::unknown("the runtime has ended");
+        let Some(until) = until else { return told.await.map_err(ended)? };
+        let (clock, patience) = (self.raw.client.clock(), self.raw.client.patience());
+        match task::until(clock, until.saturating_add(patience), told).await {
+            Ok(told) => told.map_err(ended)?,
+            Err(_) => Err(Error::unknown(format!("{}: no answer in time", self.raw.key))),
+        }
     }
 
     /// Looks at the lock until it can be taken, the time is over, or the caller has gone.

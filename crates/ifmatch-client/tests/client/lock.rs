@@ -230,3 +230,63 @@ async fn invalid_locks_are_refused() {
     store.client().json::<u8>("note").create(1).await.unwrap();
     assert_eq!(*store.client().lock("note").acquire().await.unwrap_err().kind(), ErrorKind::Refused);
 }
+
+/// The store answers 409 to a renewal, since the attempt before it is still under way: the first one's answer is late, and
+/// the second one meets it. No other client has written.
+#[tokio::test(start_paused = true)]
+async fn a_busy_store_does_not_end_a_lock() {
+    let store = Store::default();
+    store.fail(|number| match number % 4 {
+        1 => Fault::Busy,
+        2 => Fault::Request,
+        3 => Fault::Busy,
+        _ => Fault::None,
+    });
+    let held = lock(&store.client(), "a").acquire().await.unwrap();
+    sleep(TTL * 100).await;
+    assert!(!held.is_lost(), "a renewal that was not carried out counts as a rival's");
+    held.release().await.unwrap();
+    assert!(lock(&store.client(), "b").try_acquire().await.unwrap().is_some());
+}
+
+/// The store answers reads, and no write arrives. With a time to live of an hour, the attempt went on for most of it.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_without_an_answer_ends_long_before_the_time_to_live() {
+    let store = Store::default();
+    store.fail(|_| Fault::Request);
+    let lock = Client::new(store.connect()).with_clock(Steady).lock("a").ttl(Duration::from_hours(1));
+    let attempt = timeout(Duration::from_mins(1), lock.try_acquire()).await.expect("it waits for most of an hour");
+    assert_eq!(*attempt.expect_err("no answer").kind(), ErrorKind::Unknown);
+}
+
+/// The caller has given up, and the write takes effect after that: the lock is released.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_succeeds_after_its_time_leaves_the_lock_free() {
+    let store = Store::default();
+    let connection = store.connect();
+    // An existing record, so that the attempt replaces it.
+    lock(&store.client(), "b").acquire().await.unwrap().release().await.unwrap();
+    let late = Client::new(connection.clone()).with_clock(Steady).lock("locks/bill").ttl(Duration::from_hours(1));
+    let (attempt, ()) = tokio::join!(late.try_acquire(), async {
+        sleep(Duration::from_micros(3_500)).await;
+        connection.cut();
+    });
+    assert_eq!(*attempt.expect_err("no answer").kind(), ErrorKind::Unknown);
+    connection.heal();
+    sleep(LOOK * 60).await;
+    assert!(lock(&store.client(), "c").try_acquire().await.unwrap().is_some(), "held by a client that has given up");
+}
+
+/// A renewal is under way without an answer, and would be tried until the deadline, most of an hour away.
+#[tokio::test(start_paused = true)]
+async fn a_release_does_not_wait_for_a_renewal_without_an_answer() {
+    let store = Store::default();
+    let connection = store.connect();
+    let client = Client::new(connection.clone()).with_clock(Steady);
+    let held = client.lock("locks/bill").ttl(Duration::from_hours(1)).acquire().await.unwrap();
+    connection.cut();
+    sleep(Duration::from_mins(21)).await;
+    assert!(!held.is_lost());
+    let released = timeout(Duration::from_mins(1), held.release()).await.expect("it waits for the deadline");
+    assert_eq!(*released.unwrap_err().kind(), ErrorKind::Unknown);
+}

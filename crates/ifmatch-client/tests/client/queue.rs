@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ifmatch_client::{Client, ErrorKind};
+use tokio::time::timeout;
 
-use crate::store::{Fault, Stoppable, Store};
+use crate::store::{Fault, Steady, Stoppable, Store};
 
 const VISIBILITY: Duration = Duration::from_mins(1);
+/// Time by which any operation of a client with the default settings has ended.
+const LIMIT: Duration = Duration::from_mins(2);
 
 #[tokio::test(start_paused = true)]
 async fn workers_with_lost_answers_do_each_job_once() {
@@ -83,4 +86,59 @@ async fn an_abandoned_job_is_available_at_once_and_jobs_keep_their_order() {
     first.abandon().await.unwrap();
     let again = queue.take(VISIBILITY).await.unwrap().unwrap();
     assert_eq!((again.payload::<String>().unwrap().as_str(), again.attempts()), ("a", 2));
+}
+
+/// The server accepts the connection and never answers the listing.
+#[tokio::test(start_paused = true)]
+async fn a_listing_without_an_answer_ends_the_take() {
+    let store = Store::default();
+    let connection = store.connect();
+    let queue = Client::new(connection.clone()).with_clock(Steady).queue("jobs");
+    queue.push(&"resize").await.unwrap();
+    connection.cut();
+    let taken = timeout(LIMIT, queue.take(VISIBILITY)).await.expect("it waits for the listing without limit");
+    assert_eq!(*taken.unwrap_err().kind(), ErrorKind::Unknown);
+}
+
+/// The job is marked as done. The network is cut before its deletion, right then or before the answer.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_without_an_answer_does_not_hold_up_the_worker() {
+    for moment in 0..6 {
+        let store = Store::default();
+        let connection = store.connect();
+        let queue = Client::new(connection.clone()).with_clock(Steady).queue("jobs");
+        queue.push(&"resize").await.unwrap();
+        let job = queue.take(VISIBILITY).await.unwrap().unwrap();
+        let cut = async {
+            tokio::time::sleep(Duration::from_micros(500 + 1_000 * moment)).await;
+            connection.cut();
+        };
+        let (done, ()) = tokio::join!(timeout(LIMIT, job.done()), cut);
+        let done = done.unwrap_or_else(|_| panic!("it waits without limit, cut at {moment}"));
+        assert!(done.is_ok() || *done.unwrap_err().kind() == ErrorKind::Unknown);
+    }
+}
+
+/// The store answers reads, and no write arrives. The job would be hidden for a day.
+#[tokio::test(start_paused = true)]
+async fn a_take_without_an_answer_is_unknown_and_ends_long_before_the_visibility() {
+    let store = Store::default();
+    let queue = Client::new(store.connect()).with_clock(Steady).queue("jobs");
+    queue.push(&"resize").await.unwrap();
+    store.fail(|_| Fault::Request);
+    let taken = timeout(LIMIT, queue.take(Duration::from_hours(24))).await.expect("it waits for most of a day");
+    // `None` would mean that the queue is empty.
+    assert_eq!(*taken.expect_err("nothing is known about the job").kind(), ErrorKind::Unknown);
+}
+
+/// Another request for the job is under way, for example the first attempt of this one. Nothing has changed.
+#[tokio::test(start_paused = true)]
+async fn a_job_is_finished_although_the_store_was_busy() {
+    let store = Store::default();
+    let queue = store.client().queue("jobs");
+    queue.push(&"resize").await.unwrap();
+    let job = queue.take(VISIBILITY).await.unwrap().unwrap();
+    store.fail(|number| if number < 4 { Fault::Busy } else { Fault::None });
+    job.done().await.expect("no other worker has taken it");
+    assert!(queue.take(VISIBILITY).await.unwrap().is_none());
 }

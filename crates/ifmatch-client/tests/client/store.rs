@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     Answer,
     /// The request is lost.
     Request,
+    /// The store rejects the write because it is busy with another one, which may be the same one: 409, as S3 and the gateway do.
+    Busy,
 }
 
 /// Returns the fault of the write with a number.
@@ -157,8 +159,10 @@ impl Backend for Connection {
             let number = self.store.0.writes.fetch_add(1, Ordering::Relaxed);
             let fault = self.store.0.faults.lock().unwrap().map_or(Fault::None, |fault| fault(number));
             let lost = || Error::new(ErrorKind::Unknown, "the connection was closed");
-            if fault == Fault::Request {
-                return Err(lost());
+            match fault {
+                Fault::Request => return Err(lost()),
+                Fault::Busy => return Err(Error::new(ErrorKind::Conflict { current: None }, "409 Conflict")),
+                Fault::None | Fault::Answer => {}
             }
             let written = self.store.put(key, put).await;
             self.travel().await;
@@ -171,13 +175,21 @@ impl Backend for Connection {
         async move {
             self.travel().await;
             let own = self.store.own(key, version).await?;
-            self.store.0.memory.delete(key, &own).await
+            self.store.0.memory.delete(key, &own).await?;
+            self.travel().await;
+            Ok(())
         }
         .boxed()
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>> {
-        self.store.0.memory.list(prefix)
+        async move {
+            self.travel().await;
+            let keys = self.store.0.memory.list(prefix).await?;
+            self.travel().await;
+            Ok(keys)
+        }
+        .boxed()
     }
 }
 

@@ -178,3 +178,36 @@ async fn a_change_that_keeps_the_stamp_is_not_overwritten() {
     }
     assert_eq!(page.get().await.unwrap().unwrap().value, Page { hits: 2, title: "by hand".to_owned() });
 }
+
+/// Updates of clones take turns. The time of those that wait counts, too.
+#[tokio::test(start_paused = true)]
+async fn updates_that_wait_for_their_turn_end_with_their_time() {
+    let store = Store::default();
+    let connection = store.connect();
+    connection.cut();
+    let hits = Client::new(connection).with_clock(crate::store::Steady).json::<u64>("hits");
+    let updates = join_all((0..20).map(|_| hits.update(|count| *count += 1)));
+    let ended = tokio::time::timeout(Duration::from_mins(1), updates).await.expect("each waits for those before it");
+    assert!(ended.iter().all(Result::is_err));
+}
+
+/// 409 of a store that is busy with another request. The condition still holds.
+#[tokio::test(start_paused = true)]
+async fn a_busy_store_is_no_conflict() {
+    let store = Store::default();
+    let note = store.client().json::<u8>("note");
+    let first = note.create(1).await.unwrap().version;
+    store.fail(|number| if number < 4 { Fault::Busy } else { Fault::None });
+    assert_eq!(note.replace(&first, 2).await.expect("no other client has written").value, 2);
+}
+
+/// The store is busy for longer than the client waits. Nothing was written, and no one else has written.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_stays_busy_is_a_conflict_in_the_end() {
+    let store = Store::default();
+    let note = store.client().with_patience(Duration::from_secs(5)).json::<u8>("note");
+    let first = note.create(1).await.unwrap().version;
+    store.fail(|_| Fault::Busy);
+    let error = note.replace(&first, 2).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Conflict { .. }), "{error}");
+}
