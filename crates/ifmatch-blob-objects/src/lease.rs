@@ -15,7 +15,7 @@ use super::failure::refused;
 use super::members::Members;
 use super::permit::{Ending, check, key, of_driver, of_register};
 use super::shared::Shared;
-use super::write::contended;
+use super::write::{contended, in_a_task};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, Leased, SetHeaders, StoreError, StoreErrorKind};
 
@@ -33,8 +33,10 @@ impl Shared {
     }
 
     /// Ends the lease of a blob that another program has deleted. Returns the record without it.
+    ///
+    /// Continues if the client disconnects, since it takes the blob's permit.
     pub(super) async fn end_lease_of_absent(
-        &self,
+        self: &Arc<Self>,
         blob: &BlobPath,
         location: &Path,
         members: Members,
@@ -43,15 +45,19 @@ impl Shared {
         if !record.lease_state(self.driver.now()).is_locked() {
             return Ok(record);
         }
-        let look = async {
-            match self.look(location, members).await {
-                Ok(None) => Ending::Done((), Content::Absent),
-                Ok(Some(_)) => Ending::Refused(contended()),
-                Err(error) => Ending::Refused(error),
-            }
-        };
-        self.guarded(blob, &Method::DELETE, LeaseUse::Read(None), Some(record), look).await?;
-        self.driver.load(&key(blob)?).await.map_err(of_driver)
+        let (this, blob, location) = (Arc::clone(self), blob.clone(), location.clone());
+        in_a_task(async move {
+            let look = async {
+                match this.look(&location, members).await {
+                    Ok(None) => Ending::Done((), Content::Absent),
+                    Ok(Some(_)) => Ending::Refused(contended()),
+                    Err(error) => Ending::Refused(error),
+                }
+            };
+            this.guarded(&blob, &Method::DELETE, LeaseUse::Read(None), Some(record), look).await?;
+            this.driver.load(&key(&blob)?).await.map_err(of_driver)
+        })
+        .await
     }
 
     /// Carries out a lease operation. Only the store knows if the blob exists, so it is asked first.

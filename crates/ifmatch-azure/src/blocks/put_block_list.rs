@@ -1,5 +1,6 @@
 //! Put Block List.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use http::{Method, Response};
@@ -167,9 +168,14 @@ fn resolve(
 ) -> Result<Resolved, AzureError> {
     let ranges = current.map(|current| current.list.ranges()).unwrap_or_default();
     let (mut segments, mut blocks) = (Vec::new(), Vec::new());
+    let mut sources = HashMap::new();
     for (from, id) in wanted {
         let staged = staged.get(id).filter(|_| *from != From::Committed);
         let committed = ranges.get(id).filter(|_| *from != From::Uncommitted);
+        // Later lists could not tell the two blocks apart.
+        if *sources.entry(id).or_insert(staged.is_some()) != staged.is_some() {
+            return Err(document::not_a_list("an id names both a staged and a committed block"));
+        }
         let (segment, length) = match (staged, committed) {
             (Some(block), _) => (Segment::Staged(block.clone()), block.length),
             (None, Some(range)) => (Segment::Current(Range::clone(range)), range.end - range.start),

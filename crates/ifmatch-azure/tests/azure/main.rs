@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test fails on anything unexpected")]
 
 mod accounts;
+mod blocks;
 mod bodies;
 mod garbage;
 mod interleavings;

@@ -117,6 +117,8 @@ pub(crate) struct Faulty {
     faults: Faults,
     listing: Mutex<Option<Gate>>,
     waiting: Mutex<Option<Gate>>,
+    /// Gates of the next reads, the next one last.
+    reading: Mutex<Vec<Option<Gate>>>,
     suspended: Mutex<Option<mpsc::Receiver<()>>>,
     held: Mutex<Option<(Path, PutPayload, PutOptions)>>,
     log: Mutex<Vec<&'static str>>,
@@ -130,6 +132,7 @@ impl Faulty {
             faults: Faults::default(),
             listing: Mutex::default(),
             waiting: Mutex::default(),
+            reading: Mutex::default(),
             suspended: Mutex::default(),
             held: Mutex::default(),
             log: Mutex::default(),
@@ -179,6 +182,13 @@ impl Faulty {
         let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
         *self.waiting.lock().unwrap() = Some((ask, opened));
         self.schedule([Fault::Waits]);
+        (asked, open)
+    }
+
+    /// Holds the read after the next one: the first channel signals its arrival, the second one releases it.
+    pub(crate) fn hold_second_read(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
+        let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
+        *self.reading.lock().unwrap() = vec![Some((ask, opened)), None];
         (asked, open)
     }
 
@@ -305,6 +315,11 @@ impl ObjectStore for Faulty {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let gate = self.reading.lock().unwrap().pop().flatten();
+        if let Some((begin, opened)) = gate {
+            let _ = begin.send(());
+            let _ = opened.await;
+        }
         self.inner.get_opts(location, options).await
     }
 

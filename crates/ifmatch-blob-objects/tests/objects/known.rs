@@ -127,6 +127,26 @@ async fn a_blob_deleted_by_another_program_loses_its_lease() {
     assert_eq!(subject.head(&lost).await.unwrap().lease, None, "the later blob has none");
 }
 
+/// The client of the first request disconnects after the permit was granted, while the store is asked if the blob is still
+/// absent. The permit, of a minute, would keep out all writers after it.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_disconnects_while_a_lease_is_ended_leaves_no_permit() {
+    for is_write in [true, false] {
+        let (store, subject, lost) = deleted_by_another_program("b").await;
+        let (asked, answer) = store.hold_second_read();
+        let write = async { subject.store.put(&lost, put("left")).await.map(drop) };
+        let operation = async { subject.store.lease(&lost, acquire(2)).await.map(drop) };
+        tokio::select! {
+            ended = write, if is_write => panic!("the store has not answered: {ended:?}"),
+            ended = operation, if !is_write => panic!("the store has not answered: {ended:?}"),
+            asked = asked => asked.unwrap(),
+        }
+        // Lets the work go on, if there is any left.
+        let _ = answer.send(());
+        assert!(subject.write_if(&lost, if_absent(), "next").await.unwrap().created);
+    }
+}
+
 /// A blob with a lease that ends after this number of seconds.
 async fn leased_for(seconds: i64, store: &Arc<Faulty>) -> (Subject, BlobPath) {
     let subject = durable(store).await;
