@@ -10,17 +10,21 @@
 //! A promotion, and a restored backup, begin a new timeline. The server cannot tell if it has all acknowledged swaps, which is
 //! certain only for a synchronous standby. The epoch is a row that is replicated with the records, with the timeline on which
 //! it began. Every new connection compares that with the server's. No connection survives a promotion, since a standby
-//! accepts none that writes. A server with an earlier epoch than one that was found already is refused: a former primary
-//! that was started again lacks the changes made since the promotion.
+//! accepts none that writes. A server with an earlier epoch than one that was found already is refused, and connections to it
+//! are replaced: a former primary that still runs, or was started again, lacks the changes made since the promotion.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use ifmatch_core::record::Revision;
 use ifmatch_register::Epoch;
+use tokio::time::timeout;
 
+use crate::STATEMENT_LIMIT;
 use crate::connection::Connection;
 use crate::error::{OpenError, OpenErrorKind};
+use crate::settings::{Settings, each_host};
 
 /// Time after a promotion up to which revisions count as lost, in seconds: the new server's clock may be behind. Records
 /// written meanwhile have later revisions all the same, since they follow doubted ones.
@@ -75,12 +79,32 @@ impl Known {
     }
 }
 
+/// Connects to each host of a URL that names several, and returns the connection to the primary with the latest epoch: a former
+/// primary may still run, and accept writes. Returns `None` for a single host, or if no host can be used.
+pub(crate) async fn find_latest(url: &str) -> Option<Connection> {
+    let hosts = Some(each_host(url)).filter(|hosts| hosts.len() > 1)?;
+    let found = join_all(hosts.iter().map(async |host| {
+        let connection = Settings::parse(host).ok()?.connect().await.ok()?;
+        let found = timeout(STATEMENT_LIMIT, connection.find_epoch()).await.ok()?.ok()?;
+        Some((found.epoch, connection))
+    }));
+    let latest = found.await.into_iter().flatten().max_by_key(|(epoch, _)| *epoch);
+    latest.map(|(_, connection)| connection)
+}
+
 impl Connection {
     /// Finds the epoch, and raises it if the server continues another timeline than the one on which it began.
     ///
     /// # Errors
     /// As for [`Known::become_found`], or if the server fails.
-    pub(crate) async fn check_epoch(&self, known: &Known) -> Result<(), OpenError> {
+    pub(crate) async fn check_epoch(&self, known: &Known) -> Result<Epoch, OpenError> {
+        let found = self.find_epoch().await?;
+        let epoch = found.epoch;
+        known.become_found(found)?;
+        Ok(epoch)
+    }
+
+    async fn find_epoch(&self) -> Result<Found, OpenError> {
         let raise = format!(
             "UPDATE ifmatch_epoch SET timeline = {TIMELINE},
                 number = number + (timeline <> '')::int,
@@ -94,7 +118,7 @@ impl Connection {
         let row = self.client.query_one(epoch, &[]).await.map_err(OpenError::of)?;
         let (number, lost): (i64, i64) = (row.get(0), row.get(1));
         let epoch = Epoch { number: number.cast_unsigned(), lost: Revision::new(lost.cast_unsigned()) };
-        known.become_found(Found { epoch, timeline: row.get(2) })
+        Ok(Found { epoch, timeline: row.get(2) })
     }
 
     /// Warns about a standby that may lack acknowledged swaps when it takes over.

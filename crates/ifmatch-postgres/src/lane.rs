@@ -43,6 +43,8 @@ pub(crate) struct Place {
 /// A connection with its prepared statements.
 pub(crate) struct Prepared {
     connection: Connection,
+    /// The server's.
+    epoch: Epoch,
     insert: Statement,
     update: Statement,
     delete: Statement,
@@ -70,13 +72,13 @@ impl Place {
     }
 
     async fn prepare(&self, connection: Connection) -> Result<Prepared, OpenError> {
-        connection.check_epoch(&self.epoch).await?;
+        let epoch = connection.check_epoch(&self.epoch).await?;
         let prepare = async |text: &str| connection.client.prepare(text).await.map_err(OpenError::of);
         let (insert, update, delete) = (prepare(INSERT).await?, prepare(UPDATE).await?, prepare(DELETE).await?);
         let (load, time) = (prepare(LOAD).await?, prepare(TIME).await?);
         let scan = connection.client.prepare_typed(SCAN, &[Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::INT8]).await;
         let scan = scan.map_err(OpenError::of)?;
-        Ok(Prepared { connection, insert, update, delete, load, scan, time })
+        Ok(Prepared { connection, epoch, insert, update, delete, load, scan, time })
     }
 }
 
@@ -92,8 +94,9 @@ impl Connect for Place {
         })
     }
 
+    /// A connection to a former primary has ended, too, once another connection has found the present one.
     fn has_ended(&self, prepared: &Prepared) -> bool {
-        prepared.connection.client.is_closed()
+        prepared.connection.client.is_closed() || prepared.epoch < self.epoch()
     }
 }
 
@@ -320,5 +323,23 @@ mod tests {
         }
         lane.0.keep(first);
         lane.page(&Scan { limit: 1, ..Scan::default() }).await.unwrap();
+    }
+
+    /// The former primary was not stopped, and this connection to it is still open. Another one has found the new primary.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_connection_to_a_former_primary_is_not_used_any_more() {
+        let primary = postgres::start(&[]).await;
+        crate::migrate(&primary.url()).await.unwrap();
+        let standby = postgres::start_standby(primary.address(), &[]).await;
+        let place = Place::new(Settings::parse(&primary.url()).unwrap());
+        let first = place.settings.connect().await.unwrap();
+        let mut lane = Lane::open(place, first).await.unwrap();
+        let scan = Scan { limit: 1, ..Scan::default() };
+        lane.page(&scan).await.unwrap();
+        postgres::promote(&standby);
+        let other = Settings::parse(&standby.url()).unwrap().connect().await.unwrap();
+        lane.place().prepare(other).await.unwrap();
+        let error = lane.page(&scan).await.expect_err("it lacks the changes since the promotion");
+        assert!(error.to_string().contains("former primary"), "{error}");
     }
 }

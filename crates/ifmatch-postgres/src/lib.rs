@@ -17,7 +17,8 @@
 //! # The URL
 //!
 //! `postgres://USER[:PASSWORD]@HOST[:PORT][,HOST…]/DATABASE[?OPTION=VALUE…]`, with the options of libpq that
-//! `tokio_postgres::Config` knows, and `sslmode` and `sslrootcert`. Of several hosts, the primary is used. The password is
+//! `tokio_postgres::Config` knows, and `sslmode` and `sslrootcert`. Of several hosts, the primary is used,
+//! and the latest one if a former primary was not stopped. The password is
 //! better placed in `PGPASSWORD` or in the file `PGPASSFILE` (by default `~/.pgpass`).
 //!
 //! | `sslmode` | connection |
@@ -75,7 +76,10 @@ impl PostgresRegister {
     /// [`OpenErrorKind`] has the reasons; the message says what to do, and contains no password.
     pub async fn connect(url: &str) -> Result<Self, OpenError> {
         let settings = Settings::parse(url)?;
-        let first = settings.connect().await?;
+        let first = match epoch::find_latest(url).await {
+            Some(first) => first,
+            None => settings.connect().await?,
+        };
         first.check_schema().await?;
         first.warn_of_asynchronous_standbys().await?;
         let lists = Lane::open(Place::new(settings), first).await?;

@@ -60,7 +60,7 @@ pub async fn migrate(url: &str) -> Result<(), OpenError> {
         transaction.execute("INSERT INTO ifmatch_schema VALUES ($1)", &[&VERSION]).await.map_err(OpenError::of)?;
     }
     transaction.commit().await.map_err(OpenError::of)?;
-    connection.check_epoch(&Known::default()).await
+    connection.check_epoch(&Known::default()).await.map(drop)
 }
 
 impl Connection {

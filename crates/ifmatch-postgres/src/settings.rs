@@ -60,6 +60,14 @@ impl Settings {
     }
 }
 
+/// Returns a URL for each host of a URL.
+pub(crate) fn each_host(url: &str) -> Vec<String> {
+    let Some((scheme, rest)) = url.split_once("://") else { return Vec::new() };
+    let (authority, tail) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let (user, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+    hosts.split(',').map(|host| format!("{scheme}://{user}{host}{tail}")).collect()
+}
+
 /// Removes `sslmode` and `sslrootcert`, which the client library does not know as libpq does. Returns `true` as the mode if
 /// the connection is encrypted.
 fn without_tls_options(url: &str) -> Result<(String, Option<bool>, Option<PathBuf>), OpenError> {
@@ -148,6 +156,16 @@ mod tests {
             parse("postgres://u@h/d?connect_timeout=7").config.get_connect_timeout(),
             Some(&Duration::from_secs(7))
         );
+    }
+
+    #[test]
+    fn each_host_has_a_url() {
+        assert_eq!(
+            each_host("postgres://u:p@h1:1,h2/d?sslmode=disable"),
+            ["postgres://u:p@h1:1/d?sslmode=disable", "postgres://u:p@h2/d?sslmode=disable"]
+        );
+        assert_eq!(each_host("postgres://h1,h2?user=u@e"), ["postgres://h1?user=u@e", "postgres://h2?user=u@e"]);
+        assert_eq!(each_host("postgres://%2Frun/d"), ["postgres://%2Frun/d"]);
     }
 
     #[test]

@@ -243,8 +243,11 @@ impl Connect for Place {
         Ok(open)
     }
 
+    /// A connection to a former primary has ended, too, once another connection has found the present one.
     fn has_ended(&self, open: &Open) -> bool {
-        open.has_ended.load(Ordering::Acquire)
+        let known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_former = known.as_ref().is_some_and(|known| known.stored() != open.identity);
+        is_former || open.has_ended.load(Ordering::Acquire)
     }
 }
 
@@ -352,5 +355,31 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         connection.page(&Scan { limit: 1, ..Scan::default() }).await.unwrap();
+    }
+
+    /// Another connection of the process has reached the server that took over. This one is still open to the former primary.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_connection_to_a_former_primary_is_not_used_any_more() {
+        let server = start(&[]).await;
+        let mut connection = Connection::open(Options::new(&server.url()).unwrap()).await.unwrap();
+        let scan = Scan { limit: 1, ..Scan::default() };
+        connection.page(&scan).await.unwrap();
+        let place = Arc::clone(connection.open.server());
+        let name = place
+            .identity
+            .lock()
+            .unwrap()
+            .as_ref()
+            .unwrap()
+            .stored()
+            .split(|byte| *byte == b' ')
+            .next()
+            .unwrap()
+            .to_vec();
+        let present = Identity::parse([&name[..], b" 1 other 9"].concat()).unwrap();
+        place.identity.lock().unwrap().as_mut().unwrap().becomes(present).unwrap();
+        let error = connection.page(&scan).await.expect_err("it lacks the changes since the failover");
+        assert!(error.to_string().contains("former primary"), "{error}");
+        connection.load(&[Key::new("key").unwrap()]).await.expect_err("as a scan");
     }
 }

@@ -141,6 +141,24 @@ async fn a_former_primary_is_not_used_again() {
     }
 }
 
+/// The former primary was not stopped: both servers accept writes. A process that starts now has seen neither before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_process_finds_the_present_primary_beside_a_former_one() {
+    let primary = start().await;
+    let standby = postgres::start_standby(primary.address(), &[]).await;
+    let url = format!("postgres://postgres@{},{}/postgres", primary.address(), standby.address());
+    let driver = connect(&url).await;
+    write(&driver, "page", b"first").await;
+    until_replicated(&primary, &standby).await;
+    postgres::promote(&standby);
+    let second = write(&connect(&standby.url()).await, "page", b"second").await;
+    for _ in 0..10 {
+        let started = connect(&url).await;
+        assert_eq!(load(&started, "page").await, second);
+        assert_eq!(started.register().epoch(&key("page")).number, 1);
+    }
+}
+
 /// Ends the connections of all clients.
 fn end_connections(server: &Server) {
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ifmatch'";
