@@ -203,3 +203,32 @@ fn a_leader_that_was_stopped_leads_again_with_a_new_command() {
     leader.signal("TERM");
     assert_eq!(leader.code(), Some(143));
 }
+
+/// The server has a certificate of a private authority.
+#[test]
+fn a_private_certificate_authority_is_trusted_by_a_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let signed = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (cert, key) = (file("cert.pem", signed.cert.pem()), file("key.pem", signed.signing_key.serialize_pem()));
+    let gateway = Gateway::start(["serve", "--store", "memory://", "--tls-cert", &cert, "--tls-key", &key]);
+    let (lock, container) = (gateway.url("/locks/a"), gateway.url("/box"));
+    let code = |arguments: &[&str]| run(arguments).status.code();
+    assert_eq!(code(&["lock", &lock, "--ca", &cert, "--wait", "5s", "--", "true"]), Some(0));
+    assert_eq!(code(&["elect", &lock, "--ca", &cert, "--", "sh", "-c", "exit 4"]), Some(4));
+    assert_eq!(code(&["check", &container, "--ca", &cert]), Some(0));
+    // The system does not trust it.
+    assert_eq!(code(&["lock", &lock, "--wait", "0s", "--", "true"]), Some(75));
+    assert_eq!(code(&["check", &container]), Some(1));
+
+    let text = file("text.pem", "no certificate".to_owned());
+    for command in [&["lock", &lock, "--ca", &text, "--", "true"][..], &["check", &container, "--ca", &text]] {
+        let end = run(command);
+        assert_eq!(end.status.code(), Some(2));
+        assert!(end.stderr.contains("--ca") && end.stderr.contains("PEM"), "{}", end.stderr);
+    }
+}

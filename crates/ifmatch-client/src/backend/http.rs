@@ -18,6 +18,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 
@@ -101,6 +103,32 @@ impl Http {
     /// assert!(Http::new("127.0.0.1").is_err());
     /// ```
     pub fn new(url: &str) -> Result<Self, HttpError> {
+        Self::with_roots(url, None)
+    }
+
+    /// Creates a backend as [`new`](Self::new) does, that trusts only the certificates in this text in PEM format, for example
+    /// that of a private certificate authority.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), or if the text contains no certificate, or an invalid one.
+    ///
+    /// ```
+    /// # use ifmatch_client::Http;
+    /// assert!(Http::trusting("https://blobs.example.com", b"no certificate").is_err());
+    /// ```
+    pub fn trusting(url: &str, pem: &[u8]) -> Result<Self, HttpError> {
+        let wrong = |error: &dyn fmt::Display| HttpError(format!("the certificates to trust cannot be used: {error}"));
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            roots.add(certificate.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+        }
+        if roots.is_empty() {
+            return Err(wrong(&"there is none in PEM format"));
+        }
+        Self::with_roots(url, Some(roots))
+    }
+
+    fn with_roots(url: &str, roots: Option<RootCertStore>) -> Result<Self, HttpError> {
         let wrong = |why: &str| {
             // The query may contain a signature.
             let url = url.split('?').next().unwrap_or_default();
@@ -113,7 +141,7 @@ impl Http {
         if !matches!(scheme, "http" | "https") {
             return Err(wrong("the scheme is neither http nor https"));
         }
-        let config = tls(scheme == "https")?;
+        let config = tls(scheme == "https", roots)?;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -282,14 +310,14 @@ impl Http {
 }
 
 /// Returns the settings of TLS. The system's certificates, which may be missing, are loaded only if they are needed.
-fn tls(needed: bool) -> Result<ClientConfig, HttpError> {
+fn tls(needed: bool, roots: Option<RootCertStore>) -> Result<ClientConfig, HttpError> {
     let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
     let builder = builder.with_safe_default_protocol_versions().map_err(|error| HttpError(error.to_string()))?;
     let without = |error| HttpError(format!("the system has no certificates to trust: {error}"));
-    let builder = if needed {
-        builder.with_native_roots().map_err(without)?
-    } else {
-        builder.with_root_certificates(RootCertStore::empty())
+    let builder = match roots {
+        Some(roots) => builder.with_root_certificates(roots),
+        None if needed => builder.with_native_roots().map_err(without)?,
+        None => builder.with_root_certificates(RootCertStore::empty()),
     };
     Ok(builder.with_no_client_auth())
 }

@@ -61,6 +61,16 @@ impl Trust {
     pub(crate) fn client(&self, url: &Url, timeout: Duration) -> Result<Client, Error> {
         create(url, self.ca.as_deref(), HeaderMap::new(), Some(timeout))
     }
+
+    /// Reads the certificates in PEM format. Returns `None` if those of the system are trusted.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be used.
+    pub(crate) fn pem(&self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(file) = &self.ca else { return Ok(None) };
+        let (pem, _) = read(file)?;
+        Ok(Some(pem))
+    }
 }
 
 fn create(url: &Url, ca: Option<&Path>, fields: HeaderMap, timeout: Option<Duration>) -> Result<Client, Error> {
@@ -72,7 +82,7 @@ fn create(url: &Url, ca: Option<&Path>, fields: HeaderMap, timeout: Option<Durat
         http = http.timeout(timeout);
     }
     if let Some(file) = ca {
-        http = http.tls_certs_only(certificates(file)?);
+        http = http.tls_certs_only(read(file)?.1);
     } else if url.scheme() == "http" {
         // The system's certificates, which may be missing, are not needed.
         http = http.tls_certs_only([]);
@@ -89,12 +99,13 @@ pub(crate) fn reason(error: &reqwest::Error) -> String {
     format!("{cause}{hint}")
 }
 
-fn certificates(file: &Path) -> Result<Vec<Certificate>, Error> {
+/// Reads a file in PEM format, and returns its content and the certificates in it.
+fn read(file: &Path) -> Result<(Vec<u8>, Vec<Certificate>), Error> {
     let wrong = |error: &dyn std::error::Error| Error::usage(format!("--ca {}: {error}", file.display()));
     let pem = std::fs::read(file).map_err(|error| wrong(&error))?;
     let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| wrong(&error))?;
     if certificates.is_empty() {
         return Err(Error::usage(format!("--ca {} contains no certificate in PEM format", file.display())));
     }
-    Ok(certificates)
+    Ok((pem, certificates))
 }

@@ -4,6 +4,7 @@ use clap::Args;
 use http::{HeaderName, HeaderValue};
 use ifmatch_client::Http;
 
+use super::http_client::Trust;
 use super::store_url::Place;
 use crate::error::Error;
 
@@ -17,16 +18,23 @@ pub(crate) struct Remote {
     /// Header field of every request, such as `x-ms-blob-type: BlockBlob`. May be repeated.
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
     headers: Vec<(HeaderName, HeaderValue)>,
+
+    #[command(flatten)]
+    trust: Trust,
 }
 
 impl Remote {
     /// Creates a connection to the server of a URL.
     ///
     /// # Errors
-    /// Fails if the URL or the token is invalid.
+    /// Fails if the URL or the token is invalid, or the file of certificates cannot be used.
     pub(crate) fn connect(&self, url: &str) -> Result<Http, Error> {
         let usage = |error: ifmatch_client::HttpError| Error::usage(error.to_string());
-        let mut server = Http::new(url).map_err(usage)?;
+        let server = match self.trust.pem()? {
+            Some(pem) => Http::trusting(url, &pem),
+            None => Http::new(url),
+        };
+        let mut server = server.map_err(usage)?;
         if let Some(token) = &self.token {
             server = server.with_token(token).map_err(usage)?;
         }

@@ -85,8 +85,8 @@ Send the number with every write, and let the receiver reject smaller ones: a co
 otherwise overwrites the next holder's work.
 
 If the lock is lost, the command gets SIGTERM, and SIGKILL before another machine can acquire the lock. Signals that this \
-process gets are passed on. SIGKILL is not: the command then continues without the lock. To trust another certificate \
-authority, set SSL_CERT_FILE.
+process gets are passed on. SIGKILL is not: the command then continues without the lock. For the certificate authority of a \
+store, set SSL_CERT_FILE: --ca is for https URLs.
 
 Exit codes:
   70   the lock was lost
@@ -196,8 +196,8 @@ impl Guard {
         let wrong = || Error::usage(format!("{url} is not the URL of a lock, such as {example}"));
         let (folder, key) = url.trim_end_matches('/').rsplit_once('/').ok_or_else(wrong)?;
         let key = percent_decode_str(key).decode_utf8().map_err(|_| wrong())?;
-        let client = self.remote.connect(&format!("{folder}{query}")).map(Client::new).map_err(|_| wrong())?;
-        Ok(client.lock(key.as_ref()))
+        let server = self.remote.connect(&format!("{folder}{query}"))?;
+        Ok(Client::new(server).lock(key.as_ref()))
     }
 
     /// Acquires the lock, however long that takes. Reports a server that does not answer, once until it answers again.
