@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use ifmatch_testbed::{Network, Proxy};
 use support::{Gateway, run};
@@ -123,6 +124,26 @@ async fn a_command_without_a_network_is_ended_even_if_it_ignores_sigterm() {
         guarded.code()
     });
     assert_eq!(run.await.unwrap(), Some(70));
+}
+
+/// The shell ends at SIGTERM. The process that it has started ignores the signal, and would go on to work without the lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_processes_that_a_command_has_started_are_ended_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let proxy = Proxy::start(gateway.address()).await;
+    let url = format!("http://{}/locks/a", proxy.address());
+    let script = "(trap '' TERM; while :; do sleep 0.05; done) & echo $$; wait";
+    let mut guarded = Guarded::start(&["lock", &url, "--ttl", "3s"], script);
+    let group = guarded.line();
+    proxy.set(Network::Silent);
+    // The end of the output is the end of all processes.
+    let mut end = tokio::task::spawn_blocking(move || (guarded.line(), guarded.code()));
+    let ended = tokio::time::timeout(Duration::from_mins(1), &mut end).await;
+    if ended.is_err() {
+        kill("KILL", &format!("-{group}"));
+    }
+    assert_eq!(ended.expect("a process works without the lock").unwrap(), (String::new(), Some(70)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

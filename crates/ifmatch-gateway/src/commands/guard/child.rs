@@ -52,10 +52,12 @@ pub(super) async fn run(command: &[OsString], held: &Grant, grace: Duration, sig
             status = child.wait() => return Ok(End::Exited(code(status?))),
             () = held.lost() => {
                 target.send(Signal::TERM);
-                if timeout(grace, child.wait()).await.is_err() {
+                let has_ended = timeout(grace, child.wait()).await.is_ok();
+                // Processes that it has started may still work.
+                if target.is_group || !has_ended {
                     target.send(Signal::KILL);
-                    child.wait().await?;
                 }
+                child.wait().await?;
                 return Ok(End::Lost);
             }
             Received(signal) = signals.next() => {

@@ -219,18 +219,13 @@ impl Guard {
     }
 
     async fn run(&self, held: &Held, signals: &mut Signals) -> End {
-        match child::run(&self.command, held, self.grace(), signals).await {
+        match child::run(&self.command, held, grace(self.ttl.duration()), signals).await {
             Ok(end) => end,
             Err(error) => {
                 let command = self.command.first().map(|command| command.to_string_lossy()).unwrap_or_default();
                 End::Exited(complain(127, &format!("{command} cannot be started: {error}")))
             }
         }
-    }
-
-    /// Returns the time between SIGTERM and SIGKILL, which ends before another holder's begins.
-    fn grace(&self) -> Duration {
-        ifmatch_core::lock::margin(self.ttl.duration())
     }
 
     async fn release(&self, held: Held) {
@@ -245,9 +240,33 @@ impl Guard {
     }
 }
 
+/// Returns the time between SIGTERM and SIGKILL: half of that before another holder's begins. The rest is for clocks of different
+/// rates, and for a machine that is busy.
+fn grace(ttl: Duration) -> Duration {
+    ifmatch_core::lock::margin(ttl) / 2
+}
+
 /// Prints a message to stderr, and returns the exit code.
 #[expect(clippy::print_stderr, reason = "the messages of a command")]
 fn complain(code: u8, message: &str) -> u8 {
     eprintln!("ifmatch: {message}");
     code
+}
+
+#[cfg(test)]
+mod tests {
+    use ifmatch_core::date::Timestamp;
+    use ifmatch_core::lock::{MIN_TTL, deadline};
+
+    use super::*;
+
+    /// The challenger has seen the version as early as it was sent, and its clock is faster.
+    #[test]
+    fn a_command_is_killed_before_another_holder_can_begin() {
+        for ttl in [MIN_TTL, Duration::from_secs(30), Duration::from_hours(1)] {
+            let sent = Timestamp::from_micros(0);
+            let killed = sent.until(deadline(sent, ttl)) + grace(ttl);
+            assert!(killed.mul_f64(1.03) < ttl, "{killed:?} of {ttl:?}");
+        }
+    }
 }
