@@ -24,7 +24,8 @@ pub(crate) enum Fault {
     Answer,
     /// The request is lost.
     Request,
-    /// The store rejects the write because it is busy with another one, which may be the same one: 409, as S3 and the gateway do.
+    /// The store rejects the write because it is busy with another one, which may be an earlier attempt of the same: 409, as
+    /// S3 and the gateway answer.
     Busy,
 }
 

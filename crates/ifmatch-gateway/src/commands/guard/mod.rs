@@ -240,8 +240,8 @@ impl Guard {
     }
 }
 
-/// Returns the time between SIGTERM and SIGKILL: half of that before another holder's begins. The rest is for clocks of different
-/// rates, and for a machine that is busy.
+/// Returns the time between SIGTERM and SIGKILL: half of that before another holder can begin. The rest is for clocks of
+/// different rates, and for a machine that is busy.
 fn grace(ttl: Duration) -> Duration {
     ifmatch_core::lock::margin(ttl) / 2
 }
