@@ -109,6 +109,13 @@ async fn records_move_from_one_register_to_two() {
         assert_eq!(copied.status.code(), Some(0), "{}", copied.stderr);
         assert!(copied.stdout.contains("copied and verified"), "{}", copied.stdout);
     }
+    let wrong = register("wrong");
+    for args in [&["copy", "--from", &wrong, "--to", &register("new")][..], &["status", "--register", &wrong]] {
+        let refused = run(["register"].iter().chain(args));
+        assert_eq!(refused.status.code(), Some(2), "{refused:#?}");
+        assert!(refused.stderr.contains("there is no such file"), "{refused:#?}");
+        assert!(!folder.path().join("wrong.redb").exists(), "it was created");
+    }
     let gateway = Gateway::start(["serve", "--store", &store, "--register", &a, "--register", &b]);
     Client::new(gateway.address()).put("/docs/a", &[], "second").await.expect(412);
 }

@@ -187,7 +187,7 @@ async fn snapshots_need_a_write_token_and_a_folder() {
     let data = data.path().to_str().unwrap();
     let itself = run(["backup", "--data", data, "--to", data]);
     assert_eq!(itself.status.code(), Some(2), "{itself:#?}");
-    assert!(itself.stderr.contains("--to is the data folder itself"), "{itself:#?}");
+    assert!(itself.stderr.contains("--to is in the data folder"), "{itself:#?}");
 
     let memory = Gateway::start(["serve", "--store", "memory://"]);
     let answer = Client::new(memory.address()).request(Method::PUT, "/-/snapshot", &[], "").await;

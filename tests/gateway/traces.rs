@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::TcpListener;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -108,6 +109,20 @@ async fn a_span_joins_the_trace_of_the_client_and_is_the_parent_of_the_upstream(
     let unsampled = unsampled["traceparent"].to_str().unwrap();
     assert!(unsampled.starts_with(&format!("00-{TRACE}-")) && unsampled.ends_with("-00"), "{unsampled}");
     assert!(forwarded.iter().all(|(headers, _)| headers["tracestate"] == "a=1"), "{forwarded:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_spans_are_sent_upon_either_signal() {
+    for signal in ["-INT", "-TERM"] {
+        let (collector, exported) = recorder("/v1/traces").await;
+        let url = format!("http://{}", collector.address());
+        let mut gateway = Gateway::start(["serve", "--store", "memory://", "--otlp", &url]);
+        let answer = Client::new(gateway.address()).request(Method::GET, "/docs/a", &[], "").await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND);
+        assert!(Command::new("kill").args([signal, &gateway.pid().to_string()]).status().unwrap().success());
+        assert!(gateway.finished().status.success(), "{signal}");
+        assert_eq!(spans(&exported).len(), 1, "{signal}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -135,7 +135,9 @@ async fn odd_names_round_trip_and_a_second_run_writes_nothing() {
 #[tokio::test]
 async fn objects_of_a_store_are_imported() {
     let source = tempfile::tempdir().unwrap();
-    for name in ["a b.txt", "deep/er.txt", "-ifmatch/owner"] {
+    // Of a gateway, with a staged block and a table.
+    let internal = ["-ifmatch/owner", "-blocks/docs/00/61/61", "-tables.photos/t"];
+    for name in ["a b.txt", "deep/er.txt"].into_iter().chain(internal) {
         fs::create_dir_all(source.path().join(name).parent().unwrap()).unwrap();
         fs::write(source.path().join(name), name.repeat(30_000)).unwrap();
     }
@@ -266,6 +268,22 @@ async fn an_export_that_was_killed_or_interrupted_continues_and_leaves_no_part_o
         let rest = summary(&rest, 0);
         assert_eq!((&rest["written"], &rest["unchanged"]), (&written.into(), &unchanged.into()), "{rest}");
     }
+}
+
+/// A limit of the size of files stands for a full disk. The whole file is one write, and the last.
+#[tokio::test]
+async fn a_file_that_cannot_be_written_is_reported_and_gets_no_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(["serve", "--store", "memory://"]);
+    Client::new(gateway.address()).put("/docs/a", &[], "a".repeat(5_000)).await.expect(201);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", r#"trap "" XFSZ; ulimit -f 1; exec "$0" "$@""#]).arg(Gateway::command().get_program());
+    limited.args(["export", &gateway.url("/docs"), "--json"]).arg(folder.path());
+    let ended = tokio::task::spawn_blocking(move || limited.output()).await.unwrap().unwrap();
+    let stdout = String::from_utf8_lossy(&ended.stdout);
+    assert_eq!(ended.status.code(), Some(1), "{ended:#?}");
+    assert!(stdout.contains("File too large") && stdout.contains(r#""failed":1"#), "{stdout}");
+    assert!(files(folder.path()).is_empty());
 }
 
 #[tokio::test]

@@ -3,12 +3,36 @@
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
+use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use support::{Client, Gateway, run};
 
 use crate::serve;
+
+/// Puts a pipe in place of a body, and interrupts the verification of the folder while it reads the pipe.
+fn interrupt(data: &str, body: &Path) -> Output {
+    let bytes = fs::read(body).unwrap();
+    fs::remove_file(body).unwrap();
+    assert!(Command::new("mkfifo").arg(body).status().unwrap().success());
+    let mut command = Gateway::command();
+    command.args(["verify", "--data", data]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = command.spawn().unwrap();
+    let mut pipe = OpenOptions::new().write(true).open(body).unwrap();
+    let pid = running.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let zeros = vec![0; 65_536];
+    let closed = loop {
+        if let Err(error) = pipe.write_all(&zeros) {
+            break error;
+        }
+    };
+    assert_eq!(closed.kind(), ErrorKind::BrokenPipe, "{closed}");
+    fs::remove_file(body).unwrap();
+    fs::write(body, bytes).unwrap();
+    running.wait_with_output().unwrap()
+}
 
 /// Fills a folder with four blobs in files, and returns the files. Also checks that a folder in use is refused.
 async fn fill(folder: &Path) -> Vec<PathBuf> {
@@ -69,32 +93,61 @@ async fn an_interrupted_run_ends_with_130_and_continues() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
     let files = fill(folder.path()).await;
-    // A pipe in place of a body, so that reading does not end before the signal has been handled.
-    let body = fs::read(&files[0]).unwrap();
-    fs::remove_file(&files[0]).unwrap();
-    assert!(Command::new("mkfifo").arg(&files[0]).status().unwrap().success());
-    let mut command = Gateway::command();
-    command.args(["verify", "--data", data]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let running = command.spawn().unwrap();
-    let mut pipe = OpenOptions::new().write(true).open(&files[0]).unwrap();
-    let pid = running.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    let bytes = vec![0; 65_536];
-    let closed = loop {
-        if let Err(error) = pipe.write_all(&bytes) {
-            break error;
-        }
-    };
-    assert_eq!(closed.kind(), ErrorKind::BrokenPipe, "{closed}");
-    let stopped = running.wait_with_output().unwrap();
+    let stopped = interrupt(data, &files[0]);
     assert_eq!(stopped.status.code(), Some(130), "{stopped:#?}");
     assert!(String::from_utf8_lossy(&stopped.stderr).contains("continue with --resume"));
-
-    fs::remove_file(&files[0]).unwrap();
-    fs::write(&files[0], body).unwrap();
     let rest = run(["verify", "--data", data, "--resume"]);
     assert_eq!(rest.status.code(), Some(0), "{rest:#?}");
     assert!(rest.stdout.contains("0 damaged"), "{}", rest.stdout);
+}
+
+/// The first run ends in the second thousand of blobs, and the damage is in the first.
+#[tokio::test]
+async fn a_continued_run_ends_with_the_damage_found_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let mut gateway = serve(folder.path(), &[]);
+    let client = Client::new(gateway.address());
+    let small = (0..1_000).map(|number| client.put(format!("/docs/{number:03}").leak(), &[], "in the index"));
+    stream::iter(small).buffer_unordered(32).for_each(async |written| drop(written.expect(201))).await;
+    client.put("/docs/!first", &[], "a".repeat(20_000)).await.expect(201);
+    client.put("/docs/last", &[], "b".repeat(30_000)).await.expect(201);
+    gateway.stop();
+    let shards =
+        fs::read_dir(folder.path().join("bodies")).unwrap().flat_map(|shard| fs::read_dir(shard.unwrap().path()));
+    let (mut first, mut last) = (PathBuf::new(), PathBuf::new());
+    for body in shards.flatten().map(Result::unwrap) {
+        let of = if body.metadata().unwrap().len() == 20_000 { &mut first } else { &mut last };
+        *of = body.path();
+    }
+    fs::write(&first, "c".repeat(20_000)).unwrap();
+    let stopped = interrupt(data, &last);
+    assert_eq!(stopped.status.code(), Some(130), "{stopped:#?}");
+    assert!(String::from_utf8_lossy(&stopped.stdout).contains("docs/!first: the bytes differ"), "{stopped:#?}");
+    let rest = run(["verify", "--data", data, "--resume"]);
+    assert_eq!(rest.status.code(), Some(3), "{rest:#?}");
+    assert!(rest.stderr.contains("1 of 1002 bodies damaged or missing"), "{rest:#?}");
+    assert!(rest.stdout.contains("read 2 bodies") && rest.stdout.contains("1 damaged"), "{rest:#?}");
+}
+
+#[tokio::test]
+async fn one_body_is_singular_and_a_folder_with_a_url_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let mut gateway = serve(folder.path(), &[]);
+    Client::new(gateway.address()).put("/docs/a", &[], "a").await.expect(201);
+    let url = gateway.url("/");
+    let both = run(["verify", "--data", data, "--url", &url]);
+    assert_eq!(both.status.code(), Some(2), "{both:#?}");
+    assert!(both.stderr.contains("--data <DIR>' cannot be used with '--url"), "{both:#?}");
+    for (args, variable) in [(&["--url", &url][..], "unused"), (&[], data)] {
+        if args.is_empty() {
+            gateway.stop();
+        }
+        let output = Gateway::command().arg("verify").args(args).env("IFMATCH_DATA", variable).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:#?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("read 1 body with 1 B"), "{output:#?}");
+    }
 }
 
 #[test]

@@ -210,6 +210,19 @@ fn unescape(text: &str) -> String {
     name
 }
 
+/// Returns the user's name of an object's metadata by its name in the store, or `None` for the service's own, such as the
+/// identity of the write.
+///
+/// ```
+/// use ifmatch_blob_objects::metadata_name;
+///
+/// assert_eq!(metadata_name("first_2dname").as_deref(), Some("first-name"));
+/// assert_eq!(metadata_name("ifmatchwrite"), None);
+/// ```
+pub fn metadata_name(stored: &str) -> Option<String> {
+    (!stored.starts_with(RESERVED)).then(|| unescape(stored).to_ascii_lowercase())
+}
+
 fn headers(attributes: &Attributes) -> BlobHeaders {
     let field = |attribute: Attribute| attributes.get(&attribute).and_then(|value| FieldText::new(value).ok());
     let mut headers = BlobHeaders {
@@ -223,11 +236,8 @@ fn headers(attributes: &Attributes) -> BlobHeaders {
     };
     for (attribute, value) in attributes {
         let Attribute::Metadata(name) = attribute else { continue };
-        if name.starts_with(RESERVED) {
-            continue;
-        }
-        if let Ok(value) = FieldText::new(value) {
-            headers.metadata.insert(unescape(name).to_ascii_lowercase().into(), value);
+        if let (Some(name), Ok(value)) = (metadata_name(name), FieldText::new(value)) {
+            headers.metadata.insert(name.into(), value);
         }
     }
     headers

@@ -58,7 +58,7 @@ use ifmatch_blob::store::{
     Put, Reading, SetHeaders, StoreError, Written,
 };
 
-pub use attributes::Naming;
+pub use attributes::{Naming, metadata_name};
 pub use backing::{Backing, DescribedListing};
 pub use direct::{DirectBody, DirectUpload};
 pub use failure::TooSoon;

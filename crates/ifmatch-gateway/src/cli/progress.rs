@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::terminal::print_line;
+use super::terminal::{counted, print_line};
 use crate::error::Error;
 
 /// Interval of updates of the bar.
@@ -164,7 +164,8 @@ impl Display {
             None => "time left unknown".to_owned(),
         };
         let (bytes, total) = (HumanBytes(done.bytes), HumanBytes(self.total.bytes));
-        format!("{} of {} blobs, {bytes} of {total}, {}/s, {left}", done.items, self.total.items, HumanBytes(rate))
+        let blobs = counted(self.total.items, "blob", "blobs");
+        format!("{} of {blobs}, {bytes} of {total}, {}/s, {left}", done.items, HumanBytes(rate))
     }
 }
 

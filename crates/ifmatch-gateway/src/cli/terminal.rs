@@ -24,6 +24,11 @@ impl Style {
     }
 }
 
+/// Returns a number with its noun.
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 /// Prints a line on stdout.
 ///
 /// # Errors

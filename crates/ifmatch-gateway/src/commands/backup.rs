@@ -21,7 +21,7 @@ use super::http_client::{Connection, reason};
 use super::runtime::block_on;
 use super::transfer::Progress;
 use crate::cli::progress::{Display, Done};
-use crate::cli::terminal::print_line;
+use crate::cli::terminal::{counted, print_line};
 use crate::endpoints::snapshot::PATH;
 use crate::error::Error;
 
@@ -97,8 +97,8 @@ struct Copy {
 pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
     block_on(async {
         let (progress, stopped) = (Progress::start(None), Arc::new(AtomicBool::new(false)));
-        if args.to.canonicalize().is_ok_and(|to| args.data.canonicalize().is_ok_and(|data| to == data)) {
-            return Err(Error::usage("--to is the data folder itself: write the backup to another folder"));
+        if is_within(&args.to, &args.data) {
+            return Err(Error::usage("--to is in the data folder: write the backup to another folder"));
         }
         let lock = lock(&args.to)?;
         let from = args.data.join("snapshot");
@@ -126,6 +126,15 @@ pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
         }
         print_line(&summary(&display, &snapshot, shown.done(), args.json))
     })
+}
+
+/// Returns `true` if a folder, which need not exist, is another one or below it. The snapshot is removed at the end, and a
+/// backup in its place would be as well.
+fn is_within(folder: &Path, other: &Path) -> bool {
+    let existing = std::path::absolute(folder).ok();
+    let existing =
+        existing.as_deref().and_then(|folder| folder.ancestors().find_map(|above| above.canonicalize().ok()));
+    existing.zip(other.canonicalize().ok()).is_some_and(|(folder, other)| folder.starts_with(other))
 }
 
 fn lock(folder: &Path) -> Result<File, Error> {
@@ -274,7 +283,8 @@ fn summary(display: &Display, snapshot: &Snapshot, done: Done, as_json: bool) ->
         });
         return summary.to_string();
     }
-    format!("backed up {bodies} bodies with {}, of which {} were new", HumanBytes(*bytes), HumanBytes(done.bytes))
+    let bodies = counted(*bodies, "body", "bodies");
+    format!("backed up {bodies} with {}, of which {} were new", HumanBytes(*bytes), HumanBytes(done.bytes))
 }
 
 #[cfg(test)]
@@ -286,6 +296,20 @@ mod tests {
         fs::create_dir_all(folder.join("bodies/00")).unwrap();
         fs::write(folder.join("bodies/00").join(name), name).unwrap();
         fs::write(folder.join(INDEX), name).unwrap();
+    }
+
+    #[test]
+    fn a_backup_is_outside_of_the_data_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let data = root.path().join("data");
+        fs::create_dir(&data).unwrap();
+        std::os::unix::fs::symlink(&data, root.path().join("link")).unwrap();
+        for within in ["data", "data/snapshot", "data/a/b", "link/snapshot"] {
+            assert!(is_within(&root.path().join(within), &data), "{within}");
+        }
+        for outside in ["", "data2", "backup/data"] {
+            assert!(!is_within(&root.path().join(outside), &data), "{outside}");
+        }
     }
 
     #[test]

@@ -9,10 +9,10 @@ use ifmatch_register::{Guarantee, Register as _};
 use serde_json::json;
 
 pub(crate) use accept_losses::AcceptLosses;
-use open::migrate;
 pub(crate) use open::{in_folder, memory, open};
+use open::{migrate, open_existing};
 
-use crate::cli::terminal::print_line;
+use crate::cli::terminal::{counted, print_line};
 use crate::commands::runtime::block_on;
 use crate::config::register_urls;
 use crate::error::Error;
@@ -100,17 +100,21 @@ pub(crate) fn run(args: &RegisterArgs) -> Result<(), Error> {
             }
             RegisterCommand::Status { register, json } => status(&register.register, *json).await,
             RegisterCommand::Copy { from, to } => {
-                let from = open(&register_urls(from)?).await?;
+                let from = open_existing(&register_urls(from)?).await?;
                 let to = open(&register_urls(to)?).await?;
-                let copied = copy::copy(&from, &to, |copied| print_line(&format!("{copied} records"))).await?;
-                print_line(&format!("copied and verified {copied} records"))
+                let copied = copy::copy(&from, &to, |copied| print_line(&records(copied))).await?;
+                print_line(&format!("copied and verified {}", records(copied)))
             }
         }
     })
 }
 
+fn records(number: u64) -> String {
+    counted(number, "record", "records")
+}
+
 async fn status(urls: &[String], as_json: bool) -> Result<(), Error> {
-    let register = open(&register_urls(urls)?).await?;
+    let register = open_existing(&register_urls(urls)?).await?;
     let guarantee = match register.guarantee() {
         Guarantee::Linearizable => "linearizable",
         Guarantee::UntilFailover => "until-failover",

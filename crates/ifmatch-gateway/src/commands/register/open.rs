@@ -37,6 +37,21 @@ pub(crate) async fn open(urls: &[RegisterUrl]) -> Result<AnyRegister, Error> {
     }
 }
 
+/// Opens registers that must exist. [`open`] would create a missing file, which then passes for an empty register.
+///
+/// # Errors
+/// As for [`open`], and if there is no such file.
+pub(super) async fn open_existing(urls: &[RegisterUrl]) -> Result<AnyRegister, Error> {
+    for url in urls {
+        if let Engine::Redb(file) = url.engine()
+            && !file.exists()
+        {
+            return Err(Error::usage(format!("cannot use {url}: there is no such file")));
+        }
+    }
+    open(urls).await
+}
+
 fn misplaced(urls: &[RegisterUrl], error: &ShardError) -> Error {
     let urls: Vec<_> = urls.iter().enumerate().map(|(index, url)| format!("{index}: {url}")).collect();
     Error::usage(format!("--register: {error}\n(registers: {})", urls.join(", ")))

@@ -30,10 +30,11 @@ struct Export<'a> {
     progress: Arc<Progress>,
 }
 
-/// The folder for files that are not complete. It is locked, and removed at the end.
+/// The folder for files that are not complete. It is removed at the end.
 struct Partial {
     folder: PathBuf,
     files: AtomicU64,
+    /// Of the folder of the export: a lock in this folder would be removed while it is held.
     _lock: File,
 }
 
@@ -134,6 +135,8 @@ impl Export<'_> {
             file.write_all(&part).await.map_err(failed)?;
             self.progress.add_bytes(part.len() as u64);
         }
+        // The sync alone does not report that the last write failed.
+        file.flush().await.map_err(failed)?;
         file.sync_all().await.map_err(failed)?;
         let hash = hasher.finish();
         verify(download.head.hash, hash).map(|()| Some(hash))
@@ -145,20 +148,18 @@ impl Partial {
     fn create(target: &Path) -> Result<Self, Error> {
         let folder = target.join(PARTIAL);
         let failed = |error: io::Error| Error::runtime(format!("{}: {error}", folder.display()));
-        fs::create_dir_all(&folder).map_err(failed)?;
-        if fs::symlink_metadata(&folder).map_err(failed)?.is_symlink() {
-            return Err(Error::runtime(format!("{} is a symbolic link: remove it", folder.display())));
-        }
-        let lock = File::create(folder.join("lock")).map_err(failed)?;
+        fs::create_dir_all(target).map_err(failed)?;
+        let lock = File::open(target).map_err(failed)?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => Error::in_use(format!("another export uses {}", target.display())),
             TryLockError::Error(error) => failed(error),
         })?;
+        fs::create_dir_all(&folder).map_err(failed)?;
+        if fs::symlink_metadata(&folder).map_err(failed)?.is_symlink() {
+            return Err(Error::runtime(format!("{} is a symbolic link: remove it", folder.display())));
+        }
         for entry in fs::read_dir(&folder).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            if entry.file_name() != "lock" {
-                fs::remove_file(entry.path()).map_err(failed)?;
-            }
+            fs::remove_file(entry.map_err(failed)?.path()).map_err(failed)?;
         }
         Ok(Self { folder, files: AtomicU64::new(0), _lock: lock })
     }
@@ -199,5 +200,25 @@ fn in_file(path: &Path, error: &io::Error) -> Fault {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::ReadOnlyFilesystem | ErrorKind::QuotaExceeded => Fault::last(detail),
         _ => Fault::failed(detail),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The second export opens the lock while the first one holds it, locks it once the first has ended, and the third begins
+    /// after that. If the first had removed the lock, the last two would write the same files.
+    #[test]
+    fn an_export_that_ends_lets_in_one_other() {
+        let target = tempfile::tempdir().unwrap();
+        let first = Partial::create(target.path()).unwrap();
+        let second = File::open(target.path()).unwrap();
+        assert!(second.try_lock().is_err());
+        drop(first);
+        second.try_lock().unwrap();
+        assert!(Partial::create(target.path()).is_err());
+        drop(second);
+        assert!(Partial::create(target.path()).is_ok());
     }
 }

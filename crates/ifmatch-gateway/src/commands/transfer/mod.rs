@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::cli::progress::{Display, Done};
-use crate::cli::terminal::print_line;
+use crate::cli::terminal::{counted, print_line};
 use crate::commands::http_client::Connection;
 use crate::error::Error;
 
@@ -362,9 +362,13 @@ where
     match last {
         Some(last) => Err(Error::runtime(format!("stopped before the end, repeat the command to continue: {last}"))),
         None if is_stopped => Err(Error::interrupted("stopped before the end: repeat the command to continue")),
-        None if damaged > 0 => Err(Error::damaged(format!("{damaged} blobs are damaged"))),
-        None if conflicts > 0 => Err(Error::conflict(format!("{conflicts} conflicts were left as they are"))),
-        None if failed > 0 => Err(Error::runtime(format!("{failed} of {} transfers failed", total.items))),
+        None if damaged > 0 => Err(Error::damaged(format!("{} damaged", counted(damaged, "blob", "blobs")))),
+        None if conflicts > 0 => {
+            Err(Error::conflict(format!("{} left as found", counted(conflicts, "conflict", "conflicts"))))
+        }
+        None if failed > 0 => {
+            Err(Error::runtime(format!("{failed} of {} failed", counted(total.items, "transfer", "transfers"))))
+        }
         None => Ok(()),
     }
 }

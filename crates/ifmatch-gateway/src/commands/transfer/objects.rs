@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use futures_util::TryStreamExt;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob_objects::metadata_name;
 use ifmatch_core::digest::Hasher;
 use object_store::path::Path;
 use object_store::{Attribute, Attributes, ObjectMeta, ObjectStore, ObjectStoreExt};
@@ -19,7 +21,7 @@ use super::{Fault, Progress};
 use crate::commands::store_url;
 use crate::error::Error;
 
-/// Folder of a gateway's own objects in its store.
+/// Folder that each gateway creates in its store.
 const OWN: &str = "-ifmatch";
 
 /// A source of objects.
@@ -62,23 +64,28 @@ impl Objects {
         Ok(Self { store, prefix, temporary, files: AtomicU64::new(0) })
     }
 
-    /// Returns all objects below the prefix, and the sum of their lengths.
+    /// Returns all objects below the prefix, and the sum of their lengths. In the store of a gateway, these are its blobs, and
+    /// neither blocks nor tables.
     ///
     /// # Errors
     /// Fails if the store cannot be listed.
     pub(super) async fn list(&self) -> Result<(Vec<Object>, u64), Error> {
         let all = self.store.list(Some(&self.prefix)).try_collect::<Vec<ObjectMeta>>();
         let all = all.await.map_err(|error| Error::runtime(format!("the source cannot be listed: {error}")))?;
+        let parts = |object: &ObjectMeta| -> Vec<String> {
+            let parts = object.location.prefix_match(&self.prefix).into_iter().flatten();
+            parts.map(|part| part.as_ref().to_owned()).collect()
+        };
+        let is_gateways = all.iter().any(|object| parts(object).first().is_some_and(|first| first == OWN));
         let mut bytes = 0;
         let mut objects = Vec::with_capacity(all.len());
         for object in all {
-            let parts: Option<Vec<_>> = object.location.prefix_match(&self.prefix).map(Iterator::collect);
-            let Some(parts) = parts.filter(|parts| parts.first().is_some_and(|first| first.as_ref() != OWN)) else {
-                continue;
-            };
-            bytes += object.size;
-            let name = parts.iter().map(AsRef::as_ref).collect::<Vec<_>>().join("/");
-            objects.push(Object { name, path: object.location });
+            let parts = parts(&object);
+            let is_blob = |first: &String| !is_gateways || !ContainerName::is_internal_text(first);
+            if parts.first().is_some_and(is_blob) {
+                bytes += object.size;
+                objects.push(Object { name: parts.join("/"), path: object.location });
+            }
         }
         Ok((objects, bytes))
     }
@@ -116,8 +123,11 @@ fn fields(attributes: &Attributes) -> Result<HeaderMap, Fault> {
             Attribute::ContentEncoding => CONTENT_ENCODING,
             Attribute::ContentLanguage => CONTENT_LANGUAGE,
             Attribute::ContentType => CONTENT_TYPE,
-            Attribute::Metadata(name) => HeaderName::try_from(format!("{METADATA}{name}"))
-                .map_err(|_| Fault::failed(format!("the metadata {name} cannot be the name of a header field")))?,
+            Attribute::Metadata(stored) => match metadata_name(stored) {
+                Some(name) => HeaderName::try_from(format!("{METADATA}{name}"))
+                    .map_err(|_| Fault::failed(format!("the metadata {name} cannot be the name of a header field")))?,
+                None => continue,
+            },
             _ => continue,
         };
         let value = HeaderValue::from_str(value)
@@ -148,6 +158,10 @@ mod tests {
             (kept.len(), &kept["content-type"], &kept["x-meta-made_by"]),
             (2, &"text/html".parse().unwrap(), &"me".parse().unwrap())
         );
+        let own = fields(&attributes("ifmatchwrite", "0a")).unwrap();
+        assert_eq!(own.len(), 1, "the identity of another store's write: {own:?}");
+        let escaped = fields(&attributes("made_2dby", "me")).unwrap();
+        assert_eq!(&escaped["x-meta-made-by"], &"me".parse::<HeaderValue>().unwrap(), "as a store of Azure has it");
         for (name, value) in [("made by", "me"), ("by", "line\nbreak")] {
             assert!(fields(&attributes(name, value)).is_err(), "{name}: {value}");
         }

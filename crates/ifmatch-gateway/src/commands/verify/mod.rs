@@ -2,6 +2,7 @@
 
 mod running;
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::num::NonZero;
@@ -17,20 +18,20 @@ use tokio::time::Instant;
 use super::http_client::Connection;
 use super::runtime::block_on;
 use crate::cli::progress::{Display, Done};
-use crate::cli::terminal::print_line;
+use crate::cli::terminal::{counted, print_line};
 use crate::config::units::ByteSize;
 use crate::error::Error;
 
-/// File in the data folder with the position of an interrupted run.
-const POSITION: &str = "verify-position";
+/// File in the data folder with the state of an interrupted run.
+const INTERRUPTED: &str = "verify-position";
 /// Interval at which the position is saved.
 const SAVE: Duration = Duration::from_secs(5);
 
 /// `ifmatch verify …`
 #[derive(Args)]
 pub(crate) struct VerifyArgs {
-    /// Data folder. Stop its gateway first.
-    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", required_unless_present = "url")]
+    /// Data folder. Stop its gateway first. Without this flag and --url, that of `IFMATCH_DATA`.
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
     data: Option<PathBuf>,
 
     /// URL of a running gateway, or of a container: reads the bodies through it instead, of any kind of store. Up to 16
@@ -53,7 +54,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "SHARE", default_value = "100%")]
     sample: Share,
 
-    /// Continue an interrupted run.
+    /// Continue an interrupted run. The result includes the damage that it found.
     #[arg(long, conflicts_with = "url")]
     resume: bool,
 
@@ -115,9 +116,11 @@ Exit codes:
 /// Fails if a body is damaged, or if the folder cannot be read or is in use.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
     block_on(async {
-        match (&args.url, &args.data) {
+        // Not by clap, for which the variable would conflict with --url as well.
+        let data = args.data.clone().or_else(|| std::env::var_os("IFMATCH_DATA").map(PathBuf::from));
+        match (&args.url, data) {
             (Some(url), _) => running::verify(url, args).await,
-            (None, Some(folder)) => verify_folder(folder, args).await,
+            (None, Some(folder)) => verify_folder(&folder, args).await,
             (None, None) => Err(Error::usage("set --data DIR or --url URL")),
         }
     })
@@ -141,20 +144,24 @@ pub(crate) fn gc(args: &GcArgs) -> Result<(), Error> {
             print_line(&file.display().to_string())?;
         }
         let done = if args.dry_run { "would be removed" } else { "removed" };
-        print_line(&format!("{} files with {} {done}", superfluous.len(), indicatif::HumanBytes(bytes)))
+        let files = counted(superfluous.len() as u64, "file", "files");
+        print_line(&format!("{files} with {} {done}", indicatif::HumanBytes(bytes)))
     })
 }
 
 async fn verify_folder(folder: &Path, args: &VerifyArgs) -> Result<(), Error> {
     let mut verification = Verification::open(folder).await.map_err(|error| failed(&error))?.sample(args.sample.0);
-    let position = folder.join(POSITION);
-    if args.resume {
-        verification = verification.resume(&fs::read_to_string(&position).unwrap_or_default());
+    let state = folder.join(INTERRUPTED);
+    let mut losses = 0;
+    if args.resume
+        && let Some(run) = fs::read_to_string(&state).ok().and_then(|text| Interrupted::parse(&text))
+    {
+        verification = verification.resume(&run.position);
+        losses = run.losses;
     }
     let (total, progress) = (verification.total(), verification.progress());
     let done = || Done { items: progress.bodies(), bytes: progress.bytes() };
     let mut display = Display::start(Done { items: total.bodies, bytes: total.bytes }, args.json)?;
-    let mut losses = 0_u64;
     let mut saved = Instant::now();
     while let Some(findings) =
         display.during(verification.step(), done, || progress.stop()).await?.map_err(|error| failed(&error))?
@@ -162,7 +169,7 @@ async fn verify_folder(folder: &Path, args: &VerifyArgs) -> Result<(), Error> {
         losses += findings.len() as u64;
         findings.iter().try_for_each(|found| display.print(&line(found, args.json)))?;
         if saved.elapsed() > SAVE {
-            save(&position, verification.position())?;
+            save(&state, Interrupted::at(&verification, losses))?;
             saved = Instant::now();
         }
     }
@@ -171,19 +178,46 @@ async fn verify_folder(folder: &Path, args: &VerifyArgs) -> Result<(), Error> {
         if is_stopped { Vec::new() } else { verification.superfluous().await.map_err(|error| failed(&error))? };
     display.finish();
     superfluous.iter().try_for_each(|found| print_line(&line(found, args.json)))?;
-    save(&position, verification.position().filter(|_| is_stopped))?;
+    save(&state, Interrupted::at(&verification, losses).filter(|_| is_stopped))?;
     print_line(&summary(&display, done(), losses, superfluous.len(), args.json))?;
     match losses {
         _ if is_stopped => Err(Error::interrupted("stopped before the end: continue with --resume")),
         0 => Ok(()),
-        _ => Err(Error::damaged(format!("{losses} of {} bodies are damaged or missing", total.bodies))),
+        _ => Err(Error::damaged(format!("{losses} of {} damaged or missing", bodies(total.bodies)))),
     }
 }
 
-/// Saves the position of an unfinished run, or removes that of a finished one.
-fn save(file: &Path, position: Option<&str>) -> Result<(), Error> {
-    let saved = match position {
-        Some(position) => fs::write(file, position),
+/// The state of an unfinished run.
+#[derive(Debug, PartialEq, Eq)]
+struct Interrupted {
+    /// Number of damaged bodies so far, which the result of the continued run includes.
+    losses: u64,
+    position: String,
+}
+
+impl Interrupted {
+    /// Returns the state, or `None` before the first bodies are verified.
+    fn at(verification: &Verification, losses: u64) -> Option<Self> {
+        Some(Self { losses, position: verification.position()?.to_owned() })
+    }
+
+    /// Parses the text of a state: the number, and the position in the next line.
+    fn parse(text: &str) -> Option<Self> {
+        let (losses, position) = text.split_once('\n')?;
+        Some(Self { losses: losses.parse().ok()?, position: position.to_owned() })
+    }
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.losses, self.position)
+    }
+}
+
+/// Saves the state of an unfinished run, or removes that of a finished one.
+fn save(file: &Path, run: Option<Interrupted>) -> Result<(), Error> {
+    let saved = match run {
+        Some(run) => fs::write(file, run.to_string()),
         None => fs::remove_file(file),
     };
     match saved {
@@ -226,7 +260,11 @@ fn summary(display: &Display, done: Done, damaged: u64, superfluous: usize, as_j
     }
     let bytes = indicatif::HumanBytes(done.bytes);
     let remains = if superfluous == 0 { "" } else { "; `ifmatch gc` removes the superfluous ones" };
-    format!("read {} bodies with {bytes}: {damaged} damaged, {superfluous} superfluous{remains}", done.items)
+    format!("read {} with {bytes}: {damaged} damaged, {superfluous} superfluous{remains}", bodies(done.items))
+}
+
+fn bodies(number: u64) -> String {
+    counted(number, "body", "bodies")
 }
 
 impl Share {

@@ -9,7 +9,7 @@ use ifmatch_runtime::nonce;
 use indicatif::HumanBytes;
 use serde_json::json;
 
-use super::{Share, VerifyArgs};
+use super::{Share, VerifyArgs, bodies};
 use crate::cli::progress::{Display, Done};
 use crate::cli::terminal::print_line;
 use crate::commands::transfer::location::Location;
@@ -75,10 +75,8 @@ pub(super) async fn verify(url: &str, args: &VerifyArgs) -> Result<(), Error> {
     match last {
         Some(last) => Err(Error::runtime(format!("stopped before the end: {last}"))),
         None if is_stopped => Err(Error::interrupted("stopped before the end")),
-        None if damaged > 0 => {
-            Err(Error::damaged(format!("{damaged} of {} bodies are damaged or missing", total.items)))
-        }
-        None if failed > 0 => Err(Error::runtime(format!("{failed} of {} bodies could not be read", total.items))),
+        None if damaged > 0 => Err(Error::damaged(format!("{damaged} of {} damaged or missing", bodies(total.items)))),
+        None if failed > 0 => Err(Error::runtime(format!("{failed} of {} could not be read", bodies(total.items)))),
         None => Ok(()),
     }
 }
@@ -147,7 +145,8 @@ impl Tally {
         }
         let rest = [(no_hash, "without a hash to compare"), (failed, "not readable")];
         let rest = rest.iter().filter(|(count, _)| **count > 0).map(|(count, kind)| format!(", {count} {kind}"));
-        format!("read {read} bodies with {}: {damaged} damaged{}", HumanBytes(bytes), rest.collect::<String>())
+        let (read, bytes) = (bodies(*read), HumanBytes(bytes));
+        format!("read {read} with {bytes}: {damaged} damaged{}", rest.collect::<String>())
     }
 }
 
