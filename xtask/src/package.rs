@@ -22,6 +22,9 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
         if package.has_features {
             compile(context, &unpacked, &package.name, "--all-features")?;
         }
+        if package.has_default_features {
+            compile(context, &unpacked, &package.name, "--no-default-features")?;
+        }
     }
     Ok(())
 }
@@ -74,7 +77,13 @@ mod tests {
 
     #[test]
     fn each_crate_is_a_member_and_a_patch() {
-        let package = Package { name: "one".into(), version: "0.1.0".into(), published: true, has_features: false };
+        let package = Package {
+            name: "one".into(),
+            version: "0.1.0".into(),
+            published: true,
+            has_features: false,
+            has_default_features: false,
+        };
         let expected = "[workspace]\nresolver = \"3\"\nmembers = [\"one-0.1.0\"]\n\n[patch.crates-io]\none = { path = \"one-0.1.0\" }\n";
         assert_eq!(manifest(&[&package]), expected);
     }

@@ -90,7 +90,7 @@ const NATIVE: &[Step] = &[
     Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },
     Step {
         name: "package",
-        about: "each crate packages and compiles alone, with default and all features",
+        about: "each crate packages and compiles alone, with default, all and no features",
         minutes: 60,
         needs: &[TAR],
         run: package::check,

@@ -29,6 +29,8 @@ pub struct Package {
     pub published: bool,
     /// `true` if the package has features other than `default`.
     pub has_features: bool,
+    /// `true` if some of them are enabled by default.
+    pub has_default_features: bool,
 }
 
 impl Workspace {
@@ -69,6 +71,7 @@ impl Package {
             version: text(package, "version")?,
             published: package["publish"].is_null(),
             has_features: features.is_some_and(|features| features.keys().any(|name| name != "default")),
+            has_default_features: package["features"]["default"].as_array().is_some_and(|enabled| !enabled.is_empty()),
         })
     }
 }

@@ -10,6 +10,7 @@ pub(crate) fn header_value(text: String) -> HeaderValue {
 
 /// Returns bytes in lower-case hexadecimal. Takes a third of the instructions of `hex::encode`, which pushes each digit onto a
 /// string by itself.
+#[cfg(feature = "protocol")]
 #[expect(clippy::expect_used, reason = "the buffer has two bytes for each byte, and digits are ASCII")]
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     let mut digits = vec![0; 2 * bytes.len()];

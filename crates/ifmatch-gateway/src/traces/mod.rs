@@ -18,6 +18,7 @@ use http::{Method, StatusCode};
 pub(crate) use otlp::{RequestSpan, Traces};
 
 /// The attributes of a request's span, at its end.
+#[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "nothing is sent"))]
 pub(crate) struct Attributes<'a> {
     /// Method.
     pub(crate) method: &'a Method,
