@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 
 use ifmatch_runtime::private_files;
@@ -51,6 +52,10 @@ pub(crate) struct Folder {
     capacity: u64,
     names: AtomicU64,
     contents: Mutex<Contents>,
+    /// Held by the thread that changes the index.
+    changing: Mutex<()>,
+    /// Rows of files that are not used any more, with these files.
+    forgotten: Mutex<Vec<(Box<str>, FileId)>>,
     pub(crate) index: Arc<Index>,
     cleaner: Cleaner,
     /// Holds the lock until it is closed, as the last field.
@@ -81,8 +86,17 @@ impl Disk {
         }
         let contents = Mutex::new(Contents { taken: index.bytes(), used: HashSet::new() });
         let cleaner = Cleaner::start(&path, &index)?;
-        let names = AtomicU64::new(0);
-        Ok(Self(Arc::new(Folder { path, capacity: bytes, names, contents, index, cleaner, _lock: lock })))
+        Ok(Self(Arc::new(Folder {
+            path,
+            capacity: bytes,
+            names: AtomicU64::new(0),
+            contents,
+            changing: Mutex::default(),
+            forgotten: Mutex::default(),
+            index,
+            cleaner,
+            _lock: lock,
+        })))
     }
 }
 
@@ -140,14 +154,21 @@ impl Folder {
 
     /// Changes the index, and deletes the files that no row names any more. Returns their number.
     pub(crate) fn change(&self, durable: bool, change: impl FnOnce(&mut Change<'_>) -> Result<(), Error>) -> usize {
-        let gone = self.index.change(durable, change);
-        gone.map_or(0, |gone| self.delete(&gone))
+        self.changed(durable, change).unwrap_or_default()
     }
 
     /// Does the same. Returns `false` if the index is broken.
     pub(crate) fn try_change(&self, durable: bool, change: impl FnOnce(&mut Change<'_>) -> Result<(), Error>) -> bool {
+        self.changed(durable, change).is_some()
+    }
+
+    fn changed(&self, durable: bool, change: impl FnOnce(&mut Change<'_>) -> Result<(), Error>) -> Option<usize> {
+        let changing = lock(&self.changing);
         let gone = self.index.change(durable, change);
-        gone.map(|gone| self.delete(&gone)).is_some()
+        drop(changing);
+        let gone = gone.map(|gone| self.delete(&gone));
+        self.remove_forgotten();
+        gone
     }
 
     fn delete(&self, gone: &[(FileId, u64)]) -> usize {
@@ -159,14 +180,31 @@ impl Folder {
         gone.len()
     }
 
-    /// Removes a row that names this file.
+    /// Removes a row that names this file. If the index is being changed, the thread that does so removes the row
+    /// afterwards: it may wait for a lock of the caller, or be the caller.
     pub(crate) fn forget(&self, key: &str, file: FileId) {
-        self.change(false, |change| {
-            if change.get(key)?.is_some_and(|row| row.file == file) {
-                change.remove(key)?;
-            }
-            Ok(())
-        });
+        lock(&self.forgotten).push((key.into(), file));
+        self.remove_forgotten();
+    }
+
+    fn remove_forgotten(&self) {
+        while !lock(&self.forgotten).is_empty() {
+            let _changing = match self.changing.try_lock() {
+                Ok(changing) => changing,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            let forgotten = mem::take(&mut *lock(&self.forgotten));
+            let gone = self.index.change(false, |change| {
+                for (key, file) in &forgotten {
+                    if change.get(key)?.is_some_and(|row| row.file == *file) {
+                        change.remove(key)?;
+                    }
+                }
+                Ok(())
+            });
+            self.delete(&gone.unwrap_or_default());
+        }
     }
 
     /// Spares a body at its next eviction.
@@ -196,8 +234,12 @@ impl Folder {
     }
 
     fn lock(&self) -> MutexGuard<'_, Contents> {
-        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.contents)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Folder {

@@ -211,9 +211,10 @@ impl Archive {
         Some(Loaded { stored, row_key, row })
     }
 
-    /// Returns `true` if the index still has this response.
+    /// Returns `true` if the index still has this response, with the same head: a soft purge changes the head alone.
     pub(super) fn has(&self, loaded: &Loaded) -> bool {
-        self.folder.index.row(&loaded.row_key).is_some_and(|row| row.file == loaded.row.file)
+        let is_same = |row: Row| row.file == loaded.row.file && row.head == loaded.row.head;
+        self.folder.index.row(&loaded.row_key).is_some_and(is_same)
     }
 
     /// Makes all changes durable.

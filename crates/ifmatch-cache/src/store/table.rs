@@ -254,9 +254,11 @@ impl Table {
 
     /// Replaces the entry of a URI.
     fn change(&self, key: &Key, make: impl FnOnce(Option<&Entry>) -> Option<Arc<Entry>>) -> Option<Gone> {
-        let _shard = self.shard(self.hash(key));
+        let shard = self.shard(self.hash(key));
         let known = self.memory.peek(key);
-        make(known.as_deref()).map(|next| self.memory.insert(key, next))
+        let gone = make(known.as_deref()).map(|next| self.memory.insert(key, next));
+        drop(shard);
+        gone
     }
 
     /// Removes all responses stored for a URI, and keeps pending ones from being stored. The removal survives a crash.
@@ -266,7 +268,9 @@ impl Table {
         let on_disk = archive.remove(key);
         let second = self.invalidate_in_memory(key);
         let found = first.found || on_disk || second.found;
-        Invalidated { found, before: first.before, ordinal: second.ordinal }
+        // Another invalidation may have come in between.
+        let before = if second.before == first.ordinal { first.before } else { second.before };
+        Invalidated { found, before, ordinal: second.ordinal }
     }
 
     fn invalidate_in_memory(&self, key: &Key) -> Invalidated {
@@ -294,8 +298,10 @@ impl Table {
         self.wait_for_writers();
         let remove = |key: &Key| {
             // A writer that holds the lock now may put back the old entry.
-            let _shard = self.shard(self.hash(key));
-            self.memory.remove(key).is_some_and(|entry| !entry.variants.is_empty())
+            let shard = self.shard(self.hash(key));
+            let removed = self.memory.remove(key);
+            drop(shard);
+            removed.is_some_and(|entry| !entry.variants.is_empty())
         };
         let removed = self.memory.keys(prefix).into_iter().filter(remove);
         removed.map(|key| key.as_str().to_owned()).collect()

@@ -119,6 +119,28 @@ fn a_response_that_was_read_before_an_invalidation_does_not_reach_the_memory() {
     }
 }
 
+/// A request reads a response from disk. A soft purge makes it stale there, and finds nothing in memory. The request then
+/// adds what it has read to the memory, where it would be fresh.
+#[test]
+fn a_response_that_was_read_before_a_soft_purge_does_not_reach_the_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::open(folder.path(), 1 << 20).unwrap();
+    let table = table(&disk);
+    let archive = Archive::new(Arc::clone(&disk.0));
+    let now = Timestamp::default();
+    let purges: [&dyn Fn(); 2] =
+        [&|| assert!(table.soft_purge(&key(), now)), &|| assert_eq!(table.soft_purge_prefix("", now), 1)];
+    for purge in purges {
+        table.spill(&key(), &entry(stored(table.next_ordinal(), "\"1\"")));
+        let loaded = archive.load(&key(), &HeaderMap::new(), "").unwrap();
+        purge();
+        assert!(table.admit(&archive, &key(), &loaded).is_none());
+        let found = table.load(&key(), &HeaderMap::new(), "").unwrap();
+        assert!(found.stored().unwrap().meta.terms.stale_since.is_some(), "what is on disk now is used");
+        table.invalidate(&key());
+    }
+}
+
 #[test]
 fn a_body_that_was_spared_by_an_eviction_is_still_of_an_earlier_process() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,14 +1,20 @@
 //! Orders of events between lookups, stores and purges.
 
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use http::header::{ACCEPT_LANGUAGE, VARY};
+use bytes::Bytes;
+use http::header::{ACCEPT_LANGUAGE, CONTENT_RANGE, VARY};
 use http::{HeaderValue, StatusCode};
 
 use super::*;
+use crate::body::folder::Disk;
 use crate::body::in_memory::MemoryBody;
+use crate::body::on_disk::DiskBody;
+use crate::body::slices::Slices;
+use crate::policy::content_range::ContentRange;
 use crate::store::stored_response::{Arrival, StoredBody};
 
 fn asking_for(language: &'static str) -> HeaderMap {
@@ -107,4 +113,98 @@ fn storing_during_a_purge_restores_nothing() {
         });
     });
     assert!(table.find(key, &asking_for("de"), "").stored().is_none());
+}
+
+/// A POST removes the entry in memory, and waits for the index, which another change holds. A PUT begins and ends. Then the
+/// POST removes the entry again: its response may be older than the PUT, and must not be stored.
+#[test]
+fn a_write_during_an_invalidation_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::open(folder.path(), 1 << 20).unwrap();
+    let table = Table::new(1 << 20, 1 << 16, Some(&disk.0)).0;
+    let key = Key::parse("http://a.example/").remove(0);
+    let began = table.next_ordinal();
+    let (begun, has_begun) = channel();
+    let (end, has_ended) = channel::<()>();
+    let index = &disk.0;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            index.change(false, |_| {
+                begun.send(()).unwrap();
+                assert!(has_ended.recv().is_err());
+                Ok(())
+            })
+        });
+        has_begun.recv().unwrap();
+        let post = scope.spawn(|| table.invalidate(&key));
+        while table.last_invalidation(&key) < began {
+            thread::yield_now();
+        }
+        let put = table.invalidate_in_memory(&key);
+        drop(end);
+        let post = post.join().unwrap();
+        assert!(post.before >= put.ordinal && put.ordinal > began, "{post:?} {put:?}");
+    });
+    let alone = table.invalidate(&key);
+    assert!(alone.before < alone.ordinal - 1, "its own removals do not count: {alone:?}");
+}
+
+/// A change of the index is under way. A purge removes a response with a part in a file. The part goes with it, and so
+/// does its row, for which the purge would wait. The change asks if a response was invalidated, and waits for the lock that
+/// the purge holds.
+#[test]
+fn a_purge_and_a_change_of_the_index_do_not_wait_for_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::open(folder.path(), 1 << 20).unwrap();
+    let table = Table::new(1 << 20, 1 << 16, Some(&disk.0)).0;
+    let key = Key::parse("http://a.example/").remove(0);
+    let content = MemoryBody::compact(&[Bytes::from_static(b"part")].into(), None);
+    let range = HeaderMap::from_iter([(CONTENT_RANGE, HeaderValue::from_static("bytes 0-3/9"))]);
+    let slices = Slices::new(ContentRange::of(&range).unwrap(), DiskBody::create(&disk.0, &content).unwrap());
+    let response = stored(table.next_ordinal(), "de");
+    let response = Stored { body: StoredBody::Slices(Arc::new(slices)), ..response };
+    assert!(table.store(&key, response, |_, new| new));
+    assert_eq!(disk.0.index.rows("").len(), 1);
+    let (begun, has_begun) = channel();
+    thread::scope(|scope| {
+        let change = scope.spawn(|| {
+            let mut is_free = false;
+            disk.0.change(false, |_| {
+                begun.send(()).unwrap();
+                while table.memory.peek(&key).is_some() {
+                    thread::yield_now();
+                }
+                is_free = (0..1_000_000).any(|_| {
+                    thread::yield_now();
+                    table.shards.iter().all(|shard| shard.try_lock().is_ok())
+                });
+                Ok(())
+            });
+            is_free
+        });
+        has_begun.recv().unwrap();
+        table.invalidate_prefix("");
+        assert!(change.join().unwrap(), "a lock is held");
+    });
+    assert_eq!((disk.0.index.rows("").len(), table.disk_bytes()), (0, 0));
+}
+
+/// A change of the index looks at a response in memory, which is removed meanwhile, so that the change drops it. Dropping
+/// its part in a file changes the index, too.
+#[test]
+fn a_change_of_the_index_may_drop_a_part_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::open(folder.path(), 1 << 20).unwrap();
+    let content = MemoryBody::compact(&[Bytes::from_static(b"part")].into(), None);
+    let part = DiskBody::create(&disk.0, &content).unwrap();
+    part.lend("row");
+    let (end, has_ended) = channel();
+    thread::spawn(move || {
+        disk.0.change(false, |_| {
+            drop(part);
+            Ok(())
+        });
+        end.send(()).unwrap();
+    });
+    assert!(has_ended.recv_timeout(Duration::from_secs(30)).is_ok(), "it waits for itself");
 }
