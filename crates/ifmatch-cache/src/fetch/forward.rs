@@ -127,7 +127,7 @@ impl<C: Clock> Forwarding<C> {
                         flight_key
                     }
                 },
-                Some(Outcome::Unmodified(stored)) if self.selects(&stored) && waited => {
+                Some(Outcome::Unmodified(stored)) if waited && self.selects(&stored) && self.is_valid(&stored) => {
                     return Turn::Respond(self.unmodified(&stored));
                 }
                 // The response is for other requests, but shows what responses vary by.
@@ -156,6 +156,11 @@ impl<C: Clock> Forwarding<C> {
     /// Returns `true` if a response to another request also answers this one.
     fn selects(&self, stored: &Stored) -> bool {
         stored.is_selected(&self.request.head.headers, &self.request.implicit_key)
+    }
+
+    /// Returns `true` if no group of a response to another request was invalidated since that request.
+    fn is_valid(&self, stored: &Stored) -> bool {
+        self.state.table.is_valid(&self.request.key, stored)
     }
 
     /// Handles a failure of the origin after `failures` attempts for other requests. Returns `None` if this request is
@@ -223,7 +228,7 @@ impl<C: Clock> Forwarding<C> {
         let reuse = terms.reuse(&self.request.directives, stored.meta.age(now));
         let fresh = matches!(reuse, Reuse::Fresh | Reuse::StaleWhileRevalidate);
         let usable = fresh || waited && reuse == Reuse::Validate && terms.is_for_others();
-        if !usable || !self.state.table.is_valid(&self.request.key, stored) {
+        if !usable || !self.is_valid(stored) {
             return None;
         }
         let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };

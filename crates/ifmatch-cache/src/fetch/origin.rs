@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
+use http::header::{CONTENT_LENGTH, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, response};
 use ifmatch_core::date::Timestamp;
@@ -213,7 +213,9 @@ impl<C: Clock> Fetch<C> {
             return None;
         };
         let meta = stored.meta.freshened(&head.headers, &self.arrival(times));
-        let same = meta.strong_tag().is_some() && meta.tag == stored.meta.tag && received.bytes == range;
+        // Without a tag of its own, the part may be of another version: its origin does not know `If-Range`.
+        let is_tagged = head.headers.contains_key(ETAG);
+        let same = is_tagged && meta.strong_tag().is_some() && meta.tag == stored.meta.tag && received.bytes == range;
         if !same || received.total != part.total {
             return None;
         }

@@ -23,6 +23,26 @@ async fn a_group_invalidation_covers_responses_in_flight() {
     assert_eq!(after.await.unwrap().text(), "new");
 }
 
+/// One request waits for the origin. A write to another resource invalidates the group and ends. A second request with the
+/// same condition waits for the first one's answer, which is 304, because the origin made it before the write.
+#[tokio::test]
+async fn a_304_requested_before_a_group_invalidation_answers_no_later_request() {
+    let world = World::default();
+    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\""), ("cache-groups", "\"g\"")];
+    let condition = [("if-none-match", "\"1\"")];
+    let held = world.origin.will_wait();
+    let before = spawn(&world, "/a", &condition);
+    world.origin.reached(1).await;
+    world.origin.will(204, &[("cache-group-invalidation", "\"g\"")], "");
+    world.send(request("POST", "/b", &[])).await;
+    let after = spawn(&world, "/a", &condition);
+    settle().await;
+    world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"2\"")], "new");
+    held.send(response(304, &fields, "")).unwrap();
+    assert_eq!(before.await.unwrap().status, 304);
+    assert_eq!(after.await.unwrap().text(), "new");
+}
+
 #[tokio::test]
 async fn the_response_to_a_post_during_another_write_is_not_stored() {
     let world = World::default();
