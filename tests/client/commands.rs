@@ -85,12 +85,16 @@ fn a_held_lock_is_not_acquired_until_its_command_ends() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = serve(folder.path());
     let url = gateway.url("/locks/a");
-    let mut first = Guarded::start(&["lock", &url], "echo started; exec sleep 600");
+    let mut first = Guarded::start(&["lock", &url, "--ttl", "3s"], "echo started; exec sleep 600");
     assert_eq!(first.line(), "started");
     let end = locked(&url, &["--wait", "0s"], "echo ran");
     assert_eq!((end.status.code(), end.stdout.as_str()), (Some(75), ""));
+    let end = locked(&url, &["--unless-held"], "echo ran");
+    assert_eq!((end.status.code(), end.stdout.as_str()), (Some(75), ""), "the first one renews its lock");
+    assert_eq!(locked(&url, &["--unless-held", "--wait", "1s"], "true").status.code(), Some(2));
     first.signal("TERM");
     assert_eq!(first.code(), Some(143));
+    assert_eq!(locked(&url, &["--unless-held"], "true").status.code(), Some(0));
     assert_eq!(locked(&url, &["--wait", "0s"], "true").status.code(), Some(0));
 }
 

@@ -66,8 +66,34 @@ struct Seen {
 enum Next {
     /// Replace the record, which is free or has ended. `None` creates it.
     Take(Option<Snapshot>),
-    /// Another client holds the lock, until this time unless it is renewed or released.
-    Wait(Timestamp, Waited),
+    /// Another client holds the lock by this version, until this time unless it is renewed or released.
+    Wait(Version, Timestamp, Waited),
+}
+
+impl Next {
+    /// Returns the version of the record, or `None` if there is none.
+    fn version(&self) -> Option<&Version> {
+        match self {
+            Self::Take(base) => base.as_ref()?.version.as_ref(),
+            Self::Wait(version, ..) => Some(version),
+        }
+    }
+}
+
+/// The end of a wait for the lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    Never,
+    /// This time.
+    At(Timestamp),
+    /// The first sign of the holder: it renews or releases the lock.
+    SignOfLife,
+}
+
+impl Limit {
+    fn time(self) -> Option<Timestamp> {
+        if let Self::At(time) = self { Some(time) } else { None }
+    }
 }
 
 impl Lock {
@@ -140,7 +166,7 @@ impl Lock {
     /// # }).unwrap();
     /// ```
     pub async fn acquire(&self) -> Result<Held, Error> {
-        self.acquire_until(None).await?.ok_or_else(|| Error::unknown("the wait has no end"))
+        self.acquire_until(Limit::Never).await?.ok_or_else(|| Error::unknown("the wait has no end"))
     }
 
     /// Acquires the lock if that is possible within this time.
@@ -159,7 +185,7 @@ impl Lock {
     /// # }).unwrap();
     /// ```
     pub async fn acquire_within(&self, limit: Duration) -> Result<Option<Held>, Error> {
-        self.acquire_until(Some(self.raw.client.clock().now().saturating_add(limit))).await
+        self.acquire_until(Limit::At(self.raw.client.clock().now().saturating_add(limit))).await
     }
 
     /// Acquires the lock if it is free. A lock with a crashed holder becomes free for a lock object that has seen it for
@@ -181,25 +207,48 @@ impl Lock {
         self.acquire_within(Duration::ZERO).await
     }
 
+    /// Acquires the lock if it is free or its holder has crashed, for work that one of several machines should do once.
+    ///
+    /// Returns `None` as soon as a holder renews or releases the lock, which takes at most a third of the holder's time to
+    /// live. A holder that does neither for its whole time to live has crashed.
+    ///
+    /// # Errors
+    /// `Unknown` if the server does not answer, or the errors of [`acquire`](Self::acquire).
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let client = Client::new(Memory::default());
+    /// if let Some(held) = client.lock("report").acquire_unless_held().await? {
+    ///     // Make the report.
+    ///     held.release().await?;
+    /// }
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn acquire_unless_held(&self) -> Result<Option<Held>, Error> {
+        self.acquire_until(Limit::SignOfLife).await
+    }
+
     /// Returns the document with the lock's record.
     pub(crate) fn record(&self) -> Document<LockRecord> {
         Document::new(self.raw.client.clone(), Arc::clone(&self.raw.key))
     }
 
     /// Acquires in a task of its own, so that a request in flight is not abandoned with its outcome.
-    async fn acquire_until(&self, until: Option<Timestamp>) -> Result<Option<Held>, Error> {
+    async fn acquire_until(&self, limit: Limit) -> Result<Option<Held>, Error> {
         if self.ttl < MIN_TTL {
             return Err(Error::refused(format!("the time to live of a lock must be at least {MIN_TTL:?}")));
         }
         let (mut tell, told) = oneshot::channel();
         let lock = self.clone();
         drop(task::detach(async move {
-            let acquired = lock.wait(until, &mut tell).await;
+            let acquired = lock.wait(limit, &mut tell).await;
             // If the caller has gone, the lock is dropped here, which releases it.
             drop(tell.send(acquired));
         }));
         let ended = |_| Error::unknown("the runtime has ended");
-        let Some(until) = until else { return told.await.map_err(ended)? };
+        let Some(until) = limit.time() else { return told.await.map_err(ended)? };
         let (clock, patience) = (self.raw.client.clock(), self.raw.client.patience());
         match task::until(clock, until.saturating_add(patience), told).await {
             Ok(told) => told.map_err(ended)?,
@@ -207,24 +256,29 @@ impl Lock {
         }
     }
 
-    /// Looks at the lock until it can be taken, the time is over, or the caller has gone.
-    async fn wait<T: Send>(
-        &self,
-        until: Option<Timestamp>,
-        caller: &mut oneshot::Sender<T>,
-    ) -> Result<Option<Held>, Error> {
+    /// Looks at the lock until it can be taken, the limit is reached, or the caller has gone.
+    async fn wait<T: Send>(&self, limit: Limit, caller: &mut oneshot::Sender<T>) -> Result<Option<Held>, Error> {
         let clock = self.raw.client.clock();
+        let until = limit.time();
         let mut backoff = Backoff::default();
-        let mut poll = None;
+        let (mut poll, mut first) = (None, None);
         loop {
             let next = match select(pin!(self.look(poll)), pin!(caller.closed())).await {
                 Either::Left((next, _)) => next,
                 Either::Right(_) => return Ok(None),
             };
+            if limit == Limit::SignOfLife
+                && let Ok(next) = &next
+            {
+                let version = next.version().cloned();
+                if *first.get_or_insert_with(|| version.clone()) != version {
+                    return Ok(None);
+                }
+            }
             // A write is not abandoned, even if the caller has gone.
             let result = match next {
                 Ok(Next::Take(base)) => self.take(base).await,
-                Ok(Next::Wait(end, waited)) => {
+                Ok(Next::Wait(_, end, waited)) => {
                     let interval = (self.ttl / 10).clamp(INTERVALS.0, INTERVALS.1);
                     let pause = if waited { Duration::ZERO } else { jittered(interval) };
                     let latest = until.map_or(end, |until| until.min(end));
@@ -236,7 +290,7 @@ impl Lock {
             };
             let (wake, failed) = match result {
                 Ok(held) => return Ok(Some(held)),
-                Err((_, Some(error))) if !error.is_unknown() => return Err(error),
+                Err((_, Some(error))) if limit == Limit::SignOfLife || !error.is_unknown() => return Err(error),
                 Err(later) => later,
             };
             if until.is_some_and(|until| until <= clock.now()) {
@@ -267,9 +321,9 @@ impl Lock {
         let record = record(&snapshot)?;
         let mut seen = self.seen();
         seen.snapshot = Some(snapshot.clone());
-        Ok(match seen.observation.challenge(&record, version, now) {
+        Ok(match seen.observation.challenge(&record, version.clone(), now) {
             Challenge::TakeOver => Next::Take(Some(snapshot)),
-            Challenge::Wait { until } => Next::Wait(until, waited),
+            Challenge::Wait { until } => Next::Wait(version, until, waited),
         })
     }
 

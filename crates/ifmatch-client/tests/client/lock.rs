@@ -68,6 +68,40 @@ async fn a_dead_holder_is_followed_after_its_time_to_live() {
     drop(held);
 }
 
+#[tokio::test(start_paused = true)]
+async fn work_to_be_done_once_is_left_to_a_holder_that_is_alive() {
+    let store = Store::default();
+    let held = lock(&store.client(), "a").acquire().await.unwrap();
+    let late = timeout(TTL / 3 + LOOK, lock(&store.client(), "b").acquire_unless_held()).await;
+    assert!(late.expect("a renewal is a sign of life").unwrap().is_none());
+    assert!(!held.is_lost());
+    // The holder has done the work before its first renewal: the lock is free, and yet nothing is left to do.
+    let (late, ()) = tokio::join!(async { lock(&store.client(), "b").acquire_unless_held().await.unwrap() }, async {
+        sleep(Duration::from_secs(2)).await;
+        held.release().await.unwrap();
+    });
+    assert!(late.is_none());
+    assert!(lock(&store.client(), "b").acquire_unless_held().await.unwrap().is_some(), "the lock is free");
+}
+
+/// Both have seen the same version for its time to live. One replaces it; the other one finds a sign of life.
+#[tokio::test(start_paused = true)]
+async fn one_client_does_the_work_of_a_dead_holder() {
+    let store = Store::default();
+    let dead = store.connect();
+    let held = lock(&Client::new(dead.clone()).with_clock(Steady), "a").acquire().await.unwrap();
+    dead.cut();
+    std::mem::forget(held);
+    let start = Steady.now();
+    let client = store.client();
+    let (one, two) = (lock(&client, "b"), lock(&client, "c"));
+    let both = async { tokio::join!(one.acquire_unless_held(), two.acquire_unless_held()) };
+    let (one, two) = timeout(2 * TTL, both).await.expect("a new holder is a sign of life");
+    assert!(start.until(Steady.now()) >= TTL, "too early");
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_eq!(one.iter().chain(&two).count(), 1);
+}
+
 /// The renewal takes effect. Its answer, and all requests until the deadline, are lost.
 #[tokio::test(start_paused = true)]
 async fn a_release_frees_a_lock_that_was_renewed_without_an_answer() {

@@ -33,6 +33,11 @@ pub(crate) struct LockArgs {
     /// live never takes over the lock of a machine that has crashed.
     #[arg(long, value_name = "TIME")]
     wait: Option<Span>,
+
+    /// Does not run the command if another holder is at work, but takes over the lock of a machine that has crashed. Such a
+    /// holder does not renew the lock: to find out takes a third of its time to live, and to take over all of it.
+    #[arg(long, conflicts_with = "wait")]
+    unless_held: bool,
 }
 
 /// `ifmatch elect …`
@@ -73,7 +78,7 @@ Examples:
     ifmatch lock https://blobs.example.com/locks/backup --wait 5m -- ./backup.sh
 
   Do nothing if another machine is at work:
-    ifmatch lock https://blobs.example.com/locks/report --wait 0s -- ./report.sh
+    ifmatch lock https://blobs.example.com/locks/report --unless-held -- ./report.sh
 
   Keep the lock in a bucket, without a server:
     AWS_REGION=eu-west-1 ifmatch lock s3://my-bucket/locks/backup -- ./backup.sh
@@ -117,6 +122,7 @@ pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
         let lock = args.guard.lock().await?;
         let acquire = async {
             match args.wait {
+                _ if args.unless_held => lock.acquire_unless_held().await,
                 Some(limit) => lock.acquire_within(limit.duration()).await,
                 None => args.guard.acquire(&lock).await.map(Some),
             }
