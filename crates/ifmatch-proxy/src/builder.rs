@@ -92,7 +92,7 @@ impl ProxyBuilder {
     }
 
     /// Sets the maximum time until an upstream begins its response after it received the whole request, and the maximum
-    /// pause within a response. Defaults to 60 seconds.
+    /// pause within a response, or in taking the content of a request. Defaults to 60 seconds.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.answer = timeout;

@@ -304,10 +304,7 @@ impl Shared {
             }
             Some(request)
         };
-        let too_slow = async {
-            body.wait_for_end().await;
-            tokio::time::sleep(self.timeouts.answer).await;
-        };
+        let too_slow = body.wait_for_stall(self.timeouts.answer);
         let result = tokio::select! {
             result = self.client.send(server, upgrade, body, outgoing) => result,
             () = too_slow => {

@@ -53,8 +53,8 @@ pub struct ProxySettings {
     #[arg(long, value_name = "TIME", env = "IFMATCH_CONNECT_TIMEOUT", help_heading = "Upstreams")]
     pub connect_timeout: Option<Span>,
 
-    /// Time in which a server must start its response, and send each further part of it. Afterwards the client gets
-    /// 504.
+    /// Time in which a server must start its response, send each further part of it, and take each part of the
+    /// request's content. Afterwards the client gets 504.
     #[arg(long, value_name = "TIME", env = "IFMATCH_ANSWER_TIMEOUT", help_heading = "Upstreams")]
     pub answer_timeout: Option<Span>,
 

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
-use tokio::sync::{Notify, Semaphore};
-use tokio::time::timeout;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::trailers::CleanTrailers;
 
@@ -42,8 +42,9 @@ struct Shared {
     empty: bool,
     state: Mutex<State>,
     returned: Notify,
-    /// Closed once all content was sent, or none can be sent any more.
-    end: Semaphore,
+    /// Time since when the server is expected to take the next part of the content, or after the last one to respond.
+    /// `None` while there is no connection, or the client is expected to send the next part.
+    expected: Mutex<Option<Instant>>,
 }
 
 enum State {
@@ -89,13 +90,12 @@ impl RequestBody {
 
     /// Creates empty content.
     pub(crate) fn empty() -> Self {
-        let body = Self::with(true, State::Gone);
-        body.0.end.close();
-        body
+        Self::with(true, State::Gone)
     }
 
     fn with(empty: bool, state: State) -> Self {
-        Self(Arc::new(Shared { empty, state: Mutex::new(state), returned: Notify::new(), end: Semaphore::new(0) }))
+        let (state, expected) = (Mutex::new(state), Mutex::new(empty.then(Instant::now)));
+        Self(Arc::new(Shared { empty, state, returned: Notify::new(), expected }))
     }
 
     /// Returns `true` if there is no content.
@@ -113,6 +113,7 @@ impl RequestBody {
     /// If `keep` is set, short content can be sent again after the connection has read it. This is for servers that
     /// state that they have not processed a request.
     pub(crate) fn lend(&self, keep: bool) -> LentBody {
+        self.0.expect_server(true);
         let mut state = self.0.state();
         let content = match std::mem::replace(&mut *state, State::Gone) {
             State::Whole(content) => {
@@ -143,16 +144,30 @@ impl RequestBody {
         drop(timeout(RETURN, returned).await);
     }
 
-    /// Waits until all content has been sent.
-    pub(crate) async fn wait_for_end(&self) {
-        // Fails once the semaphore is closed.
-        drop(self.0.end.acquire().await);
+    /// Waits until the server has not taken the next part of the content, or after the last one not responded, for this
+    /// long. The time in which the client sends does not count.
+    pub(crate) async fn wait_for_stall(&self, limit: Duration) {
+        let mut left = limit;
+        while !left.is_zero() {
+            sleep(left).await;
+            let since = *self.0.expected();
+            left = limit.saturating_sub(since.map_or(Duration::ZERO, |since| since.elapsed()));
+        }
     }
 }
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn expected(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that the server is expected to act from now on, or else the client.
+    fn expect_server(&self, is_expected: bool) {
+        *self.expected() = is_expected.then(Instant::now);
     }
 }
 
@@ -204,11 +219,14 @@ impl Body for LentBody {
         if let Some(frame) = content.kept.get(position) {
             let frame = copy(frame);
             self.position += 1;
+            self.shared.expect_server(true);
             return Poll::Ready(Some(Ok(frame)));
         }
         let Some(rest) = &mut content.rest else { return Poll::Ready(None) };
-        let frame = ready!(Pin::new(&mut *rest).poll_frame(cx));
+        let polled = Pin::new(&mut *rest).poll_frame(cx);
         let is_end = rest.is_end_stream();
+        self.shared.expect_server(polled.is_ready());
+        let frame = ready!(polled);
         match &frame {
             Some(Ok(frame)) => self.keep(frame),
             Some(Err(_)) => self.room = None,
@@ -218,7 +236,6 @@ impl Body for LentBody {
             if let Some(content) = &mut self.content {
                 content.rest = None;
             }
-            self.shared.end.close();
         }
         Poll::Ready(frame)
     }
@@ -281,7 +298,6 @@ mod tests {
         assert_eq!(lent.frame().await.expect("a frame").expect("no error").into_data().expect("data"), "order");
         drop(lent);
         assert!(!outgoing.is_whole());
-        outgoing.wait_for_end().await;
     }
 
     #[tokio::test]
@@ -291,7 +307,45 @@ mod tests {
             assert!(outgoing.lend(false).frame().await.is_none());
             assert!(outgoing.is_whole() && outgoing.is_empty());
         }
-        outgoing.wait_for_end().await;
+    }
+
+    /// Content of this number of bytes, one by one, and then a client that sends no more.
+    struct Stalled(usize);
+
+    impl Body for Stalled {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let Some(left) = self.0.checked_sub(1) else { return Poll::Pending };
+            self.0 = left;
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"x")))))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_stalls_if_it_takes_no_content_but_not_while_the_client_sends() {
+        const LIMIT: Duration = Duration::from_secs(60);
+        let stalls = async |outgoing: &RequestBody| timeout(9 * LIMIT, outgoing.wait_for_stall(LIMIT)).await.is_ok();
+        let outgoing = RequestBody::new(Stalled(9));
+        assert!(!stalls(&outgoing).await, "there is no connection");
+        let mut lent = outgoing.lend(false);
+        assert!(stalls(&outgoing).await, "it does not take the first part");
+        let slow = async {
+            for _ in 0..8 {
+                assert!(lent.frame().await.is_some());
+                sleep(LIMIT - Duration::from_secs(1)).await;
+            }
+        };
+        tokio::select! {
+            () = slow => {}
+            () = outgoing.wait_for_stall(LIMIT) => panic!("each part is taken in time"),
+        }
+        assert!(stalls(&outgoing).await, "it does not take the next part");
+        assert!(lent.frame().await.is_some());
+        let waiting = timeout(Duration::ZERO, lent.frame()).await;
+        assert!(waiting.is_err() && !stalls(&outgoing).await, "the client does not send");
+        assert!(stalls(&RequestBody::empty()).await, "the server does not respond");
     }
 
     async fn read(mut body: LentBody) -> (Vec<u8>, Option<HeaderMap>, LentBody) {

@@ -1,11 +1,16 @@
 //! Upstreams that are unreachable, slow, close early or send invalid HTTP.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
+use http_body::{Body, Frame};
 use http_body_util::Full;
 use ifmatch_proxy::{HealthCheck, Proxy, ProxyErrorKind, Upstream};
+use tower::ServiceExt;
 
 use crate::support::{Origin, Step, ask, content, get, refused};
 
@@ -117,6 +122,32 @@ async fn a_silent_upstream_times_out() {
     let proxy = origin.builder().answer_timeout(Duration::from_millis(50)).build().unwrap();
     let response = ask(&proxy, get("/")).await.unwrap();
     assert!(content(response).await.is_err());
+}
+
+/// Content without an end.
+struct Endless;
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[0; 16 * 1024])))))
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_stops_reading_times_out() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = Upstream::parse(&[format!("http://{}", listener.local_addr().unwrap())]).unwrap();
+    let upload = async {
+        let builder = Proxy::builder().route("/", upstream).unwrap().answer_timeout(Duration::from_millis(50));
+        builder.build().unwrap().oneshot(Request::put("/").body(Endless).unwrap()).await
+    };
+    let answer = tokio::time::timeout(Duration::from_secs(30), upload).await;
+    let error = answer.expect("an end").expect_err("no response");
+    assert_eq!((error.kind(), error.is_in_doubt()), (ProxyErrorKind::Timeout, true));
+    drop(listener);
 }
 
 #[tokio::test]
