@@ -9,11 +9,15 @@ use ifmatch_core::problem::Problem;
 use crate::host;
 
 /// Returns the error response for a request with an unreliable length, transfer coding or host. Normalizes the length
-/// of other requests. An HTTP/1 connection closes after the response.
+/// and the host of other requests. An HTTP/1 connection closes after the response.
 pub fn reject<B>(request: &mut Request<B>) -> Option<Response<Bytes>> {
     let is_http1 = request.version() < Version::HTTP_2;
     let coding = if is_http1 { coding(request.headers()) } else { None };
-    let problem = coding.or_else(|| length(request.headers_mut())).or_else(|| host::check(request))?;
+    let problem = coding.or_else(|| length(request.headers_mut())).or_else(|| host::check(request));
+    let Some(problem) = problem else {
+        host::normalize(request);
+        return None;
+    };
     let mut response = problem.to_response();
     if is_http1 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -88,6 +92,26 @@ mod tests {
         for (uri, host) in [("http://a/", "b"), ("http://u@a/", "a"), ("/", "a/b")] {
             let mut request = Request::get(uri).version(Version::HTTP_2).header("host", host).body(()).unwrap();
             assert_eq!(reject(&mut request).unwrap().status(), StatusCode::BAD_REQUEST, "{uri} {host}");
+        }
+    }
+
+    #[test]
+    fn the_host_in_the_target_replaces_the_field() {
+        let host = |uri: &str, host: Option<&str>| {
+            let request = Request::put(uri).version(Version::HTTP_11);
+            let request = host.into_iter().fold(request, |request, host| request.header("host", host));
+            let mut request = request.body(()).unwrap();
+            assert!(reject(&mut request).is_none(), "{uri}");
+            request.headers().get("host").map(|host| host.to_str().unwrap().to_owned())
+        };
+        for (uri, field, expected) in [
+            ("http://a/x", Some("b"), Some("a")),
+            ("http://a:81/x", Some("a"), Some("a:81")),
+            ("http://a/x", Some(""), Some("a")),
+            ("http://a/x", None, None),
+            ("/x", Some("b"), Some("b")),
+        ] {
+            assert_eq!(host(uri, field).as_deref(), expected, "{uri} {field:?}");
         }
     }
 

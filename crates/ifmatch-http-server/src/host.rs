@@ -2,7 +2,7 @@
 
 use http::header::HOST;
 use http::uri::Scheme;
-use http::{Request, Version};
+use http::{HeaderValue, Request, Version};
 use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
 
@@ -11,7 +11,7 @@ use ifmatch_core::problem::Problem;
 /// Forwarding, caching and host checks rely on this: the next hop could interpret user information, a second host or a
 /// path in the host differently.
 pub(crate) fn check<B>(request: &Request<B>) -> Option<Problem> {
-    let mut hosts = fields::lines(request.headers(), HOST).map(http::HeaderValue::as_bytes);
+    let mut hosts = fields::lines(request.headers(), HOST).map(HeaderValue::as_bytes);
     let (host, second) = (hosts.next(), hosts.next());
     let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
     let is_wrong = match (host, authority) {
@@ -28,6 +28,16 @@ pub(crate) fn check<B>(request: &Request<B>) -> Option<Problem> {
     is_wrong.then(|| {
         Problem::bad_request("a request must have exactly one host: a name or an address, and an optional port")
     })
+}
+
+/// Replaces a `Host` that differs from the host in the target, which takes precedence (RFC 9112 §3.2.2). Otherwise a cache
+/// could not tell which resource a request changes.
+pub(crate) fn normalize<B>(request: &mut Request<B>) {
+    let Some(authority) = request.uri().authority() else { return };
+    let differs = request.headers().get(HOST).is_some_and(|host| host != authority.as_str());
+    if let (true, Ok(host)) = (differs, HeaderValue::from_str(authority.as_str())) {
+        request.headers_mut().insert(HOST, host);
+    }
 }
 
 fn are_same(host: &[u8], authority: &[u8], scheme: Option<&Scheme>) -> bool {
