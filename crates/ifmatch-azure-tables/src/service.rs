@@ -70,7 +70,7 @@ impl TableService {
         Self::with_clock(store, SystemClock)
     }
 
-    /// Creates a service with the clock that the store uses.
+    /// Creates a service with a clock for dates and pauses.
     pub fn with_clock(store: Arc<dyn BlobStore>, clock: impl Clock) -> Self {
         Self { shared: Arc::new(Shared { store, clock: AnyClock::new(clock), accounts: Accounts::default() }) }
     }

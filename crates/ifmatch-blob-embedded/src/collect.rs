@@ -51,8 +51,9 @@ impl<R: Register, C: Clock> Inner<R, C> {
                 step(self.driver.register(), prefix, &mut after).await.map_err(OpenError::register)?
             {
                 for (key, record) in self.tidy(records).await.map_err(OpenError::register)? {
-                    index.add(&key, &record, self.driver.now())?;
-                    self.internal_counts.found(&key, &record, self.driver.now());
+                    let now = self.driver.now(&key);
+                    index.add(&key, &record, now)?;
+                    self.internal_counts.found(&key, &record, now);
                 }
             }
         }
@@ -119,7 +120,8 @@ impl<R: Register, C: Clock> Inner<R, C> {
     /// Returns the incarnation of the container with this record.
     async fn current(&self, container: &Key) -> Result<Incarnation, RegisterError> {
         let record = self.driver.register().load(container).await?;
-        let Some(version) = record.as_ref().and_then(|record| record.state(self.driver.now()).version()) else {
+        let Some(version) = record.as_ref().and_then(|record| record.state(self.driver.now(container)).version())
+        else {
             return Ok(Incarnation::None);
         };
         let payload = Payload::decode(version.payload());
@@ -132,7 +134,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         while let Some(record) = found {
             found = match self.driver.register().compare_and_swap(key, record.revision(), None).await? {
                 Swap::Done => {
-                    self.remove(body_of(&record, self.driver.now())).await;
+                    self.remove(body_of(&record, self.driver.now(key))).await;
                     None
                 }
                 Swap::Conflict(found) => found,
@@ -143,7 +145,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
 
     /// Forgets an old deletion. Keeps a record that was changed meanwhile.
     async fn forget(&self, key: &Key, record: &Record) -> Result<(), RegisterError> {
-        let now = self.driver.now();
+        let now = self.driver.now(key);
         if record.is_forgettable(now) && is_old(record, now) {
             self.driver.register().compare_and_swap(key, record.revision(), None).await?;
         }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use http::Method;
 use ifmatch_core::command::{Content, Outcome, Refusal};
-use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::{LeaseUse, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_core::tag::TagList;
-use ifmatch_register::{Applied, Register};
+use ifmatch_register::{Applied, Key, Register};
 use ifmatch_runtime::Clock;
 
 use super::background::in_the_background;
@@ -31,10 +32,11 @@ impl<R: Register, C: Clock> Inner<R, C> {
             return Ok(Some(container));
         }
         let record = self.driver.load(&key).await.map_err(index)?;
-        // A container's record never has a write in flight, so it says the same at any time.
-        let Some(version) = record.state(self.driver.now()).version() else { return Ok(None) };
+        // A container's record never has a write in flight, so it says the same at any time, except for its lease.
+        let now = self.driver.now(&key);
+        let Some(version) = record.state(now).version() else { return Ok(None) };
         let incarnation = payload_of(version)?.created(version);
-        let (blobs, info) = (key::of_blobs_in(container, incarnation), container_info(&record, version)?);
+        let (blobs, info) = (key::of_blobs_in(container, incarnation), container_info(&record, version, now)?);
         let container = Arc::new(Container { incarnation, blobs, info });
         self.decoded.keep_container(key, record.revision(), &container);
         Ok(Some(container))
@@ -55,13 +57,14 @@ impl<R: Register, C: Clock> Inner<R, C> {
 
     /// Returns the incarnation of a container, creating it if necessary.
     pub(super) async fn ensure(&self, container: &ContainerName) -> Result<Revision, StoreError> {
-        let applied = self.create(container, BlobHeaders::default()).await?;
+        let key = key::of_container(container)?;
+        let applied = self.create(&key, BlobHeaders::default()).await?;
         match applied.outcome {
             // A failed precondition means that another writer was faster.
             Outcome::Written(_) | Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
-                incarnation_of(&applied.after, self)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+                incarnation_of(&key, &applied.after, self)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
             }
-            outcome => Err(unexpected(outcome, self.driver.now())),
+            outcome => Err(unexpected(outcome, self.driver.now(&key))),
         }
     }
 
@@ -71,27 +74,32 @@ impl<R: Register, C: Clock> Inner<R, C> {
         headers: BlobHeaders,
     ) -> Result<ContainerInfo, StoreError> {
         self.folder.check_free_space().map_err(disk)?;
-        let applied = self.create(container, headers).await?;
+        let key = key::of_container(container)?;
+        let applied = self.create(&key, headers).await?;
         match applied.outcome {
             Outcome::Written(_) => {
-                self.info_of(&applied.after)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+                self.info_of(&key, &applied.after)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
             }
             Outcome::Refused(Refusal::PreconditionFailed { .. }) => Err(StoreErrorKind::ContainerExists.into()),
-            outcome => Err(unexpected(outcome, self.driver.now())),
+            outcome => Err(unexpected(outcome, self.driver.now(&key))),
         }
     }
 
-    async fn create(&self, container: &ContainerName, headers: BlobHeaders) -> Result<Applied, StoreError> {
+    async fn create(&self, key: &Key, headers: BlobHeaders) -> Result<Applied, StoreError> {
         let preconditions = Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() };
         // If the container exists, its lease makes no difference.
         let lease = LeaseUse::Read(None);
         let change = Change { method: Method::PUT, preconditions, lease, request: None, nonce: random()? };
         let content = encoded(&Payload::of_container(headers))?;
-        self.swap(&key::of_container(container)?, &change, content).await
+        self.swap(key, &change, content).await
     }
 
     pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
-        Ok(self.look_up(container).await?.map(|container| container.info.clone()))
+        let Some(found) = self.look_up(container).await? else { return Ok(None) };
+        let now = self.driver.now(&key::of_container(container)?);
+        // The record may have been decoded earlier.
+        let lease = found.info.lease.map(|seen| SeenLease { at: now, ..seen });
+        Ok(Some(ContainerInfo { lease, ..found.info.clone() }))
     }
 
     pub(super) async fn set_container(
@@ -104,13 +112,15 @@ impl<R: Register, C: Clock> Inner<R, C> {
         let (method, nonce) = (Method::PUT, random()?);
         let change =
             Change { method, preconditions: set.preconditions, lease: LeaseUse::Read(set.lease.id()), request, nonce };
-        let set = self.set_fields(&key::of_container(container)?, &change, &set.change).await;
+        let key = key::of_container(container)?;
+        let set = self.set_fields(&key, &change, &set.change).await;
         let (_, record) = set.map_err(StoreError::of_container)?;
-        self.info_of(&record)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+        self.info_of(&key, &record)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
     }
 
-    fn info_of(&self, record: &Record) -> Result<Option<ContainerInfo>, StoreError> {
-        record.state(self.driver.now()).version().map(|version| container_info(record, version)).transpose()
+    fn info_of(&self, key: &Key, record: &Record) -> Result<Option<ContainerInfo>, StoreError> {
+        let now = self.driver.now(key);
+        record.state(now).version().map(|version| container_info(record, version, now)).transpose()
     }
 }
 
@@ -125,13 +135,14 @@ pub(super) async fn delete<R: Register, C: Clock>(
     let change = Change { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce };
     let (inner, container) = (Arc::clone(inner), container.clone());
     in_the_background(async move {
-        let applied = inner.swap(&key::of_container(&container)?, &change, Content::Absent).await?;
+        let key = key::of_container(&container)?;
+        let applied = inner.swap(&key, &change, Content::Absent).await?;
         match applied.outcome {
             Outcome::Written(_) => {}
             Outcome::Replayed(_) => return Ok(()),
-            outcome => return Err(unexpected(outcome, inner.driver.now()).of_container()),
+            outcome => return Err(unexpected(outcome, inner.driver.now(&key)).of_container()),
         }
-        if let Ok(Some(incarnation)) = incarnation_of(&applied.before, &inner) {
+        if let Ok(Some(incarnation)) = incarnation_of(&key, &applied.before, &inner) {
             tokio::spawn(async move { inner.collect_container(&container, incarnation).await });
         }
         Ok(())
@@ -139,20 +150,24 @@ pub(super) async fn delete<R: Register, C: Clock>(
     .await
 }
 
-/// Returns the properties of a container.
-pub(super) fn container_info(record: &Record, version: &Version) -> Result<ContainerInfo, StoreError> {
+/// Returns the properties of a container from its record, read at `now`.
+pub(super) fn container_info(record: &Record, version: &Version, now: Timestamp) -> Result<ContainerInfo, StoreError> {
     let payload = payload_of(version)?;
     Ok(ContainerInfo {
         tag: version.tags().first().cloned(),
         last_modified: Some(version.last_modified()),
         created: Some(payload.created(version).timestamp()),
         headers: payload.headers,
-        lease: record.lease().copied(),
+        lease: record.seen_lease(now),
     })
 }
 
 /// Returns the incarnation in a container's record, or `None` if there is no such container.
-fn incarnation_of<R: Register, C: Clock>(record: &Record, inner: &Inner<R, C>) -> Result<Option<Revision>, StoreError> {
-    let version = record.state(inner.driver.now()).version();
+fn incarnation_of<R: Register, C: Clock>(
+    key: &Key,
+    record: &Record,
+    inner: &Inner<R, C>,
+) -> Result<Option<Revision>, StoreError> {
+    let version = record.state(inner.driver.now(key)).version();
     version.map(|version| Ok(payload_of(version)?.created(version))).transpose()
 }

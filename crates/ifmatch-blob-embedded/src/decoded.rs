@@ -123,7 +123,7 @@ impl DecodedRecords {
         self.0.insert(key, Entry { revision, decoded: Decoded::Container(Arc::clone(container)) });
     }
 
-    /// Caches a blob's record at this revision. The record must have no write in flight, since that would end with time
+    /// Caches a blob's record at this revision, without the lease, which may end. The record must have no write in flight, since that would end with time
     /// and without a new revision.
     pub(super) fn keep_blob(&self, key: Key, revision: Revision, payload: &Payload, info: &BlobInfo) {
         let body = match (&payload.place, payload.file()) {
@@ -131,7 +131,8 @@ impl DecodedRecords {
             (_, Some(name)) => Body::File(name),
             (_, None) => return,
         };
-        let blob = Blob { body, info: Arc::new(info.clone()) };
+        let info = BlobInfo { lease: None, ..info.clone() };
+        let blob = Blob { body, info: Arc::new(info) };
         self.0.insert(key, Entry { revision, decoded: Decoded::Blob(Arc::new(blob)) });
     }
 }

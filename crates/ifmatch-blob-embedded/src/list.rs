@@ -1,5 +1,6 @@
 //! Listings from the index alone.
 
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Version};
 use ifmatch_register::{Register, Scan};
 use ifmatch_runtime::Clock;
@@ -22,27 +23,27 @@ impl<R: Register, C: Clock> Inner<R, C> {
         query: &ListQuery,
     ) -> Result<Option<Page<BlobEntry>>, StoreError> {
         let Some(incarnation) = self.find(container).await? else { return Ok(None) };
-        let entry = |name: &str, record: &Record, version: &Version| {
+        let entry = |name: &str, record: &Record, version: &Version, now: Timestamp| {
             let name = BlobName::new(name).map_err(unreadable)?;
-            Ok(BlobEntry { name, info: info(record, version)? })
+            Ok(BlobEntry { name, info: info(record, version, now)? })
         };
         self.page(&key::of_blobs_in(container, incarnation), query, entry).await.map(Some)
     }
 
     pub(super) async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
-        let entry = |name: &str, record: &Record, version: &Version| {
+        let entry = |name: &str, record: &Record, version: &Version, now: Timestamp| {
             let name = ContainerName::new(name).map_err(unreadable)?;
-            Ok(ContainerEntry { name, info: container_info(record, version)? })
+            Ok(ContainerEntry { name, info: container_info(record, version, now)? })
         };
         self.page(key::CONTAINERS, query, entry).await
     }
 
-    /// Returns a page of the versions under `root`; `entry` converts each with its name below it.
+    /// Returns a page of the versions under `root`; `entry` converts each with its name below it, at a time.
     async fn page<T>(
         &self,
         root: &str,
         query: &ListQuery,
-        entry: impl Fn(&str, &Record, &Version) -> Result<T, StoreError>,
+        entry: impl Fn(&str, &Record, &Version, Timestamp) -> Result<T, StoreError>,
     ) -> Result<Page<T>, StoreError> {
         let prefix = format!("{root}{}", query.prefix);
         let mut after = query.after.as_ref().map(|after| format!("{root}{after}"));
@@ -55,13 +56,14 @@ impl<R: Register, C: Clock> Inner<R, C> {
             let Some((end, _)) = records.last() else { return Ok(page) };
             after = Some(end.as_str().to_owned());
             for (key, record) in &records {
-                let Some(version) = record.state(self.driver.now()).version() else { continue };
+                let now = self.driver.now(key);
+                let Some(version) = record.state(now).version() else { continue };
                 if page.items.len() >= query.limit {
                     page.next = Some(last);
                     return Ok(page);
                 }
                 let name = key.as_str().strip_prefix(root).unwrap_or_default();
-                page.items.push(entry(name, record, version)?);
+                page.items.push(entry(name, record, version, now)?);
                 name.clone_into(&mut last);
             }
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_register::Register;
 use ifmatch_runtime::Clock;
@@ -39,7 +40,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         let mut missing = Revision::NONE;
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(index)?;
-            let now = self.driver.now();
+            let now = self.driver.now(&key);
             let Some(version) = record.state(now).version() else { return Ok(None) };
             let payload = payload_of(version)?;
             let Some(source) = self.source(&payload, reading).await? else {
@@ -50,7 +51,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
                 missing = version.generation();
                 continue;
             };
-            let info = info(&record, version)?;
+            let info = info(&record, version, now)?;
             if record.settled(now).is_some() {
                 self.decoded.keep_blob(key, record.revision(), &payload, &info);
             }
@@ -77,8 +78,8 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 }
 
-/// Returns the properties of a blob.
-pub(super) fn info(record: &Record, version: &Version) -> Result<BlobInfo, StoreError> {
+/// Returns the properties of a blob from its record, read at `now`.
+pub(super) fn info(record: &Record, version: &Version, now: Timestamp) -> Result<BlobInfo, StoreError> {
     let payload = payload_of(version)?;
     Ok(BlobInfo {
         tag: version.tags().first().cloned(),
@@ -88,6 +89,6 @@ pub(super) fn info(record: &Record, version: &Version) -> Result<BlobInfo, Store
         generation: Some(version.generation()),
         created: Some(payload.created(version).timestamp()),
         headers: payload.headers,
-        lease: record.lease().copied(),
+        lease: record.seen_lease(now),
     })
 }

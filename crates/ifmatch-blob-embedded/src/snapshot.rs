@@ -126,7 +126,7 @@ impl<C: Clock> Inner<RedbRegister, C> {
                 runtime.block_on(step(&copy, key::BLOBS, &mut after)).map_err(OpenError::register)?
             {
                 for (key, record) in records {
-                    let Some(version) = record.state(self.driver.now()).version() else { continue };
+                    let Some(version) = record.state(self.driver.now(&key)).version() else { continue };
                     let payload = Payload::decode(version.payload());
                     let payload = payload.map_err(|error| OpenError::record(key.as_str(), error))?;
                     if let Some(body) = payload.file() {

@@ -33,6 +33,14 @@ pub(super) struct Change {
     pub(super) nonce: u64,
 }
 
+/// A change that has taken place.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) receipt: Receipt,
+    /// An earlier request with the same key made it.
+    pub(super) is_replay: bool,
+}
+
 impl Change {
     pub(super) fn write(&self, content: Content) -> Write<'_> {
         Write::new(&self.method, &self.preconditions, content, self.nonce)
@@ -53,7 +61,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         let counted = self.internal_counts.begin(key);
         let applied = self.driver.apply_to(key, Some(loaded), &Command::Write(write)).await.map_err(index)?;
         if let Some(counted) = counted {
-            counted.end(&applied, self.driver.now());
+            counted.end(&applied, self.driver.now(key));
         }
         Ok(applied)
     }
@@ -68,7 +76,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         let if_absent = Preconditions { if_none_match: Some(TagList::Any), ..change.preconditions.clone() };
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(key).await.map_err(index)?;
-            let found = record.state(self.driver.now()).version();
+            let found = record.state(self.driver.now(key)).version();
             let mut write = change.write(content(found)?);
             let found = found.map(Version::generation);
             match found {
@@ -79,7 +87,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
             let overtaken = match &applied.outcome {
                 Outcome::Refused(Refusal::Stale) => true,
                 Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
-                    found.is_none() && applied.before.state(self.driver.now()).version().is_some()
+                    found.is_none() && applied.before.state(self.driver.now(key)).version().is_some()
                 }
                 _ => false,
             };
@@ -96,7 +104,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         key: &Key,
         change: &Change,
         fields: &HeaderChange,
-    ) -> Result<(Receipt, Record), StoreError> {
+    ) -> Result<(Settled, Record), StoreError> {
         let content = |version: Option<&Version>| match version {
             Some(version) => {
                 let payload = payload_of(version)?;
@@ -108,21 +116,26 @@ impl<R: Register, C: Clock> Inner<R, C> {
         };
         let applied = self.revise(key, change, content).await?;
         let after = applied.after.clone();
-        Ok((self.settle(applied, None).await?, after))
+        Ok((self.settle(key, applied, None).await?, after))
     }
 
     /// Removes the file that is unreferenced after this outcome: the previous one, or the staged one.
-    pub(super) async fn settle(&self, applied: Applied, staged: Option<BodyName>) -> Result<Receipt, StoreError> {
-        let now = self.driver.now();
+    pub(super) async fn settle(
+        &self,
+        key: &Key,
+        applied: Applied,
+        staged: Option<BodyName>,
+    ) -> Result<Settled, StoreError> {
+        let now = self.driver.now(key);
         match applied.outcome {
             Outcome::Written(receipt) => {
                 let kept = body_of(&applied.after, now);
                 self.remove(body_of(&applied.before, now).filter(|before| Some(*before) != kept)).await;
-                Ok(receipt)
+                Ok(Settled { receipt, is_replay: false })
             }
             Outcome::Replayed(receipt) => {
                 self.remove(staged).await;
-                Ok(receipt)
+                Ok(Settled { receipt, is_replay: true })
             }
             outcome => {
                 self.remove(staged).await;

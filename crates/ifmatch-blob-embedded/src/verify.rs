@@ -248,7 +248,7 @@ impl Verification {
         let mut referenced = Referenced::default();
         while let Some(records) = self.page().await? {
             for (key, record) in &records {
-                match self.payload(record) {
+                match self.payload(key, record) {
                     Ok(None) => {}
                     Ok(Some(payload)) => {
                         self.total.bodies += 1;
@@ -276,14 +276,14 @@ impl Verification {
     }
 
     /// Returns the payload of a blob, or `None` for the record of a deletion.
-    fn payload(&self, record: &Record) -> Result<Option<Payload>, PayloadError> {
-        let Some(version) = record.state(self.driver.now()).version() else { return Ok(None) };
+    fn payload(&self, key: &Key, record: &Record) -> Result<Option<Payload>, PayloadError> {
+        let Some(version) = record.state(self.driver.now(key)).version() else { return Ok(None) };
         Payload::decode(version.payload()).map(Some)
     }
 
     /// Returns the task for a record, or `None` if it has no body or is not in the sample.
     fn task(&self, key: &Key, record: &Record) -> Result<Option<Task>, PayloadError> {
-        let Some(payload) = self.payload(record)? else { return Ok(None) };
+        let Some(payload) = self.payload(key, record)? else { return Ok(None) };
         if self.share < SHARES && random(self.seed, key) >= self.share {
             return Ok(None);
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use http::Method;
 use ifmatch_core::command::{Command, Content, Outcome};
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::record::{Receipt, Record, Revision, Version};
+use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_register::Register;
 use ifmatch_runtime::Clock;
 
@@ -18,7 +18,7 @@ use super::error::{index, refused};
 use super::inner::Inner;
 use super::key;
 use super::payload::Payload;
-use super::swap::{Change, encoded, payload_of, random};
+use super::swap::{Change, Settled, encoded, payload_of, random};
 use super::upload::{Expected, Received, receive};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
@@ -61,7 +61,7 @@ pub(super) async fn delete<R: Register, C: Clock>(
     in_the_background(async move {
         let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
         let applied = inner.swap(&key, &change, Content::Absent).await?;
-        inner.settle(applied, None).await.map(drop)
+        inner.settle(&key, applied, None).await.map(drop)
     })
     .await
 }
@@ -75,12 +75,12 @@ pub(super) async fn set_headers<R: Register, C: Clock>(
     let (method, nonce) = (Method::PUT, random()?);
     let change = Change { method, preconditions: set.preconditions, lease: set.lease, request, nonce };
     let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
-    let (receipt, record) = inner.set_fields(&key, &change, &set.change).await?;
-    let version = record.state(inner.driver.now()).version();
-    let version = version.filter(|version| version.generation() == receipt.generation);
+    let (settled, record) = inner.set_fields(&key, &change, &set.change).await?;
+    let version = record.state(inner.driver.now(&key)).version();
+    let version = version.filter(|version| version.generation() == settled.receipt.generation);
     let payload = version.and_then(|version| payload_of(version).ok());
     let hash = payload.as_ref().map(|payload| payload.hash);
-    Ok(written(receipt, hash, payload.and_then(|payload| payload.headers.content_md5)))
+    Ok(written(settled, hash, payload.and_then(|payload| payload.headers.content_md5)))
 }
 
 /// A write with a complete body.
@@ -123,7 +123,7 @@ impl Job {
             encoded(&Payload { hash, length, place: place.clone(), created, headers: headers.clone() })
         };
         match inner.revise(&key, &self.change, content).await {
-            Ok(applied) => Ok(written(inner.settle(applied, staged).await?, Some(hash), headers.content_md5)),
+            Ok(applied) => Ok(written(inner.settle(&key, applied, staged).await?, Some(hash), headers.content_md5)),
             Err(error) if *error.kind() == StoreErrorKind::OutcomeUnknown => Err(error),
             Err(error) => {
                 inner.remove(staged).await;
@@ -142,15 +142,16 @@ impl<R: Register, C: Clock> Inner<R, C> {
         missing: MissingContainer,
         change: &Change,
     ) -> Result<(), StoreError> {
-        let record = match container {
+        let (key, record) = match container {
             Some(incarnation) => {
                 let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
-                self.driver.load(&key).await.map_err(index)?
+                let record = self.driver.load(&key).await.map_err(index)?;
+                (key, record)
             }
             None if missing == MissingContainer::Refuse => return Err(StoreErrorKind::ContainerNotFound.into()),
-            None => Record::absent(),
+            None => (key::of_container(&blob.container)?, Record::absent()),
         };
-        let now = self.driver.now();
+        let now = self.driver.now(&key);
         match record.apply(&Command::Write(change.write(Content::Unknown)), now).outcome {
             Outcome::Refused(refusal) => Err(refused(refusal, now)),
             _ => Ok(()),
@@ -158,7 +159,8 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 }
 
-fn written(receipt: Receipt, hash: Option<ContentHash>, md5: Option<ContentMd5>) -> Written {
+fn written(settled: Settled, hash: Option<ContentHash>, md5: Option<ContentMd5>) -> Written {
+    let Settled { receipt, is_replay } = settled;
     Written {
         tag: receipt.tag,
         last_modified: receipt.modified.unwrap_or_else(|| receipt.generation.timestamp().last_modified()),
@@ -166,5 +168,6 @@ fn written(receipt: Receipt, hash: Option<ContentHash>, md5: Option<ContentMd5>)
         md5,
         generation: Some(receipt.generation),
         created: receipt.created,
+        is_replay,
     }
 }

@@ -4,6 +4,7 @@
 
 use http::Method;
 use ifmatch_core::command::{Command, Outcome, Refusal, Write};
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::record::{Record, Version};
 use ifmatch_register::Key;
@@ -31,7 +32,7 @@ impl Shared {
     ) -> Result<ContainerInfo, StoreError> {
         match self.registered(container).await? {
             Registered::Known(_) => return Err(StoreErrorKind::ContainerExists.into()),
-            Registered::Deleting(until) => return Err(self.is_deleting(container, until)),
+            Registered::Deleting(until) => return Err(self.is_deleting(container, until)?),
             gone @ Registered::Gone(_) => {
                 if self.has_blobs(container, gone.members()).await? {
                     return Err(StoreErrorKind::ContainerExists.into());
@@ -42,13 +43,14 @@ impl Shared {
         if !recorded.is_new {
             return Err(StoreErrorKind::ContainerExists.into());
         }
-        self.info_of(&recorded.record).ok_or_else(|| StoreErrorKind::OutcomeUnknown.into())
+        self.info_of(&key(container)?, &recorded.record).ok_or_else(|| StoreErrorKind::OutcomeUnknown.into())
     }
 
     pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
-        let record = self.driver.load(&key(container)?).await.map_err(of_driver)?;
-        match Registered::of(&record, self.driver.now()) {
-            Registered::Known(_) => Ok(self.info_of(&record)),
+        let key = key(container)?;
+        let record = self.driver.load(&key).await.map_err(of_driver)?;
+        match Registered::of(&record, self.driver.now(&key)) {
+            Registered::Known(_) => Ok(self.info_of(&key, &record)),
             Registered::Deleting(_) => Ok(None),
             gone @ Registered::Gone(_) => Ok(self.has_blobs(container, gone.members()).await?.then(unknown)),
         }
@@ -65,7 +67,7 @@ impl Shared {
         let nonce = nonce().map_err(of_register)?;
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
-            let now = self.driver.now();
+            let now = self.driver.now(&key);
             let (Registered::Known(_), Some(version)) = (Registered::of(&record, now), record.state(now).version())
             else {
                 return Err(StoreErrorKind::ContainerNotFound.into());
@@ -85,28 +87,29 @@ impl Shared {
             match applied.outcome {
                 Outcome::Refused(Refusal::Stale) => {}
                 Outcome::Written(_) | Outcome::Replayed(_) => {
-                    return self.info_of(&applied.after).ok_or_else(|| StoreErrorKind::ContainerNotFound.into());
+                    return self.info_of(&key, &applied.after).ok_or_else(|| StoreErrorKind::ContainerNotFound.into());
                 }
-                outcome => return Err(refused(outcome, self.driver.now()).of_container()),
+                outcome => return Err(refused(outcome, self.driver.now(&key)).of_container()),
             }
         }
         Err(StoreErrorKind::Unavailable.into())
     }
 
-    fn info_of(&self, record: &Record) -> Option<ContainerInfo> {
-        record.state(self.driver.now()).version().map(|version| info(record, version))
+    fn info_of(&self, key: &Key, record: &Record) -> Option<ContainerInfo> {
+        let now = self.driver.now(key);
+        record.state(now).version().map(|version| info(record, version, now))
     }
 }
 
-/// Returns the properties of a container from a version in its record.
-pub(super) fn info(record: &Record, version: &Version) -> ContainerInfo {
+/// Returns the properties of a container from a version in its record, read at `now`.
+pub(super) fn info(record: &Record, version: &Version, now: Timestamp) -> ContainerInfo {
     let payload = Payload::of(version);
     ContainerInfo {
         tag: version.tags().first().cloned(),
         last_modified: Some(version.last_modified()),
         created: Some(payload.created(version)),
         headers: payload.headers(),
-        lease: record.lease().copied(),
+        lease: record.seen_lease(now),
     }
 }
 

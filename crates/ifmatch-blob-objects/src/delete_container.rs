@@ -15,7 +15,7 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, Register};
-use ifmatch_runtime::task::{detach, timeout};
+use ifmatch_runtime::task::{Elapsed, detach};
 use ifmatch_runtime::{Clock, nonce};
 use object_store::path::Path;
 
@@ -61,8 +61,9 @@ impl Shared {
 
     /// Continues the deletion of a container, if it is being deleted and no deleter has the turn.
     pub(super) async fn finish_deletion(&self, container: &ContainerName) -> Result<(), StoreError> {
-        let record = self.driver.load(&key(container)?).await.map_err(of_driver)?;
-        let now = self.driver.now();
+        let key = key(container)?;
+        let record = self.driver.load(&key).await.map_err(of_driver)?;
+        let now = self.driver.now(&key);
         match Registered::of(&record, now) {
             Registered::Deleting(until) if until <= now => match self.take_turn(container, &record, None).await? {
                 Some(turn) => turn.drain().await,
@@ -74,15 +75,15 @@ impl Shared {
 
     async fn erase(&self, container: &ContainerName, delete: &Delete) -> Result<(), StoreError> {
         let key = key(container)?;
-        let give_up = self.driver.now().saturating_add(PATIENCE);
+        let give_up = self.driver.clock().now().saturating_add(PATIENCE);
         let mut pause = PAUSE;
         loop {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
-            let now = self.driver.now();
+            let now = self.driver.now(&key);
             let turn = match Registered::of(&record, now) {
                 Registered::Known(_) => self.take_turn(container, &record, Some(delete)).await?,
                 Registered::Deleting(until) if until <= now => self.take_turn(container, &record, None).await?,
-                Registered::Deleting(_) if now >= give_up => return Err(contended()),
+                Registered::Deleting(_) if self.driver.clock().now() >= give_up => return Err(contended()),
                 Registered::Deleting(_) => {
                     self.driver.clock().sleep(pause).await;
                     pause = RETRY.min(pause * 2);
@@ -109,10 +110,11 @@ impl Shared {
     ) -> Result<Option<Turn<'a>>, StoreError> {
         let key = key(container)?;
         self.member_cache.drop(container);
-        let now = self.driver.now();
+        let now = self.driver.now(&key);
         let Some(version) = record.state(now).version() else { return Err(contended()) };
         let payload = Payload::of(version).later(version);
-        let mut turn = Turn { shared: self, container, key, payload, generation: version.generation(), until: now };
+        let mut turn =
+            Turn { shared: self, container, key: key.clone(), payload, generation: version.generation(), until: now };
         let none = Preconditions::default();
         let (preconditions, lease) = match delete {
             Some(delete) => (&delete.preconditions, delete.lease),
@@ -126,7 +128,7 @@ impl Shared {
                 Ok(Some(turn))
             }
             Outcome::Refused(Refusal::Stale) => Ok(None),
-            outcome => Err(refused(outcome, self.driver.now()).of_container()),
+            outcome => Err(refused(outcome, self.driver.now(&key)).of_container()),
         }
     }
 }
@@ -149,7 +151,7 @@ impl Turn<'_> {
             Ok(()) => self.end(Content::Absent).await,
             // The next request to the container completes the deletion.
             Err(error) => {
-                let now = self.shared.driver.now();
+                let now = self.now();
                 let content = self.payload.clone().deleting(now).content()?;
                 if let Err(error) = self.end(content).await {
                     tracing::warn!(container = %self.container, %error, "a deleter's turn is left to expire");
@@ -178,8 +180,7 @@ impl Turn<'_> {
             if (self.shared.backing.allowance)() < RESERVE {
                 return Err(StoreErrorKind::InFlight { retry_after: RETRY }.into());
             }
-            let (clock, time) = (self.shared.driver.clock(), self.shared.time_to_work(self.until));
-            let Some(objects) = timeout(clock, time, listed.next()).await.map_err(lost)? else { return Ok(deleted) };
+            let Some(objects) = self.in_turn(listed.next()).await.map_err(lost)? else { return Ok(deleted) };
             let objects = objects.into_iter().filter(|object| !object.as_ref().is_err_and(failure::is_absence));
             let locations = objects.map(|object| Ok(object?.location));
             let locations = locations.collect::<object_store::Result<Vec<_>>>().map_err(failure::of_read)?;
@@ -189,14 +190,13 @@ impl Turn<'_> {
 
     /// Deletes objects, and returns the number deleted.
     async fn remove(&mut self, locations: Vec<Path>) -> Result<usize, StoreError> {
-        let (clock, time) = (self.shared.driver.clock(), self.shared.time_to_work(self.until));
         let removed = self.shared.backing.objects.delete_stream(iter(locations).map(Ok).boxed());
         // Waits for all of them, even after a failure: a late one must not delete a later blob.
-        let removed = timeout(clock, time, removed.map(counted).collect::<Vec<_>>()).await;
+        let removed = self.in_turn(removed.map(counted).collect::<Vec<_>>()).await;
         let removed = removed.unwrap_or_else(|elapsed| vec![Err(lost(elapsed))]);
         if removed.iter().any(|removed| removed.as_ref().is_err_and(is_lost)) {
             self.renew().await?;
-            clock.sleep(GRACE).await;
+            self.shared.driver.clock().sleep(GRACE).await;
         }
         removed.into_iter().sum()
     }
@@ -206,10 +206,11 @@ impl Turn<'_> {
         let (prefix, mut after) = (self.prefix(), None);
         while let Some(records) = self.shared.records(&prefix, &mut after).await? {
             for (key, _) in records {
-                while self.shared.driver.load(&key).await.map_err(of_driver)?.permit(self.shared.driver.now()).is_some()
-                {
+                let driver = &self.shared.driver;
+                // A permit ends by the time of its blob's key, the turn by that of the container's.
+                while driver.load(&key).await.map_err(of_driver)?.permit(driver.now(&key)).is_some() {
                     self.keep().await?;
-                    self.shared.driver.clock().sleep(PAUSE).await;
+                    driver.clock().sleep(PAUSE).await;
                 }
             }
         }
@@ -226,7 +227,7 @@ impl Turn<'_> {
         while let Some(records) = self.shared.records(&prefix, &mut after).await? {
             for (key, record) in records {
                 self.keep().await?;
-                if record.permit(self.shared.driver.now()).is_none() {
+                if record.permit(self.shared.driver.now(&key)).is_none() {
                     let register = self.shared.driver.register();
                     register.compare_and_swap(&key, record.revision(), None).await.map_err(of_register)?;
                 }
@@ -235,17 +236,28 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// Returns the time that ends the turn.
+    fn now(&self) -> Timestamp {
+        self.shared.driver.now(&self.key)
+    }
+
+    /// Works until shortly before the end of the turn.
+    async fn in_turn<T>(&self, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+        let end = self.shared.end_of_work(&self.key, self.until);
+        self.shared.driver.until(&self.key, end, work).await
+    }
+
     fn prefix(&self) -> String {
         format!("{}{}/", super::permit::KEYS, self.container)
     }
 
     /// Renews the turn once half of it has passed.
     async fn keep(&mut self) -> Result<(), StoreError> {
-        if self.shared.driver.now().until(self.until) < TURN / 2 { self.renew().await } else { Ok(()) }
+        if self.now().until(self.until) < TURN / 2 { self.renew().await } else { Ok(()) }
     }
 
     async fn renew(&mut self) -> Result<(), StoreError> {
-        let until = self.shared.driver.now().saturating_add(TURN);
+        let until = self.now().saturating_add(TURN);
         let content = self.payload.clone().deleting(until).content()?;
         self.end(content).await?;
         self.until = until;
@@ -256,7 +268,7 @@ impl Turn<'_> {
     async fn end(&mut self, content: Content) -> Result<(), StoreError> {
         match self.write(content, &Preconditions::default(), LeaseUse::Read(None)).await? {
             Outcome::Written(_) => Ok(()),
-            outcome => Err(lost(refused(outcome, self.shared.driver.now()))),
+            outcome => Err(lost(refused(outcome, self.now()))),
         }
     }
 

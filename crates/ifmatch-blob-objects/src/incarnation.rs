@@ -15,7 +15,7 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, State, Version};
 use ifmatch_register::{Key, Register, RegisterErrorKind, Swap};
-use ifmatch_runtime::nonce;
+use ifmatch_runtime::{Clock, nonce};
 use serde::{Deserialize, Serialize};
 
 use super::failure::refused;
@@ -120,8 +120,9 @@ impl Found {
 impl Shared {
     /// Returns the state of a container in the register.
     pub(super) async fn registered(&self, container: &ContainerName) -> Result<Registered, StoreError> {
-        let record = self.driver.load(&key(container)?).await.map_err(of_driver)?;
-        Ok(Registered::of(&record, self.driver.now()))
+        let key = key(container)?;
+        let record = self.driver.load(&key).await.map_err(of_driver)?;
+        Ok(Registered::of(&record, self.driver.now(&key)))
     }
 
     /// Looks up a container.
@@ -131,7 +132,7 @@ impl Shared {
     pub(super) async fn find(&self, container: &ContainerName) -> Result<Found, StoreError> {
         match self.registered(container).await? {
             Registered::Known(home) => Ok(Found::Known(home)),
-            Registered::Deleting(until) => Err(self.is_deleting(container, until)),
+            Registered::Deleting(until) => Err(self.is_deleting(container, until)?),
             gone @ Registered::Gone(_) => {
                 let members = gone.members();
                 let exists = self.has_blobs(container, members).await?;
@@ -141,13 +142,16 @@ impl Shared {
     }
 
     /// Returns the error for a request to a container that is being deleted, and resumes the deletion if necessary.
-    pub(super) fn is_deleting(&self, container: &ContainerName, until: Timestamp) -> StoreError {
-        let left = self.driver.now().until(until);
+    ///
+    /// # Errors
+    /// If the container has no key.
+    pub(super) fn is_deleting(&self, container: &ContainerName, until: Timestamp) -> Result<StoreError, StoreError> {
+        let left = self.driver.now(&key(container)?).until(until);
         if left.is_zero() {
             self.resume_deletion(container);
         }
         let retry_after = if left.is_zero() { RETRY } else { RETRY.min(left) };
-        StoreErrorKind::InFlight { retry_after }.into()
+        Ok(StoreErrorKind::InFlight { retry_after }.into())
     }
 
     /// Returns the container, or an error if it does not exist.
@@ -207,9 +211,9 @@ impl Shared {
     /// Records a container, unless it has a record by now. `adopts` includes the existing objects in its folder.
     async fn remember(&self, container: &ContainerName, adopts: bool) -> Result<Home, StoreError> {
         let created = self.record_container(container, adopts, BTreeMap::new()).await?;
-        match Registered::of(&created.record, self.driver.now()) {
+        match Registered::of(&created.record, self.driver.now(&key(container)?)) {
             Registered::Known(home) => Ok(home),
-            Registered::Deleting(until) => Err(self.is_deleting(container, until)),
+            Registered::Deleting(until) => Err(self.is_deleting(container, until)?),
             Registered::Gone(_) => Err(StoreErrorKind::Unavailable.into()),
         }
     }
@@ -225,7 +229,7 @@ impl Shared {
         self.check_owner().await?;
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
-            let now = self.driver.now();
+            let now = self.driver.now(&key);
             let Registered::Gone(since) = Registered::of(&record, now) else {
                 return Ok(Recorded { record, is_new: false });
             };
@@ -329,7 +333,7 @@ pub(super) fn texts(headers: &BlobHeaders) -> BTreeMap<String, String> {
 impl Shared {
     /// Returns the objects of a container that are blobs, for a read. If the register is unavailable, returns all.
     pub(super) async fn members(&self, container: &ContainerName) -> Members {
-        let now = self.driver.now();
+        let now = self.driver.clock().now();
         if let Some(members) = self.member_cache.get(container, now) {
             return members;
         }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use http::Method;
 use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Observation, Observed, Outcome, Refusal};
-use ifmatch_core::lease::{Lease, LeaseAction, LeaseUse};
+use ifmatch_core::lease::{LeaseAction, LeaseUse, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, State, Variant, Version};
+use ifmatch_register::Key;
 use ifmatch_runtime::nonce;
 use object_store::path::Path;
 
@@ -24,12 +25,13 @@ const ATTEMPTS: usize = 32;
 
 impl Shared {
     /// Returns the lease of a blob, if leases are kept.
-    pub(super) async fn lease_of(&self, blob: &BlobPath) -> Result<Option<Lease>, StoreError> {
+    pub(super) async fn lease_of(&self, blob: &BlobPath) -> Result<Option<SeenLease>, StoreError> {
         if !self.durable {
             return Ok(None);
         }
-        let record = self.driver.load(&key(blob)?).await.map_err(of_driver)?;
-        Ok(record.lease().copied())
+        let key = key(blob)?;
+        let record = self.driver.load(&key).await.map_err(of_driver)?;
+        Ok(record.seen_lease(self.driver.now(&key)))
     }
 
     /// Ends the lease of a blob that another program has deleted. Returns the record without it.
@@ -42,7 +44,8 @@ impl Shared {
         members: Members,
         record: Record,
     ) -> Result<Record, StoreError> {
-        if !record.lease_state(self.driver.now()).is_locked() {
+        let key = key(blob)?;
+        if !record.lease_state(self.driver.now(&key)).is_locked() {
             return Ok(record);
         }
         let (this, blob, location) = (Arc::clone(self), blob.clone(), location.clone());
@@ -55,7 +58,7 @@ impl Shared {
                 }
             };
             this.guarded(&blob, &Method::DELETE, LeaseUse::Read(None), Some(record), look).await?;
-            this.driver.load(&key(&blob)?).await.map_err(of_driver)
+            this.driver.load(&key).await.map_err(of_driver)
         })
         .await
     }
@@ -69,12 +72,12 @@ impl Shared {
         for _ in 0..ATTEMPTS {
             let members = self.registered(&blob.container).await?.members();
             let record = self.driver.load(&key).await.map_err(of_driver)?;
-            let snapshot = record.snapshot(self.driver.now());
+            let snapshot = record.snapshot(self.driver.now(&key));
             let Some(current) = self.look(&location, members).await? else {
                 self.end_lease_of_absent(blob, &location, members, record).await?;
                 return Err(self.absent(&blob.container).await);
             };
-            if matches!(request.action, LeaseAction::Acquire { .. }) && self.is_in_doubt(&record) {
+            if matches!(request.action, LeaseAction::Acquire { .. }) && self.is_in_doubt(&key, &record) {
                 check(&Method::PUT, &preconditions, Some(&current))?;
                 self.renew_version(blob, &current).await?;
                 preconditions = Preconditions::default();
@@ -91,7 +94,7 @@ impl Shared {
                 .with_authority(authority)
                 .with_request(id);
             // The conditions apply to the object, with a date that the register does not know. The state comes first.
-            let now = self.driver.now();
+            let now = self.driver.now(&key);
             let expected = record.apply(&Command::Lease(operation.clone()), now).outcome;
             if let Outcome::Refused(Refusal::LeaseConflict(_)) = expected {
                 return Err(refused(expected, now));
@@ -104,7 +107,7 @@ impl Shared {
                     return Ok(Leased { receipt, tag, last_modified });
                 }
                 Outcome::Refused(Refusal::ProbeFirst | Refusal::Stale) => {}
-                outcome => return Err(refused(outcome, self.driver.now())),
+                outcome => return Err(refused(outcome, self.driver.now(&key))),
             }
         }
         Err(StoreErrorKind::Unavailable.into())
@@ -112,8 +115,8 @@ impl Shared {
 
     /// Returns `true` if an unanswered write may still take effect, conditional on the blob's current version. A store
     /// with equal tags for versions of the same bytes relies on such a write's timeout instead.
-    fn is_in_doubt(&self, record: &Record) -> bool {
-        let now = self.driver.now();
+    fn is_in_doubt(&self, key: &Key, record: &Record) -> bool {
+        let now = self.driver.now(key);
         let may_fence = self.capability.is_native() && self.capability.unique_tags && self.capability.metadata;
         let is_free = record.permit(now).is_none() && !record.lease_state(now).is_locked();
         let was_written = record.revision() != Revision::NONE && *record.state(now) == State::Unknown;
@@ -151,7 +154,7 @@ impl Shared {
             .with_authority(Authority::Register)
             .with_request(request.request.map(|key| key.request(None)));
         let applied = self.driver.apply_in_turn(&key, &Command::Lease(operation)).await.map_err(of_driver)?;
-        let now = self.driver.now();
+        let now = self.driver.now(&key);
         let Outcome::Leased(receipt) = applied.outcome else {
             return Err(refused(applied.outcome, now).of_container());
         };

@@ -65,8 +65,7 @@ impl MemberCache {
 
     pub(super) fn get(&self, container: &ContainerName, now: Timestamp) -> Option<Members> {
         let (members, at) = *self.said().get(container)?;
-        // The time of a register's engine may have gone back since.
-        (at <= now && now < at.saturating_add(self.lasts)).then_some(members)
+        (now < at.saturating_add(self.lasts)).then_some(members)
     }
 
     /// Stores an answer, unless the next creation would invalidate it.

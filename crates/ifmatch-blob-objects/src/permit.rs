@@ -10,7 +10,6 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::record::{Record, Token, Variant};
 use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterError, RegisterErrorKind};
-use ifmatch_runtime::task::timeout;
 use ifmatch_runtime::{Clock, nonce};
 
 use super::attributes::Current;
@@ -63,9 +62,10 @@ impl Shared {
     ) -> Result<T, StoreError> {
         let key = key(blob)?;
         let (Grant { token, deadline, .. }, begun, _lock) = self.begin(&key, method, lease, seen).await?;
-        let ending = timeout(self.driver.clock(), self.time_to_work(deadline), work)
-            .await
-            .unwrap_or_else(|elapsed| Ending::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed), GRACE));
+        let ending =
+            self.driver.until(&key, self.end_of_work(&key, deadline), work).await.unwrap_or_else(|elapsed| {
+                Ending::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed), GRACE)
+            });
         let (result, command) = match ending {
             Ending::Done(value, content) => (Ok(value), commit(token, content)),
             Ending::Refused(error) => (Err(error), Command::Abort(token)),
@@ -77,7 +77,7 @@ impl Shared {
         match self.driver.apply_to(&key, Some(begun), &command).await {
             // The permit had ended, and another writer went ahead. One of the two may have overwritten the other.
             Ok(Applied { outcome: Outcome::Refused(refusal), .. }) if result.is_ok() => {
-                Err(lost(refused(Outcome::Refused(refusal), self.driver.now())))
+                Err(lost(refused(Outcome::Refused(refusal), self.driver.now(&key))))
             }
             Ok(_) => result,
             // The object store knows the version. Only the early return of the permit is lost.
@@ -91,7 +91,7 @@ impl Shared {
     /// Lets a permit last for this long, even if the lease of its write ends before: the request could otherwise reach the
     /// blob of the next holder.
     async fn prolong(&self, key: &Key, token: Token, deadline: Timestamp, grace: Duration) {
-        if self.driver.now().until(deadline) < grace {
+        if self.driver.now(key).until(deadline) < grace {
             let renew = Renew { token, ttl: grace, lease: LeaseUse::Read(None) };
             if let Err(error) = self.driver.apply(key, &Command::Renew(renew)).await {
                 tracing::warn!(%key, %error, "a permit may end before a request with an unknown outcome");
@@ -99,10 +99,11 @@ impl Shared {
         }
     }
 
-    /// Returns how long the work under a permit may take. An abandoned request may still take effect in the rest of the
-    /// permit's time, while no one else writes.
-    pub(super) fn time_to_work(&self, deadline: Timestamp) -> Duration {
-        self.driver.now().until(deadline) * 3 / 4
+    /// Returns the end of the work until a deadline in a key's record, by the time of that key: three quarters of what is
+    /// left. An abandoned request may still take effect in the rest, while no one else writes.
+    pub(super) fn end_of_work(&self, key: &Key, deadline: Timestamp) -> Timestamp {
+        let now = self.driver.now(key);
+        now.saturating_add(now.until(deadline) * 3 / 4)
     }
 
     /// Requests a permit, waiting for it. Returns the record with the permit.
@@ -117,7 +118,7 @@ impl Shared {
         let (applied, lock) = self.driver.begin(key, seen, begin).await.map_err(unbegun)?;
         match (applied.outcome, lock) {
             (Outcome::Granted(grant), Some(lock)) => Ok((grant, applied.after, lock)),
-            (outcome, _) => Err(refused(outcome, self.driver.now())),
+            (outcome, _) => Err(refused(outcome, self.driver.now(key))),
         }
     }
 

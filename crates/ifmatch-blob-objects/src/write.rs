@@ -10,6 +10,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
+use ifmatch_register::Key;
 use ifmatch_runtime::task::detach;
 use ifmatch_runtime::{Clock, nonce};
 use object_store::path::Path;
@@ -40,6 +41,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct Job {
     blob: BlobPath,
+    /// The key of its record.
+    key: Key,
     location: Path,
     preconditions: Preconditions,
     lease: LeaseUse,
@@ -87,7 +90,7 @@ impl Shared {
         based_on: Option<EntityTag>,
     ) -> Result<Written, StoreError> {
         let this = self;
-        let location = this.location(blob)?;
+        let (location, key) = (this.location(blob)?, key(blob)?);
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
         let (incarnation, members) = match put.container {
             MissingContainer::Refuse => {
@@ -99,11 +102,11 @@ impl Shared {
         let before = this.look(&location, members).await?;
         let mut seen = None;
         if !before.as_ref().is_some_and(|current| is_from(current, request.as_deref())) {
-            let mut record = this.driver.load(&key(blob)?).await.map_err(of_driver)?;
+            let mut record = this.driver.load(&key).await.map_err(of_driver)?;
             if before.is_none() {
                 record = this.end_lease_of_absent(blob, &location, members, record).await?;
             }
-            let allowed = record.check_lease(put.lease, this.driver.now());
+            let allowed = record.check_lease(put.lease, this.driver.now(&key));
             allowed.map_err(StoreErrorKind::LeaseFailed)?;
             check(&Method::PUT, &put.preconditions, before.as_ref())?;
             seen = Some(record);
@@ -116,7 +119,7 @@ impl Shared {
         let (body, hash) = this.take_in(blob, body, &promise, &headers, &mut stamp).await?;
         md5.settle(&mut headers)?;
         let (blob, preconditions, lease, missing) = (blob.clone(), put.preconditions, put.lease, put.container);
-        let job = Job { blob, location, preconditions, lease, missing, based_on, headers, stamp, hash };
+        let job = Job { blob, key, location, preconditions, lease, missing, based_on, headers, stamp, hash };
         let this = Arc::clone(this);
         in_a_task(async move {
             let mut body = body;
@@ -202,8 +205,9 @@ impl Shared {
         let Some(current) = this.look(&location, members).await? else {
             return Err(this.absent(&blob.container).await);
         };
-        let record = this.driver.load(&key(blob)?).await.map_err(of_driver)?;
-        record.check_lease(delete.lease, this.driver.now()).map_err(StoreErrorKind::LeaseFailed)?;
+        let key = key(blob)?;
+        let record = this.driver.load(&key).await.map_err(of_driver)?;
+        record.check_lease(delete.lease, this.driver.now(&key)).map_err(StoreErrorKind::LeaseFailed)?;
         check(&Method::DELETE, &delete.preconditions, Some(&current))?;
         let (this, blob) = (Arc::clone(this), blob.clone());
         let work = async move {
@@ -321,7 +325,7 @@ impl Shared {
     /// store.
     fn stamp(&self, job: &Job, body: &Body, there: Option<&Current>, home: Home) -> Stamp {
         let before = there.and_then(|there| there.info.generation).unwrap_or(Revision::NONE);
-        let generation = matches!(body, Body::Whole(_)).then(|| before.next(self.driver.now()));
+        let generation = matches!(body, Body::Whole(_)).then(|| before.next(self.driver.now(&job.key)));
         Stamp { generation, incarnation: Some(home.incarnation), ..job.stamp.clone() }
     }
 
@@ -352,6 +356,7 @@ impl Shared {
             md5: job.headers.content_md5,
             generation: goal.stamp.generation.filter(|_| self.capability.metadata),
             created: goal.created,
+            is_replay: false,
         };
         let content = content(&written);
         Ending::Done(written, content)
@@ -398,6 +403,7 @@ impl Job {
             md5: current.info.headers.content_md5,
             generation: current.info.generation,
             created,
+            is_replay: !same_write,
         })
     }
 }

@@ -58,7 +58,8 @@ pub trait Dialect: Send + Sync + 'static {
 pub struct Context {
     /// The store.
     pub store: Arc<dyn BlobStore>,
-    /// The clock of the store.
+    /// The clock of this process, for waits and dates. Leases end by the time of the engine that keeps their records:
+    /// see [`SeenLease`](ifmatch_core::lease::SeenLease).
     pub clock: AnyClock,
     /// Maximum number of bytes in a blob.
     pub max_body: u64,
@@ -69,11 +70,6 @@ pub struct Context {
 }
 
 impl Context {
-    /// Returns the time that determines when leases end.
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
     /// Returns the time of day, to which dates and signatures are compared.
     pub fn wall(&self) -> Timestamp {
         self.clock.wall()

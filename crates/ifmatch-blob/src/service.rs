@@ -76,7 +76,7 @@ impl BlobService {
         Self::with_clock(store, SystemClock)
     }
 
-    /// Creates a service over a store that uses this clock.
+    /// Creates a service with a clock for waits and dates.
     pub fn with_clock(store: Arc<dyn BlobStore>, clock: impl Clock) -> Self {
         let required = RequirePreconditions::none();
         let context =

@@ -134,14 +134,14 @@ pub(crate) async fn read<F: Future<Output = Answer> + Send>(
     let first = read().await;
     let Some(wanted) = preferred(&head.headers).filter(|_| is_unchanged(&first)) else { return first };
     let Some(wait) = shared.waits.begin(wanted) else { return first };
-    let end = shared.now().saturating_add(wait.granted);
+    let end = shared.clock.now().saturating_add(wait.granted);
     let usual = if shared.store.peek().is_some() { Waits::SHORT } else { Waits::LONG };
     let interval = wait.waits.interval.unwrap_or(usual);
     loop {
-        let left = shared.now().until(end);
+        let left = shared.clock.now().until(end);
         shared.clock.sleep(left.min(interval)).await;
         let answer = read().await;
-        if !is_unchanged(&answer) || is_over(&wait, shared.now(), end) {
+        if !is_unchanged(&answer) || is_over(&wait, shared.clock.now(), end) {
             return answer.map(|response| applied(response, wait.granted));
         }
     }

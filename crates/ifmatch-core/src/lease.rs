@@ -314,6 +314,36 @@ impl Lease {
     }
 }
 
+/// A lease as its record had it, with the time of that reading by the clock that ends the lease. Processes with other
+/// clocks see the same state.
+///
+/// ```
+/// use ifmatch_core::lease::{LeaseUse, SeenLease};
+/// assert!(SeenLease::check(None, LeaseUse::Write(None)).is_ok());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenLease {
+    /// The lease.
+    pub lease: Lease,
+    /// When it was read.
+    pub at: Timestamp,
+}
+
+impl SeenLease {
+    /// Returns the state when the lease was read.
+    pub fn state(&self) -> LeaseState {
+        self.lease.state(self.at)
+    }
+
+    /// Checks a request against the lease of its resource, if there is one. Only the record can check a fencing token.
+    ///
+    /// # Errors
+    /// If another client held the lease when it was read, or the named lease had ended.
+    pub fn check(seen: Option<&Self>, r#use: LeaseUse) -> Result<(), LeaseFailure> {
+        check(seen.map(|seen| &seen.lease), r#use, seen.map_or_else(Timestamp::default, |seen| seen.at))
+    }
+}
+
 /// Returns the state of a lease, or of no lease.
 pub fn state(lease: Option<&Lease>, now: Timestamp) -> LeaseState {
     lease.map_or(LeaseState::Available, |lease| lease.state(now))

@@ -12,7 +12,7 @@ pub use crate::revision::Revision;
 
 use crate::date::{HttpDate, Timestamp};
 use crate::digest::ContentHash;
-use crate::lease::{Lease, LeaseFailure, LeaseReceipt, LeaseState, LeaseUse};
+use crate::lease::{Lease, LeaseFailure, LeaseReceipt, LeaseState, LeaseUse, SeenLease};
 use crate::precondition::Validators;
 use crate::tag::EntityTag;
 
@@ -329,6 +329,12 @@ impl Record {
     /// Returns the lease, even if it has ended and was not yet removed. See [`Record::lease_state`].
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
+    }
+
+    /// Returns the lease with the time `now`, at which this record was read, by the clock that ends the lease. Like
+    /// [`Record::lease`], it may have ended.
+    pub fn seen_lease(&self, now: Timestamp) -> Option<SeenLease> {
+        self.lease.map(|lease| SeenLease { lease, at: now })
     }
 
     /// Returns the state of the lease at `now`.

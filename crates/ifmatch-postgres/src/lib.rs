@@ -101,8 +101,12 @@ impl Register for PostgresRegister {
     }
 
     /// Returns the time of the server, sampled with every load and swap.
-    fn time(&self) -> Option<EngineTime> {
+    fn time(&self, _key: &Key) -> Option<EngineTime> {
         self.place.time()
+    }
+
+    fn clock_error(&self) -> Option<Duration> {
+        self.place.time().map(EngineTime::error)
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

@@ -92,8 +92,12 @@ impl Register for RedisRegister {
     }
 
     /// Returns the time of the server, sampled with every load and swap.
-    fn time(&self) -> Option<EngineTime> {
+    fn time(&self, _key: &Key) -> Option<EngineTime> {
         self.clock.time()
+    }
+
+    fn clock_error(&self) -> Option<Duration> {
+        self.clock.time().map(EngineTime::error)
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

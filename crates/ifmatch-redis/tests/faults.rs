@@ -40,10 +40,11 @@ async fn the_servers_time_is_known() {
     let server = start(&[]).await;
     let before = SystemClock.wall();
     let register = connect(&server.url()).await;
-    let first = register.time().unwrap();
+    let key = Key::new("key").unwrap();
+    let first = register.time(&key).unwrap();
     assert!(first.latest >= before && first.earliest <= SystemClock.wall(), "{first:?}");
-    register.load(&Key::new("key").unwrap()).await.unwrap();
-    let second = register.time().unwrap();
+    register.load(&key).await.unwrap();
+    let second = register.time(&key).unwrap();
     assert!(second.earliest >= first.earliest && second.latest >= first.earliest, "{first:?}, {second:?}");
 }
 

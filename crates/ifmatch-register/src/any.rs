@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 
@@ -38,7 +39,8 @@ type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RegisterError>> + 
 trait Erased: Send + Sync + 'static {
     fn guarantee(&self) -> Guarantee;
     fn epoch(&self, key: &Key) -> Epoch;
-    fn time(&self) -> Option<EngineTime>;
+    fn time(&self, key: &Key) -> Option<EngineTime>;
+    fn clock_error(&self) -> Option<Duration>;
     fn load<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Option<Record>>;
     fn revision_at_once(&self, key: &Key) -> Option<Revision>;
     fn compare_and_swap<'a>(
@@ -59,8 +61,12 @@ impl<R: Register> Erased for R {
         Register::epoch(self, key)
     }
 
-    fn time(&self) -> Option<EngineTime> {
-        Register::time(self)
+    fn time(&self, key: &Key) -> Option<EngineTime> {
+        Register::time(self, key)
+    }
+
+    fn clock_error(&self) -> Option<Duration> {
+        Register::clock_error(self)
     }
 
     fn load<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Option<Record>> {
@@ -95,8 +101,12 @@ impl Register for AnyRegister {
         Erased::epoch(&*self.0, key)
     }
 
-    fn time(&self) -> Option<EngineTime> {
-        Erased::time(&*self.0)
+    fn time(&self, key: &Key) -> Option<EngineTime> {
+        Erased::time(&*self.0, key)
+    }
+
+    fn clock_error(&self) -> Option<Duration> {
+        Erased::clock_error(&*self.0)
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
@@ -131,8 +141,12 @@ impl<R: Register> Register for Arc<R> {
         R::epoch(self, key)
     }
 
-    fn time(&self) -> Option<EngineTime> {
-        R::time(self)
+    fn time(&self, key: &Key) -> Option<EngineTime> {
+        R::time(self, key)
+    }
+
+    fn clock_error(&self) -> Option<Duration> {
+        R::clock_error(self)
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

@@ -9,6 +9,7 @@ use ifmatch_core::command::{Begin, Command, Outcome, Refusal, Transition};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 
+use ifmatch_runtime::task::{self, Elapsed};
 use ifmatch_runtime::{Clock, KeyedQueue, MAX_POLL_INTERVAL, RandomError, SystemClock};
 
 use crate::ambiguous::Ambiguous;
@@ -123,15 +124,24 @@ impl<R: Register, C: Clock> Driver<R, C> {
         &self.register
     }
 
-    /// Returns the clock that ends permits and leases: this driver, with the time of [`Driver::now`].
-    pub fn clock(&self) -> &Self {
-        self
+    /// Returns this process's own clock, for pauses, and for times that no record keeps.
+    pub fn clock(&self) -> &C {
+        &self.clock
     }
 
-    /// Returns the current time: the earliest possible time of the register's engine if it keeps one, so that no permit
-    /// is broken early, and otherwise that of the clock. It goes back only with the engine's.
-    pub fn now(&self) -> Timestamp {
-        self.register.time().map_or_else(|| self.clock.now(), |time| time.earliest)
+    /// Returns the time that ends the permit and the lease of a key: the earliest possible time of the engine that keeps
+    /// the record, if it keeps time, so that no permit is broken early, and otherwise that of this process's clock. It goes
+    /// back only with the engine's.
+    pub fn now(&self, key: &Key) -> Timestamp {
+        self.register.time(key).map_or_else(|| self.clock.now(), |time| time.earliest)
+    }
+
+    /// Runs a future until a deadline in a key's record, then drops it. See [`task::until`].
+    ///
+    /// # Errors
+    /// [`Elapsed`] if the deadline has passed by [`Driver::now`].
+    pub async fn until<T>(&self, key: &Key, deadline: Timestamp, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+        task::until_by(|| self.now(key), &self.clock, deadline, work).await
     }
 
     /// Loads the record of a resource.
@@ -140,7 +150,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// If the register fails.
     pub async fn load(&self, key: &Key) -> Result<Record, DriverError> {
         let stored = self.register.load(key).await?;
-        Ok(self.view(key, stored, self.now()))
+        Ok(self.view(key, stored, self.now(key)))
     }
 
     /// Returns a stored record as it counts at `now`.
@@ -279,7 +289,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
             if left.is_zero() {
                 return Ok(applied);
             }
-            let pause = pauses.next().unwrap_or(MAX_POLL_INTERVAL).min(self.now().until(deadline)).min(left);
+            let pause = pauses.next().unwrap_or(MAX_POLL_INTERVAL).min(self.now(key).until(deadline)).min(left);
             let sleep = self.clock.sleep(pause.max(PAUSE.0));
             select(pin!(turn.woken()), pin!(sleep)).await;
         }
@@ -320,13 +330,13 @@ impl<R: Register, C: Clock> Driver<R, C> {
 
     /// Refuses a permit if the engine's time is not known precisely enough. The handler must end before any process can
     /// see its permit as expired, although it ends by the earliest possible time.
-    fn check_time(&self, command: &Command<'_>) -> Result<(), RegisterError> {
+    fn check_time(&self, key: &Key, command: &Command<'_>) -> Result<(), RegisterError> {
         let ttl = match command {
             Command::Begin(begin) => begin.ttl,
             Command::Renew(renew) => renew.ttl,
             _ => return Ok(()),
         };
-        let Some(time) = self.register.time() else { return Ok(()) };
+        let Some(time) = self.register.time(key) else { return Ok(()) };
         if time.error() <= (ttl / TIME_ERROR.0).min(TIME_ERROR.1) {
             return Ok(());
         }
@@ -371,8 +381,8 @@ impl<R: Register, C: Clock> Driver<R, C> {
             if ambiguous.overtaken(expected) || ambiguous.count() >= MAX_AMBIGUOUS {
                 return Err(ambiguous.or(DriverError::Contention));
             }
-            let now = self.now();
-            self.check_time(command).map_err(|error| ambiguous.or(error.into()))?;
+            let now = self.now(key);
+            self.check_time(key, command).map_err(|error| ambiguous.or(error.into()))?;
             let before = self.view(key, stored.take(), now);
             let mut transition = before.apply(command, now);
             if self.is_locked_out(writer, key, &Proposed::of(command, &before, &transition, now)) {
@@ -411,20 +421,6 @@ impl<R: Register, C: Clock> Driver<R, C> {
             };
             self.clock.sleep(pause).await;
         }
-    }
-}
-
-impl<R: Register, C: Clock> Clock for Driver<R, C> {
-    fn now(&self) -> Timestamp {
-        Driver::now(self)
-    }
-
-    fn wall(&self) -> Timestamp {
-        self.clock.wall()
-    }
-
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        self.clock.sleep(duration)
     }
 }
 

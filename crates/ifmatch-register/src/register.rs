@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
+use std::time::Duration;
 
 use ifmatch_core::record::{DecodeError, Record, Revision};
 use ifmatch_runtime::RandomError;
@@ -13,8 +14,8 @@ use crate::key::Key;
 /// A linearizable register for each key.
 ///
 /// Three methods are required: [`load`](Self::load), [`compare_and_swap`](Self::compare_and_swap) and [`scan`](Self::scan).
-/// Four have defaults: [`guarantee`](Self::guarantee), [`epoch`](Self::epoch), [`time`](Self::time) and
-/// [`revision_at_once`](Self::revision_at_once).
+/// Five have defaults: [`guarantee`](Self::guarantee), [`epoch`](Self::epoch), [`time`](Self::time),
+/// [`clock_error`](Self::clock_error) and [`revision_at_once`](Self::revision_at_once).
 ///
 /// # Requirements
 /// - **Linearizable**, as far as its [`Guarantee`] goes: a load or a scan that begins after a successful swap, in any
@@ -51,10 +52,19 @@ pub trait Register: Send + Sync + 'static {
         Epoch::default()
     }
 
-    /// Returns the engine's time, for registers that processes share. Each load takes a sample of it, so that a process
-    /// that was idle knows the time before it decides (see [`EngineClock`](crate::EngineClock)). Returns `None`, the
-    /// default, if the engine keeps no time: processes that share the register then compare deadlines by their own clocks.
-    fn time(&self) -> Option<EngineTime> {
+    /// Returns the time of the engine that keeps a key's record, for registers that processes share. Each load of the key
+    /// takes a sample of it, so that a process that was idle knows the time before it decides (see
+    /// [`EngineClock`](crate::EngineClock)). Returns `None`, the default, if the engine keeps no time: processes that share
+    /// the register then compare deadlines by their own clocks.
+    ///
+    /// The engines of two keys may have clocks that differ: compare a record's deadlines with the time of its own key only.
+    fn time(&self, _key: &Key) -> Option<EngineTime> {
+        None
+    }
+
+    /// Returns the error of the engine's time, or the largest one of several engines, for operators. Returns `None`, the
+    /// default, if an engine keeps no time.
+    fn clock_error(&self) -> Option<Duration> {
         None
     }
 

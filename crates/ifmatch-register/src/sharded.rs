@@ -1,5 +1,7 @@
 //! One register made of several, each with a part of the keys.
 
+use std::time::Duration;
+
 use futures_util::future::try_join_all;
 use http::Method;
 use ifmatch_core::command::{Command, Content, Write};
@@ -232,9 +234,15 @@ impl Register for ShardedRegister {
         self.shard(key).map_or_else(|_| Epoch::default(), |shard| Epoch { number, ..shard.epoch(key) })
     }
 
-    /// Returns `None`: the shards' engines have clocks of their own, and a load samples only one of them.
-    fn time(&self) -> Option<EngineTime> {
-        None
+    /// Returns the time of the key's shard. The shards' engines have clocks of their own.
+    fn time(&self, key: &Key) -> Option<EngineTime> {
+        self.shard(key).ok()?.time(key)
+    }
+
+    /// Returns the largest error of the shards.
+    fn clock_error(&self) -> Option<Duration> {
+        let errors: Option<Vec<_>> = self.shards.iter().map(Register::clock_error).collect();
+        errors?.into_iter().max()
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

@@ -133,7 +133,7 @@ async fn writes_in_flight_are_never_evicted_and_a_register_full_of_them_fails() 
 #[tokio::test]
 async fn a_read_older_than_an_evicted_write_is_not_recorded() {
     let driver = Driver::new(MemoryRegister::with_capacity(1));
-    let snapshot = driver.load(&key(0)).await.unwrap().snapshot(driver.now()).unwrap();
+    let snapshot = driver.load(&key(0)).await.unwrap().snapshot(driver.now(&key(0))).unwrap();
     touch(&driver, 0).await;
     let mut number = 1;
     while driver.register().scan(&Scan { prefix: key(0).as_str(), after: None, limit: 1 }).await.unwrap().len() == 1 {

@@ -14,8 +14,8 @@ use crate::platform;
 /// signatures, the age of responses.
 ///
 /// Processes that share a register compare each other's deadlines with their own interval clocks; docs/architecture.md
-/// states the permitted difference. A register with an engine that keeps time can provide a clock of its own by
-/// implementing this trait.
+/// states the permitted difference. The time of a register's engine, if it keeps one, takes the place of the interval clock
+/// for the deadlines in its records.
 pub trait Clock: Send + Sync + 'static {
     /// Returns the time of the interval clock. It must not go back within a process, and must advance while the machine
     /// is suspended.

@@ -121,10 +121,34 @@ pub async fn timeout<T>(clock: &impl Clock, limit: Duration, work: impl Future<O
 /// # });
 /// ```
 pub async fn until<T>(clock: &impl Clock, deadline: Timestamp, work: impl Future<Output = T>) -> Result<T, Elapsed> {
-    let limit = clock.now().until(deadline);
-    let (mut work, mut alarm) = (pin!(work), pin!(alarm(clock, deadline)));
+    until_by(|| clock.now(), clock, deadline, work).await
+}
+
+/// Runs a future like [`until`], until a deadline by the time that `now` returns. The clock only provides the timer.
+///
+/// # Errors
+/// [`Elapsed`] if the deadline has passed.
+///
+/// ```
+/// use ifmatch_core::date::Timestamp;
+/// use ifmatch_runtime::SystemClock;
+/// use ifmatch_runtime::task::until_by;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let (now, deadline) = (|| Timestamp::from_micros(1), Timestamp::from_micros(2));
+/// assert_eq!(until_by(now, &SystemClock, deadline, async { 3 }).await, Ok(3));
+/// # });
+/// ```
+pub async fn until_by<T>(
+    now: impl Fn() -> Timestamp,
+    clock: &impl Clock,
+    deadline: Timestamp,
+    work: impl Future<Output = T>,
+) -> Result<T, Elapsed> {
+    let limit = now().until(deadline);
+    let (mut work, mut alarm) = (pin!(work), pin!(alarm(&now, clock, deadline)));
     poll_fn(|cx| {
-        if clock.now() >= deadline {
+        if now() >= deadline {
             return Poll::Ready(Err(Elapsed(limit)));
         }
         if let Poll::Ready(done) = work.as_mut().poll(cx) {
@@ -135,12 +159,12 @@ pub async fn until<T>(clock: &impl Clock, deadline: Timestamp, work: impl Future
     .await
 }
 
-/// Waits until the deadline has passed by the clock or by the timers.
-async fn alarm(clock: &impl Clock, deadline: Timestamp) {
-    let mut left = clock.now().until(deadline);
+/// Waits until the deadline has passed by `now` or by the timers.
+async fn alarm(now: impl Fn() -> Timestamp, clock: &impl Clock, deadline: Timestamp) {
+    let mut left = now().until(deadline);
     while !left.is_zero() {
         let step = left.min(MAX_STEP);
         clock.sleep(step).await;
-        left = clock.now().until(deadline).min(left.saturating_sub(step));
+        left = now().until(deadline).min(left.saturating_sub(step));
     }
 }

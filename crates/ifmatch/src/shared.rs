@@ -24,8 +24,9 @@ pub(crate) struct Shared<R, C> {
 }
 
 impl<R: Register, C: Clock> Shared<R, C> {
-    pub(crate) fn now(&self) -> Timestamp {
-        self.driver.now()
+    /// Returns the time that ends the permit and the lease of a key.
+    pub(crate) fn now(&self, key: &Key) -> Timestamp {
+        self.driver.now(key)
     }
 
     /// Returns the time of day, for comparison with the dates of responses.

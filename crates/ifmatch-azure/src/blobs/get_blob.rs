@@ -9,7 +9,7 @@ use ifmatch_blob::headers::ContentMd5;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, Opened, Reading, StoreErrorKind};
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::lease;
+use ifmatch_core::lease::SeenLease;
 use ifmatch_core::precondition::Verdict;
 use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
 
@@ -38,11 +38,11 @@ pub(crate) async fn get_blob(
         containers::find(context, &blob.container).await?;
         return Err(AzureError::blob_not_found());
     };
-    let (info, now) = (&opened.info, context.now());
-    lease::check(info.lease.as_ref(), get.lease, now)
+    let info = &opened.info;
+    SeenLease::check(info.lease.as_ref(), get.lease)
         .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
     match conditions::evaluate_read(&get.conditions, info)? {
-        Verdict::Proceed => represent(&get.part, opened, now).await,
+        Verdict::Proceed => represent(&get.part, opened, context.wall()).await,
         Verdict::NotModified => Ok(response::not_modified(info)),
         Verdict::Failed(_) => Err(match &info.tag {
             Some(tag) => AzureError::condition_not_met().with(ETAG, tag.to_header()),
@@ -55,7 +55,7 @@ pub(crate) async fn get_blob(
 async fn represent(part: &Part<'_>, mut opened: Opened, now: Timestamp) -> Result<Response<BlobBody>, AzureError> {
     let mut response = Response::new(BlobBody::empty());
     let info = &opened.info;
-    describe(response.headers_mut(), info, now);
+    describe(response.headers_mut(), info);
     let range = match part {
         Part::Range { range, headers, with_md5 } => select(range, headers, info, now)?.map(|range| (range, *with_md5)),
         _ => None,
@@ -104,7 +104,7 @@ async fn add_md5(response: Response<BlobBody>) -> Result<Response<BlobBody>, Azu
 }
 
 /// Adds the headers that describe a blob.
-fn describe(target: &mut HeaderMap, info: &BlobInfo, now: Timestamp) {
+fn describe(target: &mut HeaderMap, info: &BlobInfo) {
     headers::add_stored(target, &info.headers);
     target.extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
     target.insert(LAST_MODIFIED, info.last_modified.to_header());
@@ -112,5 +112,5 @@ fn describe(target: &mut HeaderMap, info: &BlobInfo, now: Timestamp) {
     target.insert(BLOB_TYPE, HeaderValue::from_static("BlockBlob"));
     target.insert(SERVER_ENCRYPTED, HeaderValue::from_static("false"));
     target.extend(info.created.map(|created| (CREATION_TIME, headers::creation_date(created).to_header())));
-    headers::add_lease(target, info.lease.as_ref(), now);
+    headers::add_lease(target, info.lease.as_ref());
 }

@@ -27,7 +27,7 @@ pub(crate) async fn check(
     match context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)? {
         Some(opened) => {
             let info = &opened.info;
-            conditions.check(Some(info.last_modified), info.lease.as_ref(), lease, context.now())
+            conditions.check(Some(info.last_modified), info.lease.as_ref(), lease)
         }
         None => Ok(()),
     }
@@ -63,8 +63,7 @@ pub(crate) async fn confirm(
     write: &Write,
     written: &Written,
 ) -> Result<(), AzureError> {
-    let is_earlier = written.generation.is_some_and(|generation| generation.timestamp() < write.begun);
-    if !write.creates() || !is_earlier {
+    if !write.creates() || !written.is_replay {
         return Ok(());
     }
     let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;

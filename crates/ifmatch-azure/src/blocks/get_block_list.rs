@@ -6,7 +6,7 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Reading, StoreErrorKind};
-use ifmatch_core::lease;
+use ifmatch_core::lease::SeenLease;
 
 use super::committed::CommittedList;
 use super::staging::BlobPaths;
@@ -28,7 +28,7 @@ pub(crate) async fn get_block_list(
     let staged = paths.staged(store).await?;
     let opened = store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
     let info = opened.map(|opened| opened.info);
-    lease::check(info.as_ref().and_then(|info| info.lease.as_ref()), lease, context.now())
+    SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), lease)
         .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
     let list = match &info {
         None if staged.is_empty() => return Err(AzureError::blob_not_found()),

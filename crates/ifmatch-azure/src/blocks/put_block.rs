@@ -6,7 +6,7 @@ use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Md5Use, Put, Reading, StoreErrorKind, Upload};
-use ifmatch_core::lease::{self, LeaseUse};
+use ifmatch_core::lease::{LeaseUse, SeenLease};
 
 use super::staging::BlobPaths;
 use crate::error::AzureError;
@@ -43,7 +43,6 @@ pub(crate) async fn put_block(
 /// write.
 async fn check_lease(context: &Context, blob: &BlobPath, r#use: LeaseUse) -> Result<(), AzureError> {
     let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
-    let held = opened.and_then(|opened| opened.info.lease);
-    lease::check(held.as_ref(), r#use, context.now())
-        .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))
+    let seen = opened.and_then(|opened| opened.info.lease);
+    SeenLease::check(seen.as_ref(), r#use).map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))
 }

@@ -10,7 +10,7 @@ use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, Opened, Put, Reading, StoreErrorKind, Upload};
-use ifmatch_core::lease;
+use ifmatch_core::lease::SeenLease;
 use ifmatch_core::precondition::{Precondition, Preconditions, Verdict};
 use ifmatch_core::tag::TagList;
 
@@ -131,7 +131,7 @@ impl Current {
             return Ok(None);
         };
         let info = &opened.info;
-        lease::check(info.lease.as_ref(), write.lease, context.now())
+        SeenLease::check(info.lease.as_ref(), write.lease)
             .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
         let preconditions = bind(write, info)?;
         let list = CommittedList::load(store, &paths.list()?).await.map_err(AzureError::of_blob)?;

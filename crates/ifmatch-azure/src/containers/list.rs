@@ -9,8 +9,7 @@ use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{BlobEntry, ContainerEntry, ListQuery};
 use ifmatch_core::EntityTag;
-use ifmatch_core::date::Timestamp;
-use ifmatch_core::lease::Lease;
+use ifmatch_core::lease::SeenLease;
 
 use crate::error::AzureError;
 use crate::request::List;
@@ -29,7 +28,6 @@ pub(crate) async fn list_blobs(
     let name = list.container_name(container).unwrap_or(container.as_str());
     let mut xml = begin(list, &[("ServiceEndpoint", &list.endpoint), ("ContainerName", name)]);
     xml.open("Blobs");
-    let now = context.now();
     let mut after = list.marker.clone();
     let (mut count, mut next) = (0, None);
     'pages: loop {
@@ -59,7 +57,7 @@ pub(crate) async fn list_blobs(
                 after = Some(format!("{folder}{LAST}"));
                 continue;
             }
-            add_blob(&mut xml, entry, list.with_metadata, now);
+            add_blob(&mut xml, entry, list.with_metadata);
             after = Some(entry.name.as_str().to_owned());
         }
         let Some(end) = page.next else { break };
@@ -79,7 +77,6 @@ pub(crate) async fn list_containers(context: &Context, list: &List) -> Result<Re
     let prefix = &list.account_prefix;
     let mut xml = begin(list, &[("ServiceEndpoint", &list.endpoint)]);
     xml.open("Containers");
-    let now = context.now();
     let mut after = list.marker.as_ref().map(|marker| format!("{prefix}{marker}"));
     let mut shown: Option<String> = None;
     let (mut count, mut next) = (0, None);
@@ -94,7 +91,7 @@ pub(crate) async fn list_containers(context: &Context, list: &List) -> Result<Re
                 break 'pages;
             }
             count += 1;
-            add_container(&mut xml, name, entry, list.with_metadata, now);
+            add_container(&mut xml, name, entry, list.with_metadata);
             shown = Some(name.to_owned());
         }
         match page.next {
@@ -124,7 +121,7 @@ fn end(mut xml: Xml, next: Option<String>) -> Response<BlobBody> {
     response::document(xml.end("EnumerationResults"))
 }
 
-fn add_blob(xml: &mut Xml, entry: &BlobEntry, with_metadata: bool, now: Timestamp) {
+fn add_blob(xml: &mut Xml, entry: &BlobEntry, with_metadata: bool) {
     let info = &entry.info;
     let field = |field: &Option<FieldText>| field.as_ref().map(|text| text.as_str().to_owned());
     xml.open("Blob");
@@ -146,7 +143,7 @@ fn add_blob(xml: &mut Xml, entry: &BlobEntry, with_metadata: bool, now: Timestam
     xml.maybe("Content-Disposition", field(&info.headers.content_disposition).as_deref());
     xml.maybe("Cache-Control", field(&info.headers.cache_control).as_deref());
     xml.text("BlobType", "BlockBlob");
-    add_lease(xml, info.lease.as_ref(), now);
+    add_lease(xml, info.lease.as_ref());
     xml.text("ServerEncrypted", "false");
     xml.close("Properties");
     if with_metadata {
@@ -155,7 +152,7 @@ fn add_blob(xml: &mut Xml, entry: &BlobEntry, with_metadata: bool, now: Timestam
     xml.close("Blob");
 }
 
-fn add_container(xml: &mut Xml, name: &str, entry: &ContainerEntry, with_metadata: bool, now: Timestamp) {
+fn add_container(xml: &mut Xml, name: &str, entry: &ContainerEntry, with_metadata: bool) {
     let info = &entry.info;
     xml.open("Container");
     xml.text("Name", name);
@@ -164,7 +161,7 @@ fn add_container(xml: &mut Xml, name: &str, entry: &ContainerEntry, with_metadat
         xml.text("Last-Modified", &date.to_string());
     }
     add_tag(xml, info.tag.as_ref());
-    add_lease(xml, info.lease.as_ref(), now);
+    add_lease(xml, info.lease.as_ref());
     xml.close("Properties");
     if with_metadata {
         add_metadata(xml, &info.headers);
@@ -179,8 +176,8 @@ fn add_tag(xml: &mut Xml, tag: Option<&EntityTag>) {
     }
 }
 
-fn add_lease(xml: &mut Xml, held: Option<&Lease>, now: Timestamp) {
-    let (state, status, duration) = headers::lease_properties(held, now);
+fn add_lease(xml: &mut Xml, seen: Option<&SeenLease>) {
+    let (state, status, duration) = headers::lease_properties(seen);
     xml.text("LeaseStatus", status);
     xml.text("LeaseState", state);
     if let Some(duration) = duration {

@@ -8,7 +8,7 @@ use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{ContainerInfo, Delete, HeaderChange, SetHeaders, StoreErrorKind};
-use ifmatch_core::lease::{self, LeaseUse};
+use ifmatch_core::lease::{LeaseUse, SeenLease};
 
 use crate::error::AzureError;
 use crate::request::conditions::WriteConditions;
@@ -33,12 +33,11 @@ pub(crate) async fn get_container(
     lease: LeaseUse,
 ) -> Result<Response<BlobBody>, AzureError> {
     let info = find(context, container).await?;
-    let now = context.now();
-    lease::check(info.lease.as_ref(), lease, now)
+    SeenLease::check(info.lease.as_ref(), lease)
         .map_err(|failure| AzureError::of_container(StoreErrorKind::LeaseFailed(failure)))?;
     let mut response = changed(StatusCode::OK, &info);
     headers::add_metadata(response.headers_mut(), &info.headers);
-    headers::add_lease(response.headers_mut(), info.lease.as_ref(), now);
+    headers::add_lease(response.headers_mut(), info.lease.as_ref());
     Ok(response)
 }
 
@@ -96,7 +95,7 @@ async fn check(
         return Ok(());
     }
     let info = find(context, container).await?;
-    conditions.check(info.last_modified, info.lease.as_ref(), lease, context.now())
+    conditions.check(info.last_modified, info.lease.as_ref(), lease)
 }
 
 fn changed(status: StatusCode, info: &ContainerInfo) -> Response<BlobBody> {

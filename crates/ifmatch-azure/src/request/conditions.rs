@@ -3,8 +3,8 @@
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use ifmatch_core::EntityTag;
-use ifmatch_core::date::{HttpDate, Timestamp};
-use ifmatch_core::lease::{self, Lease, LeaseUse};
+use ifmatch_core::date::HttpDate;
+use ifmatch_core::lease::{LeaseUse, SeenLease};
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::tag::TagList;
@@ -95,12 +95,11 @@ impl WriteConditions {
     pub(crate) fn check(
         &self,
         last_modified: Option<HttpDate>,
-        held: Option<&Lease>,
+        seen: Option<&SeenLease>,
         r#use: LeaseUse,
-        now: Timestamp,
     ) -> Result<(), AzureError> {
         let unmodified = self.modified_since.is_some_and(|date| last_modified.is_some_and(|last| last <= date));
-        if unmodified && lease::check(held, r#use, now).is_ok() { Err(AzureError::condition_not_met()) } else { Ok(()) }
+        if unmodified && SeenLease::check(seen, r#use).is_ok() { Err(AzureError::condition_not_met()) } else { Ok(()) }
     }
 
     /// Rejects an unconditional write where the operator requires a condition.

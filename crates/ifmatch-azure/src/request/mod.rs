@@ -18,7 +18,6 @@ use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, RequestKey};
-use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseId, LeaseUse, azure, fields};
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_core::precondition::Preconditions;
@@ -101,8 +100,6 @@ pub(crate) struct Write {
     pub(crate) lease: LeaseUse,
     /// The identity of the request, if it may be a retry.
     pub(crate) request: Option<RequestKey>,
-    /// The time at which the request arrived.
-    pub(crate) begun: Timestamp,
 }
 
 impl Write {
@@ -169,7 +166,7 @@ pub(crate) fn parse<'a>(
     let query = Query::parse(head.uri.query().unwrap_or_default())?;
     let name = rules::find(target.kind(), &head.method, &query, &head.headers)?;
     let Context { required, max_body, .. } = context;
-    let parser = Parser { head, query, required, max_body: *max_body, now: context.now() };
+    let parser = Parser { head, query, required, max_body: *max_body };
     Ok(match target {
         _ if name == Name::GetAccountInformation => Operation::GetAccountInformation,
         Target::Service if name == Name::ListContainers => {
@@ -191,7 +188,6 @@ struct Parser<'a, 'c> {
     query: Query,
     required: &'c RequirePreconditions,
     max_body: u64,
-    now: Timestamp,
 }
 
 impl<'a> Parser<'a, '_> {
@@ -321,7 +317,7 @@ impl<'a> Parser<'a, '_> {
         let lease = fields::write(self.fields(), self.lease_id()?)?;
         conditions.check_policy(self.required, &self.head.method)?;
         let request = if conditions.hold_once() { retry::key(self.head) } else { None };
-        Ok(Write { conditions, lease, request, begun: self.now })
+        Ok(Write { conditions, lease, request })
     }
 
     /// Like [`Self::write`], for a write of a whole blob.

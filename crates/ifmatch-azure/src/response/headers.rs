@@ -6,7 +6,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_core::date::{HttpDate, Timestamp};
-use ifmatch_core::lease::{self, Lease, LeaseDuration, LeaseState};
+use ifmatch_core::lease::{LeaseDuration, LeaseState, SeenLease};
 
 use crate::request::headers::METADATA;
 
@@ -38,8 +38,8 @@ pub(crate) fn add_metadata(response: &mut HeaderMap, stored: &BlobHeaders) {
 }
 
 /// Adds the state of a lease to a response.
-pub(crate) fn add_lease(response: &mut HeaderMap, held: Option<&Lease>, now: Timestamp) {
-    let (state, status, duration) = lease_properties(held, now);
+pub(crate) fn add_lease(response: &mut HeaderMap, seen: Option<&SeenLease>) {
+    let (state, status, duration) = lease_properties(seen);
     let fields =
         [("x-ms-lease-state", Some(state)), ("x-ms-lease-status", Some(status)), ("x-ms-lease-duration", duration)];
     response.extend(
@@ -50,12 +50,9 @@ pub(crate) fn add_lease(response: &mut HeaderMap, held: Option<&Lease>, now: Tim
 }
 
 /// Returns the state, the status and, while the lease is held, the kind of its duration.
-pub(crate) fn lease_properties(
-    held: Option<&Lease>,
-    now: Timestamp,
-) -> (&'static str, &'static str, Option<&'static str>) {
-    let state = lease::state(held, now);
-    let duration = held.filter(|_| state == LeaseState::Leased).map(|held| match held.duration() {
+pub(crate) fn lease_properties(seen: Option<&SeenLease>) -> (&'static str, &'static str, Option<&'static str>) {
+    let state = seen.map_or(LeaseState::Available, SeenLease::state);
+    let duration = seen.filter(|_| state == LeaseState::Leased).map(|seen| match seen.lease.duration() {
         LeaseDuration::Infinite => "infinite",
         LeaseDuration::Seconds(_) => "fixed",
     });

@@ -8,10 +8,11 @@ use futures_util::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::BlobStore;
+use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BoxError, Delete, LeaseRequest, Put, StoreErrorKind, Upload};
 use ifmatch_blob_embedded::EmbeddedStore;
-use ifmatch_core::lease::{LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseUse};
+use ifmatch_core::lease::{LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseState, LeaseUse};
 use ifmatch_register::{Driver, MemoryRegister};
 use tempfile::TempDir;
 
@@ -137,6 +138,19 @@ async fn an_expired_lease_of_a_container_can_be_renewed_after_writes() {
     assert_eq!(kind(delete().await), StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing));
     fixture.clock.advance(Duration::from_secs(15));
     delete().await.unwrap();
+}
+
+/// The container's record stays decoded in memory.
+#[tokio::test]
+async fn a_container_in_memory_shows_that_its_lease_has_ended() {
+    let fixture = fixture().await;
+    let container = blob("times-shown", "x").container;
+    fixture.store.create_container(&container, BlobHeaders::default()).await.unwrap();
+    fixture.store.lease_container(&container, for_15_seconds(1)).await.unwrap();
+    let state = async || fixture.store.container(&container).await.unwrap().unwrap().lease.unwrap().state();
+    assert_eq!((state().await, state().await), (LeaseState::Leased, LeaseState::Leased));
+    fixture.clock.advance(Duration::from_secs(15));
+    assert_eq!(state().await, LeaseState::Expired);
 }
 
 /// A client with a recurring date would overwrite a version that it has never seen.

@@ -8,6 +8,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::ListQuery;
 use ifmatch_blob_objects::{Backing, DescribedListing, ObjectBlobs};
+use ifmatch_core::date::Timestamp;
 use object_store::path::Path;
 use object_store::{Attributes, GetOptions, ObjectMeta, ObjectStore, Result};
 
@@ -98,7 +99,11 @@ async fn a_described_listing_equals_a_request_per_object() {
     for (prefix, after) in [("", None), ("b/", None), ("b/", Some("b/1")), ("", Some("b/1"))] {
         let query = ListQuery { prefix: prefix.to_owned(), after: after.map(ToOwned::to_owned), limit: 2 };
         let (looked, listed) = (plain.list(&container, &query).await, described.list(&container, &query).await);
-        let (looked, listed) = (looked.unwrap().unwrap(), listed.unwrap().unwrap());
+        let (mut looked, mut listed) = (looked.unwrap().unwrap(), listed.unwrap().unwrap());
+        // The leases were read at two times.
+        for lease in looked.items.iter_mut().chain(&mut listed.items).filter_map(|entry| entry.info.lease.as_mut()) {
+            lease.at = Timestamp::default();
+        }
         assert!(!looked.items.is_empty());
         assert_eq!(format!("{looked:?}"), format!("{listed:?}"), "{prefix} {after:?}");
     }

@@ -24,6 +24,7 @@ mod object_register;
 mod owners;
 mod races;
 mod registers;
+mod skewed;
 mod strays;
 mod unclear;
 

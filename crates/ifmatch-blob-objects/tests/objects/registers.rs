@@ -10,7 +10,7 @@ use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, HeaderChange, ListQuery, MissingContainer, Put, StoreError, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
-use ifmatch_core::lease::{BreakPeriod, LeaseAction};
+use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, SeenLease};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{AnyRegister, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -126,15 +126,20 @@ async fn lease_container(subject: &Subject, action: LeaseAction) -> Result<(), S
     subject.store.lease_container(&blob("held", "x").container, request(action)).await.map(drop)
 }
 
+/// Returns a lease without the time of its reading.
+fn lease_of(seen: Option<SeenLease>) -> Option<Lease> {
+    seen.map(|seen| seen.lease)
+}
+
 /// All state affected by the changes.
 async fn seen(subject: &Subject) -> String {
     let mut seen = Vec::new();
     for name in ["free", "held"] {
-        seen.push(format!("{:?}", subject.head(&blob("c", name)).await.map(|info| info.lease)));
+        seen.push(format!("{:?}", subject.head(&blob("c", name)).await.map(|info| lease_of(info.lease))));
     }
     for name in ["c", "held", "new"] {
         let info = subject.store.container(&blob(name, "x").container).await.unwrap();
-        seen.push(format!("{:?}", info.map(|info| (info.lease, info.headers))));
+        seen.push(format!("{:?}", info.map(|info| (lease_of(info.lease), info.headers))));
     }
     seen.join("\n")
 }

@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::EntityTag;
 use ifmatch_core::fields::not_modified::retain_304_headers;
 use ifmatch_core::lease::azure::{HeaderError, single};
-use ifmatch_core::lease::{self, BreakPeriod, Lease, LeaseAction, LeaseDuration, LeaseId};
+use ifmatch_core::lease::{self, BreakPeriod, LeaseAction, LeaseDuration, LeaseId, LeaseState, SeenLease};
 use ifmatch_core::precondition::{self, Preconditions, Validators, Verdict};
 use ifmatch_core::problem::Problem;
 use ifmatch_runtime::nonce;
@@ -46,8 +46,8 @@ pub(super) fn is_named(head: &Parts) -> bool {
 /// Returns the state of the lease. Its tag changes with the state and with each new holder, not with a renewal.
 pub(super) async fn get(shared: &Context, head: &Parts, blob: &BlobPath) -> Result<Response<BlobBody>, Problem> {
     let opened = shared.store.open(blob, Reading::HEAD).await?.ok_or_else(Problem::not_found)?;
-    let (lease, now) = (opened.info.lease, shared.now());
-    let tag = tag(lease.as_ref(), lease::state(lease.as_ref(), now).name());
+    let lease = opened.info.lease.as_ref();
+    let tag = tag(lease);
     let mut headers = HeaderMap::new();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.extend(tag.as_ref().map(|tag| (ETAG, tag.to_header())));
@@ -59,7 +59,7 @@ pub(super) async fn get(shared: &Context, head: &Parts, blob: &BlobPath) -> Resu
             (StatusCode::NOT_MODIFIED, BlobBody::empty())
         }
         Verdict::Proceed => {
-            let text = serde_json::Value::Object(leases::describe(lease.as_ref(), now)).to_string();
+            let text = serde_json::Value::Object(leases::describe(lease)).to_string();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             headers.insert(CONTENT_LENGTH, text.len().into());
             (StatusCode::OK, if head.method == Method::HEAD { BlobBody::empty() } else { text.into() })
@@ -72,8 +72,9 @@ pub(super) async fn get(shared: &Context, head: &Parts, blob: &BlobPath) -> Resu
 }
 
 /// Weak, since the remaining time changes without it.
-fn tag(lease: Option<&Lease>, state: &str) -> Option<EntityTag> {
-    let token = lease.map(|lease| lease.token().get()).unwrap_or_default();
+fn tag(seen: Option<&SeenLease>) -> Option<EntityTag> {
+    let token = seen.map(|seen| seen.lease.token().get()).unwrap_or_default();
+    let state = seen.map_or(LeaseState::Available, SeenLease::state).name();
     EntityTag::weak(&format!("{token}-{state}")).ok()
 }
 

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::fields::has;
 use ifmatch_core::fields::not_modified::is_retained_by_304;
-use ifmatch_core::lease::{self, LeaseUse};
+use ifmatch_core::lease::{LeaseUse, SeenLease};
 use ifmatch_core::precondition::{self, Preconditions, Verdict};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::range::{self, Limits, Representation, Selection};
@@ -85,7 +85,7 @@ async fn open(shared: &Context, head: &Parts, blob: &BlobPath, reading: Reading)
     }
     let opened = shared.store.open(blob, reading).await?.ok_or_else(Problem::not_found)?;
     let used = LeaseUse::Read(fields::lease_id(&head.headers)?);
-    lease::check(opened.info.lease.as_ref(), used, shared.now()).map_err(Problem::lease_failed)?;
+    SeenLease::check(opened.info.lease.as_ref(), used).map_err(Problem::lease_failed)?;
     Ok(opened)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
-use ifmatch_core::lease::{Lease, LeaseAction, LeaseReceipt, LeaseUse};
+use ifmatch_core::lease::{LeaseAction, LeaseReceipt, LeaseUse, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 
 use super::write::RequestKey;
@@ -88,5 +88,5 @@ pub struct ContainerInfo {
     /// When the container was created, if the store knows it. No two containers of the same name have the same time.
     pub created: Option<Timestamp>,
     /// The lease. It protects the container from deletion only.
-    pub lease: Option<Lease>,
+    pub lease: Option<SeenLease>,
 }

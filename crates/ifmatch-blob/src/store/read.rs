@@ -8,7 +8,7 @@ use std::pin::Pin;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::Lease;
+use ifmatch_core::lease::SeenLease;
 use ifmatch_core::precondition::Validators;
 use ifmatch_core::record::Revision;
 
@@ -76,8 +76,8 @@ pub struct BlobInfo {
     pub generation: Option<Revision>,
     /// When the blob was created, if the store knows it.
     pub created: Option<Timestamp>,
-    /// The lease. Its [`LeaseState`](ifmatch_core::lease::LeaseState) shows if it still locks the blob.
-    pub lease: Option<Lease>,
+    /// The lease. Its [state](SeenLease::state) shows if it locked the blob when it was read.
+    pub lease: Option<SeenLease>,
 }
 
 impl BlobInfo {

@@ -123,4 +123,6 @@ pub struct Written {
     pub generation: Option<Revision>,
     /// There was no such blob before.
     pub created: bool,
+    /// This is the answer to an earlier request with the same key.
+    pub is_replay: bool,
 }

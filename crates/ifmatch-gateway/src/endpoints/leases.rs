@@ -7,11 +7,10 @@ use http_body_util::{BodyExt, Limited};
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{LeaseRequest, Leased, Reading, StoreError, StoreErrorKind};
-use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction};
+use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseReceipt, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 use ifmatch_http_server::RequestBody;
-use ifmatch_runtime::{Clock, SystemClock};
 use serde::Deserialize;
 use serde_json::json;
 use url::form_urlencoded;
@@ -62,8 +61,7 @@ async fn list(store: &dyn BlobStore, request: &Request<RequestBody>) -> Result<R
     }
     let query = Query::parse(request.uri().query().unwrap_or_default())?;
     let page = listing::page(store, &query.prefix, query.after, query.limit).await?;
-    let now = SystemClock.now();
-    let leases: Vec<_> = page.items.iter().map(|entry| lease_json(&entry.target, Some(&entry.lease), now)).collect();
+    let leases: Vec<_> = page.items.iter().map(|entry| lease_json(&entry.target, Some(&entry.lease))).collect();
     Ok(response::json(StatusCode::OK, &json!({ "leases": leases, "next": page.next })))
 }
 
@@ -74,7 +72,7 @@ async fn one(
 ) -> Result<Response<Bytes>, Problem> {
     if is_read(request.method()) {
         let lease = find(store, &target).await?;
-        return Ok(response::json(StatusCode::OK, &lease_json(&target, lease.as_ref(), SystemClock.now())));
+        return Ok(response::json(StatusCode::OK, &lease_json(&target, lease.as_ref())));
     }
     if request.method() != Method::POST {
         return Err(not_allowed("GET, HEAD, POST"));
@@ -84,10 +82,12 @@ async fn one(
     let period = period.map(|seconds| BreakPeriod::from_seconds(seconds).ok_or_else(too_long)).transpose()?;
     let leased = break_lease(store, &target, period).await?;
     tracing::info!(path = %target, "an operator broke a lease");
-    Ok(response::json(StatusCode::OK, &lease_json(&target, leased.receipt.lease.as_ref(), leased.receipt.at)))
+    let LeaseReceipt { lease, at } = leased.receipt;
+    let seen = lease.map(|lease| SeenLease { lease, at });
+    Ok(response::json(StatusCode::OK, &lease_json(&target, seen.as_ref())))
 }
 
-async fn find(store: &dyn BlobStore, target: &LeaseTarget) -> Result<Option<Lease>, Problem> {
+async fn find(store: &dyn BlobStore, target: &LeaseTarget) -> Result<Option<SeenLease>, Problem> {
     if let Some(blob) = blob_path(target) {
         let opened = store.open(&blob, Reading::HEAD).await?;
         Ok(opened.ok_or_else(Problem::not_found)?.info.lease)

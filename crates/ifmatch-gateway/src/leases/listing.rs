@@ -5,7 +5,7 @@ use std::fmt;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::name::{BlobName, ContainerName, InvalidName};
 use ifmatch_blob::store::{ListQuery, Page, StoreError};
-use ifmatch_core::lease::Lease;
+use ifmatch_core::lease::SeenLease;
 
 /// Number of blobs or containers requested from the store at a time.
 const STEP: usize = 1_000;
@@ -27,7 +27,7 @@ pub(crate) struct Entry {
     /// A blob or container that can be leased.
     pub(crate) target: LeaseTarget,
     /// The lease, which may have ended: it is kept until the next write or acquisition.
-    pub(crate) lease: Lease,
+    pub(crate) lease: SeenLease,
 }
 
 impl LeaseTarget {
@@ -159,7 +159,7 @@ impl Walk<'_> {
     }
 
     /// Visits a target. Returns `true` if the page is full.
-    fn visit(&mut self, target: LeaseTarget, lease: Option<Lease>) -> bool {
+    fn visit(&mut self, target: LeaseTarget, lease: Option<SeenLease>) -> bool {
         self.visited += 1;
         self.entries.extend(lease.map(|lease| Entry { target: target.clone(), lease }));
         self.last = Some(target);

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ifmatch_blob::name::ContainerName;
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::lease::{Lease, LeaseAction, LeaseReceipt, LeaseState};
+use ifmatch_core::lease::{LeaseAction, LeaseReceipt, LeaseState, SeenLease};
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 
 use super::listing::{Entry, LeaseTarget};
@@ -30,9 +30,17 @@ pub(crate) struct LeaseMetrics {
 
 #[derive(Default)]
 struct Active {
-    /// Each lease with the time of its last operation.
-    leases: BTreeMap<LeaseTarget, (Lease, Timestamp)>,
+    leases: BTreeMap<LeaseTarget, Held>,
     backfill: Option<Backfill>,
+}
+
+/// An active lease.
+struct Held {
+    seen: SeenLease,
+    /// When it was seen, by this process's clock.
+    own: Timestamp,
+    /// The time of its last operation, by the clock that ends it. Zero if that is unknown.
+    operated: Timestamp,
 }
 
 /// Changes since the start of the backfill, which may read older states.
@@ -65,7 +73,7 @@ impl LeaseMetrics {
         }
     }
 
-    /// Records a successful operation.
+    /// Records a successful operation, at `now` by this process's clock.
     ///
     /// Concurrent operations may be recorded in either order: the later one takes effect.
     pub(crate) fn record(&self, target: LeaseTarget, action: LeaseAction, receipt: &LeaseReceipt, now: Timestamp) {
@@ -78,13 +86,14 @@ impl LeaseMetrics {
         };
         counter.increment(1);
         let mut active = self.active();
-        if active.leases.get(&target).is_none_or(|(_, at)| *at <= receipt.at) {
+        if active.leases.get(&target).is_none_or(|held| held.operated <= receipt.at) {
             self.remove(&mut active, &target, now);
             if let Some(backfill) = &mut active.backfill {
                 backfill.used.insert(target.clone());
             }
-            let lease = receipt.lease.filter(|lease| lease.state(now).is_locked());
-            active.leases.extend(lease.map(|lease| (target, (lease, receipt.at))));
+            let seen = receipt.lease.map(|lease| SeenLease { lease, at: receipt.at });
+            let seen = seen.filter(|seen| seen.state().is_locked());
+            active.leases.extend(seen.map(|seen| (target, Held { seen, own: now, operated: receipt.at })));
         }
         self.held.set(active.count());
     }
@@ -119,8 +128,8 @@ impl LeaseMetrics {
     pub(crate) fn add(&self, Entry { target, lease }: Entry, now: Timestamp) {
         let mut active = self.active();
         let is_current = active.backfill.as_ref().is_some_and(|backfill| !backfill.saw(&target));
-        if is_current && lease.state(now).is_locked() {
-            active.leases.insert(target, (lease, Timestamp::from_micros(0)));
+        if is_current && lease.state().is_locked() {
+            active.leases.insert(target, Held { seen: lease, own: now, operated: Timestamp::default() });
             self.held.set(active.count());
         }
     }
@@ -133,9 +142,8 @@ impl LeaseMetrics {
     /// Removes and counts expired leases.
     pub(crate) fn expire(&self, now: Timestamp) {
         let mut active = self.active();
-        let is_over = |lease: &Lease| !lease.state(now).is_locked();
-        let over: Vec<LeaseTarget> =
-            active.leases.iter().filter(|(_, (lease, _))| is_over(lease)).map(|(target, _)| target.clone()).collect();
+        let over = active.leases.iter().filter(|(_, held)| !held.state(now).is_locked());
+        let over: Vec<LeaseTarget> = over.map(|(target, _)| target.clone()).collect();
         for target in &over {
             self.remove(&mut active, target, now);
         }
@@ -144,7 +152,7 @@ impl LeaseMetrics {
 
     fn remove(&self, active: &mut Active, target: &LeaseTarget, now: Timestamp) {
         let removed = active.leases.remove(target);
-        if removed.is_some_and(|(lease, _)| lease.state(now) == LeaseState::Expired) {
+        if removed.is_some_and(|held| held.state(now) == LeaseState::Expired) {
             self.expired.increment(1);
         }
     }
@@ -152,6 +160,14 @@ impl LeaseMetrics {
     fn active(&self) -> MutexGuard<'_, Active> {
         // A panic leaves no partial entries behind.
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    /// Returns the state at `now` by this process's clock. The clock that ends the lease has advanced by as much as this
+    /// one since the lease was seen.
+    fn state(&self, now: Timestamp) -> LeaseState {
+        self.seen.lease.state(self.seen.at.saturating_add(self.own.until(now)))
     }
 }
 
@@ -177,7 +193,10 @@ impl Backfill {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use ifmatch_core::lease::Lease;
     use serde_json::json;
 
     const NOW: Timestamp = Timestamp::from_micros(1_000_000);
@@ -227,11 +246,12 @@ mod tests {
         metrics.record_deletion(&target("c/deleted"), NOW);
         metrics.record_deletion(&target("gone"), NOW);
         acquire(&metrics, "d", lease(None), NOW);
+        let seen = || SeenLease { lease: lease(None), at: NOW };
         for found in ["c", "c/released", "c/deleted", "c/a", "gone", "gone/a", "d/a"] {
-            metrics.add(Entry { target: target(found), lease: lease(None) }, NOW);
+            metrics.add(Entry { target: target(found), lease: seen() }, NOW);
         }
         metrics.end_backfill();
-        metrics.add(Entry { target: target("late"), lease: lease(None) }, NOW);
+        metrics.add(Entry { target: target("late"), lease: seen() }, NOW);
         assert_eq!(held(&metrics), ["c", "c/a", "d", "d/a"]);
     }
 
@@ -256,5 +276,18 @@ mod tests {
         assert_eq!(held(&metrics), ["c/a", "c/b"]);
         metrics.expire(LATER);
         assert_eq!(held(&metrics), ["c/b"]);
+    }
+
+    /// The clock that ends the lease is an hour ahead of this process's.
+    #[test]
+    fn a_lease_expires_by_the_clock_that_granted_it() {
+        let (metrics, ahead) = (LeaseMetrics::new(), |time: Timestamp| time.saturating_add(Duration::from_hours(1)));
+        let lease = lease(Some(ahead(LATER)));
+        let action = LeaseAction::Acquire { id: lease.id(), duration: lease.duration(), holder: None };
+        metrics.record(target("c/a"), action, &LeaseReceipt { lease: Some(lease), at: ahead(NOW) }, NOW);
+        metrics.expire(NOW);
+        assert_eq!(held(&metrics), ["c/a"]);
+        metrics.expire(LATER);
+        assert!(held(&metrics).is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! Metrics of a register of `--register` or `--data` beside an object store.
 
 use std::future::Future;
+use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
@@ -42,7 +43,8 @@ impl MeteredRegister {
         );
         describe_gauge!(
             CLOCK_ERROR,
-            "Uncertainty about the time of the register's engine; infinite if the engine keeps no time, or it is unknown."
+            "Uncertainty about the time of the register's engine, the largest of several; infinite if an engine keeps no time, or \
+             it is unknown."
         );
         describe_gauge!(EPOCH, "Number of failovers of the register that may have lost acknowledged swaps.");
         ifmatch_register::metrics::describe();
@@ -68,7 +70,7 @@ impl MeteredRegister {
         let result = call.await;
         let outcome = result.as_ref().map_or_else(|error| failure(error.kind()), outcome);
         histogram!(SECONDS, "operation" => operation, "outcome" => outcome).record(start.elapsed());
-        self.clock_error.set(self.register.time().map_or(f64::INFINITY, |time| time.error().as_secs_f64()));
+        self.clock_error.set(self.register.clock_error().map_or(f64::INFINITY, |error| error.as_secs_f64()));
         self.update_epoch();
         result
     }
@@ -84,8 +86,12 @@ impl Register for MeteredRegister {
         self.register.epoch(key)
     }
 
-    fn time(&self) -> Option<EngineTime> {
-        self.register.time()
+    fn time(&self, key: &Key) -> Option<EngineTime> {
+        self.register.time(key)
+    }
+
+    fn clock_error(&self) -> Option<Duration> {
+        self.register.clock_error()
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
@@ -149,7 +155,6 @@ fn failure(kind: RegisterErrorKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-    use std::time::Duration;
 
     use futures_util::future::join_all;
     use http::Method;

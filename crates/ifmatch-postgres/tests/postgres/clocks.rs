@@ -105,7 +105,7 @@ async fn hold(driver: &Driver<PostgresRegister>) -> (u64, u64) {
             let mut end = start;
             loop {
                 let now = monotonic();
-                if driver.now().saturating_add(MARGIN) >= grant.deadline {
+                if driver.now(&key).saturating_add(MARGIN) >= grant.deadline {
                     return (start, end);
                 }
                 end = now;

@@ -85,8 +85,9 @@ async fn versions_from_before_a_promotion_with_loss_are_unknown() {
     standby.restart().await;
     postgres::promote(&standby);
 
+    let page = key("page");
     let found = load(&driver, "page").await;
-    assert_eq!(found.state(driver.now()), &State::Unknown, "it may be older than an acknowledged write");
+    assert_eq!(found.state(driver.now(&page)), &State::Unknown, "it may be older than an acknowledged write");
     assert!(found.revision() > second.revision(), "nothing derived from a lost revision is valid");
     assert!(load(&driver, "new").await.revision() > new.revision(), "its creation was lost");
     let refused = begin(&driver, "page", Some(&first)).await;
@@ -94,7 +95,7 @@ async fn versions_from_before_a_promotion_with_loss_are_unknown() {
     let busy = begin(&driver, "busy", None).await;
     assert!(matches!(busy, Outcome::Refused(Refusal::InFlight { .. })), "its writer may still run: {busy:?}");
     let indexed = load(&index, "page").await;
-    assert_eq!(indexed.settled(index.now()), first.settled(index.now()), "an index has no other authority");
+    assert_eq!(indexed.settled(index.now(&page)), first.settled(index.now(&page)), "an index has no other authority");
 
     // The next write is a version that all processes know.
     let third = write(&driver, "page", b"third").await;

@@ -56,7 +56,7 @@ pub(super) async fn increments_are_exact<R: Register>(register: &Arc<R>, traits:
 
 async fn increment<R: Register>(driver: &Driver<Arc<R>>, key: &crate::Key) -> bool {
     let record = driver.load(key).await.expect("load");
-    let version = record.settled(driver.now());
+    let version = record.settled(driver.now(key));
     let next = number(version.map(|version| &version.payload()[..])) + 1;
     let condition = version
         .and_then(|version| version.tags().first())

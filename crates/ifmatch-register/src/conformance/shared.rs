@@ -1,6 +1,7 @@
 //! Several handles of one register, used as if they were one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 
@@ -36,8 +37,12 @@ impl<R: Register> Register for Handles<R> {
     }
 
     /// Returns the time of one handle: those of two may differ within their errors.
-    fn time(&self) -> Option<EngineTime> {
-        self.handles[0].time()
+    fn time(&self, key: &Key) -> Option<EngineTime> {
+        self.handles[0].time(key)
+    }
+
+    fn clock_error(&self) -> Option<Duration> {
+        self.handles[0].clock_error()
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

@@ -56,7 +56,7 @@ impl<R: Register, C: Clock> Operation<R, C> {
             Err(problem) => return Ok(responses::problem(&problem)),
         };
         let conditions = Preconditions::from_headers(&head.headers);
-        let give_up = shared.now().saturating_add(shared.config.patience);
+        let give_up = shared.driver.clock().now().saturating_add(shared.config.patience);
         let mut context = match WriteContext::with_conditions(shared, head, conditions, LeaseUse::default()) {
             Ok(context) => context,
             Err(problem) => return Ok(responses::problem(&problem)),
@@ -73,7 +73,8 @@ impl<R: Register, C: Clock> Operation<R, C> {
                 Outcome::Leased(receipt) => {
                     return Ok(reply::success(&context, &request, receipt, &applied, observed.as_ref()));
                 }
-                Outcome::Refused(Refusal::ProbeFirst) if probes == 0 || context.shared.now() < give_up => {}
+                Outcome::Refused(Refusal::ProbeFirst)
+                    if probes == 0 || context.shared.driver.clock().now() < give_up => {}
                 Outcome::Refused(refusal) => return Ok(responses::problem(&context.problem(refusal))),
                 _ => return Ok(responses::unavailable()),
             }

@@ -35,7 +35,7 @@ pub(super) fn success<T: Body, R: Register, C: Clock>(
         headers.extend(HeaderValue::from_str(&lease.id().to_string()).ok().map(|id| (azure::ID, id)));
     }
     let shared = &context.shared;
-    let now = shared.now();
+    let now = shared.now(&context.key);
     let was_probed = observed.is_some_and(|observed| Some(observed.snapshot) == applied.before.snapshot(now));
     let version = applied.after.settled(now).filter(|_| was_probed || shared.is_authoritative());
     if let Some(version) = version

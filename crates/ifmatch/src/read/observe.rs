@@ -69,7 +69,7 @@ pub(crate) async fn observe<R: Register, C: Clock>(
         },
     };
     let record = Box::pin(apply(context, &record, observation)).await?;
-    let version = record.settled(context.shared.now())?;
+    let version = record.settled(context.shared.now(&context.request.key))?;
     let tag = tag.filter(|tag| version.tag(&variant) == Some(tag))?;
     Some(Recorded::from_record(version, record.revision(), variant, vary, tag))
 }

@@ -27,7 +27,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         B: RequestContent,
     {
         let patience = self.shared.config.patience;
-        let give_up = self.shared.now().saturating_add(patience);
+        let give_up = self.shared.driver.clock().now().saturating_add(patience);
         let mut turn = self.shared.probing.join(&self.key);
         let sleep = self.shared.driver.clock().sleep(patience);
         if let Either::Right(_) = select(pin!(turn.front()), pin!(sleep)).await {
@@ -39,7 +39,8 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
             let (applied, lock) = applied.map_err(|_| Ok(responses::unavailable()))?;
             match (applied.outcome, lock) {
                 (Outcome::Granted(grant), Some(lock)) => return Ok((grant, lock)),
-                (Outcome::Refused(Refusal::ProbeFirst), _) if probes == 0 || self.shared.now() < give_up => {}
+                (Outcome::Refused(Refusal::ProbeFirst), _)
+                    if probes == 0 || self.shared.driver.clock().now() < give_up => {}
                 (Outcome::Refused(refusal), _) => return Err(Ok(responses::problem(&self.problem(&refusal)))),
                 _ => return Err(Ok(responses::unavailable())),
             }

@@ -22,8 +22,8 @@ impl<R: Register, C: Clock> Shared<R, C> {
         if !self.try_invalidate(key).await {
             let (shared, key) = (Arc::clone(self), key.clone());
             drop(detach(async move {
-                let deadline = shared.now().saturating_add(shared.config.write_timeout);
-                shared.retry_until(deadline, || shared.try_invalidate(&key)).await;
+                let deadline = shared.now(&key).saturating_add(shared.config.write_timeout);
+                shared.retry_until(&key, deadline, || shared.try_invalidate(&key)).await;
             }));
         }
     }
@@ -36,12 +36,17 @@ impl<R: Register, C: Clock> Shared<R, C> {
         self.driver.apply(key, &Command::Invalidate(nonce)).await.is_ok()
     }
 
-    /// Repeats an attempt until it succeeds or the deadline has passed, but makes at least one.
-    pub(super) async fn retry_until<F: Future<Output = bool>>(&self, deadline: Timestamp, attempt: impl Fn() -> F) {
+    /// Repeats an attempt until it succeeds or a deadline of this key has passed, but makes at least one.
+    pub(super) async fn retry_until<F: Future<Output = bool>>(
+        &self,
+        key: &Key,
+        deadline: Timestamp,
+        attempt: impl Fn() -> F,
+    ) {
         let mut pause = PAUSE.0;
         loop {
             self.driver.clock().sleep(pause).await;
-            if attempt().await || self.now() >= deadline {
+            if attempt().await || self.now(key) >= deadline {
                 return;
             }
             pause = (pause * 2).min(PAUSE.1);

@@ -11,7 +11,7 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Content, Grant, Observation};
 use ifmatch_core::digest::Hasher;
 use ifmatch_register::Register;
-use ifmatch_runtime::{Clock, task};
+use ifmatch_runtime::Clock;
 
 use super::also_changed::is_target;
 use super::probe::{Answer, Known};
@@ -143,7 +143,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         let head = self.probe_head(grant.current.version());
         let probe = AssertUnwindSafe(self.get(inner, head, Known::Written(grant.token.revision))).catch_unwind();
         let deadline = self.handler_deadline(grant.deadline);
-        let answer = task::until(self.shared.driver.clock(), deadline, probe).await;
+        let answer = self.shared.driver.until(&self.key, deadline, probe).await;
         let Ok(Ok(Ok(Answer::State { observation, is_recordable }))) = answer else { return Made::UNKNOWN };
         let Observation::Present { variant, tag: Some(tag), .. } = observation else { return Made::UNKNOWN };
         // Its effect may be what the probe has found.

@@ -66,7 +66,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         S: InnerService<B>,
         B: RequestContent,
     {
-        let at = self.shared.now();
+        let at = self.shared.now(&self.key);
         let Ok(record) = self.shared.driver.load(&self.key).await else {
             return Probe::Failed(Ok(responses::unavailable()));
         };

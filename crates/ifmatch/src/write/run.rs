@@ -14,7 +14,7 @@ use ifmatch_core::command::{Command, Grant, Outcome, Renew};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::Token;
 use ifmatch_register::Register;
-use ifmatch_runtime::{Clock, task};
+use ifmatch_runtime::Clock;
 
 use super::request::WriteContext;
 use crate::body::Received;
@@ -54,7 +54,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         B: RequestContent,
     {
         let mut deadline = self.handler_deadline(grant.deadline);
-        if deadline <= self.shared.now() {
+        if deadline <= self.shared.now(&self.key) {
             return End::TooLate;
         }
         let mut head = self.head.clone();
@@ -62,16 +62,16 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         head.extensions.insert(Permit::new(grant, deadline));
         let request = Request::from_parts(head, received.body);
         let mut handler = pin!(AssertUnwindSafe(inner::run(inner, request)).catch_unwind());
-        let clock = self.shared.driver.clock();
+        let (driver, key) = (&self.shared.driver, &self.key);
         while let Some(progress) = &received.progress {
-            if let Ok(ended) = task::until(clock, self.renewal_due(deadline), handler.as_mut()).await {
+            if let Ok(ended) = driver.until(key, self.renewal_due(deadline), handler.as_mut()).await {
                 return End::of(ended);
             }
             if progress.take() < MIN_PROGRESS {
                 break;
             }
             let renewal = pin!(self.renew(grant.token));
-            match task::until(clock, deadline, select(handler.as_mut(), renewal)).await {
+            match driver.until(key, deadline, select(handler.as_mut(), renewal)).await {
                 Ok(Either::Left((ended, _))) => return End::of(ended),
                 Ok(Either::Right((Some(renewed), _))) => {
                     grant.deadline = renewed;
@@ -81,7 +81,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
                 Err(_) => return End::Cancelled,
             }
         }
-        match task::until(clock, deadline, handler).await {
+        match driver.until(key, deadline, handler).await {
             Ok(ended) => End::of(ended),
             Err(_) => End::Cancelled,
         }
@@ -89,7 +89,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
 
     /// Returns the time at which the progress of the body decides about a renewal: after three quarters of what is left.
     fn renewal_due(&self, deadline: Timestamp) -> Timestamp {
-        let now = self.shared.now();
+        let now = self.shared.now(&self.key);
         now.saturating_add(now.until(deadline) / 4 * 3)
     }
 

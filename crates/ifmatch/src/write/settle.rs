@@ -120,9 +120,9 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         let (token, deadline) = (grant.token, grant.deadline);
         drop(detach(async move {
             let report = || async { shared.driver.apply(&key, &effect.command(token)).await.is_ok() };
-            shared.retry_until(deadline, report).await;
-            for key in &also_changed {
-                shared.retry_until(deadline, || shared.try_invalidate(key)).await;
+            shared.retry_until(&key, deadline, report).await;
+            for changed in &also_changed {
+                shared.retry_until(&key, deadline, || shared.try_invalidate(changed)).await;
             }
         }));
     }

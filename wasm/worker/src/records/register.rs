@@ -1,5 +1,7 @@
 //! The register on the Worker's side.
 
+use std::time::Duration;
+
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{EngineTime, Epoch, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
@@ -64,7 +66,11 @@ impl Register for RecordObjects {
         Epoch::default()
     }
 
-    fn time(&self) -> Option<EngineTime> {
+    fn time(&self, _key: &Key) -> Option<EngineTime> {
+        None
+    }
+
+    fn clock_error(&self) -> Option<Duration> {
         None
     }
 

@@ -1,5 +1,7 @@
 //! A register that may lose acknowledged swaps, used where the operator accepts that.
 
+use std::time::Duration;
+
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{AnyRegister, EngineTime, Epoch, Guarantee, Key, Register, RegisterError, Scan, Swap};
 
@@ -19,8 +21,12 @@ impl Register for AcceptLosses {
         self.0.epoch(key)
     }
 
-    fn time(&self) -> Option<EngineTime> {
-        self.0.time()
+    fn time(&self, key: &Key) -> Option<EngineTime> {
+        self.0.time(key)
+    }
+
+    fn clock_error(&self) -> Option<Duration> {
+        self.0.clock_error()
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

@@ -56,12 +56,12 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         lease_metrics.begin_backfill();
         tokio::spawn(backfill(lease_metrics, blobs.clone()));
     }
-    let service = BlobService::with_clock(Arc::new(blobs.clone()), opened.clock.clone())
+    let service = BlobService::new(Arc::new(blobs.clone()))
         .dialect(AzureDialect::new(config.accounts.clone()))
         .max_body(config.server.max_body)
         .waits(Waits::new(config.max_waits))
         .require_preconditions(require_preconditions(config));
-    let tables = TableService::with_clock(Arc::new(blobs.clone()), opened.clock).accounts(config.accounts.clone());
+    let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone());
     tokio::spawn(garbage_collection::run(service.clone(), tables.clone()));
     let state = AppState::new(&config.server, metrics).with_blobs(blobs, Arc::clone(&service.context().waits));
     let state =

@@ -8,8 +8,7 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::StoreError;
 use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
 use ifmatch_blob_objects::ObjectBlobs;
-use ifmatch_register::{AnyRegister, Driver, Guarantee, Register};
-use ifmatch_runtime::AnyClock;
+use ifmatch_register::{AnyRegister, Guarantee, Register};
 
 use crate::commands::register::AcceptLosses;
 use crate::commands::{folder, register, store_url};
@@ -23,15 +22,13 @@ const UPKEEP: Duration = Duration::from_hours(1);
 /// An open store.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn BlobStore>,
-    /// The clock by which leases end: that of the register's engine, if it keeps time.
-    pub(crate) clock: AnyClock,
     /// The store, if it is a folder and can take snapshots.
     pub(crate) folder: Option<EmbeddedStore>,
 }
 
 impl Opened {
     fn new(store: impl BlobStore) -> Self {
-        Self { store: Arc::new(store), clock: AnyClock::default(), folder: None }
+        Self { store: Arc::new(store), folder: None }
     }
 }
 
@@ -64,11 +61,10 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
             if register.guarantee() == Guarantee::Process {
                 return Ok(Opened::new(ObjectBlobs::open(backing, register).await.map_err(store_error)?));
             }
-            let clock = AnyClock::new(Driver::new(register.clone()));
             let store = ObjectBlobs::open_durable(backing, register).await.map_err(store_error)?;
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_idle().await.map(drop)));
-            Ok(Opened { clock, ..Opened::new(store) })
+            Ok(Opened::new(store))
         }
     }
 }
