@@ -124,18 +124,18 @@ fn a_write_during_an_invalidation_is_noticed() {
     let table = Table::new(1 << 20, 1 << 16, Some(&disk.0)).0;
     let key = Key::parse("http://a.example/").remove(0);
     let began = table.next_ordinal();
-    let (begun, has_begun) = channel();
+    let (start, started) = channel();
     let (end, has_ended) = channel::<()>();
     let index = &disk.0;
     thread::scope(|scope| {
         scope.spawn(move || {
             index.change(false, |_| {
-                begun.send(()).unwrap();
+                start.send(()).unwrap();
                 assert!(has_ended.recv().is_err());
                 Ok(())
             })
         });
-        has_begun.recv().unwrap();
+        started.recv().unwrap();
         let post = scope.spawn(|| table.invalidate(&key));
         while table.last_invalidation(&key) < began {
             thread::yield_now();
