@@ -123,8 +123,8 @@ impl DecodedRecords {
         self.0.insert(key, Entry { revision, decoded: Decoded::Container(Arc::clone(container)) });
     }
 
-    /// Caches a blob's record at this revision, without the lease, which may end. The record must have no write in flight, since that would end with time
-    /// and without a new revision.
+    /// Caches a blob's record at this revision, without the lease, which may end. The record must have no write in flight,
+    /// since that would end with time and without a new revision.
     pub(super) fn keep_blob(&self, key: Key, revision: Revision, payload: &Payload, info: &BlobInfo) {
         let body = match (&payload.place, payload.file()) {
             (Place::Inline(bytes), _) => Body::Inline(bytes.clone()),
