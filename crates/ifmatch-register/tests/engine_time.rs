@@ -245,7 +245,7 @@ impl Shards {
 
     /// Starts a process whose own clock differs from the first engine's by this many seconds.
     async fn process(&self, ahead: i64) -> Driver<ShardedRegister, Wrong> {
-        let clock = Wrong((1_000_000 * SECOND).strict_add_signed(ahead * 1_000_000));
+        let clock = Wrong((1_000_000 * SECOND).saturating_add_signed(ahead * 1_000_000));
         Driver::with_clock(ShardedRegister::open(self.registers()).await.unwrap(), clock)
     }
 
