@@ -150,8 +150,11 @@ async fn objects_of_a_store_are_imported() {
     let client = Client::new(gateway.address());
     assert_eq!(client.get("/docs/new/a%20b.txt", &[]).await.expect(200).body, "a b.txt".repeat(30_000));
     client.get("/docs/new/deep/er.txt", &[]).await.expect(200);
-    let wrong = ifmatch(&["import", "ftp://a.example/b", "--to", &to]).await;
-    assert_eq!(wrong.status.code(), Some(2), "{wrong:#?}");
+    for wrong in ["ftp://a.example/b", &format!("{from}/missing")] {
+        let wrong = ifmatch(&["import", wrong, "--to", &to]).await;
+        assert_eq!(wrong.status.code(), Some(2), "{wrong:#?}");
+    }
+    assert!(!source.path().join("missing").exists());
 }
 
 /// A server with a fixed listing, and blobs that end early, are damaged, or change before they are written.

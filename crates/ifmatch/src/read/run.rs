@@ -71,7 +71,7 @@ impl<R: Register, C: Clock> ReadContext<R, C> {
             whole
         });
         let mut response = inner::run(&mut inner, request).await?;
-        if let (Partial::Undecidable, Some(request)) = (evaluate_part(&self.request, &response), without_range) {
+        if let (Partial::Undecidable, Some(request)) = (self.evaluate_part(&response), without_range) {
             drop(response);
             response = inner::run(&mut inner, *request).await?;
         }
@@ -93,7 +93,7 @@ impl<R: Register, C: Clock> ReadContext<R, C> {
 
     /// Turns the inner service's response into the client's.
     pub(crate) async fn respond<T: Body>(self, response: Response<T>) -> Response<ResponseBody<T>> {
-        let response = match evaluate_part(&self.request, &response) {
+        let response = match self.evaluate_part(&response) {
             Partial::Send => self.pass_through(response),
             Partial::NotModified => responses::not_modified(response.into_parts().0.headers),
             Partial::Failed(problem) => responses::problem(&problem),
@@ -109,6 +109,39 @@ impl<R: Register, C: Clock> ReadContext<R, C> {
             _ => self.shared.config.events.report(&response),
         }
         if self.request.is_head { responses::without_body(response) } else { response }
+    }
+
+    /// Evaluates the conditions on a part, by its own tag, if that tag names exactly these bytes. Conditions come before
+    /// 416.
+    fn evaluate_part<T>(&self, response: &Response<T>) -> Partial {
+        let request = &self.request;
+        match response.status() {
+            StatusCode::PARTIAL_CONTENT => {}
+            StatusCode::RANGE_NOT_SATISFIABLE if request.is_conditional() => return Partial::Undecidable,
+            _ => return Partial::NoPart,
+        }
+        if !request.is_conditional() {
+            return Partial::Send;
+        }
+        let own = own_tag(response.headers()).filter(|_| !is_encoded(response.headers()));
+        let Some(tag) = own else { return Partial::Undecidable };
+        if request.conditions.if_unmodified_since.is_some() || request.conditions.if_modified_since.is_some() {
+            return Partial::Undecidable;
+        }
+        let validators = Validators { tags: std::slice::from_ref(&tag), last_modified: None };
+        match request.conditions.evaluate(&Method::GET, Some(&validators)) {
+            Verdict::NotModified => Partial::NotModified,
+            // The condition may name the bytes that a compression layer makes of the whole.
+            Verdict::Failed(_) if self.shared.config.behind_compression => Partial::Undecidable,
+            Verdict::Failed(condition) => Partial::Failed(Problem::precondition_failed(condition, Some(&tag))),
+            Verdict::Proceed => {
+                let part = Representation { tag: Some(&tag), last_modified: None, len: 0 };
+                match if_range(&request.headers, &part, Timestamp::default()) {
+                    Some(false) => Partial::Undecidable,
+                    Some(true) | None => Partial::Send,
+                }
+            }
+        }
     }
 
     /// Passes a response on. Removes a date that a later state may share, and weakens a strong tag that other bytes may
@@ -167,34 +200,4 @@ enum Partial {
     Failed(Problem),
     /// The conditions can only be evaluated on the whole representation.
     Undecidable,
-}
-
-/// Evaluates the conditions on a part, by its own tag, if that tag names exactly these bytes. Conditions come before
-/// 416.
-fn evaluate_part<T>(request: &ReadRequest, response: &Response<T>) -> Partial {
-    match response.status() {
-        StatusCode::PARTIAL_CONTENT => {}
-        StatusCode::RANGE_NOT_SATISFIABLE if request.is_conditional() => return Partial::Undecidable,
-        _ => return Partial::NoPart,
-    }
-    if !request.is_conditional() {
-        return Partial::Send;
-    }
-    let own = own_tag(response.headers()).filter(|_| !is_encoded(response.headers()));
-    let Some(tag) = own else { return Partial::Undecidable };
-    if request.conditions.if_unmodified_since.is_some() || request.conditions.if_modified_since.is_some() {
-        return Partial::Undecidable;
-    }
-    let validators = Validators { tags: std::slice::from_ref(&tag), last_modified: None };
-    match request.conditions.evaluate(&Method::GET, Some(&validators)) {
-        Verdict::NotModified => Partial::NotModified,
-        Verdict::Failed(condition) => Partial::Failed(Problem::precondition_failed(condition, Some(&tag))),
-        Verdict::Proceed => {
-            let part = Representation { tag: Some(&tag), last_modified: None, len: 0 };
-            match if_range(&request.headers, &part, Timestamp::default()) {
-                Some(false) => Partial::Undecidable,
-                Some(true) | None => Partial::Send,
-            }
-        }
-    }
 }

@@ -103,6 +103,28 @@ async fn a_resumed_download_behind_compression_never_mixes_codings() {
     assert_eq!(&reply.body[..], &text().as_bytes()[5..=9]);
 }
 
+/// The inner service has a tag of its own, and cuts its own parts. The client resumes the compressed download.
+#[tokio::test]
+async fn a_condition_on_compressed_bytes_gets_them_whole_from_a_service_that_cuts_parts() {
+    let inner = service_fn(|request: Request<Sent>| async move {
+        let response = Response::builder().header(ETAG, "\"v1\"").header("content-type", "text/plain");
+        Ok::<_, Infallible>(if request.headers().contains_key(RANGE) {
+            let part = response.status(206).header(CONTENT_RANGE, format!("bytes 5-9/{}", text().len()));
+            part.body(Full::new(Bytes::from(text()).slice(5..=9))).unwrap()
+        } else {
+            response.body(Full::from(text())).unwrap()
+        })
+    });
+    let layer = ConditionalLayer::builder().behind_compression().build();
+    let service = ServiceBuilder::new().layer(CompressionLayer::new()).layer(layer).service(inner);
+    let coded = ask(&service, "GET /a", &[GZIP]).await.tag();
+    for (tag, status) in [(coded.as_str(), 200), ("\"v1\"", 206), ("\"v0\"", 412)] {
+        let reply = ask(&service, "GET /a", &[GZIP, ("range", "bytes=5-9"), ("if-match", tag)]).await;
+        assert_eq!(reply.status.as_u16(), status, "{tag}");
+        assert!(status == 412 || reply.tag() == tag, "{reply:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_part_encoded_inside_is_never_combined_with_another_coding() {
     // The inner service uses one tag for both codings, and sends parts itself.

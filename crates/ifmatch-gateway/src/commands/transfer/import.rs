@@ -8,6 +8,7 @@ use futures_util::{StreamExt, stream};
 use http::HeaderMap;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use tokio::task::spawn_blocking;
+use url::Url;
 
 use super::local::{Tree, Upload, blob_name, hash};
 use super::location::Location;
@@ -66,6 +67,12 @@ impl Source {
     /// Opens a source, and returns it with its entries and the sum of their lengths.
     async fn open(source: &Path) -> Result<(Self, Vec<Item>, u64), Error> {
         if let Some(url) = source.to_str().filter(|source| source.contains("://")) {
+            // As a store, a folder that is missing would be created.
+            if let Some(folder) =
+                Url::parse(url).ok().filter(|url| url.scheme() == "file").and_then(|url| url.to_file_path().ok())
+            {
+                check_folder(&folder)?;
+            }
             let objects = Objects::open(url)?;
             let (found, bytes) = objects.list().await?;
             return Ok((Self::Objects(objects), found.into_iter().map(Item::Object).collect(), bytes));
@@ -76,10 +83,12 @@ impl Source {
     }
 }
 
+fn check_folder(folder: &Path) -> Result<(), Error> {
+    if folder.is_dir() { Ok(()) } else { Err(Error::usage(format!("{} is not a folder", folder.display()))) }
+}
+
 async fn tree(folder: PathBuf) -> Result<Tree, Error> {
-    if !folder.is_dir() {
-        return Err(Error::usage(format!("{} is not a folder", folder.display())));
-    }
+    check_folder(&folder)?;
     let found = spawn_blocking(move || Tree::of(&folder)).await.map_err(|error| Error::runtime(error.to_string()))?;
     found.map_err(Error::runtime)
 }
