@@ -70,8 +70,10 @@ fn reused(site: &Site) {
     }
     commit(&mut http, &path, &[], &[("Latest", 1), ("Latest", 2)]).is(201);
     stage(&mut http, &path, 2, "TWO ").is(201);
-    commit(&mut http, &path, &[], &[("Committed", 2), ("Uncommitted", 2), ("Latest", 2), ("Committed", 1)]).is(201);
-    assert_eq!(http.get(&path).is(200).text(), "two TWO TWO one ");
+    let both = [("Committed", 2), ("Uncommitted", 2)];
+    commit(&mut http, &path, &[], &both).refused(400, "InvalidBlockList");
+    commit(&mut http, &path, &[], &[("Committed", 1), ("Uncommitted", 2), ("Latest", 2), ("Committed", 1)]).is(201);
+    assert_eq!(http.get(&path).is(200).text(), "one TWO TWO one ");
     http.put(&format!("{path}?comp=metadata"), &[("x-ms-meta-a", "1")], "").is(200);
     commit(&mut http, &path, &[], &[("Committed", 1)]).is(201);
     assert_eq!(http.get(&path).is(200).text(), "one ");
