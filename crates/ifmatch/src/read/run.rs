@@ -19,7 +19,7 @@ use crate::read::cache_control::Reuse;
 use crate::read::cached::{Cached, Lookup};
 use crate::read::compressed_tag;
 use crate::read::observe::{observe, observe_absence, remember, remembered, tag_of_revision};
-use crate::read::request::{ReadContext, ReadRequest};
+use crate::read::request::ReadContext;
 use crate::read::respond::{Selected, is_past};
 use crate::read::tag::{Tagged, is_encoded, own_tag, weaken};
 use crate::responses;
