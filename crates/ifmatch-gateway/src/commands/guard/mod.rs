@@ -200,6 +200,9 @@ impl Guard {
             None => (self.url.as_str(), String::new()),
         };
         let wrong = || Error::usage(format!("{url} is not the URL of a lock, such as {example}"));
+        if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
+            return Err(wrong());
+        }
         let (folder, key) = url.trim_end_matches('/').rsplit_once('/').ok_or_else(wrong)?;
         let key = percent_decode_str(key).decode_utf8().map_err(|_| wrong())?;
         let server = self.remote.connect(&format!("{folder}{query}"))?;
