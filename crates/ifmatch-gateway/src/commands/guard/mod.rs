@@ -34,8 +34,8 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "TIME")]
     wait: Option<Span>,
 
-    /// Does not run the command if another holder is at work, but takes over the lock of a machine that has crashed. Such a
-    /// holder does not renew the lock: to find out takes a third of its time to live, and to take over all of it.
+    /// Does not run the command if another holder is at work, but takes over the lock of a machine that has crashed. The first
+    /// takes up to a third of the holder's time to live, since a holder renews its lock that often; the second takes all of it.
     #[arg(long, conflicts_with = "wait")]
     unless_held: bool,
 }
