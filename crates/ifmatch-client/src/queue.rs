@@ -102,8 +102,7 @@ impl Queue {
     ///
     /// # Errors
     /// `Unknown` if the server does not answer; a job that was taken nevertheless is available again after `visibility`.
-    /// `Refused` if it rejects the requests, or if there are documents that are no
-    /// jobs, and no job to take.
+    /// `Refused` if it rejects the requests, or if the folder has other documents and no job to take.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::{fs, mem};
 
 use bytes::{Bytes, BytesMut};
@@ -15,7 +15,7 @@ use ifmatch_runtime::private_files;
 use tokio::task::spawn_blocking;
 
 use crate::body::disk_index::FileId;
-use crate::body::folder::{Folder, Space};
+use crate::body::folder::{Folder, Space, lock};
 use crate::body::in_memory::MemoryBody;
 use crate::body::read_at::read_exact_at;
 
@@ -344,8 +344,4 @@ impl Drop for DiskWriter {
             body.discard();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
