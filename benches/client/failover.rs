@@ -4,8 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use support::statistics::{ratio, row, spread};
+
 use crate::Site;
-use crate::table::{ratio, row, spread};
 
 /// Time to live of both locks in seconds; the least that `ifmatch lock` allows.
 const TTL: u32 = 3;
@@ -52,7 +53,8 @@ pub(crate) fn run(site: &Site, trials: u32) {
                 }
             });
         }
-        let cells = [spread(&ours, 3), spread(&theirs, 3), spread(&ratio(&ours, &theirs), 2)];
+        let cells =
+            [spread(ours.iter().copied(), 3), spread(theirs.iter().copied(), 3), spread(ratio(&ours, &theirs), 2)];
         println!("{}", row(end.name(), &cells));
     }
 }

@@ -11,9 +11,6 @@
 
 mod failover;
 mod stm;
-#[path = "../leases/table.rs"]
-#[allow(dead_code, reason = "each program that includes this file uses a part of it")]
-mod table;
 mod updates;
 
 use std::path::PathBuf;

@@ -7,12 +7,12 @@ use ifmatch_client::Client;
 use ifmatch_testbed::Server;
 use rustix::time::{ClockId, clock_gettime};
 use support::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use support::statistics::{ratio, row, spread};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::Site;
 use crate::stm::Number;
-use crate::table::{ratio, row, spread};
 
 /// Number of writers, each with a connection of its own.
 const WRITERS: usize = 64;
@@ -222,11 +222,11 @@ fn print(keys: usize, results: &[Vec<Round>]) {
     let rates: Vec<_> = results.iter().map(|rounds| values(rounds, |round| round.rate)).collect();
     for (at, (kind, rounds)) in Kind::ALL.into_iter().zip(results).enumerate() {
         let cells = [
-            spread(&rates[at], 0),
-            spread(&values(rounds, |round| round.attempts), 1),
-            spread(&values(rounds, |round| round.client), 2),
-            spread(&values(rounds, |round| round.server), 2),
-            spread(&ratio(&rates[0], &rates[at]), 2),
+            spread(rates[at].iter().copied(), 0),
+            spread(values(rounds, |round| round.attempts), 1),
+            spread(values(rounds, |round| round.client), 2),
+            spread(values(rounds, |round| round.server), 2),
+            spread(ratio(&rates[0], &rates[at]), 2),
         ];
         println!("{}", row(kind.name(), &cells));
     }

@@ -11,13 +11,11 @@
 
 mod connection;
 mod load;
-mod table;
 
 use std::time::Duration;
 
 use load::{Scene, Server};
-use support::statistics::{median, spread};
-use table::{ratio, row};
+use support::statistics::{median, ratio, row, spread};
 
 /// Numbers of concurrent clients, each with its own connection and blob.
 const CLIENTS: [usize; 4] = [1, 8, 64, 256];

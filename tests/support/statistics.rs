@@ -1,4 +1,4 @@
-//! Medians with their spread, for the tables of benchmarks.
+//! Medians with their spread, and the Markdown tables of benchmarks.
 
 /// Returns the median of at least one number.
 pub fn median(values: &[f64]) -> f64 {
@@ -12,6 +12,16 @@ pub fn spread(values: impl IntoIterator<Item = f64>, digits: usize) -> String {
         [only] => format!("{only:.digits$}"),
         all @ [least, .., most] => format!("{:.digits$} ({least:.digits$}–{most:.digits$})", all[all.len() / 2]),
     }
+}
+
+/// Returns ratios, round by round.
+pub fn ratio(one: &[f64], other: &[f64]) -> Vec<f64> {
+    one.iter().zip(other).map(|(one, other)| one / other).collect()
+}
+
+/// Returns a row of a table.
+pub fn row(name: &str, cells: &[String]) -> String {
+    format!("| {name} | {} |", cells.join(" | "))
 }
 
 fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {

@@ -12,7 +12,8 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::error::{OpenError, OpenErrorKind};
+use crate::STATEMENT_LIMIT;
+use crate::error::{ConnectError, ConnectErrorKind};
 use crate::settings::Settings;
 
 /// Time limit of a connection with its checks, for all hosts together.
@@ -37,9 +38,20 @@ pub(crate) struct Connection {
     _task: AbortOnDropHandle<()>,
 }
 
+/// Waits for the first statements of a new connection.
+///
+/// # Errors
+/// [`ConnectErrorKind::Unreachable`] if they take too long.
+pub(crate) async fn answered<T>(statements: impl Future<Output = Result<T, ConnectError>>) -> Result<T, ConnectError> {
+    tokio::time::timeout(STATEMENT_LIMIT, statements).await.unwrap_or_else(|_| {
+        let text = "the database server accepts connections, and does not answer";
+        Err(ConnectError::new(ConnectErrorKind::Unreachable, text))
+    })
+}
+
 impl Settings {
     /// Connects to the primary, and checks that the server keeps what it acknowledges.
-    pub(crate) async fn connect(&self) -> Result<Connection, OpenError> {
+    pub(crate) async fn connect(&self) -> Result<Connection, ConnectError> {
         let connecting = async {
             let connection = match &self.tls {
                 Some(tls) => self.connect_by(MakeRustlsConnect::new(ClientConfig::clone(tls))).await?,
@@ -50,16 +62,16 @@ impl Settings {
         };
         tokio::time::timeout(LIMIT, connecting).await.unwrap_or_else(|_| {
             let text = "the server does not answer: check that it runs, and that no firewall drops the connection";
-            Err(OpenError::new(OpenErrorKind::Unreachable, text))
+            Err(ConnectError::new(ConnectErrorKind::Unreachable, text))
         })
     }
 
-    async fn connect_by<T>(&self, tls: T) -> Result<Connection, OpenError>
+    async fn connect_by<T>(&self, tls: T) -> Result<Connection, ConnectError>
     where
         T: tokio_postgres::tls::MakeTlsConnect<tokio_postgres::Socket>,
         T::Stream: Send + 'static,
     {
-        let (client, connection) = self.config.connect(tls).await.map_err(OpenError::of)?;
+        let (client, connection) = self.config.connect(tls).await.map_err(ConnectError::of)?;
         let warned = Arc::new(AtomicBool::new(false));
         let task = tokio::spawn(drive(connection, Arc::clone(&warned)));
         Ok(Connection { client, warned, _task: AbortOnDropHandle::new(task) })
@@ -96,8 +108,8 @@ impl Connection {
         self.warned.swap(false, Ordering::SeqCst)
     }
 
-    async fn check(&self) -> Result<(), OpenError> {
-        self.client.batch_execute(SESSION).await.map_err(OpenError::of)?;
+    async fn check(&self) -> Result<(), ConnectError> {
+        self.client.batch_execute(SESSION).await.map_err(ConnectError::of)?;
         let row = self
             .client
             .query_one(
@@ -106,23 +118,23 @@ impl Connection {
                 &[],
             )
             .await
-            .map_err(OpenError::of)?;
+            .map_err(ConnectError::of)?;
         if row.get(0) {
             let text = "the server is a standby: name the primary, or all hosts, in the URL";
-            return Err(OpenError::new(OpenErrorKind::Unsuitable, text));
+            return Err(ConnectError::new(ConnectErrorKind::Unsuitable, text));
         }
         for (column, name) in [(1, "fsync"), (2, "full_page_writes")] {
             if row.get::<_, &str>(column) != "on" {
                 let text =
                     format!("the server loses acknowledged swaps in a crash: set {name} = on in postgresql.conf");
-                return Err(OpenError::new(OpenErrorKind::Unsuitable, text));
+                return Err(ConnectError::new(ConnectErrorKind::Unsuitable, text));
             }
         }
         if matches!(row.get(3), "off" | "local") {
             tracing::warn!(
                 "synchronous_commit is off or local for this user: the register sets it to on for its sessions"
             );
-            self.client.batch_execute("SET synchronous_commit = on").await.map_err(OpenError::of)?;
+            self.client.batch_execute("SET synchronous_commit = on").await.map_err(ConnectError::of)?;
         }
         self.take_warning();
         Ok(())

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use crate::STATEMENT_LIMIT;
 use crate::connection::Connection;
-use crate::error::{OpenError, OpenErrorKind};
+use crate::error::{ConnectError, ConnectErrorKind};
 use crate::settings::{Settings, each_host};
 
 /// Time after a promotion up to which revisions count as lost, in seconds: the new server's clock may be behind. Records
@@ -53,15 +53,15 @@ impl Known {
     /// Accepts the epoch of a server in place of the one found before.
     ///
     /// # Errors
-    /// [`OpenErrorKind::Unsuitable`] if the server lacks changes that this process may have seen.
-    fn become_found(&self, found: Found) -> Result<(), OpenError> {
+    /// [`ConnectErrorKind::Unsuitable`] if the server lacks changes that this process may have seen.
+    fn become_found(&self, found: Found) -> Result<(), ConnectError> {
         let mut known = self.lock();
         let before = known.as_ref().map_or_else(Epoch::default, |known| known.epoch);
         let is_another = known.as_ref().is_some_and(|known| known.timeline != found.timeline);
         if found.epoch < before || (found.epoch == before && is_another) {
             let text = "the server is a former primary, or another database: stop it, or, if it is the right one, restart all \
                         processes of ifmatch";
-            return Err(OpenError::new(OpenErrorKind::Unsuitable, text));
+            return Err(ConnectError::new(ConnectErrorKind::Unsuitable, text));
         }
         if found.epoch > before {
             tracing::warn!(
@@ -97,14 +97,14 @@ impl Connection {
     ///
     /// # Errors
     /// As for [`Known::become_found`], or if the server fails.
-    pub(crate) async fn check_epoch(&self, known: &Known) -> Result<Epoch, OpenError> {
+    pub(crate) async fn check_epoch(&self, known: &Known) -> Result<Epoch, ConnectError> {
         let found = self.find_epoch().await?;
         let epoch = found.epoch;
         known.become_found(found)?;
         Ok(epoch)
     }
 
-    async fn find_epoch(&self) -> Result<Found, OpenError> {
+    async fn find_epoch(&self) -> Result<Found, ConnectError> {
         let raise = format!(
             "UPDATE ifmatch_epoch SET timeline = {TIMELINE},
                 number = number + (timeline <> '')::int,
@@ -113,19 +113,19 @@ impl Connection {
             WHERE timeline <> {TIMELINE}"
         );
         let margin = i64::try_from(MARGIN.as_micros()).unwrap_or(i64::MAX);
-        self.client.execute(&raise, &[&margin]).await.map_err(OpenError::of)?;
+        self.client.execute(&raise, &[&margin]).await.map_err(ConnectError::of)?;
         let epoch = "SELECT number, lost, timeline FROM ifmatch_epoch";
-        let row = self.client.query_one(epoch, &[]).await.map_err(OpenError::of)?;
+        let row = self.client.query_one(epoch, &[]).await.map_err(ConnectError::of)?;
         let (number, lost): (i64, i64) = (row.get(0), row.get(1));
         let epoch = Epoch { number: number.cast_unsigned(), lost: Revision::new(lost.cast_unsigned()) };
         Ok(Found { epoch, timeline: row.get(2) })
     }
 
     /// Warns about a standby that may lack acknowledged swaps when it takes over.
-    pub(crate) async fn warn_of_asynchronous_standbys(&self) -> Result<(), OpenError> {
+    pub(crate) async fn warn_of_asynchronous_standbys(&self) -> Result<(), ConnectError> {
         let standbys =
             "SELECT count(*) FROM pg_stat_replication WHERE current_setting('synchronous_standby_names') = ''";
-        let row = self.client.query_one(standbys, &[]).await.map_err(OpenError::of)?;
+        let row = self.client.query_one(standbys, &[]).await.map_err(ConnectError::of)?;
         if row.get::<_, i64>(0) > 0 {
             tracing::warn!(
                 "the database server has a standby that is not synchronous: after its promotion, acknowledged swaps may be \

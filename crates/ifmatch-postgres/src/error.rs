@@ -8,24 +8,24 @@ use tokio_postgres::error::{Severity, SqlState};
 
 /// Error returned if a register cannot be opened. The message says what to do, and contains no password.
 #[derive(Debug)]
-pub struct OpenError {
-    kind: OpenErrorKind,
+pub struct ConnectError {
+    kind: ConnectErrorKind,
     text: String,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// The kind of an [`OpenError`].
+/// The kind of an [`ConnectError`].
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let error = ifmatch_postgres::PostgresRegister::connect("mysql://host").await.unwrap_err();
-/// assert_eq!(error.kind(), ifmatch_postgres::OpenErrorKind::Url);
+/// assert_eq!(error.kind(), ifmatch_postgres::ConnectErrorKind::Url);
 /// # });
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum OpenErrorKind {
+pub enum ConnectErrorKind {
     /// The URL, or a file that it names, is wrong.
     Url,
     /// The server cannot be reached.
@@ -40,13 +40,13 @@ pub enum OpenErrorKind {
     Schema,
 }
 
-impl OpenError {
+impl ConnectError {
     /// Returns the kind of the error.
-    pub fn kind(&self) -> OpenErrorKind {
+    pub fn kind(&self) -> ConnectErrorKind {
         self.kind
     }
 
-    pub(crate) fn new(kind: OpenErrorKind, text: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: ConnectErrorKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into(), source: None }
     }
 
@@ -58,28 +58,30 @@ impl OpenError {
     pub(crate) fn of(error: tokio_postgres::Error) -> Self {
         let (kind, text) = match error.code() {
             Some(code) if is_class(code, "28") => (
-                OpenErrorKind::Denied,
+                ConnectErrorKind::Denied,
                 "the server refuses the user: set the right password in PGPASSWORD or PGPASSFILE",
             ),
-            Some(code) if is_class(code, "3D") => (OpenErrorKind::Denied, "there is no such database: create it"),
+            Some(code) if is_class(code, "3D") => (ConnectErrorKind::Denied, "there is no such database: create it"),
             Some(&SqlState::INSUFFICIENT_PRIVILEGE) => (
-                OpenErrorKind::Denied,
+                ConnectErrorKind::Denied,
                 "the user lacks rights: migrate needs CREATE on the schema; use of the register needs SELECT, INSERT, UPDATE \
                  and DELETE on ifmatch_records, SELECT and UPDATE on ifmatch_epoch, and SELECT on ifmatch_schema",
             ),
             None if is_read_only(&error) => (
-                OpenErrorKind::Unsuitable,
+                ConnectErrorKind::Unsuitable,
                 "the server is a standby, or read-only: name the primary, or all hosts, in the URL",
             ),
             None if is_tls(&error) => (
-                OpenErrorKind::Certificate,
+                ConnectErrorKind::Certificate,
                 "the connection cannot be encrypted: set sslrootcert to the file of the server's authority, and use the \
                  host name of its certificate, or set sslmode=disable on a network that you trust",
             ),
             None if is_configuration(&error) => {
-                (OpenErrorKind::Denied, "the server asks for a password: set PGPASSWORD or PGPASSFILE")
+                (ConnectErrorKind::Denied, "the server asks for a password: set PGPASSWORD or PGPASSFILE")
             }
-            _ => (OpenErrorKind::Unreachable, "the server cannot be used: check that it runs and accepts connections"),
+            _ => {
+                (ConnectErrorKind::Unreachable, "the server cannot be used: check that it runs and accepts connections")
+            }
         };
         Self::new(kind, text).because(error)
     }
@@ -111,7 +113,7 @@ fn is_configuration(error: &tokio_postgres::Error) -> bool {
     error.to_string().starts_with("invalid configuration")
 }
 
-impl fmt::Display for OpenError {
+impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)?;
         let Some(source) = &self.source else { return Ok(()) };
@@ -119,16 +121,16 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl Error for OpenError {
+impl Error for ConnectError {
     /// The message contains all causes.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         None
     }
 }
 
-impl From<OpenError> for RegisterError {
+impl From<ConnectError> for RegisterError {
     /// Nothing is sent before a connection is established.
-    fn from(error: OpenError) -> Self {
+    fn from(error: ConnectError) -> Self {
         Self::new(RegisterErrorKind::Unavailable, error)
     }
 }

@@ -13,9 +13,9 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 
 use crate::STATEMENT_LIMIT;
-use crate::connection::Connection;
+use crate::connection::{Connection, answered};
 use crate::epoch::Known;
-use crate::error::{OpenError, OpenErrorKind, is_lock, of_statement};
+use crate::error::{ConnectError, is_lock, of_statement};
 use crate::settings::Settings;
 
 const INSERT: &str = "
@@ -71,27 +71,24 @@ impl Place {
         self.epoch.get()
     }
 
-    async fn prepare(&self, connection: Connection) -> Result<Prepared, OpenError> {
+    async fn prepare(&self, connection: Connection) -> Result<Prepared, ConnectError> {
         let epoch = connection.check_epoch(&self.epoch).await?;
-        let prepare = async |text: &str| connection.client.prepare(text).await.map_err(OpenError::of);
+        let prepare = async |text: &str| connection.client.prepare(text).await.map_err(ConnectError::of);
         let (insert, update, delete) = (prepare(INSERT).await?, prepare(UPDATE).await?, prepare(DELETE).await?);
         let (load, time) = (prepare(LOAD).await?, prepare(TIME).await?);
         let scan = connection.client.prepare_typed(SCAN, &[Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::INT8]).await;
-        let scan = scan.map_err(OpenError::of)?;
+        let scan = scan.map_err(ConnectError::of)?;
         Ok(Prepared { connection, epoch, insert, update, delete, load, scan, time })
     }
 }
 
 impl Connect for Place {
     type Connection = Prepared;
-    type Error = OpenError;
+    type Error = ConnectError;
 
-    async fn connect(&self) -> Result<Prepared, OpenError> {
+    async fn connect(&self) -> Result<Prepared, ConnectError> {
         let connection = self.settings.connect().await?;
-        tokio::time::timeout(STATEMENT_LIMIT, self.prepare(connection)).await.unwrap_or_else(|_| {
-            let text = "the database server accepts connections, and does not answer";
-            Err(OpenError::new(OpenErrorKind::Unreachable, text))
-        })
+        answered(self.prepare(connection)).await
     }
 
     /// A connection to a former primary has ended, too, once another connection has found the present one.
@@ -102,9 +99,9 @@ impl Connect for Place {
 
 impl Lane {
     /// Creates a lane with a connection that is already open.
-    pub(crate) async fn open(place: Place, connection: Connection) -> Result<Self, OpenError> {
+    pub(crate) async fn open(place: Place, connection: Connection) -> Result<Self, ConnectError> {
         let prepared = place.prepare(connection).await?;
-        prepared.sample(&place.clock).await.map_err(OpenError::of)?;
+        prepared.sample(&place.clock).await.map_err(ConnectError::of)?;
         let mut open = Reconnecting::new(Arc::new(place));
         open.keep(prepared);
         Ok(Self(open))

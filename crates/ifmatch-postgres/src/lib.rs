@@ -7,7 +7,7 @@
 //! use ifmatch_postgres::PostgresRegister;
 //! use ifmatch_register::Driver;
 //!
-//! # async fn run() -> Result<(), ifmatch_postgres::OpenError> {
+//! # async fn run() -> Result<(), ifmatch_postgres::ConnectError> {
 //! let register = PostgresRegister::connect("postgres://ifmatch@db.example/app?sslmode=verify-full").await?;
 //! let driver = Driver::new(register);
 //! # Ok(())
@@ -48,9 +48,10 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
 use ifmatch_register::{EngineTime, Epoch, Key, Register, RegisterError, Scan, Swap};
 
-pub use error::{OpenError, OpenErrorKind};
+pub use error::{ConnectError, ConnectErrorKind};
 pub use schema::migrate;
 
+use connection::answered;
 use lane::{Lane, Place};
 use settings::Settings;
 
@@ -73,16 +74,19 @@ impl PostgresRegister {
     /// Connects to a server with the tables of [`migrate`].
     ///
     /// # Errors
-    /// [`OpenErrorKind`] has the reasons; the message says what to do, and contains no password.
-    pub async fn connect(url: &str) -> Result<Self, OpenError> {
+    /// [`ConnectErrorKind`] has the reasons; the message says what to do, and contains no password.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         let settings = Settings::parse(url)?;
         let first = match epoch::find_latest(url).await {
             Some(first) => first,
             None => settings.connect().await?,
         };
-        first.check_schema().await?;
-        first.warn_of_asynchronous_standbys().await?;
-        let lists = Lane::open(Place::new(settings), first).await?;
+        let lists = answered(async {
+            first.check_schema().await?;
+            first.warn_of_asynchronous_standbys().await?;
+            Lane::open(Place::new(settings), first).await
+        });
+        let lists = lists.await?;
         let lanes = Lanes::start([lists.another(), lists.another()], [lists.another()], LIMIT);
         Ok(Self { place: lists.place(), lanes, scans: Scans::new(lists, PAGE, LIMIT) })
     }

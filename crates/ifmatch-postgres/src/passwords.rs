@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-use crate::error::{OpenError, OpenErrorKind};
+use crate::error::{ConnectError, ConnectErrorKind};
 
 /// Returns the password for a connection, if one is configured.
-pub(crate) fn find(config: &Config) -> Result<Option<String>, OpenError> {
+pub(crate) fn find(config: &Config) -> Result<Option<String>, ConnectError> {
     if let Ok(password) = env::var("PGPASSWORD") {
         return Ok(Some(password));
     }
@@ -22,7 +22,7 @@ pub(crate) fn find(config: &Config) -> Result<Option<String>, OpenError> {
         Ok(text) => Ok(of_file(&text, config)),
         Err(error) if is_named => {
             let text = format!("the file {} of PGPASSFILE cannot be read", file.display());
-            Err(OpenError::new(OpenErrorKind::Url, text).because(error))
+            Err(ConnectError::new(ConnectErrorKind::Url, text).because(error))
         }
         Err(_) => Ok(None),
     }

@@ -4,7 +4,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::connection::Connection;
 use crate::epoch::Known;
-use crate::error::{OpenError, OpenErrorKind};
+use crate::error::{ConnectError, ConnectErrorKind};
 use crate::settings::Settings;
 
 /// The version of the tables.
@@ -30,7 +30,7 @@ const MIGRATIONS: [&str; VERSION as usize] = [
 /// change log says so.
 ///
 /// ```no_run
-/// # async fn run() -> Result<(), ifmatch_postgres::OpenError> {
+/// # async fn run() -> Result<(), ifmatch_postgres::ConnectError> {
 /// ifmatch_postgres::migrate("postgres://owner@db.example/app").await?;
 /// # Ok(())
 /// # }
@@ -38,42 +38,45 @@ const MIGRATIONS: [&str; VERSION as usize] = [
 ///
 /// # Errors
 /// As for [`PostgresRegister::connect`](crate::PostgresRegister::connect).
-pub async fn migrate(url: &str) -> Result<(), OpenError> {
+pub async fn migrate(url: &str) -> Result<(), ConnectError> {
     let mut connection = Settings::parse(url)?.connect().await?;
-    let transaction = connection.client.transaction().await.map_err(OpenError::of)?;
-    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(OpenError::of)?;
+    let transaction = connection.client.transaction().await.map_err(ConnectError::of)?;
+    // Another migration may take longer than a statement of the register may wait.
+    transaction.batch_execute("SET LOCAL lock_timeout = 0").await.map_err(ConnectError::of)?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(ConnectError::of)?;
     transaction
         .batch_execute("CREATE TABLE IF NOT EXISTS ifmatch_schema (version integer NOT NULL)")
         .await
-        .map_err(OpenError::of)?;
-    let found = transaction.query_opt("SELECT max(version) FROM ifmatch_schema", &[]).await.map_err(OpenError::of)?;
+        .map_err(ConnectError::of)?;
+    let found =
+        transaction.query_opt("SELECT max(version) FROM ifmatch_schema", &[]).await.map_err(ConnectError::of)?;
     let found = found.and_then(|row| row.get::<_, Option<i32>>(0)).unwrap_or_default();
     if found > VERSION {
         return Err(newer(found));
     }
     let done = usize::try_from(found).unwrap_or_default();
     for statements in &MIGRATIONS[done..] {
-        transaction.batch_execute(statements).await.map_err(OpenError::of)?;
+        transaction.batch_execute(statements).await.map_err(ConnectError::of)?;
     }
     if found < VERSION {
-        transaction.execute("DELETE FROM ifmatch_schema", &[]).await.map_err(OpenError::of)?;
-        transaction.execute("INSERT INTO ifmatch_schema VALUES ($1)", &[&VERSION]).await.map_err(OpenError::of)?;
+        transaction.execute("DELETE FROM ifmatch_schema", &[]).await.map_err(ConnectError::of)?;
+        transaction.execute("INSERT INTO ifmatch_schema VALUES ($1)", &[&VERSION]).await.map_err(ConnectError::of)?;
     }
-    transaction.commit().await.map_err(OpenError::of)?;
+    transaction.commit().await.map_err(ConnectError::of)?;
     connection.check_epoch(&Known::default()).await.map(drop)
 }
 
 impl Connection {
     /// Checks that the tables are those of this release.
-    pub(crate) async fn check_schema(&self) -> Result<(), OpenError> {
+    pub(crate) async fn check_schema(&self) -> Result<(), ConnectError> {
         let missing = || {
             let text = "the database has no register: create it with ifmatch register migrate --register URL";
-            OpenError::new(OpenErrorKind::Schema, text)
+            ConnectError::new(ConnectErrorKind::Schema, text)
         };
         let row = match self.client.query_opt("SELECT max(version) FROM ifmatch_schema", &[]).await {
             Ok(row) => row,
             Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => return Err(missing()),
-            Err(error) => return Err(OpenError::of(error)),
+            Err(error) => return Err(ConnectError::of(error)),
         };
         match row.and_then(|row| row.get::<_, Option<i32>>(0)) {
             None => Err(missing()),
@@ -84,15 +87,15 @@ impl Connection {
                     "the register has version {found}, this release needs {VERSION}: update it with ifmatch register \
                      migrate --register URL"
                 );
-                Err(OpenError::new(OpenErrorKind::Schema, text))
+                Err(ConnectError::new(ConnectErrorKind::Schema, text))
             }
         }
     }
 }
 
-fn newer(found: i32) -> OpenError {
+fn newer(found: i32) -> ConnectError {
     let text = format!(
         "the register has version {found}, this release knows {VERSION}: upgrade ifmatch to a release that knows it"
     );
-    OpenError::new(OpenErrorKind::Schema, text)
+    ConnectError::new(ConnectErrorKind::Schema, text)
 }

@@ -9,7 +9,7 @@ use rustls_pki_types::pem::PemObject;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
 
-use crate::error::{OpenError, OpenErrorKind};
+use crate::error::{ConnectError, ConnectErrorKind};
 use crate::passwords;
 
 /// Time limit of a connection to one address.
@@ -24,10 +24,10 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Parses a URL. No error contains text of the URL, which may be a part of a password.
-    pub(crate) fn parse(url: &str) -> Result<Self, OpenError> {
+    pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
         let wrong = || {
-            OpenError::new(
-                OpenErrorKind::Url,
+            ConnectError::new(
+                ConnectErrorKind::Url,
                 "not a URL of PostgreSQL: use postgres://USER@HOST[:PORT]/DATABASE, and percent-encode special characters",
             )
         };
@@ -70,7 +70,7 @@ pub(crate) fn each_host(url: &str) -> Vec<String> {
 
 /// Removes `sslmode` and `sslrootcert`, which the client library does not know as libpq does. Returns `true` as the mode if
 /// the connection is encrypted.
-fn without_tls_options(url: &str) -> Result<(String, Option<bool>, Option<PathBuf>), OpenError> {
+fn without_tls_options(url: &str) -> Result<(String, Option<bool>, Option<PathBuf>), ConnectError> {
     let Some((place, query)) = url.rsplit_once('?') else { return Ok((url.to_owned(), None, None)) };
     let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
     for option in query.split('&') {
@@ -82,7 +82,7 @@ fn without_tls_options(url: &str) -> Result<(String, Option<bool>, Option<PathBu
             ("sslmode", _) => {
                 let text = "sslmode is disable, or one of require, verify-ca and verify-full, which all verify the \
                             certificate and the host name";
-                return Err(OpenError::new(OpenErrorKind::Url, text));
+                return Err(ConnectError::new(ConnectErrorKind::Url, text));
             }
             ("sslrootcert", "system") => roots = None,
             ("sslrootcert", file) => roots = Some(PathBuf::from(file)),
@@ -103,13 +103,13 @@ fn is_local(config: &Config) -> bool {
     config.get_hosts().iter().all(is_local) && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback)
 }
 
-fn tls(file: Option<PathBuf>) -> Result<ClientConfig, OpenError> {
+fn tls(file: Option<PathBuf>) -> Result<ClientConfig, ConnectError> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = file {
         let unusable = || {
             let text =
                 format!("sslrootcert: {} is not a PEM file with the certificate of an authority", file.display());
-            OpenError::new(OpenErrorKind::Url, text)
+            ConnectError::new(ConnectErrorKind::Url, text)
         };
         let certificates = CertificateDer::pem_file_iter(&file).map_err(|error| unusable().because(error))?;
         for certificate in certificates {
@@ -124,7 +124,8 @@ fn tls(file: Option<PathBuf>) -> Result<ClientConfig, OpenError> {
     }
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let versions = versions.map_err(|error| OpenError::new(OpenErrorKind::Certificate, "no TLS").because(error))?;
+    let versions =
+        versions.map_err(|error| ConnectError::new(ConnectErrorKind::Certificate, "no TLS").because(error))?;
     Ok(versions.with_root_certificates(roots).with_no_client_auth())
 }
 
@@ -179,7 +180,7 @@ mod tests {
             "postgres://u:secret@h/d?unknown=1",
         ] {
             let Err(error) = Settings::parse(url) else { panic!("{url}") };
-            assert_eq!(error.kind(), OpenErrorKind::Url, "{url}");
+            assert_eq!(error.kind(), ConnectErrorKind::Url, "{url}");
             let text = error.to_string();
             assert!(!text.contains("u:secret") && !text.contains("secret@"), "{text}");
         }

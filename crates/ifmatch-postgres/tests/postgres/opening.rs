@@ -1,11 +1,15 @@
 //! Servers, schemas and passwords that are refused, and what the messages say.
 
-use ifmatch_postgres::{OpenError, OpenErrorKind, PostgresRegister, migrate};
+use std::net::SocketAddr;
+
+use ifmatch_postgres::{ConnectError, ConnectErrorKind, PostgresRegister, migrate};
 use ifmatch_testbed::{free_port, postgres};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::server::{client, connect, start};
 
-async fn refused(url: &str) -> OpenError {
+async fn refused(url: &str) -> ConnectError {
     PostgresRegister::connect(url).await.expect_err("it must be refused")
 }
 
@@ -13,7 +17,7 @@ async fn refused(url: &str) -> OpenError {
 async fn a_missing_schema_is_refused_until_it_is_migrated() {
     let server = postgres::start(&[]).await;
     let error = refused(&server.url()).await;
-    assert_eq!(error.kind(), OpenErrorKind::Schema);
+    assert_eq!(error.kind(), ConnectErrorKind::Schema);
     assert!(error.to_string().contains("ifmatch register migrate --register URL"), "{error}");
     let url = server.url();
     let (one, other) = tokio::join!(migrate(&url), migrate(&url));
@@ -23,11 +27,53 @@ async fn a_missing_schema_is_refused_until_it_is_migrated() {
 }
 
 #[tokio::test]
+async fn a_migration_waits_for_a_slow_one() {
+    let server = postgres::start(&[]).await;
+    let other = client(&server).await;
+    // The key of the lock that keeps migrations apart.
+    other.batch_execute("SELECT pg_advisory_lock(x'69666d61746368'::bigint)").await.unwrap();
+    let url = server.url();
+    let migration = tokio::spawn(async move { migrate(&url).await });
+    // Longer than the session's lock_timeout.
+    other.batch_execute("SELECT pg_sleep(2); SELECT pg_advisory_unlock_all()").await.unwrap();
+    migration.await.unwrap().expect("the other migration has ended");
+    connect(&server).await;
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_connections_and_no_more_is_unreachable() {
+    let server = start().await;
+    let error = refused(&server.url_at(losing_requests_about("ifmatch_schema", server.address()).await)).await;
+    assert_eq!(error.kind(), ConnectErrorKind::Unreachable);
+    assert!(error.to_string().contains("does not answer"), "{error}");
+}
+
+/// Starts a proxy that delivers nothing more to the server from the first request that contains the text.
+async fn losing_requests_about(text: &'static str, server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (client, _) = listener.accept().await.unwrap();
+        let (mut from_client, mut to_client) = client.into_split();
+        let (mut from_server, mut to_server) = TcpStream::connect(server).await.unwrap().into_split();
+        tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
+        let mut buffer = vec![0; 65_536];
+        while let Ok(read @ 1..) = from_client.read(&mut buffer).await {
+            if buffer[..read].windows(text.len()).any(|part| part == text.as_bytes()) {
+                std::future::pending::<()>().await;
+            }
+            to_server.write_all(&buffer[..read]).await.unwrap();
+        }
+    });
+    address
+}
+
+#[tokio::test]
 async fn a_newer_schema_is_refused_and_not_migrated() {
     let server = start().await;
     client(&server).await.batch_execute("UPDATE ifmatch_schema SET version = 99").await.unwrap();
     for error in [refused(&server.url()).await, migrate(&server.url()).await.expect_err("it is newer")] {
-        assert_eq!(error.kind(), OpenErrorKind::Schema);
+        assert_eq!(error.kind(), ConnectErrorKind::Schema);
         assert!(error.to_string().contains("upgrade ifmatch"), "{error}");
     }
 }
@@ -42,7 +88,7 @@ async fn a_user_without_the_right_to_create_tables_can_connect() {
     let url = |user: &str| server.url().replace("postgres@", &format!("{user}@"));
     PostgresRegister::connect(&url("worker")).await.expect("it has all rights that it needs");
     let error = refused(&url("stranger")).await;
-    assert_eq!(error.kind(), OpenErrorKind::Denied);
+    assert_eq!(error.kind(), ConnectErrorKind::Denied);
     assert!(error.to_string().contains("lacks rights"), "{error}");
 }
 
@@ -61,10 +107,10 @@ async fn a_wrong_password_is_refused_and_not_shown() {
         tokio::task::yield_now().await;
     }
     let error = refused(&url(":wrongone")).await;
-    assert_eq!(error.kind(), OpenErrorKind::Denied);
+    assert_eq!(error.kind(), ConnectErrorKind::Denied);
     assert!(error.to_string().contains("PGPASSWORD") && !error.to_string().contains("wrongone"), "{error}");
     let error = refused(&url("")).await;
-    assert_eq!(error.kind(), OpenErrorKind::Denied, "{error}");
+    assert_eq!(error.kind(), ConnectErrorKind::Denied, "{error}");
     PostgresRegister::connect(&url(":right")).await.expect("the password is right");
 }
 
@@ -72,7 +118,7 @@ async fn a_wrong_password_is_refused_and_not_shown() {
 async fn a_server_that_loses_acknowledged_swaps_is_refused() {
     let server = postgres::start(&["fsync=off"]).await;
     let error = refused(&server.url()).await;
-    assert_eq!(error.kind(), OpenErrorKind::Unsuitable);
+    assert_eq!(error.kind(), ConnectErrorKind::Unsuitable);
     assert!(error.to_string().contains("fsync = on"), "{error}");
 }
 
@@ -81,21 +127,21 @@ async fn a_standby_is_refused() {
     let primary = start().await;
     let server = postgres::start_standby(primary.address(), &[]).await;
     let error = refused(&server.url()).await;
-    assert_eq!(error.kind(), OpenErrorKind::Unsuitable);
+    assert_eq!(error.kind(), ConnectErrorKind::Unsuitable);
     assert!(error.to_string().contains("standby"), "{error}");
 }
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_unreachable() {
     let error = refused(&format!("postgres://postgres@127.0.0.1:{}/postgres", free_port())).await;
-    assert_eq!(error.kind(), OpenErrorKind::Unreachable, "{error}");
+    assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
 }
 
 #[tokio::test]
 async fn a_server_without_tls_is_refused_where_it_is_required() {
     let server = start().await;
     let error = refused(&format!("{}?sslmode=verify-full", server.url())).await;
-    assert_eq!(error.kind(), OpenErrorKind::Certificate);
+    assert_eq!(error.kind(), ConnectErrorKind::Certificate);
     assert!(error.to_string().contains("sslmode=disable"), "{error}");
 }
 
@@ -121,7 +167,7 @@ async fn only_a_certificate_of_the_authority_is_accepted() {
     PostgresRegister::connect(&url("localhost", "ours.pem", &ours)).await.expect("it is the server's");
     for wrong in [url("localhost", "other.pem", &other), url("127.0.0.1", "ours.pem", &ours)] {
         let error = refused(&wrong).await;
-        assert_eq!(error.kind(), OpenErrorKind::Certificate, "{error}");
+        assert_eq!(error.kind(), ConnectErrorKind::Certificate, "{error}");
         assert!(error.to_string().contains("sslrootcert"), "{error}");
     }
 }

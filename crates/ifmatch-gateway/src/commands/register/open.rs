@@ -102,8 +102,8 @@ pub(crate) async fn migrate(urls: &[RegisterUrl]) -> Result<(), Error> {
     Ok(())
 }
 
-fn postgres_error(url: &RegisterUrl, error: &ifmatch_postgres::OpenError) -> Error {
-    unusable(url, error, error.kind() == ifmatch_postgres::OpenErrorKind::Unreachable)
+fn postgres_error(url: &RegisterUrl, error: &ifmatch_postgres::ConnectError) -> Error {
+    unusable(url, error, error.kind() == ifmatch_postgres::ConnectErrorKind::Unreachable)
 }
 
 fn redis_error(url: &RegisterUrl, error: &ifmatch_redis::ConnectError) -> Error {
