@@ -118,7 +118,7 @@ async fn the_guide_for_postgresql_is_true() {
     let blobs = tempfile::tempdir().unwrap();
     let places = [
         ("postgres://postgres@127.0.0.1:5432/postgres", &*database.url()),
-        ("/srv/blobs", blobs.path().to_str().unwrap()),
+        ("/tmp/blobs", blobs.path().to_str().unwrap()),
     ];
     run("docs/howto/postgres.md", &places);
 }
