@@ -199,7 +199,7 @@ impl<C: Clock> Builder<C> {
     }
 
     /// Revalidates stored responses before each use, regardless of their lifetime. For inner services with resources that change
-    /// behind the cache's back, or have several names. The cache still saves transfers of unchanged content.
+    /// without the cache, or have several names. The cache still saves transfers of unchanged content.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;

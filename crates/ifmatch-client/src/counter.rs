@@ -1,4 +1,4 @@
-//! A counter in several documents, so that its writers seldom meet.
+//! A counter in several documents, so that its writers rarely conflict.
 
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ impl Counter {
         Self { client, folder, shards: SHARDS }
     }
 
-    /// Sets the number of shards, instead of 8. All clients that read a counter must use the largest number that was ever
-    /// written with.
+    /// Sets the number of shards, instead of 8. Clients that read the counter must use the largest number that any
+    /// writer has used.
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};

@@ -31,7 +31,7 @@ pub enum ErrorKind {
         /// The current version, if the server told it.
         current: Option<Version>,
     },
-    /// Other writers were first again and again, until the time limit. Nothing was written.
+    /// Every attempt within the time limit lost to another writer. Nothing was written.
     Contended,
     /// There was no answer, or none that settles whether the request took effect.
     Unknown,

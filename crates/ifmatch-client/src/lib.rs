@@ -1,5 +1,5 @@
-//! The client's side of conditional requests: documents that lose no update, locks that say when they are lost, elections,
-//! queues and counters, for the ifmatch gateway and any HTTP API or store with strong entity tags.
+//! The client's side of conditional requests: documents that lose no update, locks that report their loss, elections, queues
+//! and counters, for the ifmatch gateway and any HTTP API or store with strong entity tags.
 //!
 //! ```
 //! use ifmatch_client::{Client, Memory};
@@ -19,14 +19,14 @@
 //! # Features
 //!
 //! - `azure`: `Azure`, containers of Azure Blob Storage, with an account's key or a shared access signature.
-//! - `object-store`: `Objects`, what the crate `object_store` reaches: S3, Google Cloud Storage, R2 and others.
+//! - `object-store`: `Objects`, for the stores of the crate `object_store`: S3, Google Cloud Storage, R2 and others.
 //!
 //! # Guarantees
 //!
 //! - A write names the version that it replaces. Without a strong tag there is no write; `*` and weak tags never stand in
 //!   for one.
-//! - An answer that was lost is neither a failure nor a success. The request is sent again on the same condition, and a
-//!   conflict is settled by reading: each write leaves a random number in the document.
+//! - A lost answer counts as neither failure nor success. The request is sent again on the same condition, and a conflict is
+//!   settled by reading: each write leaves a random number in the document.
 //! - A holder's [`Grant`] ends on the holder's own clock before another holder can take over, even if the network is cut or
 //!   the machine was suspended. Writes of [`Document::update_fenced`] are rejected once a later holder has written.
 

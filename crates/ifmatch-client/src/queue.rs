@@ -18,8 +18,9 @@ use crate::error::{Error, ErrorKind};
 
 /// A queue of jobs.
 ///
-/// A worker that takes a job hides it from the others for a time. If the worker neither finishes nor abandons it, another
-/// one may take it. A job is thus done *at least* once: [`Job::fence`] tells a late worker from the next one.
+/// A worker that takes a job hides it from the others for a time. If the worker neither finishes nor abandons it,
+/// another one may take it. A job is thus done *at least* once: [`Job::fence`] distinguishes a late worker from the
+/// next one.
 ///
 /// Taking a job reads the jobs before it, which suits queues of up to a few thousand jobs.
 ///

@@ -373,7 +373,7 @@ pub struct Grant {
     pub lease: Option<Lease>,
 }
 
-/// The reason for which a command was refused.
+/// The reason why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A precondition is false: 412.

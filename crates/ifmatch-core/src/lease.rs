@@ -116,7 +116,7 @@ impl LeaseState {
     }
 }
 
-/// The reason for which a lease operation was refused: 409.
+/// The reason why a lease operation was refused: 409.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LeaseConflict {
     /// Another holder has the lease.
@@ -139,7 +139,7 @@ pub enum LeaseConflict {
     NotPresent,
 }
 
-/// The reason for which a resource cannot be used with, or without, a lease id: 412.
+/// The reason why a resource cannot be used with, or without, a lease id: 412.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LeaseFailure {
     /// There is no lease.

@@ -429,7 +429,7 @@ const ENCODING_VERSION: u8 = 3;
 #[error(transparent)]
 pub struct DecodeError(DecodeErrorKind);
 
-/// The reason for which bytes cannot be decoded.
+/// The reason why bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {

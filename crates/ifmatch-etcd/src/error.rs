@@ -13,7 +13,7 @@ pub struct ConnectError {
     source: Box<dyn Error + Send + Sync>,
 }
 
-/// The reason for which a cluster cannot be used.
+/// The reason why a cluster cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectErrorKind {

@@ -13,7 +13,7 @@ pub struct OpenError {
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// The reason for which a database could not be opened.
+/// The reason why a database could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenErrorKind {

@@ -18,7 +18,7 @@ const PROBE_INTERVAL: u64 = 250;
 pub trait Connect: Send + Sync + 'static {
     /// A connection.
     type Connection: Send + 'static;
-    /// The reason for which there is no connection.
+    /// The reason why there is no connection.
     type Error: Into<RegisterError>;
 
     /// Connects, or fails within a time limit.

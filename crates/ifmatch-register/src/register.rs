@@ -45,9 +45,9 @@ pub trait Register: Send + Sync + 'static {
         Guarantee::Linearizable
     }
 
-    /// Returns the epoch of a key's record, for engines of which another server may take over without the last swaps. It is
-    /// stored with the records. A call that was answered by the new server is followed by its epoch. Defaults to the first
-    /// epoch, for engines that never lose swaps.
+    /// Returns the epoch of a key's record, for engines of which another server may take over without the last swaps.
+    /// It is stored with the records. After a call that the new server has answered, this is the new epoch. Defaults to
+    /// the first epoch, for engines that never lose swaps.
     fn epoch(&self, _key: &Key) -> Epoch {
         Epoch::default()
     }

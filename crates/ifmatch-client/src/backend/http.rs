@@ -132,7 +132,7 @@ impl Http {
         let wrong = |why: &str| {
             // The query may contain a signature.
             let url = url.split('?').next().unwrap_or_default();
-            HttpError(format!("{url} is not the URL of a server, such as http://127.0.0.1:8080/box: {why}"))
+            HttpError(format!("{url} is not the URL of a server, such as http://127.0.0.1:10000/box: {why}"))
         };
         let uri: Uri = url.parse().map_err(|_| wrong("it is malformed"))?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {

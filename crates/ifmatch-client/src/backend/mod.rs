@@ -99,7 +99,8 @@ pub struct Put {
     pub body: Bytes,
     /// The condition.
     pub when: When,
-    /// A random identity, the same in each attempt. A server that remembers it answers a repeated request as the first.
+    /// A random identity, the same in each attempt. A server that remembers it answers a repeated request like the
+    /// first one.
     pub id: String,
     /// The fencing token of the lock that the writer holds, for servers that check it.
     pub fence: Option<u64>,

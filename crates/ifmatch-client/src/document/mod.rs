@@ -176,8 +176,8 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// After a conflict, the closure runs again on the new value, so it must have no other effect.
     ///
     /// # Errors
-    /// `Contended` if other writers were first until the time was over. `Unknown` if the document does not tell whether the
-    /// update took effect.
+    /// `Contended` if every attempt within the time limit lost to another writer. `Unknown` if the document does not
+    /// tell whether the update took effect.
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};

@@ -24,7 +24,7 @@ const RELEASE: Duration = Duration::from_secs(10);
 
 /// The right to work under a lock, until it is lost. Clones are the same right.
 ///
-/// It ends on this machine's clock before another client can take over, whatever the network does.
+/// It ends on this machine's clock before another client can take over, even if the network fails.
 #[derive(Clone)]
 pub struct Grant {
     fence: u64,
@@ -35,7 +35,7 @@ pub struct Grant {
 
 /// A held lock, renewed until it is released or dropped.
 ///
-/// It is a [`Grant`]. Dropping it releases the lock in the background, as far as the runtime still runs.
+/// It is a [`Grant`]. Dropping it releases the lock in the background, if the runtime is still running.
 #[derive(Debug)]
 pub struct Held {
     grant: Grant,

@@ -54,7 +54,7 @@ pub(crate) struct BackupArgs {
 }
 
 pub(crate) const EXAMPLES: &str = "\
-The backup has all blobs, leases and containers as of one moment, while the gateway goes on serving. It is a data folder: verify \
+The backup has all blobs, leases and containers as of one moment, while the gateway keeps running. It is a data folder: verify \
 it, or serve it after a loss. The token must be a write token.
 
 Examples:

@@ -18,7 +18,7 @@ pub(crate) struct Reader<B> {
     remaining: u64,
 }
 
-/// The reason for which reading ended.
+/// The reason why reading ended.
 pub(crate) enum ReadEnd<E> {
     Complete(Option<Box<HeaderMap>>),
     Limit,

@@ -44,19 +44,19 @@ pub(crate) struct CheckArgs {
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Ask if clients of a server can lose updates:
-    ifmatch check http://127.0.0.1:8080/box
+  Check whether clients of a server can lose updates:
+    ifmatch check http://127.0.0.1:10000/box
 
   Run all checks on Azure Blob Storage, with a shared access signature:
     ifmatch check --suite --header 'x-ms-blob-type: BlockBlob' \\
       'https://account.blob.core.windows.net/box?sv=…'
 
-  Ask if a bucket is safe for `ifmatch lock`, with the settings of the environment:
+  Check whether a bucket is safe for `ifmatch lock`:
     AWS_ENDPOINT=https://minio.example.com ifmatch check s3://my-bucket/test
 
 The results:
   yes      the server does as RFC 9110 says
-  NO       it does not: clients can lose an update, see the bytes of two versions as one,
+  NO       it does not: clients can lose an update, mix the bytes of two versions,
            or cannot write on a condition
   differs  it does not, but nothing is lost: it rejects or sends more than it has to
   -        cannot be checked, since the server sends no strong tag or no date

@@ -107,7 +107,7 @@ impl<'a> Site<'a> {
         }
         Err(Error::runtime(format!(
             "the server responded {status} to PUT of {key}, so nothing can be checked: write the URL of a folder or container, \
-             such as http://127.0.0.1:8080/box, and set --token if the server requires one"
+             such as http://127.0.0.1:10000/box, and set --token if the server requires one"
         )))
     }
 

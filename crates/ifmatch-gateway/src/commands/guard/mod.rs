@@ -29,13 +29,13 @@ pub(crate) struct LockArgs {
     #[command(flatten)]
     guard: Guard,
 
-    /// Time to wait for the lock; `0s` tries once. By default, the wait has no limit. A wait that is shorter than the time to
-    /// live never takes over the lock of a machine that has crashed.
+    /// Time to wait for the lock; `0s` tries once. By default, the wait has no limit. Must be longer than the time to live to
+    /// take over the lock of a machine that has crashed.
     #[arg(long, value_name = "TIME")]
     wait: Option<Span>,
 
-    /// Does not run the command if another holder is at work, but takes over the lock of a machine that has crashed. The first
-    /// takes up to a third of the holder's time to live, since a holder renews its lock that often; the second takes all of it.
+    /// Do not run the command if another holder is alive, but take over the lock of a machine that has crashed. The decision
+    /// takes up to a third of the holder's time to live if it renews its lock, and all of it if it has crashed.
     #[arg(long, conflicts_with = "wait")]
     unless_held: bool,
 }
@@ -83,11 +83,11 @@ Examples:
   Keep the lock in a bucket, without a server:
     AWS_REGION=eu-west-1 ifmatch lock s3://my-bucket/locks/backup -- ./backup.sh
 
-Stores are used with the settings of the environment, as by `ifmatch serve --store` and `ifmatch import`.
+Credentials and region of a store come from the environment, as for `ifmatch serve --store`.
 
 The command gets IFMATCH_FENCE, a number that is larger for each new holder, and IFMATCH_LEASE_ID, a random id for logs. \
-Send the number with every write, and let the receiver reject smaller ones: a command that was stopped for long \
-otherwise overwrites the next holder's work.
+Send the number with every write, and let the receiver reject smaller ones. Otherwise, a command that was paused for long \
+could overwrite the work of the next holder.
 
 If the lock is lost, the command gets SIGTERM, and SIGKILL before another machine can acquire the lock. Signals that this \
 process gets are passed on. SIGKILL is not: the command then continues without the lock. For the certificate authority of a \
@@ -109,8 +109,8 @@ Examples:
     ifmatch elect gs://my-bucket/leaders/mail --name \"$(hostname)\" -- ./mailer
 
 The command is started when this process becomes the leader, with IFMATCH_FENCE and IFMATCH_LEASE_ID as for `ifmatch lock`. If the \
-leadership is lost, the command is ended, and started again as soon as this process leads again. If the command ends by \
-itself, so does this process, with its exit code.";
+leadership is lost, the command is stopped, and started again when this process becomes the leader again. If the command ends by \
+itself, this process ends with the same exit code.";
 
 /// Runs a command under a lock, and returns the exit code.
 ///
@@ -194,7 +194,7 @@ impl Guard {
 
     /// Returns the lock that an HTTP resource is.
     fn of_resource(&self) -> Result<Lock, Error> {
-        let example = "http://127.0.0.1:8080/locks/backup or s3://bucket/locks/backup";
+        let example = "http://127.0.0.1:10000/locks/backup or s3://bucket/locks/backup";
         let (url, query) = match self.url.split_once('?') {
             Some((url, query)) => (url, format!("?{query}")),
             None => (self.url.as_str(), String::new()),

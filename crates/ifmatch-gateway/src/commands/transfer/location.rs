@@ -21,7 +21,7 @@ impl Location {
     /// # Errors
     /// Fails if it is not a URL of a gateway, or its path is not a valid name.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        let wrong = |why: &str| Error::usage(format!("{text}: {why}, such as http://127.0.0.1:8080/docs"));
+        let wrong = |why: &str| Error::usage(format!("{text}: {why}, such as http://127.0.0.1:10000/docs"));
         let mut server = Url::parse(text).map_err(|_| wrong("write the URL of a container"))?;
         if !matches!(server.scheme(), "http" | "https") || server.query().is_some() || server.fragment().is_some() {
             return Err(wrong("write an http or https URL without a query"));

@@ -40,7 +40,7 @@ pub(crate) struct ImportArgs {
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
 
-    /// URL of a container, or of a folder in it: `http://127.0.0.1:8080/docs`. The container is created if it is missing.
+    /// URL of a container, or of a folder in it: `http://127.0.0.1:10000/docs`. The container is created if it is missing.
     #[arg(long, value_name = "URL")]
     to: String,
 
@@ -51,7 +51,7 @@ pub(crate) struct ImportArgs {
 /// `ifmatch export …`
 #[derive(Args)]
 pub(crate) struct ExportArgs {
-    /// URL of a container, or of a folder in it: `http://127.0.0.1:8080/docs`.
+    /// URL of a container, or of a folder in it: `http://127.0.0.1:10000/docs`.
     url: String,
 
     /// Folder for the files, which is created if it is missing.
@@ -81,13 +81,13 @@ Each file becomes a blob with the file's path below the folder as its name. A bl
 second run writes nothing, and a run after an interruption continues. A blob that differs is replaced, on the condition \
 that it has not changed since it was compared; its header fields stay. No blob is deleted, and symbolic links are skipped.
 
-Objects are read with the settings of the environment, as by `ifmatch serve --store`, and keep their header fields. Since S3 and \
-Azure state no SHA-256, each run reads all of them. They pass through temporary files (TMPDIR).
+Credentials and region of an object store come from the environment, as for `ifmatch serve --store`. Objects keep their header \
+fields. Since S3 and Azure provide no SHA-256, each run reads all of them, through temporary files (TMPDIR).
 
 Examples:
-  ifmatch import ./site --to http://127.0.0.1:8080/site
+  ifmatch import ./site --to http://127.0.0.1:10000/site
   IFMATCH_TOKEN=$(cat token) ifmatch import ./site --to https://blobs.example.com/site/2026
-  AWS_REGION=eu-west-1 ifmatch import s3://my-bucket/site --to http://127.0.0.1:8080/site
+  AWS_REGION=eu-west-1 ifmatch import s3://my-bucket/site --to http://127.0.0.1:10000/site
 
 Signals:
   SIGUSR1          prints the progress
@@ -102,11 +102,11 @@ Exit codes:
 
 pub(crate) const EXPORT_EXAMPLES: &str = "\
 Each blob becomes a file. A file with the same bytes is left as it is, so a second run writes nothing, and a run after an \
-interruption continues. A file that differs is REPLACED. Bytes are compared with the hash that the gateway states before the \
-file gets its name. No file is deleted, and nothing is written through a symbolic link.
+interruption continues. A file that differs is REPLACED. Before the file gets its name, its bytes are compared with the hash that \
+the gateway states. No file is deleted, and nothing is written through a symbolic link.
 
 Examples:
-  ifmatch export http://127.0.0.1:8080/site ./site
+  ifmatch export http://127.0.0.1:10000/site ./site
   IFMATCH_TOKEN=$(cat read.token) ifmatch export https://blobs.example.com/site/2026 ./site --json
 
 Signals:

@@ -83,7 +83,7 @@ pub(crate) const VERIFY_EXAMPLES: &str = "\
 Examples:
   ifmatch verify --data ./data
   ifmatch verify --data ./data --sample 5%
-  ifmatch verify --url http://127.0.0.1:8080 --rate 20MiB
+  ifmatch verify --url http://127.0.0.1:10000 --rate 20MiB
 
 Signals:
   SIGUSR1          prints the progress
