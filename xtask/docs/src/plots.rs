@@ -7,7 +7,7 @@ use xtask::{Result, plot};
 
 const PAGE: &str = "docs/benchmarks.md";
 /// The plots, in the order of their tables.
-const NAMES: [&str; 6] = ["servers", "postgres", "redis", "worker", "caches", "caches-cpu"];
+const NAMES: [&str; 7] = ["servers", "postgres", "redis", "etcd", "worker", "caches", "caches-cpu"];
 /// Beginning of a table with ratios.
 const HEAD: &str = "| ratio of ";
 
