@@ -214,8 +214,7 @@ fn own_cpu() -> f64 {
 
 fn print(keys: usize, results: &[Vec<Round>]) {
     let title = if keys == 1 { "one key".to_owned() } else { format!("{keys} keys") };
-    let columns =
-        ["updates/s", "attempts for each", "client's CPU, ms", "server's CPU, ms", "ratio of updates/s to it"];
+    let columns = ["updates/s", "attempts for each", "client's CPU, ms", "server's CPU, ms", "ratio of updates/s"];
     println!("\n{}", row(&format!("{WRITERS} writers on {title}"), &columns.map(str::to_owned)));
     println!("|---{}|", "|---".repeat(columns.len()));
     let values = |rounds: &[Round], value: fn(&Round) -> f64| rounds.iter().map(value).collect::<Vec<_>>();

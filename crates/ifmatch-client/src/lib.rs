@@ -53,3 +53,7 @@ pub use election::{Election, Leader};
 pub use error::{Error, ErrorKind};
 pub use lock::{Grant, Held, Lock};
 pub use queue::{Job, Queue};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

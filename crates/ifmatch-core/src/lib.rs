@@ -34,3 +34,7 @@ mod revision;
 pub mod shared_key;
 
 mod text;
+
+#[cfg(all(doctest, feature = "protocol"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
