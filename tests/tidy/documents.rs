@@ -48,11 +48,11 @@ pub(crate) fn unknown_commands(repository: &Repository) -> Vec<String> {
     markdown(&repository.files).flat_map(of).collect()
 }
 
-/// Names in the alerts and the dashboard that are no metric in the gateway's source.
+/// Names in the alerts and the dashboard that are no metric in the source of a crate.
 pub(crate) fn unknown_metrics(files: &[File]) -> Vec<String> {
-    let gateway = files.iter().filter(|file| file.path.starts_with("crates/ifmatch-gateway/src/"));
+    let sources = files.iter().filter(|file| file.path.starts_with("crates/") && file.path.contains("/src/"));
     let known: Vec<&str> =
-        gateway.flat_map(|file| file.text.split('"').filter(|text| metrics(text).eq([*text]))).collect();
+        sources.flat_map(|file| file.text.split('"').filter(|text| metrics(text).eq([*text]))).collect();
     let monitoring = files.iter().filter(|file| file.path.starts_with(MONITORING));
     let of = |file: &File| {
         let unknown = metrics(&file.text).filter(|name| {
