@@ -18,7 +18,7 @@ pub(crate) struct Activity {
     /// The connected client.
     pub(crate) client: Client,
     opened: Instant,
-    /// Requests in progress, including responses still being sent.
+    /// Requests in progress, including responses still being sent. [`EVICTED`] is set if no other may begin.
     in_flight: AtomicU32,
     /// Number of request starts and ends.
     transitions: AtomicU64,
@@ -53,6 +53,10 @@ pub(crate) struct Snapshot {
     pub(crate) blocked: bool,
 }
 
+/// Marks a connection that is closed for another one. It is part of the number of requests in progress, so that a connection
+/// is either evicted or begins a request, but not both.
+const EVICTED: u32 = 1 << 31;
+
 /// A request in progress, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight(Arc<Activity>);
@@ -72,18 +76,24 @@ impl Activity {
         }
     }
 
-    /// Records the start of a request.
-    pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
+    /// Records the start of a request. Returns `None` if the connection is evicted.
+    pub(crate) fn begin(self: &Arc<Self>) -> Option<InFlight> {
         self.client.requests.begin(&self.client.peer);
-        self.in_flight.fetch_add(1, Relaxed);
+        let before = self.in_flight.fetch_add(1, Relaxed);
         self.transitions.fetch_add(1, Relaxed);
-        InFlight(Arc::clone(self))
+        let request = InFlight(Arc::clone(self));
+        (before & EVICTED == 0).then_some(request)
+    }
+
+    /// Evicts the connection unless a request is in progress: none begins from now on. Returns `true` if it is evicted.
+    pub(crate) fn evict(&self) -> bool {
+        self.in_flight.compare_exchange(0, EVICTED, Relaxed, Relaxed).is_ok()
     }
 
     /// Returns the current counters.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
-            in_flight: self.in_flight.load(Relaxed),
+            in_flight: self.in_flight.load(Relaxed) & !EVICTED,
             transitions: self.transitions.load(Relaxed),
             bytes_read: self.bytes_read.load(Relaxed),
             bytes_written: self.bytes_written.load(Relaxed),
@@ -92,7 +102,7 @@ impl Activity {
     }
 
     /// Returns when the last request ended, or when the connection was opened. Returns `None` while a request is in
-    /// progress or the end of its response is still being sent.
+    /// progress, the end of its response is still being sent, or the connection is evicted.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let is_busy = self.in_flight.load(Relaxed) > 0 || self.blocked.load(Relaxed);
         let since_opened = Duration::from_micros(self.idle_since.load(Relaxed));

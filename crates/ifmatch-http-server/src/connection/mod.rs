@@ -139,7 +139,13 @@ impl<H: RequestHandler> ConnectionHandler<H> {
             Protocol::Http1 => {
                 let queue = sends_interim.then(Arc::<InterimQueue>::default);
                 let io = TokioIo::new(InterimStream::new(stream, queue.clone()));
-                let service = service_fn(|request: Request<_>| respond(request.map(Either::Left), queue.clone()));
+                let service = service_fn(|request: Request<_>| {
+                    let response = respond(request.map(Either::Left), queue.clone());
+                    async move {
+                        let Ok(response) = response.ok_or(Evicted)?.await;
+                        Ok::<_, Evicted>(response)
+                    }
+                });
                 let connection = self.http1.serve_connection(io, service).with_upgrades();
                 let close =
                     |connection: Pin<&mut _>, _| hyper_http1::UpgradeableConnection::graceful_shutdown(connection);
@@ -172,7 +178,7 @@ impl<H: RequestHandler> ConnectionHandler<H> {
         let mut tick = std::pin::pin!(poll_once(sleep(watchdog.tick()), Sleep::is_elapsed));
         let mut stopped = std::pin::pin!(stopped(state.stopping.clone()));
         let mut evicted = std::pin::pin!(state.registration.evicted());
-        let (mut is_stopping, mut is_last_request) = (false, false);
+        let mut is_stopping = false;
         let reason = loop {
             tokio::select! {
                 biased;
@@ -190,14 +196,7 @@ impl<H: RequestHandler> ConnectionHandler<H> {
                     close(connection.as_mut(), Close::Graceful);
                     is_stopping = true;
                 }
-                () = evicted.as_mut(), if !is_last_request => {
-                    if state.activity.idle_since().is_some() {
-                        break CloseReason::Evicted;
-                    }
-                    // A request has arrived in the meantime: it is the last one.
-                    close(connection.as_mut(), Close::Graceful);
-                    is_last_request = true;
-                }
+                () = evicted.as_mut() => break CloseReason::Evicted,
             }
         };
         self.report(reason);
@@ -243,26 +242,32 @@ enum Negotiated {
     Tls(Box<TlsStream<TcpStream>>, Protocol),
 }
 
-/// Passes a request to the handler, and returns its response once all interim responses have been sent.
+/// A request arrived on a connection that is evicted. It has not been processed.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection is evicted")]
+struct Evicted;
+
+/// Passes a request to the handler, and returns its response once all interim responses have been sent. Returns `None` if the
+/// connection is evicted.
 fn respond<H: RequestHandler>(
     handler: Arc<H>,
     activity: &Arc<Activity>,
     body_timeout: Duration,
     queue: Option<Arc<InterimQueue>>,
     request: Request<Received>,
-) -> impl Future<Output = Result<Response<ResponseBody<H::Body>>, Infallible>> + Send + use<H> {
-    let in_flight = activity.begin();
+) -> Option<impl Future<Output = Result<Response<ResponseBody<H::Body>>, Infallible>> + Send + use<H>> {
+    let in_flight = activity.begin()?;
     // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
     let interim = queue.as_ref().filter(|_| request.version() > Version::HTTP_10).map(InterimQueue::sender);
     let context = RequestContext::new(Arc::clone(activity), interim);
     let response = handler.handle(RequestBody::wrap(request, body_timeout), context);
-    async move {
+    Some(async move {
         let response = response.await;
         if let Some(queue) = queue.filter(|queue| queue.end_request()) {
             Box::pin(queue.flushed()).await;
         }
         Ok(response.map(|body| ResponseBody { body, _in_flight: in_flight }))
-    }
+    })
 }
 
 pin_project! {

@@ -97,7 +97,7 @@ impl<T, A, R> Connection<T, A, R>
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    /// Serves requests on `stream` with `respond`.
+    /// Serves requests on `stream` with `respond`, which returns `None` to refuse one.
     pub(crate) fn new(builder: &Builder, stream: T, options: StreamOptions<R>, respond: A) -> Self {
         let state = State::Handshake(builder.handshake(stream));
         let cancellations = Arc::new(Cancellations::new(options.max_cancelled));
@@ -112,9 +112,9 @@ where
         }
     }
 
-    fn begin<F, B>(&mut self, request: Request<RecvStream>, reply: SendResponse<Bytes>)
+    fn begin<F, B>(&mut self, request: Request<RecvStream>, mut reply: SendResponse<Bytes>)
     where
-        A: FnMut(Request<StreamBody>, Option<Arc<InterimQueue>>) -> F,
+        A: FnMut(Request<StreamBody>, Option<Arc<InterimQueue>>) -> Option<F>,
         F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
@@ -125,7 +125,9 @@ where
         let queue = (self.options.sends_interim || expects).then(Arc::<InterimQueue>::default);
         let waiting = queue.as_ref().filter(|_| expects).map(InterimQueue::sender);
         let body = StreamBody::new(&head.headers, stream, waiting);
-        let response = (self.respond)(Request::from_parts(head, body), queue.clone());
+        let Some(response) = (self.respond)(Request::from_parts(head, body), queue.clone()) else {
+            return reply.send_reset(Reason::REFUSED_STREAM);
+        };
         // The task ends with the connection, which resets the stream.
         let (read_timeout, cancellations) = (self.options.read_timeout.clone(), Arc::clone(&self.cancellations));
         tokio::spawn(Stream::new(response, is_head, queue, read_timeout, cancellations, reply));
@@ -143,7 +145,7 @@ impl<T, A, R, F, B> Future for Connection<T, A, R>
 where
     T: AsyncRead + AsyncWrite + Unpin,
     R: Fn() -> bool + Unpin,
-    A: FnMut(Request<StreamBody>, Option<Arc<InterimQueue>>) -> F + Unpin,
+    A: FnMut(Request<StreamBody>, Option<Arc<InterimQueue>>) -> Option<F> + Unpin,
     F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {

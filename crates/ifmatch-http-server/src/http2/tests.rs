@@ -26,7 +26,7 @@ fn limits() -> Limits {
 /// Returns a client of a connection with this service, the end of the connection, and a way to close it.
 async fn connect<A, F, B>(
     settings: &client::Builder,
-    answer: A,
+    mut answer: A,
 ) -> (SendRequest<Bytes>, JoinHandle<Result<(), Error>>, oneshot::Sender<()>)
 where
     A: FnMut(Request<StreamBody>, Queue) -> F + Unpin + Send + 'static,
@@ -38,6 +38,7 @@ where
     let mut closed = Some(closed);
     let read_timeout = ReadTimeout::new(limits().body_timeout, Arc::new(|_| ()));
     let options = StreamOptions { sends_interim: true, read_timeout, admits: || true, max_cancelled: MAX_CANCELLED };
+    let answer = move |request, queue| Some(answer(request, queue));
     let mut connection = Connection::new(&builder(&limits()), ours, options, answer);
     let end = tokio::spawn(poll_fn(move |cx| {
         if let Some(Poll::Ready(Ok(()))) = closed.as_mut().map(|closed| Pin::new(closed).poll(cx)) {

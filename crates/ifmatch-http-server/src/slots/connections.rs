@@ -113,14 +113,18 @@ impl ConnectionSlots {
     fn evict(&self, candidates: impl Fn(&Activity) -> bool) -> bool {
         let mut registry = self.registry();
         let now = Instant::now();
-        let idle = registry.open.iter().filter(|(_, (activity, _))| candidates(activity));
-        let idle = idle.filter_map(|(number, (activity, _))| Some((activity.idle_since()?, *number)));
-        let oldest = idle.filter(|(since, _)| now.saturating_duration_since(*since) >= self.grace).min();
-        let longest = oldest.and_then(|(_, number)| registry.open.remove(&number));
-        let Some((_, evicted)) = longest else { return false };
-        evicted.notify_one();
-        self.observer.observe(Event::IdleConnectionEvicted);
-        true
+        loop {
+            let idle = registry.open.iter().filter(|(_, (activity, _))| candidates(activity));
+            let idle = idle.filter_map(|(number, (activity, _))| Some((activity.idle_since()?, *number)));
+            let oldest = idle.filter(|(since, _)| now.saturating_duration_since(*since) >= self.grace).min();
+            let Some((_, number)) = oldest else { return false };
+            // Otherwise a request has begun since.
+            if registry.open.get(&number).is_some_and(|(activity, _)| activity.evict()) {
+                registry.open.remove(&number).inspect(|(_, evicted)| evicted.notify_one());
+                self.observer.observe(Event::IdleConnectionEvicted);
+                return true;
+            }
+        }
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -251,6 +255,17 @@ mod tests {
         let first = test.open(1).await;
         drop(first.activity.begin());
         assert!(test.take(1).await.is_none() && !is_evicted(&first).await);
+    }
+
+    /// The request arrives before the connection notices that it is evicted.
+    #[tokio::test]
+    async fn a_request_does_not_keep_an_evicted_connection() {
+        let test = Test::new(Duration::ZERO, 10, Some(1));
+        let first = test.open(1).await;
+        let second = test.open(1).await;
+        assert!(first.activity.begin().is_none() && is_evicted(&first).await);
+        let request = second.activity.begin();
+        assert!(request.is_some() && test.take(1).await.is_none());
     }
 
     #[tokio::test]
