@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use support::raw::{Connection, exchange};
 use support::{Client, Gateway};
 
+use crate::frames::{PREFACE, SETTINGS, frame};
 use crate::{eventually, get, put_head, serve, wait_for};
 
 /// Starts a PUT and sends the first half of its body.
@@ -56,6 +57,18 @@ async fn a_write_beyond_the_grace_period_changes_nothing() {
     gateway.restart();
     let kept = Client::new(gateway.address()).get("/c/slow", &[]).await.expect(200);
     assert_eq!((kept.text(), kept.etag()), ("old", &*tag));
+}
+
+/// Its machine is gone, so it does not respond to the PING that follows the GOAWAY.
+#[test]
+fn a_client_that_is_gone_does_not_delay_the_shutdown() {
+    let flags = ["--shutdown-grace", "1h", "--keep-alive", "1h", "--head-timeout", "100ms"];
+    let mut gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(&flags));
+    let mut gone = Connection::open(gateway.address());
+    gone.send([PREFACE, &frame(SETTINGS, 0, 0, &[]), &crate::frames::get(1, "/-/health")].concat());
+    assert!(gone.is_answered());
+    gateway.terminate();
+    assert_eq!(gateway.finished().status.code(), Some(0));
 }
 
 #[test]

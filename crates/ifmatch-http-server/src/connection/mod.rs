@@ -194,6 +194,7 @@ impl<H: RequestHandler> ConnectionHandler<H> {
                 },
                 () = stopped.as_mut(), if !is_stopping => {
                     close(connection.as_mut(), Close::Graceful);
+                    watchdog.stop();
                     is_stopping = true;
                 }
                 () = evicted.as_mut() => break CloseReason::Evicted,

@@ -7,6 +7,9 @@ use super::protocol::Protocol;
 use crate::limits::Limits;
 use crate::progress_timeout::MIN_PROGRESS;
 
+/// Time that a connection without requests stays open once the server stops. A client may have sent one.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// Ticks in the shortest timeout, which sets the precision of all.
 const TICKS: u32 = 4;
 
@@ -64,6 +67,11 @@ impl Watchdog {
             in_head: Duration::ZERO,
             stuck: Duration::ZERO,
         }
+    }
+
+    /// Closes the connection soon after its last request: a client that is gone must not delay the end of the server.
+    pub(crate) fn stop(&mut self) {
+        self.keep_alive = self.keep_alive.min(LINGER);
     }
 
     /// Interval between calls of [`Watchdog::check`].
@@ -168,6 +176,17 @@ mod tests {
         let served = |_| Snapshot { transitions: 2, bytes_read: 50, ..Snapshot::default() };
         for protocol in BOTH {
             assert_eq!(closed(watchdog(protocol), served), Some((13, CloseReason::Idle)));
+        }
+    }
+
+    #[test]
+    fn a_stopping_server_does_not_keep_a_connection_alive() {
+        let snapshot = |in_flight| Snapshot { in_flight, transitions: 1, bytes_read: 50, ..Snapshot::default() };
+        for protocol in BOTH {
+            let mut watchdog = watchdog(protocol);
+            watchdog.stop();
+            assert_eq!((watchdog.check(snapshot(1)), watchdog.check(snapshot(1))), (None, None));
+            assert_eq!(watchdog.check(snapshot(0)), Some(CloseReason::Idle));
         }
     }
 
