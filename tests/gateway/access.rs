@@ -65,6 +65,21 @@ fn without_tokens_foreign_hosts_are_rejected() {
     exchange(closed.address(), get("blobs.example\r\nAuthorization: Bearer r", "/")).expect(200);
 }
 
+/// The page knows the key of the development account.
+#[test]
+fn foreign_hosts_cannot_use_a_published_key() {
+    let get = |host: &str, more: &str| format!("GET /one HTTP/1.1\r\nHost: {host}\r\n{more}\r\n");
+    let (signed, token) = ("x-ms-version: 2025-11-05\r\n", "Authorization: Bearer r\r\n");
+    let secret = "one:MDEyMzQ1Njc4OWFiY2RlZg==";
+    for (accounts, status) in [("devstoreaccount1", 421), (&format!("{secret},devstoreaccount1"), 421), (secret, 401)] {
+        let flags = ["serve", "--store", "memory://", "--read-token", "r", "--accounts", accounts];
+        let gateway = Gateway::start(flags);
+        exchange(gateway.address(), get("evil.example", signed)).expect(status);
+        exchange(gateway.address(), get("localhost", signed)).expect(401);
+        exchange(gateway.address(), get("blobs.example", token)).expect(404);
+    }
+}
+
 #[tokio::test]
 async fn health_is_public_and_metrics_are_not() {
     let gateway = Gateway::start(["serve", "--store", "memory://", "--read-token", "r"]);

@@ -214,6 +214,32 @@ fn an_unusable_configuration_changes_nothing() {
     read(&gateway, "/", "other").expect(200);
 }
 
+/// The gateway would look protected, and continue to accept requests signed with a key that the settings exclude.
+#[test]
+fn a_reload_leaves_no_account_that_the_settings_exclude() {
+    let site = Site::new();
+    let write = |lines: &str| {
+        site.write("config", &format!("listen = '127.0.0.1:0'\nlisten-tables = 'off'\nstore = 'memory://'\n{lines}\n"));
+    };
+    let account = |key: &str| format!("[[accounts]]\nname = 'one'\nkey = '{key}'");
+    let token = "write-token = ['0123456789abcdef']".to_owned();
+    for (before, after) in [
+        (String::new(), token.clone()),
+        (token, String::new()),
+        (account("c2VjcmV0"), String::new()),
+        (account("c2VjcmV0"), account("YW5vdGhlcg==")),
+    ] {
+        write(&before);
+        let gateway = site.start("serve");
+        let status = || exchange(gateway.address(), "GET / HTTP/1.1\r\nHost: test\r\n\r\n").status;
+        let unchanged = status();
+        write(&after);
+        reload(&gateway, FAILED);
+        assert!(gateway.stderr().contains("accounts cannot be changed"), "{before} {after}");
+        assert_eq!(status(), unchanged, "{before} {after}");
+    }
+}
+
 #[tokio::test]
 async fn an_unusable_certificate_leaves_the_tokens() {
     let site = Site::new();

@@ -20,7 +20,7 @@ use crate::error::Error;
 /// let account: AccountSetting = "backup:c2VjcmV0".parse().unwrap();
 /// assert_eq!((account.name.as_str(), account.key2), ("backup", None));
 /// ```
-#[derive(Clone, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccountSetting {
     /// Name, the first segment of its URLs.
@@ -57,7 +57,7 @@ impl fmt::Debug for AccountSetting {
 /// key.
 pub(crate) fn resolve(set: &[AccountSetting], exposure: Exposure) -> Result<Accounts, Error> {
     if let Exposure::Network(address) = exposure
-        && set.iter().any(AccountSetting::is_published)
+        && have_published_key(set)
     {
         return Err(Error::usage(format!(
             "the key of {DEVELOPMENT_ACCOUNT} is public, and other machines can reach {address}: set a secret key \
@@ -80,6 +80,11 @@ pub(crate) fn resolve(set: &[AccountSetting], exposure: Exposure) -> Result<Acco
 /// Returns `true` if an account has a secret key.
 pub(crate) fn have_secrets(set: &[AccountSetting]) -> bool {
     !set.iter().all(AccountSetting::is_published)
+}
+
+/// Returns `true` if an account has the published key.
+pub(crate) fn have_published_key(set: &[AccountSetting]) -> bool {
+    set.iter().any(AccountSetting::is_published)
 }
 
 /// Minimum size of a key in bytes if other machines can try it.
@@ -178,7 +183,9 @@ mod tests {
     #[test]
     fn the_development_account_is_no_secret() {
         assert!(!have_secrets(&set(&[DEVELOPMENT_ACCOUNT])));
-        assert!(have_secrets(&set(&[DEVELOPMENT_ACCOUNT, "one:c2VjcmV0"])));
+        let both = set(&["one:c2VjcmV0", DEVELOPMENT_ACCOUNT]);
+        assert!(have_secrets(&both) && have_published_key(&both));
+        assert!(!have_published_key(&both[..1]));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Protection against DNS rebinding.
 //!
-//! A listener without credentials trusts all programs on its machine, including browsers. If `evil.example` resolves to
-//! 127.0.0.1, its pages could send requests to the gateway and read the responses. Such requests name the foreign host.
+//! A listener without credentials, or with published ones, trusts all programs on its machine, including browsers. If
+//! `evil.example` resolves to 127.0.0.1, its pages could send requests to the gateway and read the responses. Such requests name
+//! the foreign host.
 
 use bytes::Bytes;
 use http::header::HOST;
@@ -17,7 +18,8 @@ pub(crate) fn reject<B>(request: &Request<B>) -> Option<Response<Bytes>> {
         return None;
     }
     let problem = Problem::new(StatusCode::MISDIRECTED_REQUEST, "unknown-host").detail(
-        "without tokens, the host must be an IP address or localhost: use http://127.0.0.1, or set --write-token-file",
+        "without a secret token or key, the host must be an IP address or localhost: use http://127.0.0.1, or set \
+         --write-token-file, and accounts with keys of their own",
     );
     Some(problem.to_response())
 }

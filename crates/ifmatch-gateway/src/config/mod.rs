@@ -57,6 +57,8 @@ pub struct Config {
     pub listen_tables: Option<ListenAddress>,
     /// Accounts for signed requests. If empty, signed requests are rejected.
     pub accounts: Accounts,
+    /// The settings of the accounts.
+    account_settings: Vec<AccountSetting>,
     /// `true` if the first account has the published key.
     pub has_published_key: bool,
 }
@@ -128,7 +130,20 @@ impl Config {
             listen_tables: tables.filter(|_| !accounts.is_empty()),
             has_published_key: settings.accounts.first().is_none_or(AccountSetting::has_published_key),
             accounts,
+            account_settings: settings.accounts,
         })
+    }
+
+    /// Returns `true` if everyone knows the key of one of the accounts.
+    pub(crate) fn accepts_published_key(&self) -> bool {
+        let is_implicit = self.account_settings.is_empty() && !self.accounts.is_empty();
+        is_implicit || accounts::have_published_key(&self.account_settings)
+    }
+
+    /// Returns `true` if signed requests are those of the same accounts with the same keys.
+    pub(crate) fn has_accounts_of(&self, other: &Self) -> bool {
+        // Without settings, the tokens determine if there is the development account.
+        self.account_settings == other.account_settings && self.accounts.is_empty() == other.accounts.is_empty()
     }
 }
 

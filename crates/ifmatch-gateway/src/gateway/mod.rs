@@ -129,9 +129,10 @@ where
         Some(span)
     }
 
-    /// Rejects requests for foreign hosts if there are no credentials. A proxy forwards requests for any host.
+    /// Rejects requests for foreign hosts that need no secret credentials. A proxy forwards requests for any host.
     fn check_host(&self, access: &Access, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
-        if self.forwards() || !access.is_open() {
+        let needs_no_key = self.state.accepts_published_key && (self.is_signed)(request.headers());
+        if self.forwards() || !(access.is_open() || needs_no_key) {
             return None;
         }
         host_check::reject(request)

@@ -32,6 +32,8 @@ pub(crate) struct AppState {
     pub(crate) cache: Option<CacheHandle>,
     /// The upstreams, for their metrics, if there are any.
     pub(crate) proxy: Option<Proxy>,
+    /// `true` if everyone can sign requests, with a published key.
+    pub(crate) accepts_published_key: bool,
     /// `true` if client information from proxies in front is trusted.
     pub(crate) trusts_forwarded: bool,
     /// Source of request ids.
@@ -55,6 +57,7 @@ impl AppState {
             folder: None,
             cache: None,
             proxy: None,
+            accepts_published_key: false,
             trusts_forwarded: false,
             ids: RequestIds::new(),
             readiness: Readiness::default(),
@@ -87,6 +90,11 @@ impl AppState {
     /// Adds the metrics of the upstreams of `proxy`.
     pub(crate) fn with_proxy(self, proxy: Proxy) -> Self {
         Self { proxy: Some(proxy), ..self }
+    }
+
+    /// Sets if everyone can sign requests, with a published key.
+    pub(crate) fn accepting_published_key(self, accepts_published_key: bool) -> Self {
+        Self { accepts_published_key, ..self }
     }
 
     /// Sets if client information from proxies in front is trusted.

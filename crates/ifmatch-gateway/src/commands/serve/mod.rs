@@ -64,6 +64,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone());
     tokio::spawn(garbage_collection::run(service.clone(), tables.clone()));
     let state = AppState::new(&config.server, metrics).with_blobs(blobs, Arc::clone(&service.context().waits));
+    let state = state.accepting_published_key(config.accepts_published_key());
     let state =
         state.with_folder(opened.folder).with_traces(config.server.traces.as_ref().map(Traces::start).transpose()?);
     let scheme = config.server.scheme();
@@ -105,7 +106,13 @@ fn reload(running: &Reloadable<'_>, started: &Config, load: &Load<'_>) -> Result
     if config.listen_tables != started.listen_tables {
         return Err(Error::usage("the listen address of tables cannot be changed by SIGHUP: restart to change it"));
     }
-    running.read(&config.server)?.apply();
+    let credentials = running.read(&config.server)?;
+    if !config.has_accounts_of(started) {
+        return Err(Error::usage(
+            "accounts cannot be changed by SIGHUP, nor can the first token disable the development account: restart for that",
+        ));
+    }
+    credentials.apply();
     Ok(())
 }
 
