@@ -48,6 +48,32 @@ fn one_client_cannot_take_all_request_slots() {
     wait_for(&gateway, r#"ifmatch_turned_away_total{what="request"} 1"#);
 }
 
+/// Behind a proxy that all clients share, the limit on requests is the limit on waits.
+#[test]
+fn one_client_cannot_take_all_waits() {
+    for (flags, waiting) in [(&[][..], 2), (&["--max-requests-per-client", "1000"], 4)] {
+        let gateway = memory(&[&["--max-waits", "4"], flags].concat());
+        let mut put = open(&gateway, ONE);
+        put.send(put_head("a", 4) + "1234");
+        let tag = put.answer().expect(201).etag().to_owned();
+        let poll = |from| {
+            let mut poll = open(&gateway, from);
+            poll.send(format!("GET /c/a HTTP/1.1\r\nHost: test\r\nIf-None-Match: {tag}\r\nPrefer: wait=60\r\n\r\n"));
+            poll
+        };
+        let mut polls = Vec::new();
+        for count in 1..=waiting {
+            polls.push(poll(ONE));
+            wait_for(&gateway, &format!("ifmatch_waits {count}"));
+        }
+        poll(ONE).answer().expect(304);
+        if waiting < 4 {
+            polls.push(poll(OTHER));
+            wait_for(&gateway, &format!("ifmatch_waits {}", waiting + 1));
+        }
+    }
+}
+
 /// The gateway's own responses and rejections do not occupy request slots, and are not read here.
 #[test]
 fn one_client_cannot_accumulate_unread_responses() {

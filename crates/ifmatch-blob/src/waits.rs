@@ -10,8 +10,11 @@
 //! - **A deletion, and a deletion with a new creation.** The repeated read gets 404, or the new version's tag.
 //! - **A shutdown.** [`Waits::end`] ends the waits that have begun at their next repetition, and later ones at once.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::request::Parts;
@@ -29,6 +32,20 @@ pub(crate) const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// The preferences that the server has applied.
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
+/// The client of a request, in the request's extensions. A client gets another wait as long as more waits are free than it
+/// has, so that it leaves some to others. Requests without a client share all waits.
+///
+/// ```
+/// use http::Request;
+/// use ifmatch_blob::waits::Waiter;
+///
+/// let mut request = Request::get("/c/b").header("prefer", "wait=30").body(())?;
+/// request.extensions_mut().insert(Waiter([192, 0, 2, 7].into()));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Waiter(pub IpAddr);
+
 /// The bounds of long polls, and the number of current ones. Beyond the bounds, a read is answered at once, which the
 /// client recognises by the missing `Preference-Applied`.
 ///
@@ -45,8 +62,15 @@ pub struct Waits {
     max: usize,
     longest: Duration,
     interval: Option<Duration>,
-    count: AtomicUsize,
+    current: Mutex<Current>,
     has_ended: AtomicBool,
+}
+
+/// The current waits, in total and of each client.
+#[derive(Debug, Default)]
+struct Current {
+    count: usize,
+    of: HashMap<Waiter, usize>,
 }
 
 impl Waits {
@@ -61,8 +85,13 @@ impl Waits {
 
     /// Allows this number of concurrent waits, of a minute each.
     pub fn new(max: usize) -> Self {
-        let (count, has_ended) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { max, longest: Self::LONGEST, interval: None, count, has_ended }
+        Self {
+            max,
+            longest: Self::LONGEST,
+            interval: None,
+            current: Mutex::default(),
+            has_ended: AtomicBool::new(false),
+        }
     }
 
     /// Sets the maximum duration of a wait.
@@ -79,7 +108,7 @@ impl Waits {
 
     /// Returns the number of current waits.
     pub fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        self.current().count
     }
 
     /// Ends all waits, which answer 304, and allows no more: the server is about to stop.
@@ -91,14 +120,23 @@ impl Waits {
         self.has_ended.load(Ordering::Relaxed)
     }
 
-    /// Begins a wait of at most `wanted`, if there is room for one.
-    fn begin(self: &Arc<Self>, wanted: Duration) -> Option<Wait> {
+    /// Begins a wait of at most `wanted`, if there is room for one of this client.
+    fn begin(self: &Arc<Self>, wanted: Duration, waiter: Option<Waiter>) -> Option<Wait> {
         if self.has_ended() || wanted.is_zero() {
             return None;
         }
-        let more = |count| (count < self.max).then_some(count + 1);
-        self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Wait { waits: Arc::clone(self), granted: wanted.min(self.longest) })
+        let mut current = self.current();
+        let own = waiter.and_then(|waiter| current.of.get(&waiter)).copied().unwrap_or_default();
+        if own >= self.max.saturating_sub(current.count) {
+            return None;
+        }
+        current.count += 1;
+        current.of.extend(waiter.map(|waiter| (waiter, own + 1)));
+        Some(Wait { waits: Arc::clone(self), waiter, granted: wanted.min(self.longest) })
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,12 +151,22 @@ impl Default for Waits {
 #[derive(Debug)]
 struct Wait {
     waits: Arc<Waits>,
+    waiter: Option<Waiter>,
     granted: Duration,
 }
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        self.waits.count.fetch_sub(1, Ordering::Relaxed);
+        let mut current = self.waits.current();
+        current.count -= 1;
+        if let Some(waiter) = self.waiter
+            && let Entry::Occupied(mut own) = current.of.entry(waiter)
+        {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
     }
 }
 
@@ -133,7 +181,7 @@ pub(crate) async fn read<F: Future<Output = Answer> + Send>(
 ) -> Answer {
     let first = read().await;
     let Some(wanted) = preferred(&head.headers).filter(|_| is_unchanged(&first)) else { return first };
-    let Some(wait) = shared.waits.begin(wanted) else { return first };
+    let Some(wait) = shared.waits.begin(wanted, head.extensions.get().copied()) else { return first };
     let end = shared.clock.now().saturating_add(wait.granted);
     let usual = if shared.store.peek().is_some() { Waits::SHORT } else { Waits::LONG };
     let interval = wait.waits.interval.unwrap_or(usual);
@@ -174,7 +222,11 @@ fn preferred(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Returns `true` if the client may prefer to wait.
-pub(crate) fn may_wait(headers: &HeaderMap) -> bool {
+///
+/// ```
+/// assert!(!ifmatch_blob::waits::may_wait(&http::HeaderMap::new()));
+/// ```
+pub fn may_wait(headers: &HeaderMap) -> bool {
     fields::has(headers, &PREFER)
 }
 
@@ -210,15 +262,28 @@ mod tests {
     #[test]
     fn waits_are_bounded_in_number_and_time() {
         let waits = Arc::new(Waits::new(2).longest(Duration::from_secs(10)));
-        let first = waits.begin(Duration::from_secs(30)).unwrap();
+        let begin = |seconds| waits.begin(Duration::from_secs(seconds), None);
+        let first = begin(30).unwrap();
         assert_eq!(first.granted, Duration::from_secs(10));
-        let second = waits.begin(Duration::from_secs(3)).unwrap();
+        let second = begin(3).unwrap();
         assert_eq!((second.granted, waits.count()), (Duration::from_secs(3), 2));
-        assert!(waits.begin(Duration::from_secs(1)).is_none());
+        assert!(begin(1).is_none());
         drop(first);
-        assert!(waits.begin(Duration::ZERO).is_none());
-        assert!(waits.begin(Duration::from_secs(1)).is_some());
+        assert!(begin(0).is_none());
+        assert!(begin(1).is_some());
         waits.end();
-        assert!(waits.begin(Duration::from_secs(1)).is_none());
+        assert!(begin(1).is_none());
+    }
+
+    #[test]
+    fn one_client_leaves_waits_to_others() {
+        let waits = Arc::new(Waits::new(4));
+        let begin = |last| waits.begin(Duration::from_secs(1), Some(Waiter([192, 0, 2, last].into())));
+        let held = [begin(1).unwrap(), begin(1).unwrap()];
+        assert!(begin(1).is_none());
+        let other = begin(2).unwrap();
+        assert!(begin(2).is_none() && begin(3).is_some());
+        drop((held, other));
+        assert_eq!((waits.count(), waits.current().of.len()), (0, 0));
     }
 }

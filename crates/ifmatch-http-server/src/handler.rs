@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -48,6 +48,11 @@ impl RequestContext {
     /// Returns the address of the client.
     pub fn remote_address(&self) -> SocketAddr {
         self.activity.client.address
+    }
+
+    /// Returns the address by which the limits count the client: an IPv4 address, or the start of an IPv6 network (/64).
+    pub fn client(&self) -> IpAddr {
+        self.activity.client.peer.network()
     }
 
     /// Returns `true` if the connection uses TLS.

@@ -193,7 +193,8 @@ pub struct Settings {
     pub max_requests_per_client: Option<u32>,
 
     /// Maximum number of reads that wait for a change (`Prefer: wait`), each up to a minute; further ones are answered at
-    /// once. At most half of --max-requests; 256 by default, or that half. 0 disables waiting.
+    /// once. At most half of --max-requests; 256 by default, or that half. 0 disables waiting. Without
+    /// --max-requests-per-client, a client gets another wait as long as more are free than it has.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_WAITS", help_heading = "Limits")]
     pub max_waits: Option<u32>,
 

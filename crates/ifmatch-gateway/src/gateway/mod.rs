@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, heade
 use http_body::Body;
 use ifmatch_blob::cors::{self, Cors};
 use ifmatch_blob::name::is_server_path;
+use ifmatch_blob::waits::{self, Waiter};
 use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
 use ifmatch_http_server::{BoxError, RequestBody, RequestContext, RequestHandler, framing};
@@ -115,6 +116,9 @@ where
         } else if !tracker.take_slot(&context) {
             Pending::Rejected(overloaded())
         } else {
+            if self.state.shares_waits && waits::may_wait(request.headers()) {
+                request.extensions_mut().insert(Waiter(context.client()));
+            }
             Pending::Inner(self.inner.clone().call(request))
         }
     }

@@ -42,6 +42,8 @@ pub(crate) struct AppState {
     pub(crate) readiness: Readiness,
     /// The reads that wait for a change.
     pub(crate) waits: Arc<Waits>,
+    /// `true` if each client gets a share of the waits.
+    pub(crate) shares_waits: bool,
     /// The traces, if they are sent.
     pub(crate) traces: Option<Traces>,
     stopping: AtomicBool,
@@ -62,6 +64,8 @@ impl AppState {
             ids: RequestIds::new(),
             readiness: Readiness::default(),
             waits: Arc::default(),
+            // Otherwise clients may have one address, and the limit on requests is a limit on waits.
+            shares_waits: config.limits.requests.per_client.is_none(),
             traces: None,
             stopping: AtomicBool::new(false),
         }

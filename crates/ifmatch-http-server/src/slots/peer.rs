@@ -45,6 +45,11 @@ impl Peers {
 }
 
 impl Peer {
+    /// Returns its address, or the start of its network.
+    pub(crate) fn network(&self) -> IpAddr {
+        self.network
+    }
+
     /// Returns the number of open connections.
     pub(crate) fn connections(&self) -> u32 {
         self.connections.load(Relaxed)
