@@ -11,6 +11,9 @@ pub const TOKEN: HeaderName = HeaderName::from_static("lease-token");
 /// The label of a lease's holder.
 pub const HOLDER: HeaderName = HeaderName::from_static("lease-holder");
 
+/// Largest fencing token that a write may name. Each lease acquired after it still gets a larger one.
+const MAX_TOKEN: u64 = u64::MAX >> 1;
+
 /// Reads the label of the holder.
 ///
 /// # Errors
@@ -35,11 +38,11 @@ pub fn holder(headers: &HeaderMap) -> Result<Option<Holder>, HeaderError> {
 /// ```
 ///
 /// # Errors
-/// If the token is repeated or not a number.
+/// If the token is repeated, or not a number below 2^63.
 pub fn write(headers: &HeaderMap, id: Option<LeaseId>) -> Result<LeaseUse, HeaderError> {
     let Some(text) = single(headers, TOKEN)? else { return Ok(LeaseUse::Write(id)) };
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let token = digits.and_then(|digits| digits.parse().ok());
+    let token = digits.and_then(|digits| digits.parse().ok()).filter(|token| *token <= MAX_TOKEN);
     let token = token.ok_or(HeaderError::Invalid(TOKEN, "the lease-token that the lease's acquisition returned"))?;
     Ok(LeaseUse::Fenced { id, token: Revision::new(token) })
 }
@@ -47,4 +50,21 @@ pub fn write(headers: &HeaderMap, id: Option<LeaseId>) -> Result<LeaseUse, Heade
 /// Returns the header fields that tell a lease's holder its fencing token.
 pub fn token_of(lease: &Lease) -> (HeaderName, HeaderValue) {
     (TOKEN, lease.token().get().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::date::Timestamp;
+
+    #[test]
+    fn a_lease_gets_a_larger_token_than_every_token_that_was_named() {
+        for named in
+            ["0", "1", "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616"]
+        {
+            let headers = HeaderMap::from_iter([(TOKEN, HeaderValue::from_static(named))]);
+            let token = write(&headers, None).ok().and_then(LeaseUse::token);
+            assert!(token.is_none_or(|token| token.next(Timestamp::default()) > token), "{named}");
+        }
+    }
 }
