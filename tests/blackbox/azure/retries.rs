@@ -28,6 +28,7 @@ fn creation(site: &Site) {
     let first = http.upload(&path, &create, "x").is(201).etag().to_owned();
     assert_eq!(http.upload(&path, &create, "x").is(201).etag(), first);
     http.upload(&path, &create, "y").refused(409, "BlobAlreadyExists");
+    http.upload(&path, &[REQUEST, create[1], ("cache-control", "no-store")], "x").refused(409, "BlobAlreadyExists");
     http.upload(&path, &create[1..], "x").refused(409, "BlobAlreadyExists");
 }
 

@@ -1,6 +1,6 @@
 //! Recognises retries by `x-ms-client-request-id`, which SDKs keep when they send a request again.
 
-use http::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE};
 use http::request::Parts;
 use ifmatch_core::lease::{azure, fields};
 use ifmatch_core::precondition::Preconditions;
@@ -17,7 +17,7 @@ use ifmatch_blob::store::RequestKey;
 pub(super) fn key(head: &Parts) -> Option<RequestKey> {
     let id = headers::one(&head.headers, &azure::CLIENT_REQUEST_ID).ok().flatten().filter(|id| !id.is_empty())?;
     let decides = |name: &str| {
-        let standard = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION];
+        let standard = [CACHE_CONTROL, CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION];
         let varies = [X_MS_DATE, azure::CLIENT_REQUEST_ID];
         let listed = standard.iter().chain(&Preconditions::HEADERS).any(|other| other == name);
         let of_lease = fields::TOKEN == name || fields::HOLDER == name;
