@@ -137,8 +137,8 @@ pub struct Settings {
     #[arg(long, value_name = "FILE", env = "IFMATCH_WRITE_TOKEN_FILE", help_heading = "Access")]
     pub write_token_file: Option<PathBuf>,
 
-    /// Allow reads of blobs and listings without a token. Writes and `/-/…` need one as before, and so do requests in
-    /// Azure's dialect their signature.
+    /// Allow reads of blobs and listings without a token. Writes and `/-/…` still need a token, and requests in the Azure
+    /// dialect a signature.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_PUBLIC_READ", help_heading = "Access",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub public_read: Option<bool>,
@@ -215,8 +215,8 @@ pub struct Settings {
     #[arg(long, value_name = "TIME", env = "IFMATCH_KEEP_ALIVE", help_heading = "Limits")]
     pub keep_alive: Option<Span>,
 
-    /// Time between a stop signal and the closing of the port. `/-/health` responds 503 meanwhile, so that load
-    /// balancers stop sending requests.
+    /// Time between a stop signal and the closing of the port. Meanwhile, `/-/health` and `/-/ready` respond 503, so that
+    /// load balancers stop sending requests.
     #[arg(long, value_name = "TIME", env = "IFMATCH_SHUTDOWN_DELAY", help_heading = "Running")]
     pub shutdown_delay: Option<Span>,
 
