@@ -1,4 +1,4 @@
-//! The smallest service: a note that clients cannot overwrite by accident. For one process: see `replicas.rs` for more.
+//! The smallest service: a note that clients cannot overwrite by accident. For one process; `replicas.rs` has several.
 //!
 //! Run it: `cargo run --example quickstart`, then
 //!

@@ -1,6 +1,6 @@
 //! Cached download: the content is transferred only if it has changed.
 //!
-//! The usual sample compares `Last-Modified`, and misses the second change within a second. Here, the strong tag tells.
+//! The usual sample compares `Last-Modified`, and misses the second change within a second. Here, the strong tag shows it.
 //!
 //! Run it: `cargo run --example cached_download -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]

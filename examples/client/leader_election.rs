@@ -1,7 +1,7 @@
 //! Leader election.
 //!
-//! The usual sample goes on leading if its renewal fails, since the error ends in a log. Here, the work is dropped before
-//! another candidate can lead, even without a network.
+//! The usual sample only logs a failed renewal, and continues as the leader. Here, the work is dropped before another
+//! candidate can lead, even without a network.
 //!
 //! Run it: `cargo run --example leader_election -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]

@@ -1,7 +1,7 @@
 //! Pessimistic update of a blob: edit it while no other client may.
 //!
-//! The usual sample holds a lease, but its writes name no fence: after a pause, it overwrites the next holder's work. Here,
-//! the document rejects it.
+//! The usual sample holds a lease, but its writes name no fencing token: after a pause, it overwrites the next holder's work.
+//! Here, the document rejects such a write.
 //!
 //! Run it: `cargo run --example pessimistic_update -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]

@@ -1,7 +1,7 @@
 //! Several updates under one lock.
 //!
-//! The usual sample checks the lease once, before the first of its updates. Here, each update checks it, names the fence,
-//! and tells the second one to stop if another holder has begun.
+//! The usual sample checks the lease once, before the first of its updates. Here, each update checks the lock and names its
+//! fencing token, and fails if another holder has written.
 //!
 //! Run it: `cargo run --example several_documents -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]

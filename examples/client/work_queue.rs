@@ -1,7 +1,7 @@
 //! A work queue: jobs that a worker hides from the others while it works.
 //!
-//! The usual sample deletes a job by its name when it is done, even if its time is over and another worker has it. Here, the
-//! late worker is told, and poisonous jobs show by their number of attempts.
+//! The usual sample deletes a job by its name when it is done, even if its time has expired and another worker has it. Here,
+//! the late worker gets an error, and the number of attempts exposes jobs that never succeed.
 //!
 //! Run it: `cargo run --example work_queue -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
