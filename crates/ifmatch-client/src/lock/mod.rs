@@ -210,7 +210,8 @@ impl Lock {
     /// Acquires the lock if it is free or its holder has crashed, for work that one of several machines should do once.
     ///
     /// Returns `None` as soon as a holder renews or releases the lock, which takes at most a third of the holder's time to
-    /// live. A holder that does neither for its whole time to live has crashed.
+    /// live. A holder that does neither for its whole time to live has crashed. Hold the lock until all machines have started
+    /// the work: one that starts after the release acquires it, too.
     ///
     /// # Errors
     /// `Unknown` if the server does not answer, or the errors of [`acquire`](Self::acquire).

@@ -77,8 +77,9 @@ Examples:
   Make a backup on one machine at a time, and wait for up to five minutes:
     ifmatch lock https://blobs.example.com/locks/backup --wait 5m -- ./backup.sh
 
-  Do nothing if another machine is at work:
-    ifmatch lock https://blobs.example.com/locks/report --unless-held -- ./report.sh
+  Do nothing if another machine is at work, or has begun within the last minute:
+    ifmatch lock https://blobs.example.com/locks/report --unless-held \\
+        -- sh -c './report.sh; sleep 60'
 
   Keep the lock in a bucket, without a server:
     AWS_REGION=eu-west-1 ifmatch lock s3://my-bucket/locks/backup -- ./backup.sh
