@@ -25,11 +25,19 @@ pub(crate) fn setting(name: u16, value: u32) -> Vec<u8> {
     [&name.to_be_bytes()[..], &value.to_be_bytes()].concat()
 }
 
-/// Encodes a complete GET of `http://localhost` without compression (RFC 7541, appendix A lists the names).
+/// Encodes a complete GET of `http://localhost`.
 pub(crate) fn get(stream: u32, path: &str) -> Vec<u8> {
-    let length = [u8::try_from(path.len()).unwrap()];
-    let fields = [&[0x82, 0x86, 0x04], &length[..], path.as_bytes(), &[0x01, 9], b"localhost"].concat();
-    frame(HEADERS, 0x5, stream, &fields)
+    get_with(stream, path, &[])
+}
+
+/// Encodes a complete GET with these fields, without compression (RFC 7541, appendix A lists the names of the others).
+pub(crate) fn get_with(stream: u32, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let mut block = [&[0x82, 0x86, 0x04], &text(path)[..], &[0x01], &text("localhost")].concat();
+    for (name, value) in fields {
+        block.extend([&[0x00], &text(name)[..], &text(value)].concat());
+    }
+    frame(HEADERS, 0x5, stream, &block)
 }
 
 /// Splits `bytes` into frames, each with its type and payload.

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use support::Gateway;
 use support::raw::Connection;
 
-use crate::frames::{GOAWAY, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS, frame, frames, setting};
+use crate::frames::{GOAWAY, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS, frame, frames, get_with, setting};
 use crate::{eventually, get, put_head, wait_for};
 
 const ONE: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -94,6 +94,25 @@ fn one_client_cannot_accumulate_unread_responses() {
             other.answer().expect(200).text().contains(&format!("\nifmatch_{seen}\n")).then_some(())
         });
     }
+}
+
+/// The client does not read the response to its request without a signature.
+#[test]
+fn a_rejected_request_takes_no_slot() {
+    let gateway = memory(&["--max-requests-per-client", "1", "--body-timeout", "1h"]);
+    let mut unread = open(&gateway, ONE);
+    let no_window = frame(SETTINGS, 0, 0, &setting(INITIAL_WINDOW_SIZE, 0));
+    let unsigned = get_with(1, "/devstoreaccount1/c/a", &[("x-ms-version", "2026-02-06")]);
+    unread.send([PREFACE, &no_window, &unsigned].concat());
+    // This request and the one for the metrics.
+    let in_progress = "ifmatch_requests_in_flight 2";
+    wait_for(&gateway, in_progress);
+    eventually("a slot", || {
+        let mut next = open(&gateway, ONE);
+        next.send(get("/"));
+        (next.answer().status == 200).then_some(())
+    });
+    wait_for(&gateway, in_progress);
 }
 
 #[test]

@@ -103,10 +103,14 @@ impl RequestTracker {
         self.request_body.as_deref()
     }
 
-    /// Records the head of the response.
+    /// Records the head of the response. A rejected request no longer needs its slot.
     pub(crate) fn responded<B>(&mut self, response: &Response<B>) {
         let status = response.status();
         self.status = Some(status);
+        if status.is_client_error() {
+            // Only a short message remains to be sent, for which a rejected client may take its time.
+            self.slot = None;
+        }
         if let Some(line) = &mut self.line {
             // The last one is ours. Earlier ones come from caches closer to the origin.
             line.cache_status = lines(response.headers(), CACHE_STATUS).last().cloned();
