@@ -80,6 +80,21 @@ fn foreign_hosts_cannot_use_a_published_key() {
     }
 }
 
+/// The page would purge the cache, and read the metrics.
+#[test]
+fn foreign_hosts_cannot_use_the_endpoints_of_an_open_proxy() {
+    let ask = |host: &str, request: &str| format!("{request} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let proxy = ["proxy", "--upstream", "http://127.0.0.1:9"];
+    let open = Gateway::start(proxy);
+    for request in ["DELETE /-/cache?prefix=", "GET /-/cache", "GET /-/metrics"] {
+        exchange(open.address(), ask("evil.example", request)).expect(421);
+        exchange(open.address(), ask("localhost", request)).expect(200);
+    }
+    exchange(open.address(), ask("site.example", "GET /")).expect(502);
+    let closed = Gateway::start(proxy.iter().chain(&["--read-token", "r"]));
+    exchange(closed.address(), ask("site.example\r\nAuthorization: Bearer r", "GET /-/metrics")).expect(200);
+}
+
 #[tokio::test]
 async fn health_is_public_and_metrics_are_not() {
     let gateway = Gateway::start(["serve", "--store", "memory://", "--read-token", "r"]);

@@ -130,6 +130,6 @@ fn a_cache_of_size_zero_is_disabled() {
         let answer = get(&gateway, "/a", "").expect(200);
         assert!(!answer.headers.contains_key("cache-status"), "{answer:?}");
     }
-    get(&gateway, "/-/cache", "").expect(404);
+    exchange(gateway.address(), crate::get("/-/cache")).expect(404);
     assert_eq!(origin.asked().len(), 2);
 }

@@ -49,7 +49,7 @@ fn large_bodies_are_served_from_the_folder_also_after_a_crash() {
     assert!(status(&get(&gateway, "/a", "").expect(200)).contains("; hit"));
 
     // A purge outlives the next crash.
-    let purge = exchange(gateway.address(), "DELETE /-/cache?prefix= HTTP/1.1\r\nhost: example.com\r\n\r\n");
+    let purge = exchange(gateway.address(), "DELETE /-/cache?prefix= HTTP/1.1\r\nhost: localhost\r\n\r\n");
     assert_eq!(purge.expect(200).json()["purged"], 1);
     gateway.kill();
     let gateway = before(&origin, &flags);

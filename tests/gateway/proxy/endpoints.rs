@@ -12,7 +12,7 @@ fn origin() -> Origin {
 }
 
 fn delete(gateway: &Gateway, path: &str, fields: &str) -> Answer {
-    exchange(gateway.address(), format!("DELETE {path} HTTP/1.1\r\nhost: example.com\r\n{fields}\r\n"))
+    exchange(gateway.address(), format!("DELETE {path} HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n"))
 }
 
 /// Sends requests until the response is stored.
@@ -150,8 +150,8 @@ fn the_metrics_include_the_cache() {
     ] {
         crate::wait_for(&gateway, line);
     }
-    let counters = get(&gateway, "/-/cache", "").expect(200).json();
+    let counters = exchange(gateway.address(), crate::get("/-/cache")).expect(200).json();
     let requests = &counters["requests"];
     assert_eq!((&requests["hit"]["fresh"], &requests["miss"]["uri"]), (&1.into(), &1.into()), "{counters}");
-    get(&gateway, "/-/leases", "").expect(404);
+    exchange(gateway.address(), crate::get("/-/leases")).expect(404);
 }

@@ -133,10 +133,12 @@ where
         Some(span)
     }
 
-    /// Rejects requests for foreign hosts that need no secret credentials. A proxy forwards requests for any host.
+    /// Rejects requests for foreign hosts that need no secret credentials. A proxy forwards requests for any host, but its
+    /// endpoints are its own.
     fn check_host(&self, access: &Access, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
         let needs_no_key = self.state.accepts_published_key && (self.is_signed)(request.headers());
-        if self.forwards() || !(access.is_open() || needs_no_key) {
+        let is_forwarded = self.forwards() && !is_server_path(request.uri().path());
+        if is_forwarded || !(access.is_open() || needs_no_key) {
             return None;
         }
         host_check::reject(request)
