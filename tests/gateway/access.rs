@@ -71,9 +71,13 @@ fn foreign_hosts_cannot_use_a_published_key() {
     let get = |host: &str, more: &str| format!("GET /one HTTP/1.1\r\nHost: {host}\r\n{more}\r\n");
     let (signed, token) = ("x-ms-version: 2025-11-05\r\n", "Authorization: Bearer r\r\n");
     let secret = "one:MDEyMzQ1Njc4OWFiY2RlZg==";
+    let folder = tempfile::tempdir().unwrap();
     for (accounts, status) in [("devstoreaccount1", 421), (&format!("{secret},devstoreaccount1"), 421), (secret, 401)] {
-        let flags = ["serve", "--store", "memory://", "--read-token", "r", "--accounts", accounts];
-        let gateway = Gateway::start(flags);
+        let flags = ["serve", "--data", folder.path().to_str().unwrap(), "--read-token", "r", "--accounts", accounts];
+        let mut gateway = Gateway::start(flags.iter().chain(&["--listen-tables", "127.0.0.1:0"]));
+        let tables = gateway.tables();
+        exchange(tables, get("evil.example", "")).expect(status);
+        exchange(tables, get("blobs.example", token).replace("/one", "/-/metrics")).expect(200);
         exchange(gateway.address(), get("evil.example", signed)).expect(status);
         exchange(gateway.address(), get("localhost", signed)).expect(401);
         exchange(gateway.address(), get("blobs.example", token)).expect(404);

@@ -136,9 +136,9 @@ where
     /// Rejects requests for foreign hosts that need no secret credentials. A proxy forwards requests for any host, but its
     /// endpoints are its own.
     fn check_host(&self, access: &Access, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
-        let needs_no_key = self.state.accepts_published_key && (self.is_signed)(request.headers());
-        let is_forwarded = self.forwards() && !is_server_path(request.uri().path());
-        if is_forwarded || !(access.is_open() || needs_no_key) {
+        let is_own = is_server_path(request.uri().path());
+        let needs_no_secret = || self.state.accepts_published_key && (self.is_signed)(request.headers()) && !is_own;
+        if (self.forwards() && !is_own) || !(access.is_open() || needs_no_secret()) {
             return None;
         }
         host_check::reject(request)
