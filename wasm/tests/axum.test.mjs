@@ -53,3 +53,11 @@ test("eight concurrent clients increment a counter exactly", async (t) => {
   }));
   assert.equal(await (await fetch("/notes/counter")).text(), "24");
 });
+
+test("writes without a condition that end at once are all answered", async (t) => {
+  const { fetch } = await start(t, { folder, worker });
+  // The router has no POST. After each, the layer marks the note's state as unknown.
+  const posts = Array.from({ length: 30 }, () => fetch("/notes/posted", { method: "POST", body: "x" }));
+  const answers = await Promise.all(posts);
+  assert.deepEqual(answers.map(({ status }) => status), Array(30).fill(405));
+});

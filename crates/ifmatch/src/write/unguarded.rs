@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use http::Request;
 use http::request::Parts;
 use ifmatch_register::{Key, Register};
-use ifmatch_runtime::Clock;
+use ifmatch_runtime::{Clock, KeyedQueue};
 
 use super::also_changed;
 use super::request::WriteResult;
@@ -45,67 +45,70 @@ where
     result.map_or_else(|_| Ok(responses::handler_failed()), |result| Ok(result?.map(ResponseBody::inner)))
 }
 
-/// The unguarded writes in flight in this process, by resource.
+/// The unguarded writes in flight in this process.
 #[derive(Debug, Default)]
-pub(crate) struct Unguarded(Mutex<HashMap<Key, (usize, Arc<InFlight>)>>);
+pub(crate) struct Unguarded {
+    in_flight: Mutex<HashMap<Key, InFlight>>,
+    /// Lets one write at a time mark the state of a resource as unknown.
+    marking: KeyedQueue<Key>,
+}
 
 /// The unguarded writes of one resource.
 #[derive(Debug, Default)]
 struct InFlight {
-    /// The invalidations requested, and those of them that have been made.
-    requested: Mutex<u64>,
-    made: futures_util::lock::Mutex<u64>,
+    writes: usize,
+    /// The marks that they have requested, and those of them that were made.
+    requested: u64,
+    made: u64,
 }
 
 /// One unguarded write in flight.
 struct Running<'a> {
     all: &'a Unguarded,
     key: Key,
-    in_flight: Arc<InFlight>,
 }
 
 impl Unguarded {
     /// Returns `true` if an unguarded write of the resource is in flight: what a read finds may be its effect.
     pub(crate) fn is_in_flight(&self, key: &Key) -> bool {
-        self.lock().contains_key(key)
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
     }
 
     fn enter(&self, key: &Key) -> Running<'_> {
-        let mut all = self.lock();
-        let (count, in_flight) = all.entry(key.clone()).or_default();
-        *count += 1;
-        Running { all: self, key: key.clone(), in_flight: Arc::clone(in_flight) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, (usize, Arc<InFlight>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let running = Running { all: self, key: key.clone() };
+        running.with(|its| its.writes += 1);
+        running
     }
 }
 
 impl Running<'_> {
     /// Marks the state of the resource as unknown. Writes that end while another one does so share the next mark.
     async fn invalidate<R: Register, C: Clock>(&self, shared: &Arc<Shared<R, C>>, key: &Key) {
-        let mine = {
-            let mut requested = self.in_flight.requested.lock().unwrap_or_else(PoisonError::into_inner);
-            *requested += 1;
-            *requested
-        };
-        let mut made = self.in_flight.made.lock().await;
-        if *made < mine {
-            let covered = *self.in_flight.requested.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = self.with(|its| {
+            its.requested += 1;
+            its.requested
+        });
+        let mut turn = self.all.marking.join(&self.key);
+        turn.front().await;
+        if let Some(covered) = self.with(|its| (its.made < mine).then_some(its.requested)) {
             shared.invalidate(key).await;
-            *made = covered;
+            self.with(|its| its.made = its.made.max(covered));
         }
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut InFlight) -> T) -> T {
+        let mut in_flight = self.all.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        change(in_flight.entry(self.key.clone()).or_default())
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let mut all = self.all.lock();
-        if let Some((count, _)) = all.get_mut(&self.key) {
-            *count -= 1;
-            if *count == 0 {
-                all.remove(&self.key);
+        let mut in_flight = self.all.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(its) = in_flight.get_mut(&self.key) {
+            its.writes -= 1;
+            if its.writes == 0 {
+                in_flight.remove(&self.key);
             }
         }
     }
