@@ -20,7 +20,7 @@ const faulty = (fault) => ({
     const { pathname, search } = new URL(request.url);
     if (pathname !== "/-/fault") return;
     globalThis.fault = search.slice(1);
-    return new Response();
+    return new Response(String(globalThis.hangs));
   }`,
 });
 
@@ -96,6 +96,30 @@ test("nothing is written without the Durable Objects", async (t) => {
   assert.deepEqual([failed.status, failed.headers.has("retry-after")], [503, true]);
   await fetch("/-/fault?off");
   assert.equal(await text(fetch("/docs/a")), "before");
+});
+
+test("a request that the platform ends keeps no writer out for longer than its permit", async (t) => {
+  // The platform neither finishes nor drops it: its write and its timers do not end. Then, a minute has passed.
+  const ending = {
+    ...faulty(`(where, name, args, call) => {
+      if (globalThis.fault !== "ended" || name !== "put") return call(...args);
+      globalThis.hangs = true;
+      return new Promise(() => {});
+    }`),
+    first: `const [date, elapsed, timer] = [Date.now, performance.now.bind(performance), setTimeout];
+      const passed = () => (globalThis.fault === "later" ? 61_000 : 0);
+      Date.now = () => date() + passed();
+      performance.now = () => elapsed() + passed();
+      globalThis.setTimeout = (...args) => (globalThis.fault === "ended" ? 0 : timer(...args));`,
+  };
+  const { fetch } = await start(t, interposed(t, ending));
+  await put(fetch, "/docs/a", "before");
+  await fetch("/-/fault?ended");
+  put(fetch, "/docs/a", "ended").catch(() => {});
+  while ((await text(fetch("/-/fault?ended"))) !== "true") {}
+  await fetch("/-/fault?later");
+  assert.equal((await put(fetch, "/docs/a", "after")).status, 200);
+  assert.equal(await text(fetch("/docs/a")), "after");
 });
 
 // Loses the answer of every second swap after carrying it out, like an object that is reset.

@@ -2,31 +2,25 @@
 //! ended.
 //!
 //! The register excludes writers by permits, which expire by the clock. A lock does not expire: while a handler of this
-//! process runs, no other writer of this process gets a permit at its key.
+//! process runs, no other writer of this process gets a permit at its key. On WebAssembly there are only the permits
+//! ([`KeyedLocks`]).
 
-use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use ifmatch_runtime::KeyedQueue;
+use ifmatch_runtime::{KeyedLocks, KeyedQueue};
 
 use crate::key::Key;
 
 #[derive(Debug, Default)]
-pub(crate) struct KeyLocks(Mutex<HashSet<Key>>);
+pub(crate) struct KeyLocks(KeyedLocks<Key>);
 
 impl KeyLocks {
     /// Locks a key. Returns `None` if it is locked.
     pub(crate) fn try_lock<'a>(&'a self, key: &Key, waiters: &'a KeyedQueue<Key>) -> Option<KeyLock<'a>> {
-        self.keys().insert(key.clone()).then(|| KeyLock { locks: self, waiters, key: key.clone() })
+        self.0.lock(key).then(|| KeyLock { locks: self, waiters, key: key.clone() })
     }
 
     /// Returns `true` if a key is locked.
     pub(crate) fn is_locked(&self, key: &Key) -> bool {
-        self.keys().contains(key)
-    }
-
-    fn keys(&self) -> MutexGuard<'_, HashSet<Key>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.is_locked(key)
     }
 }
 
@@ -49,7 +43,7 @@ impl KeyLock<'_> {
 
 impl Drop for KeyLock<'_> {
     fn drop(&mut self) {
-        self.locks.keys().remove(&self.key);
+        self.locks.0.unlock(&self.key);
         self.waiters.wake(&self.key);
     }
 }

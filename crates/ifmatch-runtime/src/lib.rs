@@ -24,5 +24,5 @@ pub mod task;
 
 pub use any_clock::AnyClock;
 pub use clock::{Clock, SystemClock};
-pub use platform::{KeyedQueue, MAX_POLL_INTERVAL, Turn};
+pub use platform::{KeyedLocks, KeyedQueue, MAX_POLL_INTERVAL, Turn};
 pub use random::{RandomError, nonce};
