@@ -1,18 +1,23 @@
-// Expiry: objects delete records that R2 makes redundant a day after their last change.
+// Expiry: a day after their last change, objects delete records that R2 makes redundant, and the cron trigger what is left of
+// deleted containers.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import { acquire, signed } from "./azure.mjs";
-import { interposed, start } from "./support.mjs";
+import { HOLDING, SET, held, interposed, start } from "./support.mjs";
 
-// Advances the clocks, reports the tables of objects, and rings their alarms on demand.
+// Advances the clocks, reports the tables of objects, rings their alarms, and triggers the cron on demand.
 const SETTINGS = {
   first: `const [date, elapsed] = [Date.now, performance.now.bind(performance)];
     globalThis.ahead = 0;
     Date.now = () => date() + globalThis.ahead;
     performance.now = () => elapsed() + globalThis.ahead;`,
+  wrap: HOLDING,
   intercept: `(request, env) => {
     const { pathname, searchParams } = new URL(request.url);
+    if (pathname === "/-/set") return (${SET})(request);
+    if (pathname === "/-/cron") return Worker.scheduled(undefined, env).then(() => new Response());
+    if (pathname === "/-/keys") return env.BUCKET.list().then(({ objects }) => Response.json(objects.map(({ key }) => key)));
     if (pathname === "/-/ahead") globalThis.ahead += Number(searchParams.get("ms"));
     if (pathname === "/-/ahead") return new Response();
     if (pathname !== "/-/object") return;
@@ -88,4 +93,21 @@ test("the records of an infinite lease and of a container do not expire", async 
   assert.equal((await fetch("/docs/leased", { method: "DELETE", headers: { "x-ms-lease-id": id } })).status, 204);
   await later(fetch, 26);
   assert.deepEqual(await ring("record:b/docs/leased"), NOTHING);
+});
+
+test("the object of a late write in a deleted container stays hidden, and is removed", async (t) => {
+  const { fetch, tell, ring } = await worker(t);
+  const keys = async () => (await fetch("/-/keys")).json();
+  await fetch(...signed("PUT", "/docs?restype=container"));
+  const release = await held(fetch, "/docs/late", { method: "PUT", body: "x" });
+  assert.equal((await fetch(...signed("DELETE", "/docs?restype=container"))).status, 202);
+  await release();
+  assert.deepEqual(await keys(), ["docs/late"]);
+  assert.equal((await fetch("/docs/late")).status, 404);
+  await later(fetch, 26);
+  assert.deepEqual(await ring("record:c/docs"), { alarm: false, kept: ["record"] });
+  assert.equal((await fetch("/docs/late")).status, 404);
+  await fetch("/-/cron");
+  assert.deepEqual([await keys(), await tell("record:c/docs")], [[], NOTHING]);
+  assert.equal((await fetch("/docs/late")).status, 404);
 });

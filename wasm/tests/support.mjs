@@ -99,3 +99,40 @@ export const COUNTING = {
     return Response.json(counted);
   }`,
 };
+
+// A function for `intercept`: a request to /-/set?NAME=NUMBER sets `globalThis.NAME`, and returns the previous value.
+export const SET = `(request) => {
+  const { pathname, searchParams } = new URL(request.url);
+  if (pathname !== "/-/set") return;
+  const before = {};
+  for (const [name, value] of searchParams) {
+    before[name] = globalThis[name] ?? 0;
+    globalThis[name] = Number(value);
+  }
+  return Response.json(before);
+}`;
+export const set = async (fetch, name, value) => (await (await fetch(`/-/set?${name}=${value}`)).json())[name];
+
+// A function for `wrap`: as long as `globalThis.hold` is 1, each write to the bucket waits, and sets `globalThis.held` to 1.
+export const HOLDING = `(env) => {
+  const between = ${BETWEEN};
+  const hold = async (name, args, call) => {
+    while (name === "put" && globalThis.hold > 0) {
+      globalThis.held = 1;
+      await scheduler.wait(10);
+    }
+    return call(...args);
+  };
+  return { ...env, BUCKET: between(env.BUCKET, hold) };
+}`;
+
+// Sends a request, waits until its write to the bucket waits, and returns a function that lets it continue and returns its response.
+export async function held(fetch, target, init) {
+  await set(fetch, "hold", 1);
+  const response = fetch(target, init);
+  while ((await set(fetch, "held", 0)) === 0) {}
+  return async () => {
+    await set(fetch, "hold", 0);
+    return response;
+  };
+}

@@ -3,16 +3,16 @@
 
 use futures_util::TryStreamExt;
 use http::Method;
-use ifmatch_core::command::Content;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::record::Record;
 use ifmatch_register::{Key, Register, Swap};
+use object_store::path::Path;
 
-use super::failure::{self, lost};
+use super::failure;
 use super::incarnation::{self, Registered};
 use super::list::name_of;
 use super::members::Members;
-use super::permit::{self, Ending, GRACE, of_register};
+use super::permit::{self, Ending, of_register};
 use super::shared::Shared;
 use super::write::contended;
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -83,30 +83,24 @@ impl Shared {
                 Err(error) => return Err(failure::of_read(error)),
             };
             let Some(name) = name_of(&object.location, &folder) else { continue };
-            let is_stray = async || {
-                let found = self.look(&object.location, Members::ALL).await?;
-                Ok::<_, StoreError>(found.is_some_and(|object| !members.contain(&object)))
-            };
-            if !is_stray().await? {
+            if !self.is_stray(&object.location, members).await? {
                 continue;
             }
             let work = async {
-                match is_stray().await {
-                    Ok(true) => {}
-                    Ok(false) => return Ending::Refused(contended()),
-                    Err(error) => return Ending::Refused(error),
-                }
-                if let Err(error) = self.check_owner().await {
-                    return Ending::Refused(error);
-                }
-                match self.remove(&object.location).await {
-                    Ok(()) => Ending::Done((), Content::Absent),
-                    Err(error) => Ending::Unknown(lost(error), GRACE),
+                match self.is_stray(&object.location, members).await {
+                    Ok(true) => self.remove_compared(&object.location).await,
+                    Ok(false) => Ending::Refused(contended()),
+                    Err(error) => Ending::Refused(error),
                 }
             };
             let blob = BlobPath { container: container.clone(), name };
             self.guarded(&blob, &Method::DELETE, LeaseUse::Read(None), None, work).await?;
         }
+    }
+
+    async fn is_stray(&self, location: &Path, members: Members) -> Result<bool, StoreError> {
+        let found = self.look(location, Members::ALL).await?;
+        Ok(found.is_some_and(|object| !members.contain(&object)))
     }
 
     async fn forget(&self, key: &Key, record: &Record) -> Result<u64, StoreError> {

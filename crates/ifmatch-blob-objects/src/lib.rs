@@ -48,6 +48,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 
 use ifmatch_register::{AnyRegister, Driver, Register};
 
@@ -221,8 +222,9 @@ impl ObjectBlobs {
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn forget_idle(&self) -> Result<u64, StoreError> {
-        self.shared.forget_idle().await
+    // An async function would be compiled once more in each crate that calls it, with all that it calls.
+    pub fn forget_idle(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
+        Box::pin(self.shared.forget_idle())
     }
 
     /// Returns the capabilities of the store.

@@ -227,6 +227,11 @@ impl Shared {
             return Ending::Refused(error);
         }
         self.outlast(Some(&current)).await;
+        self.remove_compared(location).await
+    }
+
+    /// Deletes an object that was compared under its permit.
+    pub(super) async fn remove_compared(&self, location: &Path) -> Ending<()> {
         if let Err(error) = self.check_owner().await {
             return Ending::Refused(error);
         }

@@ -67,6 +67,8 @@ extern "C" {
 struct App {
     front: Arc<Front>,
     service: Serving,
+    /// The blobs, for upkeep.
+    blobs: ObjectBlobs,
     /// `true` if all requests are authorized, so that only this machine may send them.
     is_development: bool,
 }
@@ -99,19 +101,19 @@ pub(crate) async fn answer(request: web_sys::Request, env: Env) -> Result<worker
     response::to_js(&method, answered)
 }
 
-/// Removes uncommitted blocks, or the entities of deleted tables.
+/// Removes uncommitted blocks or the entities of deleted tables, and what is left of deleted containers.
 pub(crate) async fn collect(env: &Env) {
     let Ok(app) = opened(env) else { return };
-    match app.service.collect().await {
+    match app.collect().await {
         Ok(entries) => tracing::info!(entries, "removed unreachable entries"),
         Err(error) => tracing::warn!(%error, "unreachable entries could not be removed, and stay until the next run"),
     }
 }
 
-/// Returns the retention of a record. Records of blobs expire since R2 has the same state; only the register knows
-/// about an empty container.
+/// Returns the retention of a record. Records of blobs expire since R2 has the same state. That of a deleted container
+/// hides the objects of late writes, so [`collect`] removes it along with them.
 fn kept(key: &str) -> Kept {
-    if key.starts_with("b/") { Kept::WhileBusy } else { Kept::WhilePresent }
+    if key.starts_with("b/") { Kept::WhileBusy } else { Kept::Always }
 }
 
 /// Returns the service, assembled by the first request. Errors in the settings are logged, and returned for each request.
@@ -130,16 +132,6 @@ fn variable(env: &Env, name: &str) -> Option<String> {
     (!value.is_null() && !value.is_undefined()).then(|| to_text(&value))
 }
 
-impl Serving {
-    /// Removes uncommitted blocks, or the entities of deleted tables. Returns their number.
-    async fn collect(&self) -> std::result::Result<u64, StoreError> {
-        match self {
-            Self::Blobs(blobs) => ifmatch_azure::collect_blocks(blobs.context()).await,
-            Self::Tables(tables) => tables.collect().await.map(|entities| entities as u64),
-        }
-    }
-}
-
 impl App {
     fn open(env: &Env) -> std::result::Result<Self, String> {
         let bucket = bindings::bucket(env).map_err(|error| error.to_string())?;
@@ -154,13 +146,13 @@ impl App {
         let register = AnyRegister::new(RecordObjects::new(records).kept(kept));
         // R2's documentation promises all capabilities.
         let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL);
-        let blobs: Arc<dyn BlobStore> = match settings.max_staleness {
-            Duration::ZERO => Arc::new(blobs),
-            bound => Arc::new(MetadataCache::new(blobs, bound)),
+        let store: Arc<dyn BlobStore> = match settings.max_staleness {
+            Duration::ZERO => Arc::new(blobs.clone()),
+            bound => Arc::new(MetadataCache::new(blobs.clone(), bound)),
         };
         let service = match settings.serves {
             Serves::Blobs => {
-                let service = BlobService::new(blobs)
+                let service = BlobService::new(store)
                     .dialect(AzureDialect::new(settings.accounts))
                     .waits(Waits::new(MAX_WAITS).longest(LONGEST_WAIT).interval(WAIT_INTERVAL))
                     .require_preconditions(settings.required);
@@ -169,14 +161,24 @@ impl App {
                     None => service,
                 })
             }
-            Serves::Tables => Serving::Tables(TableService::new(blobs).accounts(settings.accounts)),
+            Serves::Tables => Serving::Tables(TableService::new(store).accounts(settings.accounts)),
         };
         let is_development = settings.access.is_open();
         Ok(Self {
             front: Arc::new(Front::new(settings.access, settings.serves, settings.cors)),
             service,
+            blobs,
             is_development,
         })
+    }
+
+    /// Removes unreachable entries, and then the records of deleted containers. Returns their number.
+    async fn collect(&self) -> std::result::Result<u64, StoreError> {
+        let entries = match &self.service {
+            Serving::Blobs(blobs) => ifmatch_azure::collect_blocks(blobs.context()).await?,
+            Serving::Tables(tables) => tables.collect().await? as u64,
+        };
+        Ok(entries + self.blobs.forget_idle().await?)
     }
 
     async fn answer(self, request: Request<EdgeBody>) -> Response<BlobBody> {

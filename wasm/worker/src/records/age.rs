@@ -25,13 +25,8 @@ pub(super) enum Fate {
 
 /// Decides the fate of an unchanged record.
 pub(super) fn fate(record: &Record, kept: Kept, now: Timestamp) -> Fate {
-    let is_kept = match kept {
-        Kept::Always => true,
-        Kept::WhileBusy => false,
-        Kept::WhilePresent => record.state(now).version().is_some(),
-    };
     let has_lease_without_end = record.lease().is_some_and(|lease| lease.end().is_none());
-    if record.permit(now).is_none() && (is_kept || has_lease_without_end) {
+    if record.permit(now).is_none() && (kept == Kept::Always || has_lease_without_end) {
         return Fate::Stays;
     }
     let is_old = record.revision().timestamp().saturating_add(RETENTION) < now;

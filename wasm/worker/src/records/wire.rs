@@ -33,8 +33,6 @@ pub enum Kept {
     Always,
     /// Deleted once no write is in flight and no lease is held: the resource itself has the rest of the state.
     WhileBusy,
-    /// Like `WhileBusy`, and additionally kept while the resource exists.
-    WhilePresent,
 }
 
 impl Kept {
@@ -43,17 +41,12 @@ impl Kept {
         match self {
             Self::Always => 0,
             Self::WhileBusy => 1,
-            Self::WhilePresent => 2,
         }
     }
 
     /// Converts a stored number. Unknown numbers count as `Always`.
     pub(super) fn of(number: i64) -> Self {
-        match number {
-            1 => Self::WhileBusy,
-            2 => Self::WhilePresent,
-            _ => Self::Always,
-        }
+        if number == 1 { Self::WhileBusy } else { Self::Always }
     }
 }
 
@@ -154,7 +147,7 @@ mod tests {
                 key: "b/ä/\u{1f980}".to_owned(),
                 expected: 0,
                 next: Some(entry.clone()),
-                kept: Kept::WhilePresent,
+                kept: Kept::WhileBusy,
             },
             Ask::Names { prefix: String::new(), after: Some("x".to_owned()), limit: u32::MAX },
         ] {
