@@ -98,6 +98,23 @@ test("nothing is written without the Durable Objects", async (t) => {
   assert.equal(await text(fetch("/docs/a")), "before");
 });
 
+test("a long body gets 503 if R2 does not answer once it has arrived", async (t) => {
+  const hang = `(where, name, args, call) => {
+    if (globalThis.fault !== "on" || name !== "resumeMultipartUpload") return call(...args);
+    const uploadPart = async (_, body) => {
+      await body.pipeTo(new WritableStream());
+      return new Promise(() => {});
+    };
+    return { uploadPart, async abort() {} };
+  }`;
+  const { fetch } = await start(t, interposed(t, faulty(hang)));
+  assert.equal((await put(fetch, "/docs/long", "before")).status, 201);
+  await fetch("/-/fault?on");
+  const answer = await put(fetch, "/docs/long", Buffer.alloc((8 << 20) + 1));
+  assert.deepEqual([answer.status, answer.headers.has("retry-after")], [503, true]);
+  assert.equal(await text(fetch("/docs/long")), "before");
+});
+
 test("a request that the platform ends keeps no writer out for longer than its permit", async (t) => {
   // The platform neither finishes nor drops it: its write and its timers do not end. Then, a minute has passed.
   const ending = {

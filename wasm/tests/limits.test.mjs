@@ -4,23 +4,10 @@ import { randomUUID } from "node:crypto";
 import http from "node:http";
 import { test } from "node:test";
 import { acquire, signed } from "./azure.mjs";
-import { BETWEEN, COUNTING, forEach, interposed, start } from "./support.mjs";
+import { BETWEEN, COUNTING, HOLDING, SET, forEach, held, interposed, set, start } from "./support.mjs";
 
 const put = (fetch, target, body = "x", headers = {}) => fetch(target, { method: "PUT", body, headers });
 const text = async (response) => (await response).text();
-
-// A request to /-/set?NAME=NUMBER sets `globalThis.NAME`, and returns the previous value.
-const SET = `(request) => {
-  const { pathname, searchParams } = new URL(request.url);
-  if (pathname !== "/-/set") return;
-  const before = {};
-  for (const [name, value] of searchParams) {
-    before[name] = globalThis[name] ?? 0;
-    globalThis[name] = Number(value);
-  }
-  return Response.json(before);
-}`;
-const set = async (fetch, name, value) => (await (await fetch(`/-/set?${name}=${value}`)).json())[name];
 
 // Objects that replace the next `lost` answers to one kind of request (its second byte) by exceptions of an overloaded object.
 const overloaded = (kind) => ({
@@ -127,6 +114,18 @@ const BUDGET = {
 };
 const ALLOWED = 80;
 
+test("a writer that waits leaves the requests that are kept for releasing permits", async (t) => {
+  const bindings = { IFMATCH_MAX_REQUESTS: "50" };
+  const wrap = `(env) => (${HOLDING})((${BUDGET.wrap})(env))`;
+  const { fetch } = await start(t, { ...interposed(t, { ...BUDGET, wrap }), bindings });
+  await put(fetch, "/docs/a", "before");
+  const release = await held(fetch, "/docs/a", { method: "PUT", body: "first" });
+  await set(fetch, "budget", 50);
+  assert.equal((await put(fetch, "/docs/a", "second")).status, 503);
+  assert.equal(await set(fetch, "budget", 100_000), 20);
+  assert.equal((await release()).status, 200);
+});
+
 test("a listing with more names than the request limit comes in pages", async (t) => {
   const bindings = { IFMATCH_MAX_REQUESTS: String(ALLOWED) };
   const { fetch } = await start(t, { ...interposed(t, BUDGET), bindings });
@@ -203,6 +202,24 @@ test("bodies without a length count as they arrive", async (t) => {
   small.forEach(({ request }) => request.end());
   assert.deepEqual(await Promise.all(small.map(({ status }) => status)), Array(8).fill(201));
   const large = Array.from({ length: 5 }, (_, at) => begin(`large-${at}`, 7 << 20));
+  assert.equal(await Promise.race(large.map(({ status }) => status)), 503);
+  large.forEach(({ request }) => request.destroy());
+});
+
+test("a long body whose MD5 the Worker computes counts as it arrives", async (t) => {
+  const { fetch, url } = await start(t);
+  await fetch(...signed("PUT", "/docs?restype=container"));
+  const md5 = Buffer.alloc(16).toString("base64");
+  const fields = { "content-length": String(12 << 20), "content-md5": md5, "x-ms-blob-type": "BlockBlob" };
+  const large = Array.from({ length: 5 }, (_, at) => {
+    const [target, init] = signed("PUT", `/docs/md5-${at}`, fields);
+    const request = http.request(new URL(target, url), { ...init, agent: false });
+    const status = new Promise((resolve) => {
+      request.on("response", (response) => resolve(response.resume().statusCode)).on("error", resolve);
+    });
+    request.write(Buffer.alloc(7 << 20));
+    return { request, status };
+  });
   assert.equal(await Promise.race(large.map(({ status }) => status)), 503);
   large.forEach(({ request }) => request.destroy());
 });

@@ -12,8 +12,8 @@ const LIMIT: u64 = 32 << 20;
 const WHOLE: u64 = 8 << 20;
 /// Bytes held for a streamed body.
 const STREAMED: u64 = 256 << 10;
-/// Maximum number of bytes held for a body without a length: the part being sent, and the next one being received.
-const UNKNOWN: u64 = 2 * WHOLE;
+/// Maximum number of bytes held for a body sent in parts: the part being sent, and the next one being received.
+const PARTS: u64 = 2 * WHOLE;
 
 /// Bytes held by all requests of the isolate.
 static HELD: AtomicU64 = AtomicU64::new(0);
@@ -22,21 +22,24 @@ static HELD: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(super) struct Room {
     held: AtomicU64,
+    /// Bytes read in WebAssembly.
+    arrived: AtomicU64,
     is_exceeded: AtomicBool,
 }
 
 impl Room {
-    /// Reserves the memory for a body with a length. Returns `None` if other requests hold too much.
+    /// Reserves the memory for a body that is received whole or streamed. Returns `None` if other requests hold too much.
     ///
-    /// A body without a length is counted as it arrives, by [`grow`](Self::grow).
+    /// Any other body is counted as it arrives, by [`grow`](Self::grow).
     pub(super) fn take(method: &Method, fields: &HeaderMap) -> Option<Arc<Self>> {
-        let room = Self { held: AtomicU64::new(0), is_exceeded: AtomicBool::new(false) };
+        let room = Self { held: AtomicU64::new(0), arrived: AtomicU64::new(0), is_exceeded: AtomicBool::new(false) };
         room.reserve(needed(method, fields)).then(|| Arc::new(room))
     }
 
-    /// Counts bytes that arrived. Returns `false` if they exceed the limit.
+    /// Counts bytes that are read in WebAssembly. Returns `false` if they exceed the limit.
     pub(super) fn grow(&self, bytes: u64) -> bool {
-        let is_kept = self.reserve(bytes.min(UNKNOWN.saturating_sub(self.held.load(Ordering::Relaxed))));
+        let arrived = self.arrived.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let is_kept = self.reserve(arrived.min(PARTS).saturating_sub(self.held.load(Ordering::Relaxed)));
         self.is_exceeded.fetch_or(!is_kept, Ordering::Relaxed);
         is_kept
     }
@@ -100,8 +103,14 @@ mod tests {
         drop(held);
         let growing = room(&Method::PUT, None).unwrap();
         assert!((0..10).all(|_| growing.grow(WHOLE)), "parts are sent meanwhile");
-        assert_eq!(HELD.load(Ordering::Relaxed), UNKNOWN);
+        assert_eq!(HELD.load(Ordering::Relaxed), PARTS);
         drop(growing);
+        let [whole, long] = [WHOLE, 1 << 40].map(|length| room(&Method::PUT, Some(length)).unwrap());
+        assert!(whole.grow(WHOLE));
+        assert_eq!(HELD.load(Ordering::Relaxed), WHOLE + STREAMED, "the whole body was reserved");
+        assert!((0..10).all(|_| long.grow(WHOLE)));
+        assert_eq!(HELD.load(Ordering::Relaxed), WHOLE + PARTS, "a long body that is read in parts");
+        drop((whole, long));
         assert_eq!(HELD.load(Ordering::Relaxed), 0);
     }
 }

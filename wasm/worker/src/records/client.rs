@@ -34,7 +34,7 @@ pub(super) enum Trouble {
 /// Sends a request once.
 pub(super) async fn once(objects: &ObjectNamespace, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
     let message = wire::encode(ask).map_err(|error| Trouble::Unsent(error.to_string()))?;
-    let share = if matches!(ask, Ask::Load | Ask::Swap { .. }) { Share::Reserve } else { Share::Work };
+    let share = if matches!(ask, Ask::Swap { .. }) { Share::Reserve } else { Share::Work };
     subrequests::take(share).map_err(|spent| Trouble::Unsent(spent.to_string()))?;
     let answer = timeout(TIMEOUT, fetch(objects, name, &message)).into_send().await;
     let answer = answer.map_err(|late| unanswered(&late))?.map_err(|error| failed(&error))?;

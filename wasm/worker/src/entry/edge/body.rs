@@ -16,7 +16,7 @@ use crate::entry::held::Room;
 pub(crate) struct EdgeBody {
     stream: Option<ByteStream>,
     length: Option<u64>,
-    /// Counts the bytes of a body without a length.
+    /// Counts the bytes that are read in WebAssembly.
     room: Option<Arc<Room>>,
 }
 
@@ -31,9 +31,9 @@ impl EdgeBody {
         Self { stream: Some(stream), length, room: None }
     }
 
-    /// Limits the bytes in memory, if the length is unknown.
+    /// Limits the bytes in memory.
     pub(crate) fn limited_by(self, room: &Arc<Room>) -> Self {
-        Self { room: self.length.is_none().then(|| Arc::clone(room)), ..self }
+        Self { room: Some(Arc::clone(room)), ..self }
     }
 
     /// Returns the runtime's stream, unless some of it was read.

@@ -1,8 +1,9 @@
 //! Streams a client's body to R2 without copying its bytes into WebAssembly.
 
 use std::array;
+use std::pin::pin;
 
-use futures_util::future::{try_join, try_join_all};
+use futures_util::future::{Either, select, try_join_all};
 use ifmatch_blob_objects::DirectUpload;
 use ifmatch_core::digest::ContentHash;
 use js_sys::{Promise, Uint8Array};
@@ -46,7 +47,17 @@ pub(super) async fn send(
         }
         moved
     };
-    let (tag, ()) = try_join(upload.send(PART, pipe.readable()), moved).await?;
+    let tag = match select(pin!(upload.send(PART, pipe.readable())), pin!(moved)).await {
+        Either::Left((sent, moved)) => {
+            let tag = sent?;
+            moved.await?;
+            tag
+        }
+        Either::Right((moved, sent)) => {
+            moved?;
+            in_time(sent).await?
+        }
+    };
     let hash = digest.digest().await.map_err(|error| failure::of(location, &error))?;
     direct.arrived(content_hash(&hash));
     Ok(tag)

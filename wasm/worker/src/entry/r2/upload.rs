@@ -30,7 +30,7 @@ impl Upload {
         self.bucket.resume_multipart_upload(self.location.as_ref(), &self.id)
     }
 
-    /// Uploads a stream as a part, and returns the part's tag. There is no time limit.
+    /// Uploads a stream as a part, and returns the part's tag. There is no time limit, since the client determines the time.
     pub(super) async fn send(&self, number: u16, body: web_sys::ReadableStream) -> Result<String> {
         let sent = async { self.resume()?.upload_part(number, body).await };
         within_budget(&self.location, sent).await.map(|part| part.etag())
