@@ -90,6 +90,8 @@ test("a Worker over R2 reads parts of one version and writes on a condition", as
     assert.deepEqual([part.status, await part.text(), part.headers.get("content-range")], [206, "el", "bytes 1-2/5"]);
     const beyond = await ask({ headers: { range: "bytes=9-" } });
     assert.deepEqual([beyond.status, beyond.headers.get("content-range")], [416, "bytes */5"]);
+    const unsized = { method: "PUT", body: new Blob(["x"]).stream(), duplex: "half", headers: { "if-match": etag } };
+    assert.equal((await ask(unsized)).status, 411);
     const races = await Promise.all(["a", "b", "c", "d"].map((body) => put(body, { "if-match": etag })));
     assert.deepEqual(races.map((race) => race.status).sort(), [204, 412, 412, 412]);
   };

@@ -33,6 +33,8 @@ async function read(request, bucket, key) {
 }
 
 async function write(request, bucket, key) {
+  // R2 stores a stream only if its length is known.
+  if (request.body && !request.headers.has("content-length")) return new Response("send Content-Length\n", { status: 411 });
   if (!hasWriteCondition(request)) return new Response("send If-Match, or If-None-Match: *\n", { status: 428 });
   const found = await bucket.head(key);
   const verdict = evaluatePreconditions(request, found && { etag: found.httpEtag });
