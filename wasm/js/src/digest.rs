@@ -12,6 +12,12 @@ extern "C" {
     /// Bytes.
     #[wasm_bindgen(typescript_type = "ArrayBuffer | ArrayBufferView")]
     pub type Bytes;
+
+    #[wasm_bindgen(js_name = Uint8Array)]
+    type Octets;
+    /// Fails if the buffer is detached.
+    #[wasm_bindgen(constructor, catch, js_class = "Uint8Array")]
+    fn new(buffer: &ArrayBuffer, offset: u32, length: u32) -> Result<Octets, JsValue>;
 }
 
 /// Number of bytes copied at a time. WebAssembly never returns memory.
@@ -122,9 +128,10 @@ impl Bytes {
         }
         // All views have these properties.
         let view: &Uint8Array = self.unchecked_ref();
-        Ok(match buffer {
-            Some(buffer) => Uint8Array::new(buffer),
-            None => Uint8Array::new_with_byte_offset_and_length(&view.buffer(), view.byte_offset(), view.byte_length()),
-        })
+        let octets = match buffer {
+            Some(buffer) => Octets::new(buffer, 0, buffer.byte_length()),
+            None => Octets::new(&view.buffer(), view.byte_offset(), view.byte_length()),
+        };
+        Ok(octets?.unchecked_into())
     }
 }

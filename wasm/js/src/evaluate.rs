@@ -30,7 +30,7 @@ extern "C" {
 #[wasm_bindgen(js_name = evaluatePreconditions)]
 pub fn evaluate_preconditions(request: &RequestLike, current: &MaybeValidators) -> Result<JsVerdict, JsValue> {
     let method = Method::from_bytes(request.method()?.as_bytes()).map_err(|_| invalid("the method is no token"))?;
-    let conditions = Preconditions::from_headers(&read(&request.headers(), &Preconditions::HEADERS)?);
+    let conditions = Preconditions::from_headers(&read(&request.headers()?, &Preconditions::HEADERS)?);
     let current: &JsValue = current.as_ref();
     let verdict = if current.is_null() || current.is_undefined() {
         conditions.evaluate(&method, None)
@@ -57,7 +57,7 @@ pub fn evaluate_preconditions(request: &RequestLike, current: &MaybeValidators) 
 /// A `TypeError` if the argument is not a set of header fields.
 #[wasm_bindgen(js_name = hasWriteCondition)]
 pub fn has_write_condition(request: &RequestLike) -> Result<bool, JsValue> {
-    Ok(Preconditions::from_headers(&read(&request.headers(), &Preconditions::WRITE_HEADERS)?).has_write_condition())
+    Ok(Preconditions::from_headers(&read(&request.headers()?, &Preconditions::WRITE_HEADERS)?).has_write_condition())
 }
 
 /// Returns `true` if a 304 includes this field of the corresponding 200 (RFC 9110 §15.4.5).

@@ -12,10 +12,11 @@ extern "C" {
     /// A request.
     #[wasm_bindgen(typescript_type = "RequestLike")]
     pub type RequestLike;
-    #[wasm_bindgen(method, getter, structural, js_name = method)]
-    fn its_method(this: &RequestLike) -> JsValue;
-    #[wasm_bindgen(method, getter, structural)]
-    pub(crate) fn headers(this: &RequestLike) -> HeadersLike;
+    // An exception that is not caught here would leave its part of the stack in use: after some hundreds, nothing works.
+    #[wasm_bindgen(method, getter, structural, catch, js_name = method)]
+    fn its_method(this: &RequestLike) -> Result<JsValue, JsValue>;
+    #[wasm_bindgen(method, getter, structural, catch)]
+    pub(crate) fn headers(this: &RequestLike) -> Result<HeadersLike, JsValue>;
 
     /// Header fields.
     #[wasm_bindgen(typescript_type = "HeadersLike")]
@@ -33,12 +34,15 @@ extern "C" {
     /// A 64-bit integer.
     #[wasm_bindgen(typescript_type = "bigint")]
     pub type Long;
+
+    #[wasm_bindgen(catch, js_namespace = Object)]
+    fn keys(object: &JsValue) -> Result<Array, JsValue>;
 }
 
 impl RequestLike {
     /// Returns the method.
     pub(crate) fn method(&self) -> Result<String, JsValue> {
-        self.its_method().as_string().ok_or_else(|| invalid("the method is a text"))
+        self.its_method()?.as_string().ok_or_else(|| invalid("the method is a text"))
     }
 }
 
@@ -87,9 +91,10 @@ const PROPERTIES: [&str; 3] = ["etag", "lastModified", "length"];
 
 /// Rejects properties that are not known, such as `eTag`: they would be ignored, and a condition would silently not match.
 pub(crate) fn check_properties(object: &JsValue) -> Result<(), JsValue> {
-    let object =
-        object.dyn_ref::<Object>().ok_or_else(|| invalid("validators are an object, as in { etag: '\"v1\"' }"))?;
-    let mut names = Object::keys(object).into_iter().filter_map(|name| name.as_string());
+    if !object.is_instance_of::<Object>() {
+        return Err(invalid("validators are an object, as in { etag: '\"v1\"' }"));
+    }
+    let mut names = keys(object)?.into_iter().filter_map(|name| name.as_string());
     match names.find(|name| !PROPERTIES.contains(&name.as_str())) {
         Some(name) => {
             Err(invalid(&format!("{name:?} is no property of a representation: use etag, lastModified and length")))

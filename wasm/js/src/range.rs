@@ -36,7 +36,7 @@ pub fn select_range(request: &RequestLike, sent: &JsRepresentation) -> Result<Js
     let tags = tags(sent)?;
     let len = length(sent)?;
     let representation = Representation { tag: tags.first(), last_modified: last_modified(sent)?, len };
-    let headers = read(&request.headers(), &[RANGE, IF_RANGE])?;
+    let headers = read(&request.headers()?, &[RANGE, IF_RANGE])?;
     let selection = match select(&headers, &representation, now(), Limits::default()) {
         Selection::Whole => object(&[("outcome", "whole".into())]),
         Selection::Unsatisfiable => object(&[

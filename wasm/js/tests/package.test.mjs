@@ -99,6 +99,26 @@ test("an error from the caller's headers is passed on", () => {
   assert.throws(() => evaluatePreconditions({ method: "GET", headers }, null), mine);
 });
 
+test("no number of exceptions from the caller's objects ends the module", () => {
+  const mine = () => { throw new Error("mine"); };
+  const request = { method: "GET", headers: new Map() };
+  const detached = new Uint8Array(8);
+  structuredClone(detached.buffer, { transfer: [detached.buffer] });
+  for (const call of [
+    () => evaluatePreconditions(null, null),
+    () => evaluatePreconditions({ get method() { return mine(); } }, null),
+    () => evaluatePreconditions({ method: "GET", get headers() { return mine(); } }, null),
+    () => evaluatePreconditions(request, new Proxy({}, { ownKeys: mine })),
+    () => hasWriteCondition(undefined),
+    () => selectRange(null, { length: 5 }),
+    () => contentTag(detached),
+    () => contentTag(detached.buffer),
+  ]) {
+    for (let turn = 0; turn < 3_000; turn += 1) assert.throws(call);
+    assert.equal(strongMatch('"a"', '"a"'), true, String(call));
+  }
+});
+
 test("tags and digests are those of the bytes", () => {
   const hash = createHash("sha256").update("hello").digest();
   assert.equal(contentTag(bytes("hello")), `"${hash.toString("hex")}"`);
