@@ -123,6 +123,8 @@ async fn connection(client: TcpStream, mut target: watch::Receiver<SocketAddr>, 
     let address = *target.borrow_and_update();
     // A server that is down ends the client's connection.
     let Ok(server) = TcpStream::connect(address).await else { return };
+    // Otherwise short messages wait for acknowledgements. A socket may be closed already.
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
         (client.into_split(), server.into_split());
     let first = OnceLock::new();

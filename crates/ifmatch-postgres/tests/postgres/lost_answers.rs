@@ -13,7 +13,7 @@ use crate::proxy::Proxy;
 use crate::server::{connect, start};
 
 /// Number of answers that are lost.
-const CUTS: usize = 250;
+const CUTS: usize = 1_000;
 
 /// The swap commits, its connection ends, and the writer finds its own record: no refusal may deny the write, and no
 /// repetition may double it.

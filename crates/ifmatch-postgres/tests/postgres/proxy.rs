@@ -40,6 +40,8 @@ impl Proxy {
 
     async fn forward(&self, client: TcpStream, server: SocketAddr) {
         let Ok(server) = TcpStream::connect(server).await else { return };
+        // Otherwise short messages wait for acknowledgements.
+        client.set_nodelay(true).and_then(|()| server.set_nodelay(true)).unwrap();
         let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
             (client.into_split(), server.into_split());
         let requests = tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
