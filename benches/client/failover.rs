@@ -1,4 +1,5 @@
 //! The time between the end of a lock's holder and its next holder: `ifmatch lock` beside `etcdctl lock`.
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};

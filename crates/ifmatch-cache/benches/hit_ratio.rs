@@ -2,7 +2,12 @@
 //!
 //! All objects have the same size, so that the optimum is known (Belady: evict the object used furthest in the future).
 //! The traces are the same in each run.
-#![allow(clippy::unwrap_used, clippy::cast_precision_loss, reason = "a program that prints a table")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    clippy::print_stdout,
+    reason = "a program that prints a table"
+)]
 
 use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
@@ -68,7 +73,7 @@ async fn hits(trace: &[usize], room: usize) -> usize {
     for object in trace {
         ask(&layer, 1_000_000 + object).await;
     }
-    usize::try_from(layer.handle().metrics().hits).unwrap()
+    usize::try_from(layer.handle().metrics().named("hit")).unwrap()
 }
 
 fn layer(capacity: u64) -> CacheLayer {
