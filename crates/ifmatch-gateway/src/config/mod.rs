@@ -59,8 +59,6 @@ pub struct Config {
     pub accounts: Accounts,
     /// The settings of the accounts.
     account_settings: Vec<AccountSetting>,
-    /// `true` if the first account has the published key.
-    pub has_published_key: bool,
 }
 
 /// Storage of blobs.
@@ -128,10 +126,14 @@ impl Config {
             register_may_lose: settings.register_may_lose.unwrap_or_default(),
             require_conditions: settings.require_conditions.unwrap_or_default(),
             listen_tables: tables.filter(|_| !accounts.is_empty()),
-            has_published_key: settings.accounts.first().is_none_or(AccountSetting::has_published_key),
             accounts,
             account_settings: settings.accounts,
         })
+    }
+
+    /// Returns `true` if the first account has the published key.
+    pub(crate) fn has_published_key(&self) -> bool {
+        self.account_settings.first().is_none_or(AccountSetting::has_published_key)
     }
 
     /// Returns `true` if everyone knows the key of one of the accounts.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use http::Request;
@@ -35,7 +35,7 @@ where
     let running = key.as_ref().map(|key| shared.unguarded.enter(key));
     let result = AssertUnwindSafe(inner::run(&mut inner, Request::from_parts(head, body))).catch_unwind().await;
     if let (Some(key), Some(running)) = (&key, &running) {
-        running.invalidate(shared, key).await;
+        running.invalidate(shared).await;
         if let Ok(Ok(response)) = &result {
             for key in also_changed::keys(&*shared.config.keys, key, &original, response) {
                 shared.invalidate(&key).await;
@@ -71,7 +71,7 @@ struct Running<'a> {
 impl Unguarded {
     /// Returns `true` if an unguarded write of the resource is in flight: what a read finds may be its effect.
     pub(crate) fn is_in_flight(&self, key: &Key) -> bool {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+        self.lock().contains_key(key)
     }
 
     fn enter(&self, key: &Key) -> Running<'_> {
@@ -79,11 +79,15 @@ impl Unguarded {
         running.with(|its| its.writes += 1);
         running
     }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, InFlight>> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Running<'_> {
     /// Marks the state of the resource as unknown. Writes that end while another one does so share the next mark.
-    async fn invalidate<R: Register, C: Clock>(&self, shared: &Arc<Shared<R, C>>, key: &Key) {
+    async fn invalidate<R: Register, C: Clock>(&self, shared: &Arc<Shared<R, C>>) {
         let mine = self.with(|its| {
             its.requested += 1;
             its.requested
@@ -91,20 +95,19 @@ impl Running<'_> {
         let mut turn = self.all.marking.join(&self.key);
         turn.front().await;
         if let Some(covered) = self.with(|its| (its.made < mine).then_some(its.requested)) {
-            shared.invalidate(key).await;
+            shared.invalidate(&self.key).await;
             self.with(|its| its.made = its.made.max(covered));
         }
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut InFlight) -> T) -> T {
-        let mut in_flight = self.all.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
-        change(in_flight.entry(self.key.clone()).or_default())
+        change(self.all.lock().entry(self.key.clone()).or_default())
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let mut in_flight = self.all.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_flight = self.all.lock();
         if let Some(its) = in_flight.get_mut(&self.key) {
             its.writes -= 1;
             if its.writes == 0 {

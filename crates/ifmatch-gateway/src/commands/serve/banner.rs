@@ -54,10 +54,10 @@ fn connection(name: &str, config: &Config, addresses: &Addresses) -> String {
     let defaults = Settings::defaults();
     let tables = addresses.tables.map(|address| OptionalAddress::On(ListenAddress::One(address)));
     let is_default = defaults.listen == Some(ListenAddress::One(addresses.blobs)) && defaults.listen_tables == tables;
-    if name == DEVELOPMENT_ACCOUNT && config.has_published_key && is_default && scheme == "http" {
+    if name == DEVELOPMENT_ACCOUNT && config.has_published_key() && is_default && scheme == "http" {
         return "UseDevelopmentStorage=true".to_owned();
     }
-    let key = if config.has_published_key { DEVELOPMENT_KEY } else { "KEY" };
+    let key = if config.has_published_key() { DEVELOPMENT_KEY } else { "KEY" };
     let tables = addresses.tables.map(|tables| format!("TableEndpoint={scheme}://{}/{name};", reachable(tables)));
     format!(
         "AccountName={name};AccountKey={key};BlobEndpoint={scheme}://{}/{name};{}",
