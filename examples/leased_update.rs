@@ -14,12 +14,12 @@ use axum::Router;
 use axum::extract::{Extension, State};
 use axum::routing::get;
 use http::StatusCode;
+use ifmatch::axum::RouterExt;
 use ifmatch::{ConditionalLayer, Permit};
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::Clock;
 use support::{Answer, Client};
 use tokio::sync::{Notify, watch};
-use tower::Layer;
 
 const LEDGER: &str = "/ledger";
 
@@ -93,7 +93,7 @@ impl Clock for ManualClock {
 
 fn app(clock: ManualClock, tables: Tables, begun: Arc<Notify>) -> Router {
     let routes = Router::new().route(LEDGER, get(show).post(sell).put(hang)).layer(Extension(begun)).with_state(tables);
-    Router::new().fallback_service(ConditionalLayer::builder().clock(clock).ephemeral_leases().build().layer(routes))
+    routes.guarded_by(ConditionalLayer::builder().clock(clock).ephemeral_leases().build())
 }
 
 /// A client that sells items.

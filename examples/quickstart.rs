@@ -12,8 +12,7 @@
 use std::sync::{Arc, RwLock};
 
 use axum::{Router, extract::State, routing::get};
-use ifmatch::ConditionalLayer;
-use tower::Layer;
+use ifmatch::{ConditionalLayer, axum::RouterExt};
 
 type Note = Arc<RwLock<String>>;
 
@@ -31,5 +30,6 @@ async fn write(State(note): State<Note>, text: String) {
 async fn main() -> std::io::Result<()> {
     let routes = Router::new().route("/note", get(read).put(write)).with_state(Note::default());
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
-    axum::serve(tokio::net::TcpListener::bind(address).await?, ConditionalLayer::new().layer(routes)).await
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    axum::serve(listener, routes.guarded_by(ConditionalLayer::new())).await
 }

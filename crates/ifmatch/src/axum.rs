@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
+use axum::routing::any_service;
 use axum::serve::{IncomingStream, Listener};
 use http::StatusCode;
 use http::request::Parts;
@@ -20,10 +21,15 @@ use tower_service::Service;
 use crate::inner::InnerService;
 use crate::{ConditionalLayer, ConditionalService, NewVersion, Permit};
 
+/// All paths but `/`, under axum's own name for the rest of a nested path, which it leaves out of the extractors `Path` and
+/// `MatchedPath`. Under another name, handlers would get one parameter too many, and fail.
+const ALL_PATHS: &str = "/{*__private__axum_nest_tail_param}";
+
 /// Puts a router behind the layer, as part of its other methods.
 ///
 /// axum's own [`Router::layer`] wraps the handler of each method separately, so that the GET before a conditional PUT
-/// would run the handler of PUT. This wraps the router as a whole; other layers then go around it as usual.
+/// would run the handler of PUT. This wraps the router as a whole, and returns a router: other layers go around it as usual,
+/// authentication by [`Router::route_layer`] among them.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -31,10 +37,17 @@ use crate::{ConditionalLayer, ConditionalService, NewVersion, Permit};
 /// use ifmatch::axum::RouterExt;
 ///
 /// let notes = Router::new().route("/note", get(|| async { "hello" }));
-/// let app: Router = Router::new().nest("/v1", notes.guarded_by(ConditionalLayer::new()));
+/// let app: Router = Router::new()
+///     .route("/health", get(|| async {}))
+///     .nest("/v1", notes.guarded_by(ConditionalLayer::new()));
 /// ```
 pub trait RouterExt {
-    /// Wraps all routes, and the fallback, in a layer. The result is a router without routes of its own.
+    /// Wraps all routes, and the fallback, in a layer.
+    ///
+    /// The result has a route for every path. Merged with a router that has plain routes, it takes the paths and methods that
+    /// those leave. axum panics when two guarded routers are merged, as for two fallbacks: merge the routers first, or nest
+    /// them under two prefixes. Nested under `/notes`, it serves `/notes` and `/notes/a`, while `/notes/` is 404, as for every
+    /// nested router. The `MatchedPath` of `/notes` is `/notes/`.
     ///
     /// ```
     /// # use axum::{Router, routing::get};
@@ -47,8 +60,10 @@ pub trait RouterExt {
 }
 
 impl RouterExt for Router {
+    /// Routes, not a fallback: [`Router::route_layer`] skips fallbacks, and with them an authentication.
     fn guarded_by<R: Register, C: Clock>(self, layer: ConditionalLayer<R, C>) -> Self {
-        Self::new().fallback_service(layer.layer(self))
+        let guarded = any_service(layer.layer(self));
+        Self::new().route("/", guarded.clone()).route(ALL_PATHS, guarded)
     }
 }
 

@@ -27,8 +27,8 @@ const AXUM_ROUTE: &str = "axum::routing::route::Route";
 /// use ifmatch::ConditionalLayer;
 /// use tower::Layer;
 ///
-/// let routes = Router::new().route("/greeting", get(|| async { "hello" }));
-/// let app: Router = Router::new().fallback_service(ConditionalLayer::new().layer(routes));
+/// let routes: Router = Router::new().route("/greeting", get(|| async { "hello" }));
+/// let service = ConditionalLayer::new().layer(routes); // with the feature `axum`: routes.guarded_by(layer)
 /// ```
 pub struct ConditionalLayer<R = MemoryRegister, C = SystemClock> {
     shared: Arc<Shared<R, C>>,
@@ -91,8 +91,7 @@ impl<S, R: Register, C: Clock> Layer<S> for ConditionalLayer<R, C> {
         assert!(
             !type_name::<S>().contains(AXUM_ROUTE),
             "ConditionalLayer must wrap the whole router, not its routes: replace router.layer(layer) by \
-             router.guarded_by(layer), with ifmatch::axum::RouterExt and the feature axum, or by \
-             Router::new().fallback_service(layer.layer(router))"
+             router.guarded_by(layer), with ifmatch::axum::RouterExt and the feature axum"
         );
         ConditionalService::new(inner, Arc::clone(&self.shared))
     }

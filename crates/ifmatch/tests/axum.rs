@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, OriginalUri, Path, Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
@@ -60,6 +60,59 @@ async fn no_update_is_lost_wherever_the_router_is_mounted() {
     for (path, app) in apps {
         assert_no_lost_update(app, path, &[], "mine", "theirs").await;
     }
+}
+
+/// Authentication is a `route_layer`, which axum leaves out of fallbacks.
+#[tokio::test]
+async fn authentication_around_a_guarded_router_holds() {
+    async fn authenticate(request: Request, next: Next) -> Response {
+        if request.headers().contains_key("authorization") {
+            return next.run(request).await;
+        }
+        StatusCode::UNAUTHORIZED.into_response()
+    }
+    let guarded = || routes().guarded_by(ConditionalLayer::new());
+    let plain = || Router::new().route("/health", get(async || "well"));
+    let apps = [
+        ("", guarded()),
+        ("", plain().merge(guarded())),
+        ("", guarded().merge(plain())),
+        ("", plain().route("/", get(async || "index")).merge(guarded())),
+        ("/v1", plain().nest("/v1", guarded())),
+        ("/v1", plain().nest("/v1", Router::new().merge(guarded()))),
+        ("/v1/notes", plain().nest("/v1", plain().nest("/notes", guarded()))),
+    ];
+    for (prefix, app) in apps {
+        let client = TestClient::new(app.route_layer(from_fn(authenticate)));
+        for path in ["/note", "/other"].map(|path| format!("{prefix}{path}")) {
+            for method in ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PURGE"] {
+                assert_eq!(client.send(method, &path, &[], "text").await.status, 401, "{method} {path}");
+            }
+        }
+        let path = format!("{prefix}/note");
+        assert_eq!(client.send("GET", &path, &[("authorization", "me")], "").await.status, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn extractors_see_the_paths_of_a_guarded_router_as_those_of_a_plain_one() {
+    async fn seen(path: Path<Vec<String>>, matched: MatchedPath, original: OriginalUri) -> String {
+        format!("{:?} {} {}", path.0, matched.as_str().trim_end_matches('/'), original.0)
+    }
+    let notes =
+        || Router::new().route("/", get(seen)).route("/notes/{id}", get(seen)).route("/files/{*rest}", get(seen));
+    let app = |notes: Router| TestClient::new(Router::new().nest("/{tenant}", notes));
+    let (plain, guarded) = (app(notes()), app(notes().guarded_by(ConditionalLayer::new())));
+    for path in ["/acme", "/acme/", "/acme/notes/5", "/acme/files/a/b", "/acme/notes/a%20b", "/acme/notes/", "/"] {
+        let (plain, guarded) = (plain.get(path).await, guarded.get(path).await);
+        assert_eq!((guarded.status, &guarded.body), (plain.status, &plain.body), "{path}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "both have a fallback")]
+fn two_guarded_routers_are_not_merged() {
+    drop(routes().guarded_by(ConditionalLayer::new()).merge(routes().guarded_by(ConditionalLayer::new())));
 }
 
 /// Requests to two mounts of one layer: neither waits for the other, since their keys hold the mount.
