@@ -50,7 +50,7 @@ struct Group {
 }
 
 /// Returns the plot of a Markdown table with ratios such as `1.02 (0.82–1.18)`, or `None` for another table. Each column is a
-/// group.
+/// group. A dash stands for a ratio that is left out.
 ///
 /// ```
 /// let table = "| ratio | a / b |\n|---|---|\n| 304 | 1.02 (0.82–1.18) |\n";
@@ -68,7 +68,8 @@ fn parse(table: &str) -> Option<(String, Vec<Group>)> {
     let rows: Vec<Vec<&str>> = lines.skip(1).collect();
     let group = |(column, title): (usize, &&str)| {
         let ratio = |row: &Vec<&str>| ratio(row.first()?, row.get(column)?);
-        let ratios: Vec<Ratio> = rows.iter().map(ratio).collect::<Option<_>>()?;
+        let measured = |row: &&Vec<&str>| row.get(column).is_none_or(|cell| *cell != "–");
+        let ratios: Vec<Ratio> = rows.iter().filter(measured).map(ratio).collect::<Option<_>>()?;
         (!ratios.is_empty()).then(|| Group { title: (*title).to_owned(), ratios })
     };
     let groups: Vec<Group> = head.iter().enumerate().skip(1).map(group).collect::<Option<_>>()?;
