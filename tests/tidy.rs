@@ -1,119 +1,192 @@
-//! The repository's rules. Each is a function that returns its violations in the tracked files.
+//! Rules of the repository that no lint of rustc, clippy or cargo-deny knows. Each returns its violations in the tracked files.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "tidy/documents.rs"]
-mod documents;
-#[path = "tidy/manifests.rs"]
-mod manifests;
-#[path = "tidy/repository.rs"]
-mod repository;
-#[path = "tidy/rules.rs"]
-mod rules;
-#[path = "tidy/samples.rs"]
-mod samples;
-#[path = "tidy/source.rs"]
-mod source;
+use std::path::Path;
+use std::process::Command;
 
-use repository::repository;
+/// A tracked text file.
+struct File {
+    /// Relative to the root, with slashes.
+    path: String,
+    text: String,
+}
 
-/// Fails with all violations, one a line.
+/// Returns all tracked text files. Links are left out: their targets are tracked as well.
+fn files() -> Vec<File> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let listed = Command::new("git").current_dir(root).args(["ls-files", "-z", "--cached"]).output().unwrap();
+    let paths = String::from_utf8(listed.stdout).unwrap();
+    let read = |path: &str| {
+        let full = Some(root.join(path)).filter(|full| !full.is_symlink())?;
+        Some(File { path: path.to_owned(), text: std::fs::read_to_string(full).ok()? })
+    };
+    let files: Vec<File> = paths.split_terminator('\0').filter_map(read).collect();
+    assert!(files.len() > 50, "git lists only {} files: not the repository's root?", files.len());
+    files
+}
+
+fn with_ending<'a>(files: &'a [File], ending: &str) -> impl Iterator<Item = &'a File> {
+    files.iter().filter(move |file| file.path.ends_with(ending))
+}
+
+/// Fails with all violations, one a line, and unless the rule finds `wrong` in this text under this name.
 #[track_caller]
-fn none(violations: &[String]) {
+fn check(rule: fn(&[File]) -> Vec<String>, wrong: &[(&str, &str)]) {
+    for (path, text) in wrong {
+        let file = File { path: (*path).to_owned(), text: (*text).to_owned() };
+        assert_eq!(rule(&[file]).len(), 1, "the rule does not find its own example: {path}: {text}");
+    }
+    let violations = rule(&files());
     assert!(violations.is_empty(), "\n{}\n", violations.join("\n"));
+}
+
+/// Returns the lines of Rust files for which `is_wrong` returns `true`.
+fn rust_lines(files: &[File], why: &str, is_wrong: fn(&str) -> bool) -> Vec<String> {
+    let of = |file: &File| {
+        let numbered = file.text.lines().enumerate().filter(|(_, line)| is_wrong(line));
+        numbered.map(|(at, line)| format!("{}:{}: {why}: {}", file.path, at + 1, line.trim())).collect::<Vec<_>>()
+    };
+    with_ending(files, ".rs").filter(|file| file.path != "tests/tidy.rs").flat_map(of).collect()
 }
 
 #[test]
 fn every_file_states_its_purpose() {
-    none(&rules::purpose(&repository().sources));
-}
-
-#[test]
-fn files_are_short() {
-    none(&rules::file_length(&repository().sources));
-}
-
-#[test]
-fn functions_are_short() {
-    none(&rules::function_length(&repository().sources));
-}
-
-#[test]
-fn nothing_is_unsafe() {
-    none(&rules::unsafe_code(&repository().sources));
+    let rule = |files: &[File]| {
+        let silent = with_ending(files, ".rs").filter(|file| !file.text.starts_with("//! "));
+        silent.map(|file| format!("{}: the first line must state the file's purpose (//!)", file.path)).collect()
+    };
+    check(rule, &[("a.rs", "use std::fs;\n")]);
 }
 
 #[test]
 fn nothing_is_unfinished_or_ignored() {
-    none(&rules::unfinished(&repository().sources));
+    let rule = |files: &[File]| {
+        rust_lines(files, "unfinished", |line| {
+            ["TODO", "FIXME", "XXX", "#[ignore"].iter().any(|mark| line.contains(mark))
+        })
+    };
+    check(rule, &[("a.rs", "    // TODO: later"), ("a.rs", "#[ignore]")]);
 }
 
-#[test]
-fn libraries_do_not_unwrap() {
-    none(&rules::unwraps(&repository().sources));
-}
-
+/// Twin modules depend on the target, and their callers do not. rustfmt indents all but the items of a file.
 #[test]
 fn only_whole_modules_depend_on_the_target() {
-    none(&rules::target_cfgs_in_core(&repository().sources));
-    none(&rules::target_cfgs_in_functions(&repository().sources));
+    let rule = |files: &[File]| {
+        rust_lines(files, "a condition on the target within an item: use twin modules", |line| {
+            let is_condition = ["cfg(", "cfg!(", "cfg_attr("].iter().any(|form| line.trim_start().contains(form));
+            let is_of_target = ["target_", "unix", "windows"].iter().any(|word| line.contains(word));
+            line.starts_with(' ') && !line.trim_start().starts_with("//") && is_condition && is_of_target
+        })
+    };
+    check(rule, &[("a.rs", "    #[cfg(target_family = \"wasm\")]"), ("a.rs", "    if cfg!(unix) {")]);
 }
 
 #[test]
-fn crate_roots_have_no_glob_reexports() {
-    none(&rules::root_globs(&repository().sources));
+fn every_package_inherits_the_lints() {
+    let rule = |files: &[File]| {
+        let packages = with_ending(files, "Cargo.toml")
+            .filter(|file| ["crates/", "examples/Cargo", "xtask/"].iter().any(|folder| file.path.starts_with(folder)));
+        let own = packages.filter(|file| !file.text.contains("[lints]\nworkspace = true"));
+        own.map(|file| format!("{}: does not inherit the workspace's lints", file.path)).collect()
+    };
+    check(rule, &[("crates/x/Cargo.toml", "[package]\n")]);
 }
 
-#[test]
-fn the_default_port_is_stated_once() {
-    none(&rules::default_port(&repository().sources));
-}
-
-#[test]
-fn published_crates_agree() {
-    none(&manifests::published(&repository().metadata));
-}
-
-#[test]
-fn licences_are_complete() {
-    none(&manifests::licences(&repository().metadata));
-}
-
-#[test]
-fn every_package_inherits_the_lints_and_the_versions() {
-    none(&manifests::inherited(&repository().files));
-}
-
+/// The user's tools decide which registry they ask.
 #[test]
 fn lock_files_name_no_host() {
-    none(&manifests::lock_files(&repository().files));
+    let rule = |files: &[File]| {
+        let npm = with_ending(files, "package-lock.json").filter(|file| file.text.contains("\"resolved\""));
+        let config = with_ending(files, ".npmrc").chain(with_ending(files, ".cargo/config.toml"));
+        let redirected = config.filter(|file| file.text.contains("registry") || file.text.contains("[source"));
+        npm.chain(redirected).map(|file| format!("{}: names a registry", file.path)).collect()
+    };
+    check(rule, &[("a/package-lock.json", "{\"resolved\": \"x\"}"), (".npmrc", "registry=x")]);
 }
 
-#[test]
-fn every_page_is_linked() {
-    none(&documents::unlinked(&repository().files));
-}
-
+/// The site's step checks the links between its pages, with their anchors; this, those of all other documents.
 #[test]
 fn every_link_leads_to_a_file() {
-    none(&documents::broken_links(&repository().files));
+    let rule = |files: &[File]| {
+        let exists =
+            |path: &str| files.iter().any(|file| file.path == path || file.path.starts_with(&format!("{path}/")));
+        let of = |page: &File| {
+            let targets = page.text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+            let local = targets.filter(|target| !target.contains("://") && !target.starts_with(['#', '@']));
+            let files =
+                local.filter(|target| !target.starts_with("mailto:")).filter_map(|target| target.split('#').next());
+            let broken = files.filter(|link| !resolved(&page.path, link).is_some_and(|path| exists(&path)));
+            broken.map(|link| format!("{}: the link to {link} is broken", page.path)).collect::<Vec<_>>()
+        };
+        with_ending(files, ".md").flat_map(of).collect()
+    };
+    check(rule, &[("README.md", "[a](docs/none.md)"), ("README.md", "[a](../outside.md)")]);
+}
+
+/// Returns the path of a link's target, or `None` outside the repository.
+fn resolved(page: &str, link: &str) -> Option<String> {
+    let mut parts: Vec<&str> = page.split('/').collect();
+    parts.pop();
+    for part in link.trim_end_matches('/').split('/') {
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()?),
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
 }
 
 #[test]
-fn every_command_in_the_documents_exists() {
-    none(&documents::unknown_commands(repository()));
-}
-
-#[test]
-fn every_problem_is_documented() {
-    none(&documents::undocumented_problems(repository()));
+fn every_page_is_in_the_contents_of_the_site() {
+    let rule = |files: &[File]| {
+        let contents = with_ending(files, "docs/SUMMARY.md").map(|file| &*file.text).collect::<String>();
+        let pages = with_ending(files, ".md").filter_map(|file| file.path.strip_prefix("docs/"));
+        let missing = pages.filter(|page| *page != "SUMMARY.md" && !contents.contains(&format!("]({page})")));
+        missing.map(|page| format!("docs/SUMMARY.md does not link to {page}")).collect()
+    };
+    check(rule, &[("docs/a.md", "")]);
 }
 
 #[test]
 fn every_metric_in_the_monitoring_exists() {
-    none(&documents::unknown_metrics(&repository().files));
+    fn metrics(text: &str) -> impl Iterator<Item = &str> {
+        let words = text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+        words.filter(|word| word.starts_with("ifmatch_"))
+    }
+    let rule = |files: &[File]| {
+        let sources = with_ending(files, ".rs").filter(|file| file.path.contains("/src/"));
+        let known: Vec<&str> = sources.flat_map(|file| metrics(&file.text)).collect();
+        let monitoring = files.iter().filter(|file| file.path.starts_with("packaging/monitoring/"));
+        let of = |file: &File| {
+            let unknown = metrics(&file.text).filter(|name| {
+                let base = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
+                !known.contains(name) && !base.is_some_and(|base| known.contains(&base))
+            });
+            unknown.map(|name| format!("{}: there is no metric {name}", file.path)).collect::<Vec<_>>()
+        };
+        monitoring.flat_map(of).collect()
+    };
+    check(rule, &[("packaging/monitoring/alerts.yml", "expr: ifmatch_none_total > 1")]);
 }
 
+/// A problem's name follows its status, as in `Problem::new(StatusCode::CONFLICT, "container-exists")`.
 #[test]
-fn the_change_log_covers_this_version() {
-    none(&documents::change_log(repository()));
+fn every_problem_is_documented() {
+    let rule = |files: &[File]| {
+        let page = with_ending(files, "docs/reference/errors.md").map(|file| &*file.text).collect::<String>();
+        let sources = with_ending(files, ".rs").filter(|file| file.path.contains("/src/"));
+        let lines = sources.flat_map(|file| file.text.lines()).filter(|line| !line.trim_start().starts_with("//"));
+        let code = lines.collect::<Vec<_>>().join("\n");
+        let names = code.split("StatusCode::").skip(1).filter_map(|rest| {
+            let (_, literal) = rest.split_once(',').filter(|(status, _)| status.bytes().all(|byte| byte != b' '))?;
+            literal.trim_start().strip_prefix('"')?.split('"').next()
+        });
+        let is_kebab = |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+        // Reasons of decisions, which are no problems.
+        let problems = names.filter(is_kebab).filter(|name| *name != "not-modified");
+        let missing = problems.filter(|name| !page.contains(&format!("`{name}`")));
+        missing.map(|name| format!("docs/reference/errors.md does not explain {name}")).collect()
+    };
+    check(rule, &[("crates/x/src/a.rs", "Problem::new(StatusCode::CONFLICT, \"a-b\")")]);
 }
