@@ -13,7 +13,7 @@ use tower_http::timeout::TimeoutBody;
 
 use crate::forward::request_body::BoxError;
 use crate::forward::trailers::CleanTrailers;
-use crate::upstream::selection::Slot;
+use crate::upstream::slots::Slot;
 
 pin_project! {
     /// A forwarded response's body. Ends with an error if the upstream pauses for too long or closes early.
