@@ -152,7 +152,9 @@ impl Holders {
         let has_room = self.has_room(client);
         if has_room {
             self.taken += 1;
-            client.into_iter().for_each(|client| *self.by_client.entry(client).or_default() += 1);
+            if let Some(client) = client {
+                *self.by_client.entry(client).or_default() += 1;
+            }
         }
         has_room
     }
@@ -202,6 +204,8 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     fn slots(servers: &[u32], queue: u32) -> Arc<Slots> {
@@ -209,9 +213,12 @@ mod tests {
         Slots::new(servers.iter().copied().map(limit), limit(queue))
     }
 
-    fn client(last: u8) -> Option<IpAddr> {
-        Some([192, 0, 2, last].into())
-    }
+    const CLIENTS: [Option<IpAddr>; 4] = [
+        None,
+        Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))),
+        Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2))),
+        Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 3))),
+    ];
 
     fn slot(taken: Option<Taken>) -> Slot {
         let Some(Taken::Slot(slot)) = taken else { panic!("no slot, but {taken:?}") };
@@ -226,19 +233,19 @@ mod tests {
     #[test]
     fn a_client_leaves_half_of_the_slots_and_of_the_queue_to_others() {
         let slots = slots(&[10], 6);
-        let _held: Vec<_> = (0..5).map(|_| slot(slots.take(&[0], client(1)))).collect();
-        let _waiting: Vec<_> = (0..3).map(|_| place(slots.take(&[0], client(1)))).collect();
-        assert!(slots.take(&[0], client(1)).is_none());
-        assert_eq!((slots.load(0, client(1)), slots.load(0, client(2)), slots.waiting()), ((5, true), (5, false), 3));
-        let _other = slot(slots.take(&[0], client(2)));
+        let _held: Vec<_> = (0..5).map(|_| slot(slots.take(&[0], CLIENTS[1]))).collect();
+        let _waiting: Vec<_> = (0..3).map(|_| place(slots.take(&[0], CLIENTS[1]))).collect();
+        assert!(slots.take(&[0], CLIENTS[1]).is_none());
+        assert_eq!((slots.load(0, CLIENTS[1]), slots.load(0, CLIENTS[2]), slots.waiting()), ((5, true), (5, false), 3));
+        let _other = slot(slots.take(&[0], CLIENTS[2]));
     }
 
     #[test]
     fn a_free_slot_goes_to_the_first_request_whose_client_may_have_it() {
         let slots = slots(&[2], 9);
-        let (first, second) = (slot(slots.take(&[0], client(1))), slot(slots.take(&[0], client(2))));
-        let mut greedy = place(slots.take(&[0], client(1)));
-        let mut modest = place(slots.take(&[0], client(3)));
+        let (first, second) = (slot(slots.take(&[0], CLIENTS[1])), slot(slots.take(&[0], CLIENTS[2])));
+        let mut greedy = place(slots.take(&[0], CLIENTS[1]));
+        let mut modest = place(slots.take(&[0], CLIENTS[3]));
         drop(second);
         assert!(greedy.granted.try_recv().is_err(), "its client has as many slots as are free");
         let third = modest.granted.try_recv().expect("a slot");
@@ -251,9 +258,9 @@ mod tests {
     #[test]
     fn a_request_that_left_passes_its_slot_on() {
         let slots = slots(&[1], 9);
-        let held = slot(slots.take(&[0], client(1)));
-        let left = place(slots.take(&[0], client(2)));
-        let mut next = place(slots.take(&[0], client(3)));
+        let held = slot(slots.take(&[0], CLIENTS[1]));
+        let left = place(slots.take(&[0], CLIENTS[2]));
+        let mut next = place(slots.take(&[0], CLIENTS[3]));
         drop(held);
         assert!(next.granted.try_recv().is_err(), "the slot waits for the first request");
         drop(left);
@@ -263,8 +270,8 @@ mod tests {
     #[test]
     fn a_request_waits_for_its_own_servers_only() {
         let slots = slots(&[1, 1], 9);
-        let held = [0, 1].map(|server| slot(slots.take(&[server], client(1))));
-        let mut waiting = place(slots.take(&[1], client(2)));
+        let held = [0, 1].map(|server| slot(slots.take(&[server], CLIENTS[1])));
+        let mut waiting = place(slots.take(&[1], CLIENTS[2]));
         let [first, second] = held;
         drop(first);
         assert!(waiting.granted.try_recv().is_err());
