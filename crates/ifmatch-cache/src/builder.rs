@@ -252,7 +252,21 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Sets how long a request waits for another request's response before it goes to the origin itself. Defaults to 10
+    /// Sends the inner service a normal form of `Accept-Encoding` with GET and HEAD: `gzip, br, zstd`, as far as the client accepts
+    /// them. Clients with different spellings then share responses that vary by the field. Off by default: the inner service no
+    /// longer learns weights and other codings.
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().normalize_accept_encoding().build();
+    /// ```
+    #[must_use]
+    pub fn normalize_accept_encoding(mut self) -> Self {
+        self.config.normalizes_accept_encoding = true;
+        self
+    }
+
+    /// Sets how long requests wait for another request's response before one of them goes to the origin as well. Defaults to 10
     /// seconds. Also bounds how long a slow reader can hold up other readers of a body that is too long to be stored, if it
     /// cannot request the rest.
     ///

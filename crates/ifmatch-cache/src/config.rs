@@ -35,6 +35,7 @@ pub(crate) struct Config {
     pub(crate) stale_if_unreachable: Duration,
     pub(crate) stale_while_revalidate: Duration,
     pub(crate) patience: Duration,
+    pub(crate) normalizes_accept_encoding: bool,
 }
 
 impl Default for Config {
@@ -56,6 +57,7 @@ impl Default for Config {
             stale_if_unreachable: Duration::from_hours(1),
             stale_while_revalidate: Duration::ZERO,
             patience: Duration::from_secs(10),
+            normalizes_accept_encoding: false,
         }
     }
 }

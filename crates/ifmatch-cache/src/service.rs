@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, Ready, ready};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,7 +19,8 @@ use crate::inner_service::InnerService;
 use crate::lookup::{Lookup, lookup};
 use crate::metrics::{Outcome, Tally};
 use crate::policy::cache_status::{CacheStatus, Forward};
-use crate::request::{CacheRequest, Handling, normalize};
+use crate::request::{CacheRequest, Handling, accept_encoding, normalize};
+use crate::respond;
 use crate::respond::response_body::{BodyError, ResponseBody};
 use crate::state::CacheState;
 use crate::write::write;
@@ -30,11 +32,18 @@ use crate::write::write;
 pub struct Cache<S, C = SystemClock> {
     inner: S,
     state: Arc<CacheState<C>>,
+    client: Option<IpAddr>,
 }
 
 impl<S, C> Cache<S, C> {
     pub(crate) fn new(inner: S, state: Arc<CacheState<C>>) -> Self {
-        Self { inner, state }
+        Self { inner, state, client: None }
+    }
+
+    /// Names the client of the next requests of this clone. Clients that wait for each other then do not get a failure that
+    /// only another one has seen: its request may have caused it.
+    pub fn set_client(&mut self, client: IpAddr) {
+        self.client = Some(client);
     }
 
     /// Returns a reference to the inner service.
@@ -50,7 +59,7 @@ impl<S, C> Cache<S, C> {
 
 impl<S: Clone, C> Clone for Cache<S, C> {
     fn clone(&self) -> Self {
-        Self::new(self.inner.clone(), Arc::clone(&self.state))
+        Self { client: self.client, ..Self::new(self.inner.clone(), Arc::clone(&self.state)) }
     }
 }
 
@@ -90,7 +99,11 @@ where
         match Handling::of(&head, &body, &state.config) {
             Handling::Read(key, flags) => {
                 key.set_host(&mut head);
-                let request = CacheRequest::new(head, key, flags, &state.config);
+                if state.config.normalizes_accept_encoding {
+                    accept_encoding::normalize(&mut head.headers);
+                }
+                let mut request = CacheRequest::new(head, key, flags, &state.config);
+                request.client = self.client;
                 match lookup(state, &request) {
                     Lookup::Hit(response, outcome) => {
                         state.counters.ended(outcome);
@@ -119,6 +132,10 @@ where
                 key.set_host(&mut head);
                 let request = Request::from_parts(head, body);
                 Either::Right(Box::pin(write(Arc::clone(state), inner.clone(), key, request)))
+            }
+            Handling::OnlyIfCached => {
+                state.counters.ended(Outcome::OnlyIfCached);
+                Either::Left(ready(Ok(respond::only_if_cached())))
             }
             Handling::Method => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Method),
             Handling::Bypass => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Bypass),

@@ -8,6 +8,7 @@ pub use tag::EntityTag;
 pub mod date;
 pub mod fields;
 pub mod lock;
+pub mod share;
 pub mod tag;
 
 #[cfg(feature = "protocol")]

@@ -13,7 +13,8 @@ use crate::host;
 pub fn reject<B>(request: &mut Request<B>) -> Option<Response<Bytes>> {
     let is_http1 = request.version() < Version::HTTP_2;
     let coding = if is_http1 { coding(request.headers()) } else { None };
-    let problem = coding.or_else(|| length(request.headers_mut())).or_else(|| host::check(request));
+    let problem = coding.or_else(|| scheme(request)).or_else(|| length(request.headers_mut()));
+    let problem = problem.or_else(|| host::check(request));
     let Some(problem) = problem else {
         host::normalize(request);
         return None;
@@ -41,6 +42,12 @@ fn coding(headers: &HeaderMap) -> Option<Problem> {
             "the only supported transfer coding is chunked: send the content without others, or with Content-Encoding",
         )
     })
+}
+
+/// Rejects targets of schemes that are not HTTP, which the next hop may treat in its own way.
+fn scheme<B>(request: &Request<B>) -> Option<Problem> {
+    let is_http = request.uri().scheme_str().is_none_or(|scheme| matches!(scheme, "http" | "https"));
+    (!is_http).then(|| Problem::bad_request("the scheme of the target must be http or https"))
 }
 
 /// Rejects a length that is not a plain number. The next hop may read `010` as eight, and two lengths as two requests.
@@ -89,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_request_without_a_single_host_is_rejected() {
-        for (uri, host) in [("http://a/", "b"), ("http://u@a/", "a"), ("/", "a/b")] {
+        for (uri, host) in [("ftp://a/", "a"), ("http://a/", "b"), ("http://u@a/", "a"), ("/", "a/b")] {
             let mut request = Request::get(uri).version(Version::HTTP_2).header("host", host).body(()).unwrap();
             assert_eq!(reject(&mut request).unwrap().status(), StatusCode::BAD_REQUEST, "{uri} {host}");
         }

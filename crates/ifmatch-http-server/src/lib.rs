@@ -10,8 +10,9 @@
 
 pub use error::BoxError;
 pub use handler::{RequestContext, RequestHandler};
+pub use ifmatch_core::share::SlotLimit;
 pub use interim::InterimSender;
-pub use limits::{Limits, SlotLimit};
+pub use limits::Limits;
 pub use observer::{Event, Observer};
 pub use request_body::{BodyError, BodyProgress, RequestBody};
 pub use server::Server;

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::future::{Future, pending};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,6 +15,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
+use ifmatch_core::share::network;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tower_service::Service;
@@ -29,11 +31,12 @@ use crate::forward::upgrade::UpgradeRequest;
 use crate::forward::via::Name;
 use crate::observer::{Event, Observer, UpstreamState};
 use crate::route::{Routes, Target};
-use crate::upstream::breaker::Outcome;
+use crate::upstream::breaker::{Outcome, Requester};
 use crate::upstream::client::{self, SendError};
 use crate::upstream::health::{self, HealthCheck};
-use crate::upstream::selection::{Admission, Rejected, ServerSlot, Slot};
+use crate::upstream::selection::{Admission, Rejected, ServerSlot};
 use crate::upstream::server::Server;
+use crate::upstream::slots::Slot;
 
 /// Forwards requests to upstreams, as a [`tower_service::Service`]. Cheap to clone.
 ///
@@ -220,7 +223,8 @@ impl Shared {
         let target = self.routes.find(&head.uri, &head.headers)?;
         let mut repeatable = body.is_empty() && is_safe(&head.method);
         let mut tried = Vec::new();
-        let mut slot = self.acquire(&target, &tried).await?;
+        let requester = requester(&head);
+        let mut slot = self.acquire(&target, &tried, requester).await?;
         loop {
             let ServerSlot { server, slot: permit, admission } = slot;
             let start = Instant::now();
@@ -231,7 +235,7 @@ impl Shared {
                 Err(error) => error,
             };
             if error.kind() == ProxyErrorKind::Broken && std::mem::take(&mut repeatable) {
-                let Some(admission) = target.upstream.admit(server) else { return Err(error) };
+                let Some(admission) = target.upstream.admit(server, requester) else { return Err(error) };
                 slot = ServerSlot { server, slot: permit, admission };
                 continue;
             }
@@ -244,14 +248,19 @@ impl Shared {
             }
             tried.push(server);
             // No server or slot is left: return the first error.
-            let Ok(next) = self.acquire(&target, &tried).await else { return Err(error) };
+            let Ok(next) = self.acquire(&target, &tried, requester).await else { return Err(error) };
             slot = next;
         }
     }
 
     /// Finds a slot at a server that was not tried.
-    async fn acquire<'a>(&self, target: &Target<'a>, tried: &[&Server]) -> Result<ServerSlot<'a>, ProxyError> {
-        match target.upstream.acquire(tried, self.timeouts.connect).await {
+    async fn acquire<'a>(
+        &self,
+        target: &Target<'a>,
+        tried: &[&Server],
+        requester: Requester,
+    ) -> Result<ServerSlot<'a>, ProxyError> {
+        match target.upstream.acquire(tried, requester, self.timeouts.connect).await {
             Ok(Some(slot)) => Ok(slot),
             Ok(None) => Err(ProxyErrorKind::Unreachable.into()),
             Err(rejected) => {
@@ -308,7 +317,7 @@ impl Shared {
         let result = tokio::select! {
             result = self.client.send(server, upgrade, body, outgoing) => result,
             () = too_slow => {
-                admission.record(Outcome::Failed);
+                admission.record(Outcome::Hung);
                 return Err(ProxyErrorKind::Timeout.into());
             }
         };
@@ -362,11 +371,22 @@ fn kind(error: &SendError) -> ProxyErrorKind {
 /// left, or the server ended the connection properly.
 fn outcome(result: &Result<Response<Incoming>, SendError>) -> Option<Outcome> {
     match result {
-        Ok(_) => Some(Outcome::Answered),
+        Ok(response) => Some(if is_faulty(response.status()) { Outcome::Faulty } else { Outcome::Answered }),
         Err(SendError::Connect(error)) if client::is_timeout(error.as_ref()) => Some(Outcome::ConnectTimeout),
         Err(SendError::Connect(_)) => Some(Outcome::Unreachable),
-        Err(error) => (kind(error) == ProxyErrorKind::Broken).then_some(Outcome::Failed),
+        Err(error) => (kind(error) == ProxyErrorKind::Broken).then_some(Outcome::Faulty),
     }
+}
+
+/// Returns `true` if a server says that it cannot process requests now.
+fn is_faulty(status: StatusCode) -> bool {
+    matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+}
+
+/// Returns the client of a request, and what it asks for.
+fn requester(head: &Parts) -> Requester {
+    let client = head.extensions.get::<Client>().map(|client| network(client.address.ip()));
+    Requester { client, path: BuildHasherDefault::<DefaultHasher>::default().hash_one(head.uri.path()) }
 }
 
 /// Returns `true` for the safe methods of RFC 9110 §9.2.1, and QUERY.

@@ -81,12 +81,13 @@ fn misses_of_a_server_that_hangs_are_rejected_at_once_and_stale_responses_served
         }
         ok("cache-control: max-age=1\r\nage: 2\r\netag: \"v1\"\r\n", "hello")
     });
-    let flags = ["--answer-timeout", "3s", "--breaker-failures", "1", "--breaker-pause", "1h"];
+    let flags = ["--answer-timeout", "3s", "--breaker-failures", "2", "--breaker-pause", "1h"];
     let gateway = before(&origin, &flags);
     get(&gateway, "/stored", "").expect(200);
     crate::wait_for(&gateway, "ifmatch_cache_stored_total 1");
     hangs.store(true, Ordering::SeqCst);
     get(&gateway, "/new", "").expect(504);
+    get(&gateway, "/other", "").expect(504);
     let asked = origin.asked().len();
     let refused = get(&gateway, "/new", "").expect(503);
     let seconds: u64 = refused.header("retry-after").parse().unwrap();

@@ -1,5 +1,6 @@
 //! GET and HEAD requests that the store cannot answer: they wait for another request's response, or ask the origin.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use ifmatch_runtime::task::detach;
 use crate::fetch::head;
 use crate::fetch::origin::{Fetch, Fetched, NewResponse};
 use crate::fetch::resume::resumable;
-use crate::fetch::single_flight::{FlightKey, Leader, Outcome, Role};
+use crate::fetch::single_flight::{Flight, FlightKey, Leader, Outcome, Role};
 use crate::inner_service::InnerService;
 use crate::lookup::{Lookup, Plan, decide, lookup};
 use crate::metrics::{Outcome as RequestOutcome, Tally};
@@ -70,9 +71,7 @@ impl<C: Clock> Forwarding<C> {
     {
         if self.request.directives.only_if_cached {
             self.tally.set(RequestOutcome::OnlyIfCached);
-            let detail = "no stored response can answer this request, and only-if-cached rules out asking the origin";
-            let problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, "only-if-cached").detail(detail);
-            return Ok(respond::problem(&problem, CacheStatus { detail: Some("only-if-cached"), ..CacheStatus::HIT }));
+            return Ok(respond::only_if_cached());
         }
         if self.request.is_head() {
             return self.head(inner).await;
@@ -99,7 +98,7 @@ impl<C: Clock> Forwarding<C> {
         if !self.request.is_sharable() {
             return Turn::Ask(None);
         }
-        let mut failures = 0;
+        let mut failures = Vec::new();
         for _ in 0..MAX_JOINS {
             if self.plan.unshared {
                 return Turn::Ask(None);
@@ -117,8 +116,12 @@ impl<C: Clock> Forwarding<C> {
                 Role::Follower(flight) => flight,
             };
             let waited = flight.is_pending();
-            let flight_key = match self.state.within(self.state.config.patience, flight.outcome()).await {
-                Some(Outcome::Ready(stored)) if self.selects(&stored) => match self.collapsed(&stored, waited) {
+            let outcome = match self.wait(&flight).await {
+                Ok(outcome) => outcome,
+                Err(leader) => return self.retry(flight_key).map_or(Turn::Ask(Some(leader)), Turn::Respond),
+            };
+            let flight_key = match outcome {
+                Outcome::Ready(stored) if self.selects(&stored) => match self.collapsed(&stored, waited) {
                     Some(response) => return Turn::Respond(response),
                     None if waited => return Turn::Ask(None),
                     // It became stale while its body arrives: later requests share the next request to the origin.
@@ -127,22 +130,23 @@ impl<C: Clock> Forwarding<C> {
                         flight_key
                     }
                 },
-                Some(Outcome::Unmodified(stored)) if waited && self.selects(&stored) && self.is_valid(&stored) => {
+                Outcome::Unmodified(stored) if waited && self.selects(&stored) && self.is_valid(&stored) => {
                     return Turn::Respond(self.unmodified(&stored));
                 }
                 // The response is for other requests, but shows what responses vary by.
-                Some(Outcome::Ready(stored) | Outcome::Unmodified(stored)) => {
+                Outcome::Ready(stored) | Outcome::Unmodified(stored) => {
                     flight_key.varying(stored.meta.secondary_key.vary.clone(), &self.request.head.headers)
                 }
-                Some(Outcome::Failed(status)) => {
-                    failures += 1;
-                    match self.failed(status, failures) {
+                Outcome::Failed(failure) => {
+                    failures.push(failure.client);
+                    match self.failed(failure.status, &failures) {
                         Some(turn) => return turn,
-                        None => flight_key,
+                        None if failure.client == self.request.client => flight_key,
+                        None => flight_key.apart_from(failure.client),
                     }
                 }
                 // The leader may have found the response in the store.
-                Some(Outcome::Alone | Outcome::Pending) | None => {
+                Outcome::Alone | Outcome::Pending => {
                     return self.retry(flight_key).map_or(Turn::Ask(None), Turn::Respond);
                 }
             };
@@ -151,6 +155,21 @@ impl<C: Clock> Forwarding<C> {
             }
         }
         Turn::Ask(None)
+    }
+
+    /// Waits for the outcome of a flight. Returns a leader if this request is to ask the origin as well, for all that wait, because
+    /// the others have not been answered in time.
+    async fn wait(&self, flight: &Arc<Flight>) -> Result<Outcome, Leader> {
+        let mut round = 0;
+        loop {
+            if let Some(outcome) = self.state.within(self.state.config.patience, flight.outcome()).await {
+                return Ok(outcome);
+            }
+            if let Some(leader) = self.state.flights.relieve(&self.request.key, flight, round) {
+                return Err(leader);
+            }
+            round += 1;
+        }
     }
 
     /// Returns `true` if a response to another request also answers this one.
@@ -163,19 +182,22 @@ impl<C: Clock> Forwarding<C> {
         self.state.table.is_valid(&self.request.key, stored)
     }
 
-    /// Handles a failure of the origin after `failures` attempts for other requests. Returns `None` if this request is
-    /// to wait for another one, or to ask on behalf of the waiting ones.
+    /// Handles a failure of the origin for a request of the last of these clients. Returns `None` if this request is to wait for
+    /// another one, or to ask on behalf of the waiting ones.
     ///
-    /// The first request may have caused a failure itself. A second failure is attributed to the origin, and all
-    /// waiting requests get it without asking for themselves. Its content may be private, so it is not shared.
-    fn failed<T>(&mut self, status: Option<StatusCode>, failures: usize) -> Option<Turn<T>> {
+    /// The first request may have caused a failure itself. A second failure, of another client or of this request's, is
+    /// attributed to the origin, and all waiting requests get it without asking for themselves. Its content may be private, so
+    /// it is not shared.
+    fn failed<T>(&mut self, status: Option<StatusCode>, clients: &[Option<IpAddr>]) -> Option<Turn<T>> {
         if let Some(response) = self.stale(status) {
             return Some(Turn::Respond(response));
         }
         if status == Some(StatusCode::INTERNAL_SERVER_ERROR) {
             return Some(Turn::Ask(None));
         }
-        (failures > 1).then(|| {
+        let own = self.request.client;
+        let is_other = |client: &Option<IpAddr>| *client == own || clients.first().is_some_and(|first| first != client);
+        (clients.len() > 1 && clients.iter().any(is_other)).then(|| {
             self.tally.set(status.map_or(RequestOutcome::ErrorUnreachable, |_| RequestOutcome::ErrorStatus));
             let detail = "the origin fails: try again later";
             let problem = Problem::new(status.unwrap_or(StatusCode::BAD_GATEWAY), "origin-failed").detail(detail);

@@ -1,5 +1,6 @@
 //! One request to the origin, and the effect of its response on the store.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,14 +16,14 @@ use crate::body::broadcast::{Broadcast, Reader};
 use crate::body::in_memory::PartialBody;
 use crate::fetch::fill::{Fill, collect};
 use crate::fetch::revalidation::Revalidation;
-use crate::fetch::single_flight::{FlightKey, Leader, Outcome};
+use crate::fetch::single_flight::{Failure, FlightKey, Leader, Outcome};
 use crate::inner_service::InnerService;
 use crate::lookup::Plan;
 use crate::metrics::{NotStored, Outcome as RequestOutcome};
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::content_range::ContentRange;
 use crate::policy::reuse::is_failure;
-use crate::policy::storable::{Exchange, Refusal};
+use crate::policy::storable::{Exchange, Refusal, is_for_one_client};
 use crate::policy::update::is_about;
 use crate::request::CacheRequest;
 use crate::request::key::Key;
@@ -52,6 +53,9 @@ pub(crate) struct Fetch<C> {
     flight_key: FlightKey,
     /// `true` if the last request for this URI failed.
     failing: bool,
+    /// `true` if a failure of this request is one of the origin for others: it asks as they do.
+    is_sharable: bool,
+    address: Option<IpAddr>,
     leader: Option<Leader>,
 }
 
@@ -87,6 +91,8 @@ impl<C: Clock> Fetch<C> {
             revalidation,
             flight_key,
             failing,
+            is_sharable: request.is_sharable(),
+            address: request.client,
             leader,
         }
     }
@@ -113,7 +119,7 @@ impl<C: Clock> Fetch<C> {
                 Ok(response) => response,
                 Err(error) => {
                     self.note_failure(Some(true));
-                    self.tell(Outcome::Failed(None));
+                    self.tell(self.failure(None));
                     return Err(error);
                 }
             };
@@ -156,10 +162,15 @@ impl<C: Clock> Fetch<C> {
         self.client.headers.contains_key(IF_NONE_MATCH) || self.client.headers.contains_key(IF_MODIFIED_SINCE)
     }
 
+    fn failure(&self, status: Option<StatusCode>) -> Outcome {
+        Outcome::Failed(Failure { status, client: self.address })
+    }
+
     /// Records if the origin fails for a stored response: until it answers again, a usable stale response is served
-    /// immediately.
+    /// immediately. A client that forces its requests cannot prolong this.
     fn note_failure(&self, unreachable: Option<bool>) {
-        if self.stored.is_some() && (self.failing || unreachable.is_some()) {
+        let is_news = if unreachable.is_some() { self.is_sharable } else { self.failing };
+        if self.stored.is_some() && is_news {
             let until = self.state.monotonic_now().saturating_add(PAUSE);
             let failing = unreachable.map(|unreachable| Failing { until, unreachable });
             self.state.table.note_failure(&self.key, failing);
@@ -193,7 +204,7 @@ impl<C: Clock> Fetch<C> {
                 self.tell(Outcome::Ready(stored.clone()));
             }
             Some(refusal) if refusal.is_personal(&self.client.headers) => {}
-            None | Some(_) => self.supersede(),
+            refusal => self.supersede(stored.meta.status, refusal),
         }
     }
 
@@ -309,7 +320,7 @@ impl<C: Clock> Fetch<C> {
             Ok(storable) => Ok(storable),
             Err(outcome) => {
                 if failed {
-                    self.tell(Outcome::Failed(Some(head.status)));
+                    self.tell(self.failure(Some(head.status)));
                 }
                 self.not_stored(head.status, refusal);
                 Err(if failed { RequestOutcome::ErrorStatus } else { outcome })
@@ -347,15 +358,18 @@ impl<C: Clock> Fetch<C> {
         if !supersedes || self.client.headers.contains_key(RANGE) {
             return;
         }
-        self.supersede();
+        self.supersede(status, refusal);
         if self.leader.is_some() {
             self.state.table.expect_unshared(&self.key, until);
         }
     }
 
-    /// Discards the stored response that the client's request selects.
-    fn supersede(&self) {
-        if let Some(stored) = &self.stored {
+    /// Discards the stored response that the client's request selects, unless it is fresh, and the new one is about this client
+    /// only.
+    fn supersede(&self, status: StatusCode, refusal: Option<Refusal>) {
+        if let Some(stored) = &self.stored
+            && !(is_for_one_client(status, refusal) && stored.meta.is_fresh(self.state.now()))
+        {
             self.state.table.discard(&self.key, stored);
         }
     }

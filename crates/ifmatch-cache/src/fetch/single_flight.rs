@@ -1,6 +1,17 @@
 //! Request collapsing: one request to the origin for all clients that wait for the same response.
+//!
+//! # Interleavings
+//!
+//! - **The origin takes longer than the followers wait.** One of them asks as well, and the others go on waiting: the first
+//!   response, to either request, is for all. After the same time, the next one asks.
+//! - **A follower comes later than the others**, so that its wait ends between theirs. In each round of waiting one request asks,
+//!   whenever the round of a follower ends.
+//! - **The leader's request is the reason why the origin fails.** Other clients wait for a request of one of theirs, which that
+//!   client cannot join. A second client that fails shows that the origin does.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{HeaderMap, StatusCode};
@@ -19,13 +30,15 @@ pub(crate) struct FlightKey {
     implicit_key: Box<str>,
     /// The conditions and ranges that the origin evaluates.
     condition: Box<[u8]>,
+    /// A client whose request has failed, and may have caused this: the others wait for one of theirs.
+    apart_from: Option<IpAddr>,
 }
 
 impl FlightKey {
     /// Returns the key of a request without conditions for the origin.
     pub(crate) fn new(vary: Vary, request: &HeaderMap, implicit_key: &str) -> Self {
         let selection = vary.select(request);
-        Self { vary, selection, implicit_key: implicit_key.into(), condition: Box::default() }
+        Self { vary, selection, implicit_key: implicit_key.into(), condition: Box::default(), apart_from: None }
     }
 
     /// Returns the key of a request, assuming that the response will vary by the same fields as the stored ones.
@@ -43,7 +56,13 @@ impl FlightKey {
     /// Returns the key of a request once a response has revealed the fields that it varies by.
     pub(crate) fn varying(&self, vary: Vary, request: &HeaderMap) -> Self {
         let selection = vary.select(request);
-        Self { vary, selection, implicit_key: self.implicit_key.clone(), condition: self.condition.clone() }
+        Self { vary, selection, ..self.clone() }
+    }
+
+    /// Returns the key of a request that no longer waits for those of this client.
+    #[must_use]
+    pub(crate) fn apart_from(self, client: Option<IpAddr>) -> Self {
+        Self { apart_from: client, ..self }
     }
 }
 
@@ -56,16 +75,27 @@ pub(crate) enum Outcome {
     Ready(Stored),
     /// The condition shared by all waiting requests is false, so each gets this 304.
     Unmodified(Stored),
-    /// The origin failed with this status, or did not respond.
-    Failed(Option<StatusCode>),
+    /// The origin failed.
+    Failed(Failure),
     /// The response is for one client only, or the request was abandoned: the others must ask for themselves.
     Alone,
+}
+
+/// A failure of the origin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure {
+    /// `None` if the origin did not respond.
+    pub(crate) status: Option<StatusCode>,
+    /// The client of the request that failed.
+    pub(crate) client: Option<IpAddr>,
 }
 
 /// A request to the origin that others can wait for.
 #[derive(Debug)]
 pub(crate) struct Flight {
     key: FlightKey,
+    /// Number of requests that have asked the origin as well, because the first has not been answered for long.
+    relieved: AtomicU32,
     /// Ordinal of its start. A later invalidation of the URI keeps new requests from joining it.
     began: u64,
     outcome: watch::Sender<Outcome>,
@@ -127,6 +157,13 @@ impl Flights {
         Some(self.lead(&mut flights, key, flight_key, began))
     }
 
+    /// Lets one of the followers ask the origin as well, and tell the others, after they have waited in vain for the `round`th
+    /// time. Returns `None` for all others of them.
+    pub(crate) fn relieve(self: &Arc<Self>, key: &Key, flight: &Arc<Flight>, round: u32) -> Option<Leader> {
+        let turn = flight.relieved.compare_exchange(round, round + 1, Relaxed, Relaxed);
+        turn.ok().map(|_| Leader { flights: Arc::clone(self), key: key.clone(), flight: Arc::clone(flight) })
+    }
+
     /// Closes a flight: later requests do not join it.
     pub(crate) fn close(&self, key: &Key, flight: &Arc<Flight>) {
         let mut flights = self.lock();
@@ -140,7 +177,7 @@ impl Flights {
 
     fn lead(self: &Arc<Self>, flights: &mut FlightMap, key: &Key, flight_key: &FlightKey, began: u64) -> Leader {
         let outcome = watch::channel(Outcome::Pending).0;
-        let flight = Arc::new(Flight { key: flight_key.clone(), began, outcome });
+        let flight = Arc::new(Flight { key: flight_key.clone(), relieved: AtomicU32::new(0), began, outcome });
         flights.entry(key.clone()).or_default().push(Arc::clone(&flight));
         Leader { flights: Arc::clone(self), key: key.clone(), flight }
     }

@@ -165,6 +165,22 @@ impl Exchange<'_> {
     }
 }
 
+/// Returns `true` if a response that must not be stored is about the client that sent the request: it refuses the request, sends
+/// the client elsewhere, sets a cookie, or is private. It then says nothing about a stored response that is still fresh. 404 and 410
+/// are about the resource.
+///
+/// ```
+/// use http::StatusCode;
+/// use ifmatch_cache::policy::storable::{Refusal, is_for_one_client};
+/// assert!(is_for_one_client(StatusCode::FORBIDDEN, None));
+/// assert!(is_for_one_client(StatusCode::OK, Some(Refusal::Cookie)));
+/// assert!(!is_for_one_client(StatusCode::OK, Some(Refusal::NoStore)));
+/// ```
+pub fn is_for_one_client(status: StatusCode, refusal: Option<Refusal>) -> bool {
+    matches!(status.as_u16(), 302 | 303 | 307 | 400..=403 | 405..=409 | 411..=431)
+        || matches!(refusal, Some(Refusal::Cookie | Refusal::Private))
+}
+
 /// Returns `true` if responses with this status may have a heuristic lifetime (RFC 9110 §15.1).
 ///
 /// ```

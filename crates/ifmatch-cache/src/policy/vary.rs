@@ -1,11 +1,9 @@
 //! `Vary` (RFC 9111 §4.1): selection among the stored responses for a URI.
 
-use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_LANGUAGE, VARY};
+use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, VARY};
 use http::{HeaderMap, HeaderName};
 
 use super::fields::{members, split_all};
-
-mod preference;
 
 /// Maximum number of fields in `Vary`. A response with more is not stored.
 const MAX_FIELDS: usize = 16;
@@ -53,7 +51,8 @@ impl Vary {
     ///
     /// Several lines form one list; white space around commas is ignored. In `Accept-Encoding`, `Accept-Language` and
     /// `Accept-Charset`, case and white space around semicolons are ignored too. All other differences matter, since
-    /// many origins compare text: the order of members, empty members, and the spelling of weights.
+    /// many origins compare text: the order of members, empty members, and the spelling of weights. A response is for equal
+    /// selections only, also if another request prefers its language or coding: it may depend on the rest of the field.
     ///
     /// ```
     /// use http::{header, HeaderMap, HeaderValue};
@@ -67,32 +66,6 @@ impl Vary {
     /// ```
     pub fn select(&self, request: &HeaderMap) -> Selection {
         Selection(self.0.iter().map(|name| normal(name, request)).collect())
-    }
-
-    /// Returns `true` if a request with the [selection](Self::select) `requested` selects a response with these header
-    /// fields: the response's own request has an equal selection, or the response is in the single language or coding that
-    /// the request prefers most.
-    ///
-    /// ```
-    /// use http::{HeaderMap, HeaderValue};
-    /// use ifmatch_cache::policy::vary::Vary;
-    ///
-    /// let headers = |name, value| HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
-    /// let vary = Vary::of(&headers(http::header::VARY, "accept-language")).unwrap();
-    /// let german = headers(http::header::CONTENT_LANGUAGE, "de");
-    /// let first = vary.select(&headers(http::header::ACCEPT_LANGUAGE, "de"));
-    /// let second = headers(http::header::ACCEPT_LANGUAGE, "fr;q=0.5, de");
-    /// assert!(vary.matches(&first, &german, &second, &vary.select(&second)));
-    /// ```
-    pub fn matches(
-        &self,
-        selection: &Selection,
-        response: &HeaderMap,
-        request: &HeaderMap,
-        requested: &Selection,
-    ) -> bool {
-        let both = self.0.iter().zip(selection.0.iter().zip(&requested.0));
-        both.into_iter().all(|(name, (stored, requested))| stored == requested || is_preferred(name, response, request))
     }
 }
 
@@ -130,21 +103,14 @@ fn normal(name: &HeaderName, request: &HeaderMap) -> Option<Box<[u8]>> {
     }
     let lines = request.get_all(name);
     let members = lines.into_iter().flat_map(|line| split_all(line.as_bytes()));
-    if preference::is_case_insensitive(name) {
-        return Some(members.map(preference::normal).collect::<Vec<_>>().join(&b","[..]).into());
+    if [ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE].contains(name) {
+        return Some(members.map(in_lower_case).collect::<Vec<_>>().join(&b","[..]).into());
     }
     Some(members.collect::<Vec<_>>().join(&b","[..]).into())
 }
 
-/// Returns `true` if the response is in the single language or coding with the highest weight in the request.
-fn is_preferred(name: &HeaderName, response: &HeaderMap, request: &HeaderMap) -> bool {
-    let property = match *name {
-        ACCEPT_LANGUAGE => CONTENT_LANGUAGE,
-        ACCEPT_ENCODING => CONTENT_ENCODING,
-        _ => return false,
-    };
-    let best = preference::best(request.get_all(name));
-    let mut own = members(response.get_all(property));
-    let (own, more) = (own.next(), own.next());
-    more.is_none() && best.is_some_and(|best| own.is_some_and(|own| own.eq_ignore_ascii_case(&best)))
+/// Returns a member in lower case, without white space around semicolons.
+fn in_lower_case(member: &[u8]) -> Vec<u8> {
+    let parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    parts.collect::<Vec<_>>().join(&b";"[..]).to_ascii_lowercase()
 }

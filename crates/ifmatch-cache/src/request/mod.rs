@@ -1,5 +1,7 @@
 //! Reading a request: its handling, its cache key, and its conditions and directives.
 
+use std::net::IpAddr;
+
 use http::header::{AUTHORIZATION, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method};
@@ -14,6 +16,7 @@ use crate::policy::invalidate::is_unsafe;
 use crate::request::flags::{RequestFlag, RequestFlags};
 use crate::request::key::Key;
 
+pub(crate) mod accept_encoding;
 pub(crate) mod flags;
 pub(crate) mod key;
 pub(crate) mod normalize;
@@ -29,6 +32,8 @@ pub(crate) enum Handling {
     Method,
     /// Forward: a cache cannot answer it.
     Bypass,
+    /// Reject: a cache cannot answer it, but the client rules out asking the origin (RFC 9111 §5.2.1.7).
+    OnlyIfCached,
 }
 
 impl Handling {
@@ -48,7 +53,9 @@ impl Handling {
             return Self::Method;
         }
         if !body.is_end_stream() || flags.has(RequestFlag::OriginOnly) {
-            return Self::Bypass;
+            let directives = config.obey_requests.then(|| RequestDirectives::from_headers(&head.headers));
+            let only_if_cached = directives.is_some_and(|directives| directives.only_if_cached);
+            return if only_if_cached { Self::OnlyIfCached } else { Self::Bypass };
         }
         key().map_or(Self::Bypass, |key| Self::Read(key, flags))
     }
@@ -60,6 +67,8 @@ pub(crate) struct CacheRequest {
     pub(crate) head: Parts,
     pub(crate) key: Key,
     pub(crate) directives: RequestDirectives,
+    /// Address of the client, if known.
+    pub(crate) client: Option<IpAddr>,
     flags: RequestFlags,
     /// Distinguishes requests with the same key that must not share a response, regardless of `Vary`: the target if it is
     /// not in normal form, and fields that many origins use without naming them in `Vary`.
@@ -78,7 +87,7 @@ impl CacheRequest {
         } else {
             RequestDirectives::default()
         };
-        Self { implicit_key: implicit_key(&head, &key, flags, config), head, key, directives, flags }
+        Self { implicit_key: implicit_key(&head, &key, flags, config), head, key, directives, client: None, flags }
     }
 
     pub(crate) fn is_head(&self) -> bool {

@@ -21,22 +21,36 @@ pub(crate) fn is_unkeyed_input(name: &str) -> bool {
     NAMES.contains(&&*name) || PREFIXES.iter().any(begins) && !CLIENTS.iter().any(begins)
 }
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 16] = [
     "base-url",
     "forwarded",
     "front-end-https",
     "path-info",
     "script-name",
+    "x-backend-host",
     "x-forwarded",
     "x-host",
+    "x-matched-path",
     "x-method-override",
+    "x-ms-original-url",
+    "x-nextjs-data",
     "x-scheme",
     "x-script-name",
     "x-url-scheme",
     "x-wp-base-url",
 ];
 
-const PREFIXES: [&str; 6] = ["x-forward-", "x-forwarded-", "x-http-", "x-original-", "x-proxy-", "x-rewrite-"];
+const PREFIXES: [&str; 9] = [
+    "x-envoy-original-",
+    "x-forward-",
+    "x-forwarded-",
+    "x-http-",
+    "x-invoke-",
+    "x-middleware-",
+    "x-original-",
+    "x-proxy-",
+    "x-rewrite-",
+];
 
 /// Exceptions that identify the client.
 const CLIENTS: [&str; 3] = ["x-forwarded-for", "x-original-for", "x-proxyuser-"];
@@ -73,9 +87,21 @@ mod tests {
 
     #[test]
     fn overrides_of_the_target_count_and_client_addresses_do_not() {
-        for name in
-            ["forwarded", "x-forwarded-host", "x_forwarded_host", "x-forwarded-prefix", "x-original-url", "script_name"]
-        {
+        for name in [
+            "forwarded",
+            "x-forwarded-host",
+            "x_forwarded_host",
+            "x-forwarded-prefix",
+            "x-original-url",
+            "script_name",
+            "x-envoy-original-path",
+            "x-ms-original-url",
+            "x-invoke-path",
+            "x-matched-path",
+            "x-nextjs-data",
+            "x-middleware-subrequest",
+            "x-backend-host",
+        ] {
             assert!(is_unkeyed_input(name), "{name}");
         }
         for name in ["x-forwarded-for", "x_forwarded_for", "x-real-ip", "x-request-id", "accept", "from", "x-forwards"]

@@ -99,6 +99,13 @@ pub(crate) fn not_modified<T>(mut headers: HeaderMap) -> Response<ResponseBody<T
     response(StatusCode::NOT_MODIFIED, headers, ResponseBody::empty())
 }
 
+/// Creates the 504 to a request that rules out asking the origin (RFC 9111 §5.2.1.7).
+pub(crate) fn only_if_cached<T>() -> Response<ResponseBody<T>> {
+    let detail = "no stored response can answer this request, and only-if-cached rules out asking the origin";
+    let problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, "only-if-cached").detail(detail);
+    self::problem(&problem, CacheStatus { detail: Some("only-if-cached"), ..CacheStatus::HIT })
+}
+
 /// Creates a response of the cache itself.
 pub(crate) fn problem<T>(problem: &Problem, status: CacheStatus) -> Response<ResponseBody<T>> {
     let mut response = problem.to_response().map(ResponseBody::from);

@@ -18,9 +18,10 @@ use crate::body::on_disk::DiskBody;
 use crate::body::slices::Slices;
 use crate::policy::age::{initial_age, unix};
 use crate::policy::audience::Audience;
+use crate::policy::cache_control::RequestDirectives;
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::{Heuristic, lifetime};
-use crate::policy::reuse::Terms;
+use crate::policy::reuse::{Reuse, Terms};
 use crate::policy::vary::{Selection, Vary};
 use crate::policy::{fields, groups, update};
 
@@ -256,7 +257,12 @@ impl Meta {
     /// Returns `true` if a request selects the response.
     pub(crate) fn is_selected(&self, request: &HeaderMap, implicit_key: &str) -> bool {
         let key = &self.secondary_key;
-        &*key.implicit_key == implicit_key && key.matches(&self.headers, request, &key.vary.select(request))
+        &*key.implicit_key == implicit_key && key.selection == key.vary.select(request)
+    }
+
+    /// Returns `true` if the response may be used without validation now.
+    pub(crate) fn is_fresh(&self, now: Timestamp) -> bool {
+        self.terms.reuse(&RequestDirectives::default(), self.age(now)) == Reuse::Fresh
     }
 
     /// Returns `true` if the response can ever be used: it has a lifetime, can be validated, or may be used stale.
@@ -279,11 +285,6 @@ impl Meta {
 }
 
 impl SecondaryKey {
-    /// Returns `true` if a request with this selection selects a response with these header fields.
-    pub(crate) fn matches(&self, response: &HeaderMap, request: &HeaderMap, selection: &Selection) -> bool {
-        self.vary.matches(&self.selection, response, request, selection)
-    }
-
     fn size(&self) -> usize {
         self.selection.size() + self.implicit_key.len() + size_of_val(self.vary.names())
     }

@@ -115,7 +115,7 @@ impl Table {
             let same = last.take().filter(|(vary, _)| **vary == secondary_key.vary);
             let (_, selection) =
                 last.insert(same.unwrap_or_else(|| (&secondary_key.vary, secondary_key.vary.select(request))));
-            let matches = secondary_key.matches(&stored.meta.headers, request, selection);
+            let matches = secondary_key.selection == *selection;
             if !matches || !stored.is_there() || !self.is_selectable(key, stored) {
                 continue;
             }

@@ -363,3 +363,27 @@ async fn stale_responses_for_an_unreachable_origin_can_be_disabled() {
     world.origin.will_fail();
     assert!(world.try_send(get("/", &[])).await.is_err());
 }
+
+#[tokio::test]
+async fn spellings_of_accept_encoding_share_what_the_origin_has_seen() {
+    let world = World::with(ifmatch_cache::Builder::normalize_accept_encoding);
+    let fields = [("cache-control", "max-age=60"), ("vary", "accept-encoding"), ("content-encoding", "gzip")];
+    world.origin.will(200, &fields, "zipped");
+    world.get_with("/", &[("accept-encoding", "gzip, evil\"<;q=0.1")]).await;
+    assert_eq!(world.origin.seen()[0].headers["accept-encoding"], "gzip");
+    assert!(world.get_with("/", &[("accept-encoding", "deflate,GZIP")]).await.is_hit());
+    world.origin.will(200, &fields, "squeezed");
+    assert_eq!(world.get_with("/", &[("accept-encoding", "gzip, br;q=0.7")]).await.text(), "squeezed");
+    world.origin.will(200, &FRESH, "plain");
+    assert_eq!(world.get("/").await.text(), "plain");
+    assert_eq!(world.origin.seen()[2].headers.get("accept-encoding"), None);
+}
+
+#[tokio::test]
+async fn only_if_cached_rules_out_the_origin_with_a_body_and_conditions_as_well() {
+    for own in [("content-length", "1"), ("if-match", "*"), ("transfer-encoding", "chunked")] {
+        let world = World::default();
+        let answer = world.get_with("/", &[own, ("cache-control", "only-if-cached")]).await;
+        assert_eq!((answer.status.as_u16(), world.origin.count()), (504, 0), "{own:?}");
+    }
+}

@@ -56,3 +56,50 @@ async fn a_head_of_one_client_does_not_affect_others() {
         }
     }
 }
+
+/// A client forces a request, and the origin refuses it, or answers with something for this client. The stored response is still
+/// fresh, so it stays for the others.
+#[tokio::test]
+async fn what_the_origin_tells_one_client_does_not_remove_a_fresh_response() {
+    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
+    let cookie = ("set-cookie", "s=1");
+    for method in ["GET", "HEAD"] {
+        for status in [302, 303, 307, 400, 401, 403, 406, 417, 429, 431, 200, 304] {
+            for own in [&[cookie, fields[0]][..], &[("cache-control", "private")]] {
+                let world = World::default();
+                world.origin.will(200, &fields, "hello");
+                world.get("/").await;
+                world.origin.will(status, own, "");
+                world.send(request(method, "/", &[("cache-control", "no-cache")])).await;
+                assert!(world.get("/").await.is_hit(), "{method} {status} {own:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_resource_is_news_for_all() {
+    for status in [404, 410] {
+        let world = World::default();
+        world.origin.will(200, &FRESH, "hello");
+        world.get("/").await;
+        world.origin.will(status, &[("cache-control", "no-store")], "");
+        world.get_with("/", &[("cache-control", "no-cache")]).await;
+        world.origin.will(200, &FRESH, "new");
+        assert_eq!(world.get("/").await.text(), "new", "{status}");
+    }
+}
+
+/// The response is stale, and one client keeps on forcing requests that fail.
+#[tokio::test]
+async fn a_client_that_forces_failing_requests_does_not_keep_a_response_stale() {
+    let world = World::default();
+    let fields = [("cache-control", "max-age=60, stale-if-error=600")];
+    world.origin.will(200, &fields, "old");
+    world.get("/").await;
+    world.clock.advance(61);
+    world.origin.will(503, &[], "");
+    world.get_with("/", &[("cache-control", "no-cache")]).await;
+    world.origin.will(200, &fields, "new");
+    assert_eq!(world.get("/").await.text(), "new");
+}

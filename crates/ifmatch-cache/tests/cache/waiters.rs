@@ -191,6 +191,83 @@ async fn requests_wait_at_most_for_the_patience() {
     assert_eq!(world.get("/").await.text(), "quick", "the later request's response stays");
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_request_asks_in_each_round_of_waiting() {
+    let world = World::with(|builder| builder.patience(Duration::from_secs(10)));
+    let held: Vec<_> = (0..3).map(|_| world.origin.will_wait()).collect();
+    let clients: Vec<_> = (0..50).map(|_| spawn(&world, "/", &[])).collect();
+    world.origin.reached(1).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let late: Vec<_> = (0..50).map(|_| spawn(&world, "/", &[])).collect();
+    tokio::time::sleep(Duration::from_secs(19)).await;
+    assert_eq!(world.origin.count(), 3, "one more after ten seconds, and after twenty");
+    // The response to the second request is for all that wait.
+    let mut held = held.into_iter();
+    let (first, second) = (held.next().unwrap(), held.next().unwrap());
+    second.send(response(200, &FRESH, "second")).unwrap();
+    settle().await;
+    let waiting = clients.iter().chain(&late).filter(|client| !client.is_finished()).count();
+    assert_eq!(waiting, 2, "the first and the third client have requests of their own");
+    first.send(response(200, &FRESH, "first")).unwrap();
+    held.next().unwrap().send(response(200, &FRESH, "third")).unwrap();
+    for answer in join_all(clients.into_iter().chain(late)).await {
+        assert!(["first", "second", "third"].contains(&answer.unwrap().text()));
+    }
+    assert_eq!(world.origin.count(), 3);
+}
+
+/// Sends a request of the client with this address.
+fn spawn_from(world: &World, client: u8, fields: &[(&str, &str)]) -> tokio::task::JoinHandle<Answer> {
+    let mut world = world.clone();
+    world.cache.set_client([192, 0, 2, client].into());
+    spawn(&world, "/", fields)
+}
+
+#[tokio::test]
+async fn failures_of_one_client_are_not_given_to_others() {
+    let world = World::default();
+    let mut held: Vec<_> = (0..3).map(|_| world.origin.will_wait()).collect();
+    let bad: Vec<_> = (0..6).map(|_| spawn_from(&world, 1, &[("x-bad", "1")])).collect();
+    world.origin.reached(1).await;
+    let others: Vec<_> = (2..6).map(|client| spawn_from(&world, client, &[])).collect();
+    settle().await;
+    held.remove(0).send(response(503, &[], "")).unwrap();
+    // One of the client's own, and one of the others.
+    world.origin.reached(3).await;
+    settle().await;
+    assert_eq!(world.origin.count(), 3);
+    for (held, seen) in held.into_iter().zip(&world.origin.seen()[1..]) {
+        let answer =
+            if seen.headers.contains_key("x-bad") { response(503, &[], "") } else { response(200, &FRESH, "page") };
+        held.send(answer).unwrap();
+    }
+    for answer in join_all(others).await {
+        assert_eq!(answer.unwrap().text(), "page");
+    }
+    for answer in join_all(bad).await {
+        answer.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn failures_of_two_clients_are_given_to_all() {
+    let world = World::default();
+    let held = [world.origin.will_wait(), world.origin.will_wait()];
+    let first = spawn_from(&world, 1, &[]);
+    world.origin.reached(1).await;
+    let others: Vec<_> = (2..100).map(|client| spawn_from(&world, client, &[])).collect();
+    settle().await;
+    for (count, held) in (1..).zip(held) {
+        world.origin.reached(count).await;
+        settle().await;
+        held.send(response(503, &[], "")).unwrap();
+    }
+    for answer in join_all(others.into_iter().chain([first])).await {
+        assert_eq!(answer.unwrap().status, 503);
+    }
+    assert_eq!(world.origin.count(), 2);
+}
+
 #[tokio::test]
 async fn waiters_for_other_variants_ask_for_their_own() {
     let world = World::default();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ifmatch_cache::policy::freshness::Heuristic;
 use ifmatch_cache::policy::query::{QueryFilter, QueryRules};
+use ifmatch_http_server::SlotLimit;
 use ifmatch_proxy::{Balance, HealthCheck, Proxy, ProxyBuilder, Upstream};
 
 use super::address::Exposure;
@@ -81,10 +82,10 @@ impl ProxyConfig {
         let access = access::from_settings(&settings, Exposure::of([listen]))?;
         let access = if listen.is_loopback() { access } else { access.never_open() };
         let routes = routes(&proxy_settings)?;
-        let max_requests = at_least_one(settings.max_requests, "--max-requests")?;
+        let server = ServerConfig::new(&settings, access)?;
         Ok(Self {
-            server: ServerConfig::new(&settings, access)?,
-            proxy: builder(&proxy_settings, &routes, max_requests)?,
+            proxy: builder(&proxy_settings, &routes, server.limits.requests)?,
+            server,
             routes,
             answer_timeout: positive(proxy_settings.answer_timeout, "--answer-timeout")?,
             cache: CacheConfig::new(&settings, DEFAULT_CACHE)?,
@@ -179,7 +180,7 @@ fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
     Ok(routes)
 }
 
-fn builder(settings: &ProxySettings, routes: &[Route], max_requests: u32) -> Result<ProxyBuilder, Error> {
+fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) -> Result<ProxyBuilder, Error> {
     let mut builder = Proxy::builder()
         .http2(settings.upstream_http2.unwrap_or_default())
         .rewrite_host(settings.rewrite_host.unwrap_or_default())
@@ -215,11 +216,13 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: u32) -> Res
     }
 }
 
-/// Limits the requests of an upstream. By default, a hanging upstream leaves slots to the others.
-fn limit(upstream: Upstream, settings: &ProxySettings, max_requests: u32) -> Result<Upstream, Error> {
-    let queue = settings.upstream_queue.unwrap_or(max_requests / 4);
+/// Limits the requests of an upstream. By default, a hanging upstream leaves slots to the others. Clients share its slots as they
+/// share those of the proxy.
+fn limit(upstream: Upstream, settings: &ProxySettings, max_requests: SlotLimit) -> Result<Upstream, Error> {
+    let queue = settings.upstream_queue.unwrap_or(max_requests.total / 4);
+    let upstream = upstream.per_client(max_requests.per_client);
     match settings.upstream_requests {
-        None => Ok(upstream.share(max_requests / 2, queue)),
+        None => Ok(upstream.share(max_requests.total / 2, queue)),
         requests => Ok(upstream.limit(at_least_one(requests, "--upstream-requests")?, queue)),
     }
 }

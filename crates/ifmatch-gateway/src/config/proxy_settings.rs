@@ -59,7 +59,8 @@ pub struct ProxySettings {
     pub answer_timeout: Option<Span>,
 
     /// Maximum number of concurrent requests to one server; further requests go to another server of the upstream, or
-    /// wait. By default, all servers of an upstream together get half of --max-requests.
+    /// wait. By default, all servers of an upstream together get half of --max-requests. Clients share them as they share
+    /// --max-requests.
     #[arg(long, value_name = "N", env = "IFMATCH_UPSTREAM_REQUESTS", help_heading = "Upstreams")]
     pub upstream_requests: Option<u32>,
 
@@ -68,14 +69,14 @@ pub struct ProxySettings {
     #[arg(long, value_name = "N", env = "IFMATCH_UPSTREAM_QUEUE", help_heading = "Upstreams")]
     pub upstream_queue: Option<u32>,
 
-    /// Number of consecutive requests without a valid response in time after which a server counts as hanging. It then
-    /// gets no requests for --breaker-pause, and then one at a time until it responds; if all servers of an upstream
-    /// hang, clients get a stale response or 503 with Retry-After at once. 0 disables it.
+    /// Number of consecutive failures, of several clients or for several paths, after which a server is skipped for
+    /// --breaker-pause: no response in time, a closed connection, invalid HTTP, or 502, 503 and 504. If all servers of an
+    /// upstream hang, clients get a stale response or 503 with Retry-After at once. 0 disables it.
     #[arg(long, value_name = "N", env = "IFMATCH_BREAKER_FAILURES", help_heading = "Upstreams")]
     pub breaker_failures: Option<u32>,
 
-    /// Time for which a server gets no requests after it was unreachable or hung. An unreachable server still gets
-    /// those that no other server can take.
+    /// Time for which a server is skipped after it was unreachable, failed or hung. Unless it hangs, it still gets
+    /// requests that no other server can take.
     #[arg(long, value_name = "TIME", env = "IFMATCH_BREAKER_PAUSE", help_heading = "Upstreams")]
     pub breaker_pause: Option<Span>,
 

@@ -188,7 +188,7 @@ pub struct Settings {
     pub max_requests: Option<u32>,
 
     /// Maximum number of concurrent requests of one client; further ones get 503 with Retry-After. Clients and the
-    /// default are as for --max-connections-per-client.
+    /// default are as for --max-connections-per-client. It applies to the slots of each upstream, too.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_REQUESTS_PER_CLIENT", help_heading = "Limits")]
     pub max_requests_per_client: Option<u32>,
 

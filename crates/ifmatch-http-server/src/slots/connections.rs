@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ifmatch_core::share::SlotLimit;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::peer::{Peer, Peers};
 use crate::connection::activity::Activity;
-use crate::limits::SlotLimit;
 use crate::observer::{Event, Observer};
 
 /// Minimum idle time before eviction. A connection idle for less may be about to send a request.

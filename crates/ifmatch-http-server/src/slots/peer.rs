@@ -1,12 +1,11 @@
 //! A client as seen by the network: an address and the resources it holds.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Prefix length of an IPv6 network. All addresses of a network count as one client.
-const NETWORK_BITS: u32 = 64;
+use ifmatch_core::share::network;
 
 /// Connected clients.
 #[derive(Debug, Default)]
@@ -63,13 +62,6 @@ impl Drop for Peer {
         if peers.get(&self.network).is_some_and(|peer| peer.strong_count() == 0) {
             peers.remove(&self.network);
         }
-    }
-}
-
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - NETWORK_BITS))).into(),
-        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

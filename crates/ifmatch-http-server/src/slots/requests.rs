@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use ifmatch_core::share::SlotLimit;
+
 use super::peer::Peer;
-use crate::limits::{Limits, SlotLimit};
+use crate::limits::Limits;
 use crate::observer::{Event, Observer};
 
 /// A server's request slots.

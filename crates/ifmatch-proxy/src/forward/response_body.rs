@@ -1,25 +1,66 @@
 //! The body of a forwarded response.
 
 use std::fmt;
+use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
-use tower_http::timeout::TimeoutBody;
+use tokio::time::{Sleep, sleep};
 
 use crate::forward::request_body::BoxError;
 use crate::forward::trailers::CleanTrailers;
-use crate::upstream::selection::Slot;
+use crate::upstream::slots::Slot;
+
+/// Error of a body whose upstream has paused for too long.
+#[derive(Debug, thiserror::Error)]
+#[error("the upstream paused for too long")]
+struct PauseTooLong;
+
+pin_project! {
+    /// A body that fails if its upstream pauses for too long. Unlike that of tower-http, it tells the end and the length of its
+    /// content: a response that ends with its head must be forwarded as such, above all an error of gRPC (Trailers-Only).
+    struct PausedBody<B> {
+        #[pin]
+        body: B,
+        pause: Duration,
+        timer: Option<Pin<Box<Sleep>>>,
+    }
+}
+
+impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for PausedBody<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.project();
+        if let Poll::Ready(frame) = this.body.poll_frame(cx) {
+            *this.timer = None;
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let timer = this.timer.get_or_insert_with(|| Box::pin(sleep(*this.pause)));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Some(Err(PauseTooLong.into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
 
 pin_project! {
     /// A forwarded response's body. Ends with an error if the upstream pauses for too long or closes early.
     pub struct ProxyBody {
         #[pin]
-        body: CleanTrailers<TimeoutBody<Incoming>>,
+        body: CleanTrailers<PausedBody<Incoming>>,
         slot: Option<Slot>,
     }
 }
@@ -27,7 +68,7 @@ pin_project! {
 impl ProxyBody {
     /// Holds the request's slot at its server until the end.
     pub(crate) fn new(body: Incoming, pause: Duration, slot: Slot) -> Self {
-        Self { body: CleanTrailers::new(TimeoutBody::new(pause, body)), slot: Some(slot) }
+        Self { body: CleanTrailers::new(PausedBody { body, pause, timer: None }), slot: Some(slot) }
     }
 }
 

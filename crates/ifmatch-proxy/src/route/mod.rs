@@ -69,16 +69,21 @@ impl Routes {
             return Ok(Target { route: name, upstream, path });
         }
         let path = path::normal(uri.path()).ok_or(ProxyErrorKind::AmbiguousPath)?;
-        let loosest = path::loosest(&path).ok_or(ProxyErrorKind::AmbiguousPath)?;
+        let readings = path::readings(&path).ok_or(ProxyErrorKind::AmbiguousPath)?;
         let route = for_host().find(|route| is_below(path.as_bytes(), route.path.as_bytes()));
-        let loose_route = for_host().find(|route| is_below(&loosest, &route.loosest));
-        match (route, loose_route) {
-            (Some(route), Some(other)) if std::ptr::eq(route, other) => {
+        let loose_route = |path: &[u8]| for_host().find(|route| is_below(path, &route.loosest));
+        let is_same = |path: &Vec<u8>| match (route, loose_route(path)) {
+            (Some(route), Some(other)) => std::ptr::eq(route, other),
+            (None, None) => true,
+            _ => false,
+        };
+        match route.filter(|_| readings.iter().all(is_same)) {
+            Some(route) => {
                 let path = uri.query().map_or_else(|| path.clone(), |query| format!("{path}?{query}").into());
                 Ok(Target { route: &route.name, upstream: &route.upstream, path })
             }
-            (None, None) => Err(ProxyErrorKind::NoRoute),
-            _ => Err(ProxyErrorKind::AmbiguousPath),
+            None if route.is_none() && readings.iter().all(is_same) => Err(ProxyErrorKind::NoRoute),
+            None => Err(ProxyErrorKind::AmbiguousPath),
         }
     }
 
@@ -205,6 +210,12 @@ mod tests {
             ("/%2561dmin", Err(ProxyErrorKind::AmbiguousPath)),
             ("//admin/", Err(ProxyErrorKind::AmbiguousPath)),
             ("/;/admin", Err(ProxyErrorKind::AmbiguousPath)),
+            ("/;%2Fx/admin", Err(ProxyErrorKind::AmbiguousPath)),
+            ("/;%5Cx/admin", Err(ProxyErrorKind::AmbiguousPath)),
+            ("/;\\x/admin", Err(ProxyErrorKind::AmbiguousPath)),
+            ("/;%252Fx/admin", Err(ProxyErrorKind::AmbiguousPath)),
+            ("/%3B%252Fx/admin", Err(ProxyErrorKind::AmbiguousPath)),
+            ("/%253B%25252Fx/admin/y", Err(ProxyErrorKind::AmbiguousPath)),
             ("http://h//admin", Err(ProxyErrorKind::AmbiguousPath)),
             ("http://h?/admin", Ok("any /?/admin")),
             ("//shop;x/a%2fb", Ok("any //shop;x/a%2Fb")),

@@ -35,7 +35,11 @@ pub(crate) fn normal(path: &str) -> Option<Cow<'_, str>> {
 ///
 /// Returns `None` if the result has dot segments, since it may lead anywhere.
 pub(crate) fn loosest(path: &str) -> Option<Vec<u8>> {
-    let path = unescaped(path.as_bytes());
+    loosest_of(path.as_bytes())
+}
+
+fn loosest_of(path: &[u8]) -> Option<Vec<u8>> {
+    let path = unescaped(path);
     let mut loosest = Vec::with_capacity(path.len());
     let mut last: &[u8] = &[];
     for piece in path.split(|byte| matches!(byte, b'/' | b'\\')) {
@@ -53,6 +57,42 @@ pub(crate) fn loosest(path: &str) -> Option<Vec<u8>> {
         loosest.push(b'/');
     }
     Some(loosest)
+}
+
+/// Number of times that a path is decoded by servers that drop parameters in between.
+const LEVELS: usize = 4;
+
+/// Returns the loosest reading of a path, and those of servers that drop the parameters of segments (`;x`) before they decode
+/// escapes: to them, `/;%2Fx/admin` is `/admin`. Several servers in a row may decode it before. Returns `None` if a reading has dot
+/// segments, or if there are too many.
+pub(crate) fn readings(path: &str) -> Option<Vec<Vec<u8>>> {
+    let mut readings = vec![loosest(path)?];
+    let mut level = path.as_bytes().to_vec();
+    if !unescaped(&level).contains(&b';') {
+        return Some(readings);
+    }
+    for _ in 0..LEVELS {
+        let segments = level.split(|byte| *byte == b'/');
+        let plain = segments.map(|segment| segment.split(|byte| *byte == b';').next().unwrap_or_default());
+        readings.push(loosest_of(&plain.collect::<Vec<_>>().join(&b'/'))?);
+        let next = decoded(&level);
+        if next == level {
+            return Some(readings);
+        }
+        level = next;
+    }
+    None
+}
+
+/// Resolves escapes once.
+fn decoded(path: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(path.len()), path);
+    while let [first, after @ ..] = rest {
+        let byte = after.get(..2).filter(|_| *first == b'%').and_then(escaped);
+        plain.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    plain
 }
 
 /// Returns `true` if all servers read a normalized path alike, as required of a route's path.

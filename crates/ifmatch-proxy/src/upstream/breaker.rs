@@ -1,20 +1,32 @@
 //! The circuit breaker of a server: a pure decision.
 //!
 //! ```text
-//!            unreachable, or as many failures in a row as the threshold
-//!   closed ────────────────────────────────────────────────────────────▶ open
-//!     ▲                                                                   │ pause
-//!     │ response                                                          ▼
-//!     └──────────────────────────────────────────────────────────── half-open: one request, the probe
+//!            unreachable, or as many failures in a row as the threshold, seen by several requesters
+//!   closed ────────────────────────────────────────────────────────────────────────────────────────▶ open
+//!     ▲                                                                                               │ pause
+//!     │ response                                                                                      ▼
+//!     └──────────────────────────────────────────────────────── half-open: one request of each client, the probes
 //! ```
 //!
-//! While it is open, other servers get the requests. If there is no other server, the cause decides. An unreachable
-//! server fails fast, and may be back at any moment, so it gets requests as a last resort. A server that hangs costs
-//! each request the whole timeout, so requests are rejected.
+//! While it is open, other servers get the requests. If there is no other server, the cause decides. A server that is unreachable,
+//! closes connections or answers errors does so at once, and may recover at any moment, so it gets requests as a last resort. A
+//! server that hangs costs each request the whole timeout, so requests are rejected.
+//!
+//! # One client against all
+//!
+//! - **A healthy server closes the connection for some requests.** One client that repeats such a request opens no breaker: the
+//!   failures must be seen by several clients, or for several paths. Even then, the server is only avoided, so a lone server
+//!   still gets all requests.
+//! - **The request that is the probe hangs because of what it asks for.** Each client has a probe of its own, so another
+//!   client's request finds out that the server responds. Its response also makes the first probe outdated.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+/// Maximum number of concurrent probes, which are of different clients.
+const MAX_PROBES: usize = 8;
 
 /// When a breaker opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,27 +43,38 @@ impl Default for BreakerRule {
     }
 }
 
+/// The client of a request, and what it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Requester {
+    /// `None` if clients are not told apart.
+    pub(crate) client: Option<IpAddr>,
+    /// Hash of the path.
+    pub(crate) path: u64,
+}
+
 /// The result of a request, as far as it tells about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A response began.
+    /// A response began that is not [`Faulty`](Self::Faulty).
     Answered,
+    /// The server closed the connection, sent invalid HTTP, or answered 502, 503 or 504.
+    Faulty,
     /// The connection was rejected, or the name is unknown.
     Unreachable,
     /// No connection was made in time.
     ConnectTimeout,
-    /// The server accepted the request, but sent no valid response in time.
-    Failed,
+    /// The server accepted the request, but sent no response in time.
+    Hung,
 }
 
 /// The requests that a server may get now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Availability {
-    /// All, or the probe.
+    /// All, or the probe of this client.
     Available,
     /// Those that no other server can take.
     LastResort,
-    /// None until this time, or until the probe ends if that is later.
+    /// None until this time, or until the probes end if that is later.
     Rejecting(Instant),
 }
 
@@ -60,34 +83,46 @@ pub(crate) enum Availability {
 pub(crate) struct Ticket {
     start: Instant,
     probe: bool,
+    requester: Requester,
 }
 
 /// The circuit breaker of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Breaker {
-    /// Number of failures in a row.
-    failures: u32,
+    failures: Failures,
     /// Time of the last response. Failures of requests that began earlier are older evidence.
     answered: Option<Instant>,
     open: Option<Opened>,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// The failures in a row.
+#[derive(Clone, Debug, Default)]
+struct Failures {
+    count: u32,
+    /// Number of time limits in a row.
+    hung: u32,
+    first: Option<Requester>,
+    /// `true` if more than one requester has seen some.
+    by_several: bool,
+}
+
+#[derive(Clone, Debug)]
 struct Opened {
     until: Instant,
     /// `true` if the server hangs, so that requests are rejected.
     rejects: bool,
-    probing: bool,
+    /// The clients of the probes.
+    probing: Vec<Option<IpAddr>>,
 }
 
 impl Breaker {
-    /// Returns the requests that the server may get now.
-    pub(crate) fn availability(&self, now: Instant) -> Availability {
-        match self.open {
+    /// Returns the requests that the server may get from this requester now.
+    pub(crate) fn availability(&self, requester: Requester, now: Instant) -> Availability {
+        match &self.open {
             None => Availability::Available,
-            Some(open) if open.until <= now && !open.probing => Availability::Available,
+            Some(open) if open.until <= now && open.may_probe(requester.client) => Availability::Available,
             Some(Opened { rejects: false, .. }) => Availability::LastResort,
-            Some(Opened { until, .. }) => Availability::Rejecting(until),
+            Some(Opened { until, .. }) => Availability::Rejecting(*until),
         }
     }
 
@@ -96,30 +131,35 @@ impl Breaker {
         self.open.is_some()
     }
 
-    /// Returns the state for another value that stands for the same server. A probe in progress is not reported to it.
+    /// Returns `true` if the breaker is open, or half-open with a probe in progress.
+    pub(crate) fn holds_back(&self, now: Instant) -> bool {
+        self.open.as_ref().is_some_and(|open| now < open.until || !open.probing.is_empty())
+    }
+
+    /// Returns the state for another value that stands for the same server. Probes in progress are not reported to it.
     pub(crate) fn inherited(&self) -> Self {
-        let open = self.open.map(|open| Opened { probing: false, ..open });
-        Self { open, ..*self }
+        let open = self.open.as_ref().map(|open| Opened { probing: Vec::new(), ..*open });
+        Self { open, failures: self.failures.clone(), ..*self }
     }
 
     /// Permits a request, if the server may get one. [`record`](Self::record) or [`abandon`](Self::abandon) must follow.
-    pub(crate) fn admit(&mut self, now: Instant) -> Option<Ticket> {
-        let probe = match (self.availability(now), &mut self.open) {
+    pub(crate) fn admit(&mut self, requester: Requester, now: Instant) -> Option<Ticket> {
+        let probe = match (self.availability(requester, now), &mut self.open) {
             (Availability::Rejecting(_), _) => return None,
             (Availability::Available, Some(open)) => {
-                open.probing = true;
+                open.probing.push(requester.client);
                 true
             }
             (Availability::Available | Availability::LastResort, _) => false,
         };
-        Some(Ticket { start: now, probe })
+        Some(Ticket { start: now, probe, requester })
     }
 
     /// Records the result of a request.
     pub(crate) fn record(&mut self, ticket: Ticket, outcome: Outcome, rule: BreakerRule, now: Instant) {
         self.abandon(ticket);
         if outcome == Outcome::Answered {
-            *self = Self { failures: 0, answered: Some(now), open: None };
+            *self = Self { answered: Some(now), ..Self::default() };
             return;
         }
         if self.answered.is_some_and(|answered| ticket.start < answered) {
@@ -127,50 +167,78 @@ impl Breaker {
         }
         if outcome == Outcome::Unreachable {
             // A server that rejects connections no longer hangs.
-            self.failures = 0;
+            self.failures = Failures::default();
             self.open(now + rule.pause, false);
             return;
         }
-        self.failures = self.failures.saturating_add(1);
-        let hangs = rule.failures > 0 && self.failures >= rule.failures;
+        self.failures.add(ticket.requester, outcome);
+        let hangs = self.failures.hung >= rule.failures;
+        let fails = rule.failures > 0 && self.failures.count >= rule.failures && self.failures.by_several;
         // Requests that began before the breaker opened do not prolong the pause.
-        let known = self.open.is_some_and(|open| open.rejects);
-        if ticket.probe || !known && (hangs || outcome == Outcome::ConnectTimeout) {
-            self.open(now + rule.pause, hangs);
+        let known = self.open.as_ref().is_some_and(|open| open.rejects);
+        if ticket.probe || !known && (fails || outcome == Outcome::ConnectTimeout) {
+            self.open(now + rule.pause, fails && hangs);
         }
     }
 
     /// Records that a request ended without a result, because the client has left.
     pub(crate) fn abandon(&mut self, ticket: Ticket) {
         if let (true, Some(open)) = (ticket.probe, &mut self.open) {
-            open.probing = false;
+            open.probing.retain(|client| *client != ticket.requester.client);
         }
     }
 
     fn open(&mut self, until: Instant, rejects: bool) {
-        let probing = self.open.is_some_and(|open| open.probing);
+        let probing = self.open.take().map(|open| open.probing).unwrap_or_default();
         self.open = Some(Opened { until, rejects, probing });
+    }
+}
+
+impl Opened {
+    fn may_probe(&self, client: Option<IpAddr>) -> bool {
+        self.probing.len() < MAX_PROBES && !self.probing.contains(&client)
+    }
+}
+
+impl Failures {
+    fn add(&mut self, requester: Requester, outcome: Outcome) {
+        self.count = self.count.saturating_add(1);
+        self.hung = if outcome == Outcome::Faulty { 0 } else { self.hung.saturating_add(1) };
+        // A client cannot cause a connection to fail.
+        self.by_several |= outcome == Outcome::ConnectTimeout || self.first.is_some_and(|first| first != requester);
+        self.first.get_or_insert(requester);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Availability::{Available, LastResort, Rejecting};
-    use super::Outcome::{Answered, ConnectTimeout, Failed, Unreachable};
+    use super::Outcome::{Answered, ConnectTimeout, Faulty, Hung, Unreachable};
     use super::*;
 
     const RULE: BreakerRule = BreakerRule { failures: 3, pause: Duration::from_secs(5) };
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn client(last: u8) -> Requester {
+        Requester { client: Some([192, 0, 2, last].into()), path: 0 }
+    }
+
     /// A breaker and a clock.
     struct Server {
         breaker: Breaker,
         now: Instant,
+        clients: u8,
     }
 
     impl Server {
         fn new() -> Self {
-            Self { breaker: Breaker::default(), now: Instant::now() }
+            Self { breaker: Breaker::default(), now: Instant::now(), clients: 0 }
+        }
+
+        /// Returns the next of many clients.
+        fn somebody(&mut self) -> Requester {
+            self.clients += 1;
+            client(self.clients)
         }
 
         fn pass(&mut self, time: Duration) {
@@ -178,7 +246,12 @@ mod tests {
         }
 
         fn admit(&mut self) -> Ticket {
-            self.breaker.admit(self.now).expect("a server that may get requests")
+            let requester = self.somebody();
+            self.admit_from(requester)
+        }
+
+        fn admit_from(&mut self, requester: Requester) -> Ticket {
+            self.breaker.admit(requester, self.now).expect("a server that may get requests")
         }
 
         fn record(&mut self, ticket: Ticket, outcome: Outcome) {
@@ -192,13 +265,13 @@ mod tests {
         }
 
         fn availability(&self) -> Availability {
-            self.breaker.availability(self.now)
+            self.breaker.availability(client(0), self.now)
         }
 
         /// Lets the server hang until the breaker opens.
         fn hang(&mut self) {
             for _ in 0..RULE.failures {
-                self.send(Failed);
+                self.send(Hung);
             }
             assert_eq!(self.availability(), Rejecting(self.now + RULE.pause));
         }
@@ -207,34 +280,84 @@ mod tests {
     #[test]
     fn failures_in_a_row_open_the_breaker() {
         let mut server = Server::new();
-        for outcome in [Failed, Failed, Answered, Failed, Failed] {
+        for outcome in [Hung, Hung, Answered, Hung, Hung] {
             server.pass(SECOND);
             server.send(outcome);
             assert_eq!(server.availability(), Available);
         }
-        server.send(Failed);
+        server.send(Hung);
         assert_eq!(server.availability(), Rejecting(server.now + RULE.pause));
-        assert_eq!(server.breaker.admit(server.now), None);
+        assert_eq!(server.breaker.admit(client(0), server.now), None);
     }
 
     #[test]
-    fn one_probe_at_a_time_decides_after_the_pause() {
+    fn each_client_has_a_probe_after_the_pause() {
         let mut server = Server::new();
         server.hang();
         server.pass(RULE.pause);
-        for outcome in [Failed, ConnectTimeout] {
-            let probe = server.admit();
-            assert_eq!(server.breaker.admit(server.now), None);
-            server.pass(RULE.pause * 2);
-            assert_eq!(server.breaker.admit(server.now), None, "the probe is in progress");
-            server.record(probe, outcome);
+        let slow = server.admit_from(client(1));
+        assert_eq!(server.breaker.admit(client(1), server.now), None, "the client's probe is in progress");
+        server.pass(SECOND);
+        let other = server.admit_from(client(2));
+        server.record(other, Answered);
+        assert_eq!(server.availability(), Available);
+        server.pass(SECOND);
+        server.record(slow, Hung);
+        assert_eq!(server.availability(), Available, "the probe is older than the response");
+        server.send(Hung);
+        assert_eq!(server.availability(), Available, "the failures are counted from the start");
+    }
+
+    #[test]
+    fn a_server_that_hangs_gets_few_probes() {
+        let mut server = Server::new();
+        server.hang();
+        server.pass(RULE.pause);
+        let probes: Vec<_> = (0..MAX_PROBES).map(|_| server.admit()).collect();
+        assert_eq!(server.breaker.admit(client(0), server.now), None);
+        for probe in probes {
+            server.record(probe, Hung);
             assert_eq!(server.availability(), Rejecting(server.now + RULE.pause));
-            server.pass(RULE.pause);
         }
+    }
+
+    #[test]
+    fn failures_that_one_client_sees_for_one_path_do_not_count() {
+        for outcome in [Faulty, Hung] {
+            let mut server = Server::new();
+            for _ in 0..99 {
+                let ticket = server.admit_from(client(1));
+                server.record(ticket, outcome);
+            }
+            assert_eq!(server.availability(), Available, "{outcome:?}");
+            let ticket = server.admit_from(Requester { path: 1, ..client(1) });
+            server.record(ticket, outcome);
+            assert_ne!(server.availability(), Available, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_fails_at_once_is_a_last_resort() {
+        let mut server = Server::new();
+        for outcome in [Hung, Hung, Faulty, Hung, Hung, Faulty, Faulty] {
+            server.send(outcome);
+            assert!(matches!(server.availability(), Available | LastResort), "{outcome:?}");
+        }
+        assert_eq!(server.availability(), LastResort);
+        server.pass(RULE.pause);
+        server.send(Faulty);
+        assert_eq!(server.availability(), LastResort);
         server.send(Answered);
         assert_eq!(server.availability(), Available);
-        server.send(Failed);
-        assert_eq!(server.availability(), Available, "the failures are counted from the start");
+    }
+
+    #[test]
+    fn a_server_that_hung_and_now_fails_at_once_is_a_last_resort() {
+        let mut server = Server::new();
+        server.hang();
+        server.pass(RULE.pause);
+        server.send(Faulty);
+        assert_eq!(server.availability(), LastResort);
     }
 
     #[test]
@@ -242,10 +365,10 @@ mod tests {
         let mut server = Server::new();
         server.hang();
         server.pass(RULE.pause);
-        let probe = server.admit();
+        let probe = server.admit_from(client(0));
         server.breaker.abandon(probe);
-        let probe = server.admit();
-        assert_eq!(server.breaker.admit(server.now), None);
+        let probe = server.admit_from(client(0));
+        assert_eq!(server.breaker.admit(client(0), server.now), None);
         server.record(probe, Answered);
         assert_eq!(server.availability(), Available);
     }
@@ -258,9 +381,9 @@ mod tests {
             assert_eq!(server.availability(), LastResort);
         }
         server.pass(RULE.pause);
-        let probe = server.admit();
+        let probe = server.admit_from(client(0));
         assert_eq!(server.availability(), LastResort, "the probe is in progress");
-        server.record(probe, Failed);
+        server.record(probe, Hung);
         assert_eq!(server.availability(), LastResort);
         server.send(Answered);
         assert_eq!(server.availability(), Available);
@@ -293,7 +416,7 @@ mod tests {
         server.pass(SECOND);
         server.send(Answered);
         for ticket in old {
-            server.record(ticket, Failed);
+            server.record(ticket, Hung);
         }
         assert_eq!(server.availability(), Available);
     }
@@ -315,10 +438,10 @@ mod tests {
     fn without_a_threshold_no_request_is_rejected() {
         let rule = BreakerRule { failures: 0, ..RULE };
         let (mut breaker, now) = (Breaker::default(), Instant::now());
-        for outcome in [Failed, ConnectTimeout, Failed, Failed, Failed] {
-            let ticket = breaker.admit(now).expect("no rejection");
+        for (at, outcome) in (0..).zip([Hung, ConnectTimeout, Hung, Hung, Faulty]) {
+            let ticket = breaker.admit(client(at), now).expect("no rejection");
             breaker.record(ticket, outcome, rule, now);
         }
-        assert_eq!(breaker.availability(now), LastResort);
+        assert_eq!(breaker.availability(client(9), now), LastResort);
     }
 }

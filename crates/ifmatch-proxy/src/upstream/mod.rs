@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use ifmatch_core::share::SlotLimit;
 use tokio::time::Instant;
 
 pub(crate) mod balance;
@@ -13,6 +13,7 @@ pub(crate) mod connect;
 pub(crate) mod health;
 pub(crate) mod selection;
 pub(crate) mod server;
+pub(crate) mod slots;
 
 mod pool;
 mod resolver;
@@ -21,6 +22,7 @@ use crate::observer::UpstreamState;
 use balance::{Balance, Turns};
 use breaker::BreakerRule;
 use server::Server;
+use slots::Slots;
 
 /// One or more equivalent servers.
 ///
@@ -38,13 +40,21 @@ use server::Server;
 #[derive(Clone, Debug)]
 pub struct Upstream {
     pub(crate) servers: Arc<[Server]>,
-    /// Slots for requests that wait for a server.
-    pub(crate) queue: Arc<Semaphore>,
-    /// Number of these slots.
-    queue_size: usize,
+    /// Slots for requests, and for those that wait for one.
+    pub(crate) slots: Arc<Slots>,
+    limits: Limits,
     balance: Balance,
     turns: Arc<Mutex<Turns>>,
     breaker: BreakerRule,
+}
+
+/// Numbers of slots.
+#[derive(Clone, Debug)]
+struct Limits {
+    /// Of each server.
+    requests: Vec<u32>,
+    queue: u32,
+    per_client: Option<u32>,
 }
 
 /// Error returned for an invalid upstream address or route.
@@ -89,11 +99,12 @@ impl Upstream {
         if servers.iter().all(|server| server.backup) {
             return Err(InvalidUpstream::only_backups());
         }
+        let limits = Limits { requests: vec![u32::MAX; servers.len()], queue: 0, per_client: None };
         Ok(Self {
             turns: Arc::new(Mutex::new(Turns::new(servers.len()))),
             servers,
-            queue: Arc::new(Semaphore::new(0)),
-            queue_size: 0,
+            slots: limits.slots(),
+            limits,
             balance: Balance::default(),
             breaker: BreakerRule::default(),
         })
@@ -105,12 +116,14 @@ impl Upstream {
         Self { balance, ..self }
     }
 
-    /// Sets when a server counts as hanging: after this number of consecutive requests that got no valid response in time.
-    /// It then gets no requests for the `pause`, and then one at a time, until it responds. If no other server is
-    /// available, requests fail with [`Unavailable`](crate::ProxyErrorKind::Unavailable). 5 failures and 5 seconds by
-    /// default; 0 failures disable it.
+    /// Sets when a server is skipped: for the `pause`, after this number of consecutive failures that several clients, or
+    /// requests for several paths, have seen. Then one request of each client is sent to it, until it responds. 5 failures and
+    /// 5 seconds by default; 0 failures disable it.
     ///
-    /// An unreachable server is skipped for the pause at once. It still gets requests that no other server can take.
+    /// If no other server is available, the kind of the failures decides. After time limits, requests fail with
+    /// [`Unavailable`](crate::ProxyErrorKind::Unavailable). A server that closes connections, sends invalid HTTP, or answers
+    /// 502, 503 or 504 still gets requests that no other server can take. So does an unreachable server, which is skipped for the
+    /// pause at once.
     ///
     /// ```
     /// use std::time::Duration;
@@ -127,9 +140,30 @@ impl Upstream {
 
     /// Limits the number of concurrent requests to each server, and the number of requests that wait for a slot at any
     /// of them. Further requests fail with [`Overloaded`](crate::ProxyErrorKind::Overloaded). Unlimited by default.
+    ///
+    /// A [`Client`](crate::Client) gets another slot as long as more are free than it has, so that one client takes at most half
+    /// of them.
     #[must_use]
     pub fn limit(self, requests: u32, queue: u32) -> Self {
-        self.with_limits(|_| requests, queue)
+        let requests = vec![requests; self.servers.len()];
+        let per_client = self.limits.per_client;
+        self.with_limits(Limits { requests, queue, per_client })
+    }
+
+    /// Limits the number of slots that one client gets at each server and in the queue, instead of leaving some to others. Useful
+    /// if all requests come from one address, for example of a load balancer.
+    ///
+    /// ```
+    /// use ifmatch_proxy::Upstream;
+    ///
+    /// let upstream = Upstream::parse(&["http://10.0.0.7"])?.limit(100, 50).per_client(Some(100));
+    /// # drop(upstream);
+    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+    /// ```
+    #[must_use]
+    pub fn per_client(self, per_client: Option<u32>) -> Self {
+        let limits = Limits { per_client, ..self.limits.clone() };
+        self.with_limits(limits)
     }
 
     /// Limits the number of concurrent requests to all servers together, and the number of waiting requests. Each
@@ -146,15 +180,15 @@ impl Upstream {
     /// ```
     #[must_use]
     pub fn share(self, requests: u32, queue: u32) -> Self {
-        let servers = Arc::clone(&self.servers);
-        let among = |backup| servers.iter().filter(move |other| other.backup == backup).map(|other| other.weight);
-        self.with_limits(|server| balance::share(requests, server.weight, among(server.backup)), queue)
+        let among = |backup| self.servers.iter().filter(move |other| other.backup == backup).map(|other| other.weight);
+        let share = |server: &Server| balance::share(requests, server.weight, among(server.backup));
+        let requests = self.servers.iter().map(share).collect();
+        let per_client = self.limits.per_client;
+        self.with_limits(Limits { requests, queue, per_client })
     }
 
-    fn with_limits(self, limit: impl Fn(&Server) -> u32, queue: u32) -> Self {
-        let servers = self.servers.iter().map(|server| server.with_limit(limit(server))).collect();
-        let queue_size = queue as usize;
-        Self { servers, queue: Arc::new(Semaphore::new(queue_size)), queue_size, ..self }
+    fn with_limits(self, limits: Limits) -> Self {
+        Self { slots: limits.slots(), limits, ..self }
     }
 
     /// Returns `true` if any of the servers uses TLS.
@@ -173,10 +207,18 @@ impl Upstream {
     /// Returns the current state, for metrics.
     pub(crate) fn state(&self, route: &str) -> UpstreamState {
         let now = Instant::now();
+        let state = |(at, server): (usize, &Server)| server.state(self.slots.load(at, None).0, now);
         UpstreamState {
             route: route.to_owned(),
-            waiting: self.queue_size.saturating_sub(self.queue.available_permits()),
-            servers: self.servers.iter().map(|server| server.state(now)).collect(),
+            waiting: self.slots.waiting() as usize,
+            servers: self.servers.iter().enumerate().map(state).collect(),
         }
+    }
+}
+
+impl Limits {
+    fn slots(&self) -> Arc<Slots> {
+        let limit = |total| SlotLimit { total, per_client: self.per_client };
+        Slots::new(self.requests.iter().copied().map(limit), limit(self.queue))
     }
 }

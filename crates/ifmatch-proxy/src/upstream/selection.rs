@@ -1,24 +1,15 @@
 //! Server selection for a request, and the request's slot at that server.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
-use std::task::Poll;
+use std::sync::PoisonError;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use crate::upstream::Upstream;
 use crate::upstream::balance::Candidate;
-use crate::upstream::breaker::{BreakerRule, Outcome, Ticket};
+use crate::upstream::breaker::{BreakerRule, Outcome, Requester, Ticket};
 use crate::upstream::server::Server;
-
-/// One of a server's concurrent request slots. Released on drop.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    _permit: OwnedSemaphorePermit,
-}
+use crate::upstream::slots::{Slot, Taken};
 
 /// Permission of a server's breaker to send it one request. Without a result, it is returned on drop.
 #[derive(Debug)]
@@ -39,7 +30,7 @@ pub(crate) struct ServerSlot<'a> {
 /// The reason why a request gets no server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Rejected {
-    /// All servers have reached their request limit, and the queue is full.
+    /// All servers have reached their request limit, and the queue is full, or those of this client.
     Full,
     /// All servers hang. The first of them is probed after this time.
     Unavailable(Duration),
@@ -55,52 +46,44 @@ impl Upstream {
     pub(crate) async fn acquire(
         &self,
         tried: &[&Server],
+        requester: Requester,
         patience: Duration,
     ) -> Result<Option<ServerSlot<'_>>, Rejected> {
         let deadline = Instant::now() + patience;
-        let mut queued = None;
         loop {
-            let order = self.order(tried)?;
+            let order = self.order(tried, requester)?;
             let Some(first) = order.first() else { return Ok(None) };
-            let group = || order.iter().filter(|one| one.group() == first.group()).map(|one| &self.servers[one.index]);
-            let free = |server: &&Server| server.slots.available_permits() > 0;
-            let (server, permit) = if let Some(server) = group().find(free)
-                && let Ok(permit) = Arc::clone(&server.slots).try_acquire_owned()
-            {
-                (server, permit)
-            } else {
-                if queued.is_none() {
-                    queued = Some(self.queue.try_acquire().map_err(|_| Rejected::Full)?);
-                }
-                let slots = group().map(|server| {
-                    let slots = Arc::clone(&server.slots);
-                    Box::pin(async move { slots.acquire_owned().await.map(|permit| (server, permit)) })
-                });
-                match timeout_at(deadline, first_of(slots.collect())).await {
-                    Ok(Ok(slot)) => slot,
-                    Ok(Err(_)) | Err(_) => return Err(Rejected::Full),
-                }
+            let group = order.iter().filter(|one| one.group() == first.group());
+            let group: Vec<usize> = group.map(|one| one.index).collect();
+            let slot = match self.slots.take(&group, requester.client) {
+                Some(Taken::Slot(slot)) => slot,
+                Some(Taken::Place(mut place)) => match timeout_at(deadline, place.slot()).await {
+                    Ok(Some(slot)) => slot,
+                    Ok(None) | Err(_) => return Err(Rejected::Full),
+                },
+                None => return Err(Rejected::Full),
             };
+            let server = &self.servers[slot.server()];
             // Its breaker may have opened meanwhile.
-            if let Some(admission) = self.admit(server) {
-                return Ok(Some(ServerSlot { server, slot: Slot { _permit: permit }, admission }));
+            if let Some(admission) = self.admit(server, requester) {
+                return Ok(Some(ServerSlot { server, slot, admission }));
             }
         }
     }
 
     /// Permits a request to this server, unless its breaker is open.
-    pub(crate) fn admit<'a>(&self, server: &'a Server) -> Option<Admission<'a>> {
-        let ticket = server.with_breaker(|breaker| breaker.admit(Instant::now()))?;
+    pub(crate) fn admit<'a>(&self, server: &'a Server, requester: Requester) -> Option<Admission<'a>> {
+        let ticket = server.with_breaker(|breaker| breaker.admit(requester, Instant::now()))?;
         Some(Admission { server, rule: self.breaker, ticket: Some(ticket) })
     }
 
     /// Returns the servers that were not tried, in the order in which to try them.
-    fn order(&self, tried: &[&Server]) -> Result<Vec<Candidate>, Rejected> {
+    fn order(&self, tried: &[&Server], requester: Requester) -> Result<Vec<Candidate>, Rejected> {
         let now = Instant::now();
         let servers = self.servers.iter().enumerate().filter(|(_, server)| !is_among(server, tried));
         let (mut candidates, mut rejecting) = (Vec::new(), None);
         for (index, server) in servers {
-            match server.candidate(index, now) {
+            match server.candidate(index, requester, self.slots.load(index, requester.client), now) {
                 Ok(candidate) => candidates.push(candidate),
                 Err(until) => rejecting = Some(rejecting.map_or(until, |other: Instant| other.min(until))),
             }
@@ -133,17 +116,10 @@ fn is_among(server: &Server, others: &[&Server]) -> bool {
     others.iter().any(|other| std::ptr::eq(server, *other))
 }
 
-/// Returns the output of the future that completes first, and drops the others.
-async fn first_of<F: Future>(mut futures: Vec<Pin<Box<F>>>) -> F::Output {
-    poll_fn(|cx| {
-        let mut polled = futures.iter_mut().map(|future| future.as_mut().poll(cx));
-        polled.find(Poll::is_ready).unwrap_or(Poll::Pending)
-    })
-    .await
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
     use super::*;
     use crate::upstream::balance::Balance;
 
@@ -159,13 +135,23 @@ mod tests {
     }
 
     fn untried<'a>(upstream: &'a Upstream, tried: &[&Server]) -> Vec<&'a str> {
-        let order = upstream.order(tried).expect("available servers").into_iter();
+        let order = upstream.order(tried, anybody()).expect("available servers").into_iter();
         order.map(|candidate| upstream.servers[candidate.index].authority.as_str()).collect()
+    }
+
+    /// Returns a requester that none of the others is.
+    fn somebody() -> Requester {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Requester { client: None, path: NEXT.fetch_add(1, Relaxed) }
+    }
+
+    fn anybody() -> Requester {
+        Requester { client: None, path: 0 }
     }
 
     /// Sends a request to this server, with this result.
     fn record(upstream: &Upstream, server: &Server, outcome: Outcome) {
-        upstream.admit(server).expect("a closed breaker").record(outcome);
+        upstream.admit(server, anybody()).expect("a closed breaker").record(outcome);
     }
 
     fn name<'a>(slot: &ServerSlot<'a>) -> &'a str {
@@ -202,7 +188,7 @@ mod tests {
     async fn backups_get_requests_only_while_no_other_server_is_available() {
         let upstream = upstream(&["a", "b", "c backup"], 1, 0);
         let [a, b, c] = &upstream.servers[..] else { panic!("three servers") };
-        let acquire = || upstream.acquire(&[], LONG);
+        let acquire = || upstream.acquire(&[], anybody(), LONG);
         let slots = [acquire().await, acquire().await].map(|slot| slot.expect("a slot").expect("a server"));
         assert!(slots.iter().all(|slot| name(slot) != "c"));
         // The others are busy, but healthy.
@@ -219,7 +205,7 @@ mod tests {
     #[tokio::test]
     async fn the_server_with_the_fewest_requests_is_first() {
         let upstream = upstream(&["a", "b"], 9, 0).balance(Balance::LeastConnections);
-        let acquire = || async { upstream.acquire(&[], LONG).await.expect("a slot").expect("a server") };
+        let acquire = || async { upstream.acquire(&[], anybody(), LONG).await.expect("a slot").expect("a server") };
         let busy = acquire().await;
         for _ in 0..5 {
             assert_ne!(name(&acquire().await), name(&busy));
@@ -232,43 +218,45 @@ mod tests {
     #[tokio::test]
     async fn a_full_server_is_skipped() {
         let upstream = upstream(&["a", "b"], 1, 0);
-        let first = upstream.acquire(&[], LONG).await.expect("a slot").expect("a server");
-        let second = upstream.acquire(&[], LONG).await.expect("a slot").expect("a server");
+        let first = upstream.acquire(&[], anybody(), LONG).await.expect("a slot").expect("a server");
+        let second = upstream.acquire(&[], anybody(), LONG).await.expect("a slot").expect("a server");
         assert_ne!(name(&first), name(&second));
-        assert!(upstream.acquire(&[], LONG).await.is_err());
-        assert!(upstream.acquire(&[first.server, second.server], LONG).await.expect("no slot needed").is_none());
+        assert!(upstream.acquire(&[], anybody(), LONG).await.is_err());
+        assert!(
+            upstream.acquire(&[first.server, second.server], anybody(), LONG).await.expect("no slot needed").is_none()
+        );
         let free = name(&first);
         drop(first);
-        assert_eq!(name(&upstream.acquire(&[], LONG).await.expect("a slot").expect("a server")), free);
+        assert_eq!(name(&upstream.acquire(&[], anybody(), LONG).await.expect("a slot").expect("a server")), free);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_waits_for_any_healthy_server_until_a_timeout() {
         let upstream = upstream(&["a", "b", "unhealthy"], 1, 1);
         upstream.servers[2].set_unhealthy(true);
-        let [a, b] = [0, 1].map(|_| upstream.acquire(&[], LONG));
+        let [a, b] = [0, 1].map(|_| upstream.acquire(&[], anybody(), LONG));
         let (_a, b) = (a.await.expect("a slot").expect("a"), b.await.expect("a slot").expect("b"));
         let free = name(&b);
-        let (queued, ()) = tokio::join!(upstream.acquire(&[], LONG), async {
+        let (queued, ()) = tokio::join!(upstream.acquire(&[], anybody(), LONG), async {
             // The queue has one slot.
-            assert!(upstream.acquire(&[], LONG).await.is_err());
+            assert!(upstream.acquire(&[], anybody(), LONG).await.is_err());
             drop(b);
         });
         let queued = queued.expect("a slot").expect("a server");
         assert_eq!(name(&queued), free);
-        assert!(upstream.acquire(&[], Duration::from_secs(1)).await.is_err());
+        assert!(upstream.acquire(&[], anybody(), Duration::from_secs(1)).await.is_err());
         drop(queued);
-        assert!(upstream.acquire(&[], LONG).await.is_ok());
+        assert!(upstream.acquire(&[], anybody(), LONG).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn requests_leave_servers_that_hang_for_others_then_for_backups_then_fail() {
         let upstream = upstream(&["a", "b", "c backup"], 9, 9).breaker(2, LONG);
-        let acquire = || upstream.acquire(&[], LONG);
+        let acquire = || upstream.acquire(&[], anybody(), LONG);
         for server in &upstream.servers[..] {
             assert_eq!(name(&acquire().await.expect("a slot").expect("a server")), server.authority.as_str());
-            while let Some(admission) = upstream.admit(server) {
-                admission.record(Outcome::Failed);
+            while let Some(admission) = upstream.admit(server, somebody()) {
+                admission.record(Outcome::Hung);
             }
         }
         let Err(rejected) = acquire().await else { panic!("all servers hang") };
@@ -278,7 +266,7 @@ mod tests {
         probes.sort_by_key(name);
         assert_eq!(probes.each_ref().map(name), ["a", "b"]);
         let [a, b] = probes;
-        a.admission.record(Outcome::Failed);
+        a.admission.record(Outcome::Hung);
         drop(b);
         let again = acquire().await.expect("a slot").expect("a server");
         assert_eq!(name(&again), "b", "the probe was abandoned");
@@ -290,12 +278,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_queued_request_does_not_go_to_a_server_that_hangs_by_then() {
-        let upstream = upstream(&["a"], 1, 1).breaker(1, LONG);
-        let first = upstream.acquire(&[], LONG).await.expect("a slot").expect("a server");
-        let (queued, ()) = tokio::join!(upstream.acquire(&[], LONG), async move {
+        let upstream = upstream(&["a"], 1, 1).breaker(2, LONG);
+        upstream.admit(&upstream.servers[0], somebody()).expect("a closed breaker").record(Outcome::Hung);
+        let first = upstream.acquire(&[], anybody(), LONG).await.expect("a slot").expect("a server");
+        let (queued, ()) = tokio::join!(upstream.acquire(&[], anybody(), LONG), async move {
             let ServerSlot { slot, admission, .. } = first;
             tokio::task::yield_now().await;
-            admission.record(Outcome::Failed);
+            admission.record(Outcome::Hung);
             drop(slot);
         });
         assert!(matches!(queued, Err(Rejected::Unavailable(_))), "{queued:?}");

@@ -1,16 +1,15 @@
 //! One server of an upstream.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::Uri;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::InvalidUpstream;
 use super::balance::{Candidate, Health};
-use super::breaker::{Availability, Breaker};
+use super::breaker::{Availability, Breaker, Requester};
 use super::pool::Pool;
 use crate::observer::ServerState;
 
@@ -27,10 +26,6 @@ pub(crate) struct Server {
     pub(super) weight: u32,
     /// `true` if the server is used only while no other one is available.
     pub(super) backup: bool,
-    /// Maximum number of concurrent requests.
-    limit: usize,
-    /// Slots for concurrent requests.
-    pub(super) slots: Arc<Semaphore>,
     breaker: Mutex<Breaker>,
     /// `true` while health checks fail.
     unhealthy: AtomicBool,
@@ -69,7 +64,6 @@ impl Server {
         if path.query().is_some() {
             return Err(invalid());
         }
-        let limit = Semaphore::MAX_PERMITS;
         Ok(Self {
             scheme,
             authority,
@@ -77,66 +71,41 @@ impl Server {
             base: path.path().trim_end_matches('/').to_owned(),
             weight: 1,
             backup: false,
-            limit,
-            slots: Arc::new(Semaphore::new(limit)),
             breaker: Mutex::default(),
             unhealthy: AtomicBool::new(false),
             pool: Pool::default(),
         })
     }
 
-    /// Copies the server with this number of slots.
-    pub(super) fn with_limit(&self, limit: u32) -> Self {
-        let limit = limit as usize;
-        Self {
-            scheme: self.scheme.clone(),
-            authority: self.authority.clone(),
-            speaks_http2: self.speaks_http2,
-            base: self.base.clone(),
-            weight: self.weight,
-            backup: self.backup,
-            limit,
-            slots: Arc::new(Semaphore::new(limit)),
-            breaker: Mutex::default(),
-            unhealthy: AtomicBool::new(false),
-            pool: Pool::default(),
-        }
-    }
-
-    /// Returns the server's current state, for the decision about the next request. Fails while the breaker rejects
-    /// requests, with the time at which that may end.
-    pub(super) fn candidate(&self, index: usize, now: Instant) -> Result<Candidate, Instant> {
-        let free = self.slots.available_permits();
-        let health = match self.breaker().availability(now) {
+    /// Returns the server's current state, for the decision about the next request of this requester: the number of requests at
+    /// the server, and `true` if it has no slot for this one, are its `load`. Fails while the breaker rejects requests, with the
+    /// time at which that may end.
+    pub(super) fn candidate(
+        &self,
+        index: usize,
+        requester: Requester,
+        load: (u32, bool),
+        now: Instant,
+    ) -> Result<Candidate, Instant> {
+        let health = match self.breaker().availability(requester, now) {
             Availability::Rejecting(until) => return Err(until),
             _ if self.is_unhealthy() => Health::Unhealthy,
             Availability::LastResort => Health::Avoided,
             Availability::Available => Health::Healthy,
         };
-        Ok(Candidate {
-            index,
-            weight: self.weight,
-            requests: self.requests(),
-            health,
-            backup: self.backup,
-            full: free == 0,
-        })
+        let (requests, full) = load;
+        Ok(Candidate { index, weight: self.weight, requests: requests.into(), health, backup: self.backup, full })
     }
 
-    /// Returns the server's current state, for metrics.
-    pub(super) fn state(&self, now: Instant) -> ServerState {
-        let breaker_open = self.breaker().availability(now) != Availability::Available;
+    /// Returns the server's current state, with this number of requests, for metrics.
+    pub(super) fn state(&self, requests: u32, now: Instant) -> ServerState {
+        let breaker_open = self.breaker().holds_back(now);
         ServerState {
             name: self.authority.as_str().to_owned(),
             healthy: !breaker_open && !self.is_unhealthy(),
             breaker_open,
-            requests: self.requests(),
+            requests: requests.into(),
         }
-    }
-
-    /// Returns the number of requests in progress.
-    fn requests(&self) -> u64 {
-        self.limit.saturating_sub(self.slots.available_permits()) as u64
     }
 
     /// Applies a change to the circuit breaker.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body::{Body, Frame};
 use http_body_util::Full;
-use ifmatch_proxy::{HealthCheck, Proxy, ProxyErrorKind, Upstream};
+use ifmatch_proxy::{Balance, Client, HealthCheck, Proxy, ProxyErrorKind, Upstream};
 use tower::ServiceExt;
 
 use crate::support::{Origin, Step, ask, content, get, refused};
@@ -276,7 +276,7 @@ async fn a_server_that_hangs_is_left_alone() {
         builder.connect_timeout(Duration::from_hours(1)).answer_timeout(Duration::from_millis(50)).build().unwrap()
     };
     let proxy = build();
-    for path in ["/alone", "/alone", "/both", "/both"] {
+    for path in ["/alone/1", "/alone/2", "/both/1", "/both/2"] {
         assert_eq!(refused(&proxy, get(path)).await.kind(), ProxyErrorKind::Timeout);
     }
     for _ in 0..2 {
@@ -297,19 +297,61 @@ async fn a_server_that_hangs_is_left_alone() {
 
 #[tokio::test]
 async fn a_server_that_responds_again_gets_requests_again() {
-    let broken = [Step::Close("no HTTP\r\n\r\n"), Step::Close(""), Step::Close("")];
+    let broken = [Step::Close("no HTTP\r\n\r\n"), Step::Close(""), Step::Close(""), Step::Close("")];
     let steps = [broken.as_slice(), &[Step::Send(EMPTY); 2]].concat();
     let origin = Origin::start(steps).await;
-    let upstream = origin.upstream().breaker(2, Duration::from_millis(1));
+    let upstream = origin.upstream().breaker(2, Duration::from_hours(1));
     let proxy = Proxy::builder().route("/", upstream).unwrap().build().unwrap();
     // Of a safe method, a broken response is retried once.
     assert_eq!(refused(&proxy, get("/")).await.kind(), ProxyErrorKind::Broken);
-    let mut kinds = Vec::new();
-    while kinds.last() != Some(&None) {
-        kinds.push(ask(&proxy, get("/")).await.err().map(|error| error.kind()));
-    }
-    kinds.retain(|kind| *kind != Some(ProxyErrorKind::Unavailable));
-    assert_eq!(kinds, [Some(ProxyErrorKind::Broken), None]);
+    assert_eq!(refused(&proxy, get("/other")).await.kind(), ProxyErrorKind::Broken);
+    // It is skipped now, but no other server can take the request.
+    assert!(proxy.upstreams()[0].servers[0].breaker_open);
     assert_eq!(ask(&proxy, get("/")).await.unwrap().status(), 200);
-    assert_eq!(origin.requests().len(), 5);
+    assert!(!proxy.upstreams()[0].servers[0].breaker_open);
+    assert_eq!(ask(&proxy, get("/")).await.unwrap().status(), 200);
+    assert_eq!(origin.requests().len(), 6);
+}
+
+#[tokio::test]
+async fn one_client_leaves_slots_to_others_even_after_it_has_left() {
+    let origin = Origin::start([&[Step::Wait][..], &[Step::Send(EMPTY); 2]].concat()).await;
+    let proxy = Proxy::builder().route("/", origin.upstream().limit(2, 0)).unwrap().build().unwrap();
+    let from = |last: u8| {
+        let mut request = get("/");
+        let address = ([192, 0, 2, last], 4711).into();
+        request.extensions_mut().insert(Client { address, secure: false, interim: None });
+        request
+    };
+    let slow = tokio::spawn({
+        let (proxy, request) = (proxy.clone(), from(1));
+        async move { ask(&proxy, request).await.map(|_| ()) }
+    });
+    while origin.requests().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(refused(&proxy, from(1)).await.kind(), ProxyErrorKind::Overloaded);
+    assert_eq!(ask(&proxy, from(2)).await.unwrap().status(), 200);
+    slow.abort();
+}
+
+#[tokio::test]
+async fn a_server_that_answers_errors_at_once_does_not_win_least_connections() {
+    const BUSY: &str = "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n";
+    let busy = Origin::start(vec![Step::Send(BUSY); 99]).await;
+    let good = Origin::start(vec![Step::Send(EMPTY); 99]).await;
+    let addresses = [&busy, &good].map(|origin| format!("http://{}", origin.address));
+    let upstream = Upstream::parse(&addresses).unwrap().balance(Balance::LeastConnections);
+    let upstream = upstream.breaker(3, Duration::from_hours(1));
+    let proxy = Proxy::builder().route("/", upstream).unwrap().build().unwrap();
+    // An answer is held back, so that the good server always has more requests in progress.
+    let mut held = Vec::new();
+    for number in 0..30 {
+        let response = ask(&proxy, get(&format!("/{number}"))).await.unwrap();
+        if response.status() == 200 {
+            held.push(response);
+        }
+    }
+    assert_eq!(busy.requests().len(), 3);
+    assert_eq!(held.len(), 27);
 }

@@ -39,6 +39,7 @@ impl<S> SetContext for ClientInfo<S> {
 
 impl<S: SetContext> SetContext for Cache<S> {
     fn set_context(&mut self, context: RequestContext) {
+        self.set_client(context.client());
         self.get_mut().set_context(context);
     }
 }
