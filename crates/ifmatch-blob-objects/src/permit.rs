@@ -74,15 +74,15 @@ impl Shared {
                 (Err(error), Command::Doubt(Doubt::new(token, grace)))
             }
         };
-        match self.driver.apply_to(&key, Some(begun), &command).await {
+        match self.driver.give_back(&key, Some(begun), command, deadline).await {
             // The permit had ended, and another writer went ahead. One of the two may have overwritten the other.
             Ok(Applied { outcome: Outcome::Refused(refusal), .. }) if result.is_ok() => {
                 Err(lost(refused(Outcome::Refused(refusal), self.driver.now(&key))))
             }
             Ok(_) => result,
-            // The object store knows the version. Only the early return of the permit is lost.
+            // The object store knows the version. Only the early return of the permit is late.
             Err(error) => {
-                tracing::warn!(%key, %error, "a permit could not be released and will expire");
+                tracing::warn!(%key, %error, "a permit could not be returned: trying again in the background until it ends");
                 result
             }
         }

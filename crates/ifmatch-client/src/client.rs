@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::{AnyClock, Clock, SystemClock, task};
+use tokio::sync::watch;
 
 use crate::backend::{Backend, Http, HttpError, Version};
 use crate::counter::Counter;
@@ -35,6 +36,8 @@ pub struct Client {
     clock: AnyClock,
     patience: Duration,
     attempt: Duration,
+    /// Each task that acquires, renews or releases a lock has a receiver.
+    background: Arc<watch::Sender<()>>,
 }
 
 impl Client {
@@ -46,7 +49,7 @@ impl Client {
     /// ```
     pub fn new(backend: impl Backend) -> Self {
         let clock = AnyClock::new(SystemClock);
-        Self { backend: Arc::new(backend), clock, patience: PATIENCE, attempt: ATTEMPT }
+        Self { backend: Arc::new(backend), clock, patience: PATIENCE, attempt: ATTEMPT, background: Arc::default() }
     }
 
     /// Creates a client of the keys below a URL, without a token.
@@ -164,6 +167,29 @@ impl Client {
     /// ```
     pub fn backend(&self) -> &dyn Backend {
         &*self.backend
+    }
+
+    /// Waits until all locks of this client and its clones have been released, including those that were dropped, and
+    /// acquisitions whose futures were dropped. A program that ends should wait for a moment: its runtime takes these tasks
+    /// with it, and the locks then stay held for their time to live.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let client = Client::new(Memory::default());
+    /// drop(client.lock("a").acquire().await?);
+    /// client.released().await;
+    /// assert!(client.lock("a").try_acquire().await?.is_some());
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn released(&self) {
+        self.background.closed().await;
+    }
+
+    /// Returns a value that a background task keeps until its end.
+    pub(crate) fn background(&self) -> watch::Receiver<()> {
+        self.background.subscribe()
     }
 
     pub(crate) fn clock(&self) -> &AnyClock {

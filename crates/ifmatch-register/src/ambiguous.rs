@@ -38,6 +38,11 @@ impl Ambiguous {
         Some(self.swaps.swap_remove(found).1)
     }
 
+    /// Returns the swaps that were not found, each with the revision that it expected.
+    pub(crate) fn swaps(&self) -> &[(Revision, Applied)] {
+        &self.swaps
+    }
+
     /// Returns the number of swaps that were not found.
     pub(crate) fn count(&self) -> usize {
         self.swaps.len()

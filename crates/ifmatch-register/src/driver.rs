@@ -1,11 +1,12 @@
 //! Runs commands on a register: load, apply, compare and swap, and retry after a conflict.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::future::select;
-use ifmatch_core::command::{Begin, Command, Outcome, Refusal, Transition};
+use ifmatch_core::command::{Begin, Command, Grant, Outcome, Refusal, Transition};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 
@@ -27,6 +28,8 @@ const MAX_AMBIGUOUS: usize = 3;
 const TIME_ERROR: (u32, Duration) = (10, Duration::from_secs(3));
 /// Shortest and longest pause between swaps. Pauses between polls of a write in flight grow up to [`MAX_POLL_INTERVAL`].
 const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(50));
+/// Shortest and longest pause between attempts in the background to reach a register that failed.
+const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// Runs commands on a register.
 ///
@@ -35,12 +38,18 @@ const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_
 /// handler still runs in this process: the [`KeyLock`] returned with it keeps other writers out.
 #[derive(Debug)]
 pub struct Driver<R, C = SystemClock> {
-    register: R,
-    clock: C,
+    shared: Arc<Shared<R, C>>,
     initial: Record,
     /// `true` if there is no other authority on the resources than the records.
     is_index: bool,
     patience: Duration,
+}
+
+/// What a driver shares with its work in the background.
+#[derive(Debug)]
+struct Shared<R, C> {
+    register: R,
+    clock: C,
     waiters: KeyedQueue<Key>,
     locks: KeyLocks,
     deadlines: Deadlines,
@@ -92,15 +101,12 @@ impl<R: Register> Driver<R> {
 impl<R: Register, C: Clock> Driver<R, C> {
     /// Creates a driver with the given clock.
     pub fn with_clock(register: R, clock: C) -> Self {
+        let (waiters, locks, deadlines) = (KeyedQueue::default(), KeyLocks::default(), Deadlines::default());
         Self {
-            register,
-            clock,
+            shared: Arc::new(Shared { register, clock, waiters, locks, deadlines }),
             initial: Record::unknown(),
             is_index: false,
             patience: Duration::from_secs(10),
-            waiters: KeyedQueue::default(),
-            locks: KeyLocks::default(),
-            deadlines: Deadlines::default(),
         }
     }
 
@@ -121,19 +127,19 @@ impl<R: Register, C: Clock> Driver<R, C> {
 
     /// Returns the register.
     pub fn register(&self) -> &R {
-        &self.register
+        &self.shared.register
     }
 
     /// Returns this process's own clock, for pauses, and for times that no record keeps.
     pub fn clock(&self) -> &C {
-        &self.clock
+        &self.shared.clock
     }
 
     /// Returns the time that ends the permit and the lease of a key: the earliest possible time of the engine that keeps
     /// the record, if it keeps time, so that no permit is broken early, and otherwise that of this process's clock. It goes
     /// back only with the engine's.
     pub fn now(&self, key: &Key) -> Timestamp {
-        self.register.time(key).map_or_else(|| self.clock.now(), |time| time.earliest)
+        self.shared.register.time(key).map_or_else(|| self.shared.clock.now(), |time| time.earliest)
     }
 
     /// Runs a future until a deadline in a key's record, then drops it. See [`task::until`].
@@ -141,7 +147,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// # Errors
     /// [`Elapsed`] if the deadline has passed by [`Driver::now`].
     pub async fn until<T>(&self, key: &Key, deadline: Timestamp, work: impl Future<Output = T>) -> Result<T, Elapsed> {
-        task::until_by(|| self.now(key), &self.clock, deadline, work).await
+        task::until_by(|| self.now(key), &self.shared.clock, deadline, work).await
     }
 
     /// Loads the record of a resource.
@@ -149,24 +155,24 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// # Errors
     /// If the register fails.
     pub async fn load(&self, key: &Key) -> Result<Record, DriverError> {
-        let stored = self.register.load(key).await?;
+        let stored = self.shared.register.load(key).await?;
         Ok(self.view(key, stored, self.now(key)))
     }
 
     /// Returns a stored record as it counts at `now`.
     fn view(&self, key: &Key, stored: Option<Record>, now: Timestamp) -> Record {
         let mut record = stored.unwrap_or_else(|| self.initial.clone());
-        let lost = self.register.epoch(key).lost;
+        let lost = self.shared.register.epoch(key).lost;
         if lost != Revision::NONE && record.revision() <= lost && !self.is_index {
             record = record.doubted(lost);
         }
-        self.deadlines.view(key, record, now, self.clock.now())
+        self.shared.deadlines.view(key, record, now, self.shared.clock.now())
     }
 
     /// Returns the revision of a resource's record if the register knows it without waiting. See
     /// [`Register::revision_at_once`].
     pub fn revision_at_once(&self, key: &Key) -> Option<Revision> {
-        self.register.revision_at_once(key)
+        self.shared.register.revision_at_once(key)
     }
 
     /// Runs a command.
@@ -211,6 +217,81 @@ impl<R: Register, C: Clock> Driver<R, C> {
         command: &Command<'_>,
     ) -> Result<Applied, DriverError> {
         self.apply_as(&mut Writer::Passing, key, seen, command).await
+    }
+
+    /// Gives a permit back. If the register fails, keeps trying in the background until `deadline`, the end of the permit:
+    /// until then it would keep all writers away.
+    ///
+    /// ```text
+    ///   writer                      register                    other writers
+    ///   Begin ───────────────────▶  permit until 12:01:00
+    ///   Commit ──────✕              (unreachable for a second)
+    ///   Commit again, in the background ▶ no permit             write at 12:00:02, not at 12:01:00
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`], of the first attempt.
+    pub async fn give_back(
+        &self,
+        key: &Key,
+        seen: Option<Record>,
+        command: Command<'static>,
+        deadline: Timestamp,
+    ) -> Result<Applied, DriverError> {
+        let result = self.apply_to(key, seen, &command).await;
+        if result.is_err() {
+            let (driver, key) = (self.handle(), key.clone());
+            drop(task::detach(async move {
+                driver.retry_until(&key, deadline, || async { driver.apply(&key, &command).await.is_ok() }).await;
+            }));
+        }
+        result
+    }
+
+    /// Aborts grants that the register did not confirm, in the background, by their tokens.
+    ///
+    /// ```text
+    ///   writer                      register
+    ///   Begin ───────────────────▶  permit
+    ///          ✕─────────────────── answer: the writer gets 503, and knows of no permit
+    ///   Abort, in the background ▶  no permit
+    /// ```
+    ///
+    /// While the record has the revision that the swap expected, the swap may still take place.
+    fn abort_in_background(&self, key: &Key, ambiguous: &Ambiguous) {
+        for (expected, swap) in ambiguous.swaps() {
+            let Outcome::Granted(Grant { token, deadline, .. }) = &swap.outcome else { continue };
+            let (driver, key, expected, token, deadline) = (self.handle(), key.clone(), *expected, *token, *deadline);
+            drop(task::detach(async move {
+                let abort = Command::Abort(token);
+                let attempt = || async {
+                    match driver.apply(&key, &abort).await {
+                        Ok(applied) => applied.outcome == Outcome::Released || applied.before.revision() != expected,
+                        Err(_) => false,
+                    }
+                };
+                driver.retry_until(&key, deadline, attempt).await;
+            }));
+        }
+    }
+
+    /// Repeats an attempt, after a pause, until it returns `true` or a deadline of this key has passed, but makes at least
+    /// one.
+    pub async fn retry_until<F: Future<Output = bool>>(&self, key: &Key, deadline: Timestamp, attempt: impl Fn() -> F) {
+        let mut pause = RETRY_PAUSE.0;
+        loop {
+            self.shared.clock.sleep(pause).await;
+            if attempt().await || self.now(key) >= deadline {
+                return;
+            }
+            pause = (pause * 2).min(RETRY_PAUSE.1);
+        }
+    }
+
+    /// Returns a driver of the same register for work in the background, with the same queues and locks.
+    fn handle(&self) -> Self {
+        let Self { shared, initial, is_index, patience } = self;
+        Self { shared: Arc::clone(shared), initial: initial.clone(), is_index: *is_index, patience: *patience }
     }
 
     /// Runs a command as the writer that holds a key's lock.
@@ -273,9 +354,9 @@ impl<R: Register, C: Clock> Driver<R, C> {
             return Ok(applied);
         }
         // Joined before the record is read again, so that no wakeup is missed.
-        let mut turn = self.waiters.join(key);
+        let mut turn = self.shared.waiters.join(key);
         // By the process's own clock: the engine's may stand still.
-        let give_up = self.clock.now().saturating_add(self.patience);
+        let give_up = self.shared.clock.now().saturating_add(self.patience);
         let mut pauses = pauses().with_max_delay(MAX_POLL_INTERVAL).without_max_times().build();
         loop {
             let applied = self.apply_as(writer, key, None, command).await?;
@@ -285,12 +366,12 @@ impl<R: Register, C: Clock> Driver<R, C> {
                 }
                 return Ok(applied);
             };
-            let left = self.clock.now().until(give_up);
+            let left = self.shared.clock.now().until(give_up);
             if left.is_zero() {
                 return Ok(applied);
             }
             let pause = pauses.next().unwrap_or(MAX_POLL_INTERVAL).min(self.now(key).until(deadline)).min(left);
-            let sleep = self.clock.sleep(pause.max(PAUSE.0));
+            let sleep = self.shared.clock.sleep(pause.max(PAUSE.0));
             select(pin!(turn.woken()), pin!(sleep)).await;
         }
     }
@@ -305,9 +386,9 @@ impl<R: Register, C: Clock> Driver<R, C> {
         let applied = self.swap_in(writer, key, seen, command).await;
         if let Ok(Applied { outcome: Outcome::Written(_) | Outcome::Released, .. }) = applied
             // A writer that holds the lock wakes the next one by dropping it.
-            && !self.locks.is_locked(key)
+            && !self.shared.locks.is_locked(key)
         {
-            self.waiters.wake(key);
+            self.shared.waiters.wake(key);
         }
         applied
     }
@@ -317,13 +398,13 @@ impl<R: Register, C: Clock> Driver<R, C> {
         match (writer, proposed.command, proposed.outcome) {
             (Writer::Locked, ..) | (_, _, Outcome::Refused(Refusal::Lease(_) | Refusal::InFlight { .. })) => false,
             (Writer::Beginning(lock), Command::Begin(_), _) => {
-                **lock = lock.take().or_else(|| self.locks.try_lock(key, &self.waiters));
+                **lock = lock.take().or_else(|| self.shared.locks.try_lock(key, &self.shared.waiters));
                 lock.is_none()
             }
             (_, Command::Begin(_), _) | (_, Command::Lease(_), Outcome::Refused(Refusal::ProbeFirst)) => {
-                self.locks.is_locked(key)
+                self.shared.locks.is_locked(key)
             }
-            (_, Command::Lease(_), _) => proposed.begins_to_lock && self.locks.is_locked(key),
+            (_, Command::Lease(_), _) => proposed.begins_to_lock && self.shared.locks.is_locked(key),
             _ => false,
         }
     }
@@ -336,7 +417,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
             Command::Renew(renew) => renew.ttl,
             _ => return Ok(()),
         };
-        let Some(time) = self.register.time(key) else { return Ok(()) };
+        let Some(time) = self.shared.register.time(key) else { return Ok(()) };
         if time.error() <= (ttl / TIME_ERROR.0).min(TIME_ERROR.1) {
             return Ok(());
         }
@@ -356,6 +437,9 @@ impl<R: Register, C: Clock> Driver<R, C> {
         let mut ambiguous = Ambiguous::default();
         let result = self.swap_until_done(&mut ambiguous, writer, key, seen, command).await;
         ambiguous.resolve(result.is_ok());
+        if result.is_err() {
+            self.abort_in_background(key, &ambiguous);
+        }
         result
     }
 
@@ -370,7 +454,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
         let mut is_loaded = seen.is_none();
         let mut stored = match seen {
             Some(seen) => Some(seen).filter(|seen| seen.revision() != Revision::NONE),
-            None => self.register.load(key).await?,
+            None => self.shared.register.load(key).await?,
         };
         let mut pauses = pauses().with_max_times(MAX_SWAPS).build();
         loop {
@@ -393,7 +477,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
             let Some(next) = transition.next else {
                 if !is_loaded {
                     is_loaded = true;
-                    stored = self.register.load(key).await?;
+                    stored = self.shared.register.load(key).await?;
                     continue;
                 }
                 // The ambiguous swap may still take place, so this outcome may be wrong.
@@ -404,7 +488,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
             };
             is_loaded = true;
             let applied = Applied { before, after: next, outcome: transition.outcome };
-            match self.register.compare_and_swap(key, expected, Some(&applied.after)).await {
+            match self.shared.register.compare_and_swap(key, expected, Some(&applied.after)).await {
                 Ok(Swap::Done) => return Ok(applied),
                 // A client that sends a swap again by itself meets its own success. Records of different writers differ
                 // by their nonces.
@@ -412,14 +496,14 @@ impl<R: Register, C: Clock> Driver<R, C> {
                 Ok(Swap::Conflict(found)) => stored = found,
                 Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {
                     ambiguous.add(expected, applied, error);
-                    stored = self.register.load(key).await.map_err(|error| ambiguous.or(error.into()))?;
+                    stored = self.shared.register.load(key).await.map_err(|error| ambiguous.or(error.into()))?;
                 }
                 Err(error) => return Err(ambiguous.or(error.into())),
             }
             let Some(pause) = pauses.next() else {
                 return Err(ambiguous.or(DriverError::Contention));
             };
-            self.clock.sleep(pause).await;
+            self.shared.clock.sleep(pause).await;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ enum Fault {
     DoneWithoutAnswer,
     /// The swap takes place, the answer is lost, and another writer follows.
     DoneWithoutAnswerThenOvertaken,
+    /// The swap takes place, its answer is lost, and the next load fails.
+    DoneWithoutAnswerThenUnreadable,
     /// The swap takes place, its answer is lost, and the client library sends it again: it conflicts with itself.
     DoneTwice,
     /// The swap does not take place, and the answer is lost.
@@ -41,6 +43,7 @@ enum Fault {
 struct Faulty {
     inner: MemoryRegister,
     faults: Mutex<Vec<Fault>>,
+    is_unreadable: AtomicBool,
     loads: AtomicUsize,
     swaps: AtomicUsize,
 }
@@ -48,8 +51,8 @@ struct Faulty {
 impl Faulty {
     fn new(faults: &[Fault]) -> Arc<Self> {
         let faults = Mutex::new(faults.iter().rev().copied().collect());
-        let (loads, swaps) = Default::default();
-        Arc::new(Self { inner: MemoryRegister::unbounded(), faults, loads, swaps })
+        let (is_unreadable, loads, swaps) = Default::default();
+        Arc::new(Self { inner: MemoryRegister::unbounded(), faults, is_unreadable, loads, swaps })
     }
 
     /// Another writer writes.
@@ -64,6 +67,9 @@ impl Faulty {
 impl Register for Faulty {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.loads.fetch_add(1, Ordering::Relaxed);
+        if self.is_unreadable.swap(false, Ordering::Relaxed) {
+            return Err(RegisterErrorKind::Unavailable.into());
+        }
         self.inner.load(key).await
     }
 
@@ -84,6 +90,11 @@ impl Register for Faulty {
             Some(Fault::DoneWithoutAnswerThenOvertaken) => {
                 self.inner.compare_and_swap(key, expected, next).await?;
                 self.overtake(key).await?;
+                Err(RegisterErrorKind::Ambiguous.into())
+            }
+            Some(Fault::DoneWithoutAnswerThenUnreadable) => {
+                self.inner.compare_and_swap(key, expected, next).await?;
+                self.is_unreadable.store(true, Ordering::Relaxed);
                 Err(RegisterErrorKind::Ambiguous.into())
             }
             Some(Fault::DoneWithoutAnswer) => {
@@ -204,6 +215,39 @@ async fn an_ambiguous_swap_followed_by_other_writers_is_neither_repeated_nor_den
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
     assert_eq!(register.swaps.load(Ordering::Relaxed), 1);
     assert_eq!(body(&register).await.as_deref(), Some(&b"faster"[..]));
+}
+
+/// Waits until the register holds no permit, in virtual time.
+async fn freed(register: &Faulty, within: Duration) {
+    let is_free = async {
+        let is_held = |record: Record| record.permit(SystemClock.now()).is_some();
+        while register.inner.load(&key()).await.unwrap().is_some_and(is_held) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(within, is_free).await.expect("the permit is given back long before it ends");
+}
+
+/// The writer got an error and knows of no permit, so only its driver can end it before its deadline.
+#[tokio::test(start_paused = true)]
+async fn a_permit_granted_without_an_answer_is_aborted() {
+    let register = Faulty::new(&[Fault::DoneWithoutAnswerThenUnreadable, Fault::Unavailable, Fault::Unavailable]);
+    let driver = Driver::new(Arc::clone(&register));
+    let none = Preconditions::default();
+    let error = driver.apply(&key(), &begin(&none, Duration::from_mins(1))).await.unwrap_err();
+    assert!(matches!(error, DriverError::Register(error) if error.kind() == RegisterErrorKind::Ambiguous));
+    freed(&register, Duration::from_secs(10)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_given_back_after_an_outage() {
+    let register = Faulty::new(&[]);
+    let driver = Driver::new(Arc::clone(&register));
+    let grant = granted(&driver, Duration::from_mins(1)).await;
+    register.faults.lock().unwrap().extend([Fault::Unavailable; 5]);
+    let abort = Command::Abort(grant.token);
+    driver.give_back(&key(), None, abort, grant.deadline).await.unwrap_err();
+    freed(&register, Duration::from_secs(10)).await;
 }
 
 /// A clock that advances by 20 seconds with every wait.

@@ -157,7 +157,9 @@ impl Grant {
             if self.is_lost() || lost.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Err(Error::lost()));
             }
-            work.as_mut().poll(cx).map(Ok)
+            let done = work.as_mut().poll(cx);
+            // The process may have been stopped during the poll.
+            done.map(|done| if self.is_lost() { Err(Error::lost()) } else { Ok(done) })
         })
         .await
     }
@@ -180,7 +182,11 @@ impl Held {
         let grant = Grant { fence: record.fence, id: id.into(), clock: clock.clone(), state: state.subscribe() };
         let (release, order) = oneshot::channel();
         let keeper = Keeper { raw, clock, snapshot, record, sent, state };
-        drop(task::detach(keeper.run(order)));
+        let background = keeper.raw.client.background();
+        drop(task::detach(async move {
+            keeper.run(order).await;
+            drop(background);
+        }));
         Self { grant, release }
     }
 

@@ -73,9 +73,9 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         if !matches!(effect, Effect::None) {
             self.shared.memory.forget(&self.key);
         }
-        let applied = self.shared.driver.apply(&self.key, &effect.command(grant.token)).await;
-        let Ok(applied) = applied else {
-            self.settle_in_background(grant, effect, also_changed);
+        let command = effect.command(grant.token);
+        let Ok(applied) = self.shared.driver.give_back(&self.key, None, command, grant.deadline).await else {
+            self.invalidate_in_background(also_changed);
             return result.map(without_validators);
         };
         let is_overtaken = applied.outcome == Outcome::Refused(Refusal::Stale) && !matches!(effect, Effect::None);
@@ -113,16 +113,12 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         response
     }
 
-    /// Keeps reporting to a register that is unavailable, until the permit expires. The next conditional write then
-    /// probes.
-    fn settle_in_background(&self, grant: &Grant, effect: Effect, also_changed: Vec<Key>) {
-        let (shared, key) = (Arc::clone(&self.shared), self.key.clone());
-        let (token, deadline) = (grant.token, grant.deadline);
+    /// Marks the states of other resources as unknown in the background, since the register failed.
+    fn invalidate_in_background(&self, keys: Vec<Key>) {
+        let shared = Arc::clone(&self.shared);
         drop(detach(async move {
-            let report = || async { shared.driver.apply(&key, &effect.command(token)).await.is_ok() };
-            shared.retry_until(&key, deadline, report).await;
-            for changed in &also_changed {
-                shared.retry_until(&key, deadline, || shared.try_invalidate(changed)).await;
+            for key in &keys {
+                shared.invalidate(key).await;
             }
         }));
     }

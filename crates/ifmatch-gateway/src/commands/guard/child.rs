@@ -49,7 +49,8 @@ pub(super) async fn run(command: &[OsString], held: &Grant, grace: Duration, sig
     let target = Target { pid: pid(&child), is_group: !shares_terminal };
     loop {
         tokio::select! {
-            status = child.wait() => return Ok(End::Exited(code(status?))),
+            // The loss comes first: after a pause of this process, the command may have ended while another holder ran.
+            biased;
             () = held.lost() => {
                 target.send(Signal::TERM);
                 let has_ended = timeout(grace, child.wait()).await.is_ok();
@@ -60,6 +61,7 @@ pub(super) async fn run(command: &[OsString], held: &Grant, grace: Duration, sig
                 child.wait().await?;
                 return Ok(End::Lost);
             }
+            status = child.wait() => return Ok(if held.is_lost() { End::Lost } else { End::Exited(code(status?)) }),
             Received(signal) = signals.next() => {
                 if !(shares_terminal && matches!(signal, Signal::INT | Signal::QUIT)) {
                     target.send(signal);

@@ -11,8 +11,9 @@ use super::store_url::{Place, is_store};
 use clap::Args;
 use ifmatch_client::{Client, Error as ClientError, ErrorKind, Held, Lock};
 use percent_encoding::percent_decode_str;
+use tokio::time::timeout;
 
-use self::child::{End, Signals};
+use self::child::{End, Received, Signals};
 use crate::config::units::Span;
 use crate::error::Error;
 
@@ -20,6 +21,8 @@ use crate::error::Error;
 const LOST: u8 = 70;
 /// Exit code of `ifmatch lock` if the lock was not acquired in time.
 const NOT_ACQUIRED: u8 = 75;
+/// Time for a lock to be released, after a signal has ended its acquisition.
+const GIVING_UP: Duration = Duration::from_secs(3);
 /// Time after which a server that does not answer is reported.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -120,7 +123,7 @@ itself, this process ends with the same exit code.";
 pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
     block_on(async {
         let mut signals = Signals::listen()?;
-        let lock = args.guard.lock().await?;
+        let (client, lock) = args.guard.lock().await?;
         let acquire = async {
             match args.wait {
                 _ if args.unless_held => lock.acquire_unless_held().await,
@@ -130,7 +133,7 @@ pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
         };
         let acquired = tokio::select! {
             acquired = acquire => acquired,
-            signal = signals.next() => return Ok(signal.exit_code()),
+            signal = signals.next() => return Ok(give_up(&client, signal, &mut signals).await),
         };
         let held = match acquired {
             Ok(Some(held)) => held,
@@ -139,7 +142,7 @@ pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
             Err(error) => return Err(args.guard.failed(&error)),
         };
         let end = args.guard.run(&held, &mut signals).await;
-        args.guard.release(held).await;
+        args.guard.release(held, &mut signals).await;
         Ok(match end {
             End::Exited(code) => code,
             End::Lost => complain(LOST, "the lock was lost, and the command was ended"),
@@ -154,15 +157,15 @@ pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
 pub(crate) fn elect(args: &ElectArgs) -> Result<u8, Error> {
     block_on(async {
         let mut signals = Signals::listen()?;
-        let lock = args.guard.lock().await?;
+        let (client, lock) = args.guard.lock().await?;
         loop {
             let acquired = tokio::select! {
                 acquired = args.guard.acquire(&lock) => acquired,
-                signal = signals.next() => return Ok(signal.exit_code()),
+                signal = signals.next() => return Ok(give_up(&client, signal, &mut signals).await),
             };
             let held = acquired.map_err(|error| args.guard.failed(&error))?;
             let end = args.guard.run(&held, &mut signals).await;
-            args.guard.release(held).await;
+            args.guard.release(held, &mut signals).await;
             match end {
                 End::Exited(code) => return Ok(code),
                 End::Lost => complain(LOST, "the leadership was lost, and the command was ended"),
@@ -172,17 +175,19 @@ pub(crate) fn elect(args: &ElectArgs) -> Result<u8, Error> {
 }
 
 impl Guard {
-    async fn lock(&self) -> Result<Lock, Error> {
-        let lock = if is_store(&self.url) { self.of_object().await? } else { self.of_resource()? };
-        let lock = lock.ttl(self.ttl.duration());
-        Ok(match &self.name {
+    /// Returns the lock, and its client.
+    async fn lock(&self) -> Result<(Client, Lock), Error> {
+        let (client, key) = if is_store(&self.url) { self.of_object().await? } else { self.of_resource()? };
+        let lock = client.lock(key).ttl(self.ttl.duration());
+        let lock = match &self.name {
             Some(name) => lock.holder(name.as_str()),
             None => lock,
-        })
+        };
+        Ok((client, lock))
     }
 
-    /// Returns the lock that an object is.
-    async fn of_object(&self) -> Result<Lock, Error> {
+    /// Returns the client and the key of an object.
+    async fn of_object(&self) -> Result<(Client, String), Error> {
         let Place { objects, path } = self.remote.place(&self.url).await?;
         if path.is_empty() {
             return Err(Error::usage(format!(
@@ -190,11 +195,11 @@ impl Guard {
                 self.url
             )));
         }
-        Ok(Client::new(objects).lock(path))
+        Ok((Client::new(objects), path))
     }
 
-    /// Returns the lock that an HTTP resource is.
-    fn of_resource(&self) -> Result<Lock, Error> {
+    /// Returns the client and the key of an HTTP resource.
+    fn of_resource(&self) -> Result<(Client, String), Error> {
         let example = "http://127.0.0.1:10000/locks/backup or s3://bucket/locks/backup";
         let (url, query) = match self.url.split_once('?') {
             Some((url, query)) => (url, format!("?{query}")),
@@ -205,9 +210,12 @@ impl Guard {
             return Err(wrong());
         }
         let (folder, key) = url.trim_end_matches('/').rsplit_once('/').ok_or_else(wrong)?;
+        if folder.ends_with(":/") {
+            return Err(Error::usage(format!("{url} names a server and no lock: add a path, such as {example}")));
+        }
         let key = percent_decode_str(key).decode_utf8().map_err(|_| wrong())?;
         let server = self.remote.connect(&format!("{folder}{query}"))?;
-        Ok(Client::new(server).lock(key.as_ref()))
+        Ok((Client::new(server), key.into_owned()))
     }
 
     /// Acquires the lock, however long that takes. Reports a server that does not answer, once until it answers again.
@@ -238,16 +246,34 @@ impl Guard {
         }
     }
 
-    async fn release(&self, held: Held) {
-        if let Err(error) = held.release().await {
-            complain(0, &format!("the lock ends by itself after {}, since the release failed: {error}", self.ttl));
-        }
+    /// Releases the lock. A signal ends the wait for the server.
+    async fn release(&self, held: Held, signals: &mut Signals) {
+        let why = tokio::select! {
+            released = held.release() => match released {
+                Ok(()) => return,
+                Err(error) => format!("the release failed: {error}"),
+            },
+            _ = signals.next() => "a signal has ended the release before the server answered".to_owned(),
+        };
+        complain(0, &format!("the lock may stay held for {}, since {why}", self.ttl));
     }
 
     fn failed(&self, error: &ClientError) -> Error {
         // Without the query, which may contain a signature.
         Error::runtime(format!("{}: {error}", self.url.split('?').next().unwrap_or_default()))
     }
+}
+
+/// Ends an acquisition after a signal, and returns the exit code. Waits until a lock that was acquired nevertheless has been
+/// released, but not for a server that does not answer, and not after a second signal.
+async fn give_up(client: &Client, signal: Received, signals: &mut Signals) -> u8 {
+    tokio::select! {
+        late = timeout(GIVING_UP, client.released()) => if late.is_err() {
+            complain(0, "the server does not answer: if it has granted the lock, it stays held for its time to live");
+        },
+        _ = signals.next() => {}
+    }
+    signal.exit_code()
 }
 
 /// Returns the time between SIGTERM and SIGKILL: half of that before another holder can begin. The rest is for clocks of
