@@ -99,9 +99,19 @@ fn lock_files_name_no_host() {
         let npm = with_ending(files, "package-lock.json").filter(|file| file.text.contains("\"resolved\""));
         let config = with_ending(files, ".npmrc").chain(with_ending(files, ".cargo/config.toml"));
         let redirected = config.filter(|file| file.text.contains("registry") || file.text.contains("[source"));
-        npm.chain(redirected).map(|file| format!("{}: names a registry", file.path)).collect()
+        let is_foreign =
+            |line: &str| line.starts_with("source = ") && !line.contains("github.com/rust-lang/crates.io-index");
+        let foreign = with_ending(files, "Cargo.lock").filter(move |file| file.text.lines().any(is_foreign));
+        npm.chain(redirected).chain(foreign).map(|file| format!("{}: names a registry", file.path)).collect()
     };
-    check(rule, &[("a/package-lock.json", "{\"resolved\": \"x\"}"), (".npmrc", "registry=x")]);
+    check(
+        rule,
+        &[
+            ("Cargo.lock", "source = \"git+https://example.org\""),
+            ("a/package-lock.json", "{\"resolved\": \"x\"}"),
+            (".npmrc", "registry=x"),
+        ],
+    );
 }
 
 /// The site's step checks the links between its pages, with their anchors; this, those of all other documents.

@@ -169,9 +169,9 @@ impl Client {
         &*self.backend
     }
 
-    /// Waits until all locks of this client and its clones have been released, including those that were dropped, and
-    /// acquisitions whose futures were dropped. A program that ends should wait for a moment: its runtime takes these tasks
-    /// with it, and the locks then stay held for their time to live.
+    /// Waits until all locks of this client and its clones have been released, including those that were dropped, and those
+    /// whose acquisition was dropped. A lock is released by a task in the background: if the runtime ends first, the lock stays
+    /// held for its time to live.
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};
@@ -187,9 +187,13 @@ impl Client {
         self.background.closed().await;
     }
 
-    /// Returns a value that a background task keeps until its end.
-    pub(crate) fn background(&self) -> watch::Receiver<()> {
-        self.background.subscribe()
+    /// Spawns work on a lock in the background, which [`released`](Self::released) waits for.
+    pub(crate) fn detach(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let background = self.background.subscribe();
+        drop(task::detach(async move {
+            work.await;
+            drop(background);
+        }));
     }
 
     pub(crate) fn clock(&self) -> &AnyClock {

@@ -7,7 +7,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::Clock;
 
 use crate::policy::reuse::is_failure;
-use crate::policy::storable::{Exchange, is_for_one_client};
+use crate::policy::storable::Exchange;
 use crate::policy::update::{head_agrees, shares_validator};
 use crate::request::CacheRequest;
 use crate::state::CacheState;
@@ -56,8 +56,7 @@ pub(crate) fn update_stored<C: Clock, T>(
     };
     // The response concerns only this client.
     let own = refusal(head.headers());
-    let is_about_client = is_for_one_client(status, own) && stored.meta.is_fresh(state.now());
-    if is_about_client || own.is_some_and(|refusal| refusal.is_personal(fields)) {
+    if stored.meta.withstands(status, own, state.now()) || own.is_some_and(|refusal| refusal.is_personal(fields)) {
         return;
     }
     let agrees = status == stored.meta.status && head_agrees(head.headers(), &stored.meta.headers, len);

@@ -23,7 +23,7 @@ use crate::metrics::{NotStored, Outcome as RequestOutcome};
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::content_range::ContentRange;
 use crate::policy::reuse::is_failure;
-use crate::policy::storable::{Exchange, Refusal, is_for_one_client};
+use crate::policy::storable::{Exchange, Refusal};
 use crate::policy::update::is_about;
 use crate::request::CacheRequest;
 use crate::request::key::Key;
@@ -368,7 +368,7 @@ impl<C: Clock> Fetch<C> {
     /// only.
     fn supersede(&self, status: StatusCode, refusal: Option<Refusal>) {
         if let Some(stored) = &self.stored
-            && !(is_for_one_client(status, refusal) && stored.meta.is_fresh(self.state.now()))
+            && !stored.meta.withstands(status, refusal, self.state.now())
         {
             self.state.table.discard(&self.key, stored);
         }

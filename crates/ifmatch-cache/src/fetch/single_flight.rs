@@ -30,7 +30,7 @@ pub(crate) struct FlightKey {
     implicit_key: Box<str>,
     /// The conditions and ranges that the origin evaluates.
     condition: Box<[u8]>,
-    /// A client whose request has failed, and may have caused this: the others wait for one of theirs.
+    /// The client of a request that failed, perhaps because of what it asked for. Other clients collapse without it.
     apart_from: Option<IpAddr>,
 }
 

@@ -22,6 +22,7 @@ use crate::policy::cache_control::RequestDirectives;
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::{Heuristic, lifetime};
 use crate::policy::reuse::{Reuse, Terms};
+use crate::policy::storable::{Refusal, is_for_one_client};
 use crate::policy::vary::{Selection, Vary};
 use crate::policy::{fields, groups, update};
 
@@ -260,9 +261,11 @@ impl Meta {
         &*key.implicit_key == implicit_key && key.selection == key.vary.select(request)
     }
 
-    /// Returns `true` if the response may be used without validation now.
-    pub(crate) fn is_fresh(&self, now: Timestamp) -> bool {
-        self.terms.reuse(&RequestDirectives::default(), self.age(now)) == Reuse::Fresh
+    /// Returns `true` if a newer response that must not be stored says nothing about this one: this one is fresh, and the newer
+    /// one is about its own client.
+    pub(crate) fn withstands(&self, status: StatusCode, refusal: Option<Refusal>, now: Timestamp) -> bool {
+        is_for_one_client(status, refusal)
+            && self.terms.reuse(&RequestDirectives::default(), self.age(now)) == Reuse::Fresh
     }
 
     /// Returns `true` if the response can ever be used: it has a lifetime, can be validated, or may be used stale.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lock::{self, LockRecord};
-use ifmatch_runtime::{AnyClock, Clock, task};
+use ifmatch_runtime::{AnyClock, Clock};
 use tokio::sync::{oneshot, watch};
 
 use super::json;
@@ -182,11 +182,8 @@ impl Held {
         let grant = Grant { fence: record.fence, id: id.into(), clock: clock.clone(), state: state.subscribe() };
         let (release, order) = oneshot::channel();
         let keeper = Keeper { raw, clock, snapshot, record, sent, state };
-        let background = keeper.raw.client.background();
-        drop(task::detach(async move {
-            keeper.run(order).await;
-            drop(background);
-        }));
+        let client = keeper.raw.client.clone();
+        client.detach(keeper.run(order));
         Self { grant, release }
     }
 

@@ -243,13 +243,11 @@ impl Lock {
         }
         let (mut tell, told) = oneshot::channel();
         let lock = self.clone();
-        let background = self.raw.client.background();
-        drop(task::detach(async move {
+        self.raw.client.detach(async move {
             let acquired = lock.wait(limit, &mut tell).await;
             // If the caller has gone, the lock is dropped here, which releases it.
             drop(tell.send(acquired));
-            drop(background);
-        }));
+        });
         let ended = |_| Error::unknown("the runtime has ended");
         let Some(until) = limit.time() else { return told.await.map_err(ended)? };
         let (clock, patience) = (self.raw.client.clock(), self.raw.client.patience());

@@ -16,7 +16,7 @@ use crate::forward::request_body::BoxError;
 use crate::forward::trailers::CleanTrailers;
 use crate::upstream::slots::Slot;
 
-/// Error of a body whose upstream has paused for too long.
+/// The upstream paused for too long within a body.
 #[derive(Debug, thiserror::Error)]
 #[error("the upstream paused for too long")]
 struct PauseTooLong;

@@ -57,7 +57,7 @@ impl Routes {
 
     /// Finds the destination of a request.
     ///
-    /// If paths decide what is reachable, a path's normal form and its loosest reading must match the same route. All
+    /// If paths decide what is reachable, a path's normal form and its [readings](path::readings) must match the same route. All
     /// readings in between then match it, too, since routes contain only plain segments. The normal form is forwarded.
     /// Otherwise paths have no meaning to the proxy and are forwarded unchanged.
     pub(crate) fn find<'a>(&'a self, uri: &'a Uri, headers: &HeaderMap) -> Result<Target<'a>, ProxyErrorKind> {
@@ -72,19 +72,13 @@ impl Routes {
         let readings = path::readings(&path).ok_or(ProxyErrorKind::AmbiguousPath)?;
         let route = for_host().find(|route| is_below(path.as_bytes(), route.path.as_bytes()));
         let loose_route = |path: &[u8]| for_host().find(|route| is_below(path, &route.loosest));
-        let is_same = |path: &Vec<u8>| match (route, loose_route(path)) {
-            (Some(route), Some(other)) => std::ptr::eq(route, other),
-            (None, None) => true,
-            _ => false,
-        };
-        match route.filter(|_| readings.iter().all(is_same)) {
-            Some(route) => {
-                let path = uri.query().map_or_else(|| path.clone(), |query| format!("{path}?{query}").into());
-                Ok(Target { route: &route.name, upstream: &route.upstream, path })
-            }
-            None if route.is_none() && readings.iter().all(is_same) => Err(ProxyErrorKind::NoRoute),
-            None => Err(ProxyErrorKind::AmbiguousPath),
+        let identity = |route: Option<&'a Route>| route.map(std::ptr::from_ref);
+        if readings.iter().any(|reading| identity(loose_route(reading)) != identity(route)) {
+            return Err(ProxyErrorKind::AmbiguousPath);
         }
+        let route = route.ok_or(ProxyErrorKind::NoRoute)?;
+        let path = uri.query().map_or_else(|| path.clone(), |query| format!("{path}?{query}").into());
+        Ok(Target { route: &route.name, upstream: &route.upstream, path })
     }
 
     /// Returns all upstreams.

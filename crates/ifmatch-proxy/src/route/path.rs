@@ -35,11 +35,11 @@ pub(crate) fn normal(path: &str) -> Option<Cow<'_, str>> {
 ///
 /// Returns `None` if the result has dot segments, since it may lead anywhere.
 pub(crate) fn loosest(path: &str) -> Option<Vec<u8>> {
-    loosest_of(path.as_bytes())
+    plain_segments(&unescaped(path.as_bytes()))
 }
 
-fn loosest_of(path: &[u8]) -> Option<Vec<u8>> {
-    let path = unescaped(path);
+/// Returns the loosest reading of a path without escapes.
+fn plain_segments(path: &[u8]) -> Option<Vec<u8>> {
     let mut loosest = Vec::with_capacity(path.len());
     let mut last: &[u8] = &[];
     for piece in path.split(|byte| matches!(byte, b'/' | b'\\')) {
@@ -66,15 +66,16 @@ const LEVELS: usize = 4;
 /// escapes: to them, `/;%2Fx/admin` is `/admin`. Several servers in a row may decode it before. Returns `None` if a reading has dot
 /// segments, or if there are too many.
 pub(crate) fn readings(path: &str) -> Option<Vec<Vec<u8>>> {
-    let mut readings = vec![loosest(path)?];
     let mut level = path.as_bytes().to_vec();
-    if !unescaped(&level).contains(&b';') {
+    let plain = unescaped(&level);
+    let mut readings = vec![plain_segments(&plain)?];
+    if !plain.contains(&b';') {
         return Some(readings);
     }
     for _ in 0..LEVELS {
         let segments = level.split(|byte| *byte == b'/');
-        let plain = segments.map(|segment| segment.split(|byte| *byte == b';').next().unwrap_or_default());
-        readings.push(loosest_of(&plain.collect::<Vec<_>>().join(&b'/'))?);
+        let names = segments.map(|segment| segment.split(|byte| *byte == b';').next().unwrap_or_default());
+        readings.push(plain_segments(&unescaped(&names.collect::<Vec<_>>().join(&b'/')))?);
         let next = decoded(&level);
         if next == level {
             return Some(readings);

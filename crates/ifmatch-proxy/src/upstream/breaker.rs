@@ -236,7 +236,7 @@ mod tests {
         }
 
         /// Returns the next of many clients.
-        fn somebody(&mut self) -> Requester {
+        fn new_requester(&mut self) -> Requester {
             self.clients += 1;
             client(self.clients)
         }
@@ -246,7 +246,7 @@ mod tests {
         }
 
         fn admit(&mut self) -> Ticket {
-            let requester = self.somebody();
+            let requester = self.new_requester();
             self.admit_from(requester)
         }
 

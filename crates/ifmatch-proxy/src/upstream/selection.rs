@@ -135,23 +135,23 @@ mod tests {
     }
 
     fn untried<'a>(upstream: &'a Upstream, tried: &[&Server]) -> Vec<&'a str> {
-        let order = upstream.order(tried, anybody()).expect("available servers").into_iter();
+        let order = upstream.order(tried, any_requester()).expect("available servers").into_iter();
         order.map(|candidate| upstream.servers[candidate.index].authority.as_str()).collect()
     }
 
-    /// Returns a requester that none of the others is.
-    fn somebody() -> Requester {
+    /// Returns a requester unlike all earlier ones.
+    fn new_requester() -> Requester {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Requester { client: None, path: NEXT.fetch_add(1, Relaxed) }
     }
 
-    fn anybody() -> Requester {
+    fn any_requester() -> Requester {
         Requester { client: None, path: 0 }
     }
 
     /// Sends a request to this server, with this result.
     fn record(upstream: &Upstream, server: &Server, outcome: Outcome) {
-        upstream.admit(server, anybody()).expect("a closed breaker").record(outcome);
+        upstream.admit(server, any_requester()).expect("a closed breaker").record(outcome);
     }
 
     fn name<'a>(slot: &ServerSlot<'a>) -> &'a str {
@@ -188,7 +188,7 @@ mod tests {
     async fn backups_get_requests_only_while_no_other_server_is_available() {
         let upstream = upstream(&["a", "b", "c backup"], 1, 0);
         let [a, b, c] = &upstream.servers[..] else { panic!("three servers") };
-        let acquire = || upstream.acquire(&[], anybody(), LONG);
+        let acquire = || upstream.acquire(&[], any_requester(), LONG);
         let slots = [acquire().await, acquire().await].map(|slot| slot.expect("a slot").expect("a server"));
         assert!(slots.iter().all(|slot| name(slot) != "c"));
         // The others are busy, but healthy.
@@ -205,7 +205,8 @@ mod tests {
     #[tokio::test]
     async fn the_server_with_the_fewest_requests_is_first() {
         let upstream = upstream(&["a", "b"], 9, 0).balance(Balance::LeastConnections);
-        let acquire = || async { upstream.acquire(&[], anybody(), LONG).await.expect("a slot").expect("a server") };
+        let acquire =
+            || async { upstream.acquire(&[], any_requester(), LONG).await.expect("a slot").expect("a server") };
         let busy = acquire().await;
         for _ in 0..5 {
             assert_ne!(name(&acquire().await), name(&busy));
@@ -218,44 +219,48 @@ mod tests {
     #[tokio::test]
     async fn a_full_server_is_skipped() {
         let upstream = upstream(&["a", "b"], 1, 0);
-        let first = upstream.acquire(&[], anybody(), LONG).await.expect("a slot").expect("a server");
-        let second = upstream.acquire(&[], anybody(), LONG).await.expect("a slot").expect("a server");
+        let first = upstream.acquire(&[], any_requester(), LONG).await.expect("a slot").expect("a server");
+        let second = upstream.acquire(&[], any_requester(), LONG).await.expect("a slot").expect("a server");
         assert_ne!(name(&first), name(&second));
-        assert!(upstream.acquire(&[], anybody(), LONG).await.is_err());
+        assert!(upstream.acquire(&[], any_requester(), LONG).await.is_err());
         assert!(
-            upstream.acquire(&[first.server, second.server], anybody(), LONG).await.expect("no slot needed").is_none()
+            upstream
+                .acquire(&[first.server, second.server], any_requester(), LONG)
+                .await
+                .expect("no slot needed")
+                .is_none()
         );
         let free = name(&first);
         drop(first);
-        assert_eq!(name(&upstream.acquire(&[], anybody(), LONG).await.expect("a slot").expect("a server")), free);
+        assert_eq!(name(&upstream.acquire(&[], any_requester(), LONG).await.expect("a slot").expect("a server")), free);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_waits_for_any_healthy_server_until_a_timeout() {
         let upstream = upstream(&["a", "b", "unhealthy"], 1, 1);
         upstream.servers[2].set_unhealthy(true);
-        let [a, b] = [0, 1].map(|_| upstream.acquire(&[], anybody(), LONG));
+        let [a, b] = [0, 1].map(|_| upstream.acquire(&[], any_requester(), LONG));
         let (_a, b) = (a.await.expect("a slot").expect("a"), b.await.expect("a slot").expect("b"));
         let free = name(&b);
-        let (queued, ()) = tokio::join!(upstream.acquire(&[], anybody(), LONG), async {
+        let (queued, ()) = tokio::join!(upstream.acquire(&[], any_requester(), LONG), async {
             // The queue has one slot.
-            assert!(upstream.acquire(&[], anybody(), LONG).await.is_err());
+            assert!(upstream.acquire(&[], any_requester(), LONG).await.is_err());
             drop(b);
         });
         let queued = queued.expect("a slot").expect("a server");
         assert_eq!(name(&queued), free);
-        assert!(upstream.acquire(&[], anybody(), Duration::from_secs(1)).await.is_err());
+        assert!(upstream.acquire(&[], any_requester(), Duration::from_secs(1)).await.is_err());
         drop(queued);
-        assert!(upstream.acquire(&[], anybody(), LONG).await.is_ok());
+        assert!(upstream.acquire(&[], any_requester(), LONG).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn requests_leave_servers_that_hang_for_others_then_for_backups_then_fail() {
         let upstream = upstream(&["a", "b", "c backup"], 9, 9).breaker(2, LONG);
-        let acquire = || upstream.acquire(&[], anybody(), LONG);
+        let acquire = || upstream.acquire(&[], any_requester(), LONG);
         for server in &upstream.servers[..] {
             assert_eq!(name(&acquire().await.expect("a slot").expect("a server")), server.authority.as_str());
-            while let Some(admission) = upstream.admit(server, somebody()) {
+            while let Some(admission) = upstream.admit(server, new_requester()) {
                 admission.record(Outcome::Hung);
             }
         }
@@ -279,9 +284,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_queued_request_does_not_go_to_a_server_that_hangs_by_then() {
         let upstream = upstream(&["a"], 1, 1).breaker(2, LONG);
-        upstream.admit(&upstream.servers[0], somebody()).expect("a closed breaker").record(Outcome::Hung);
-        let first = upstream.acquire(&[], anybody(), LONG).await.expect("a slot").expect("a server");
-        let (queued, ()) = tokio::join!(upstream.acquire(&[], anybody(), LONG), async move {
+        upstream.admit(&upstream.servers[0], new_requester()).expect("a closed breaker").record(Outcome::Hung);
+        let first = upstream.acquire(&[], any_requester(), LONG).await.expect("a slot").expect("a server");
+        let (queued, ()) = tokio::join!(upstream.acquire(&[], any_requester(), LONG), async move {
             let ServerSlot { slot, admission, .. } = first;
             tokio::task::yield_now().await;
             admission.record(Outcome::Hung);

@@ -6,8 +6,8 @@
 //!
 //! # Interleavings
 //!
-//! - **A slot becomes free while requests wait.** The slot goes to the first of them whose client may have it, under the lock.
-//!   A slot that is free is therefore one that no waiting request may take, and a newcomer overtakes none.
+//! - **A slot becomes free while requests wait.** Under the lock, it goes to the first of them whose client may take it. No
+//!   waiting request may take a slot that stays free, so a newcomer overtakes none.
 //! - **A request stops waiting while it is given a slot.** The slot is in the channel, and is released with it.
 
 use std::collections::HashMap;
@@ -186,7 +186,7 @@ impl Drop for Slot {
 }
 
 impl Place {
-    /// Waits for a slot. Returns `None` if the slots are no longer there, which does not happen.
+    /// Waits for a slot. Returns `None` only if the queue has dropped this place, which it never does.
     pub(crate) async fn slot(&mut self) -> Option<Slot> {
         (&mut self.granted).await.ok()
     }
