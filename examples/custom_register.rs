@@ -13,7 +13,7 @@ use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Driver, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{async_trait, Driver, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 
 /// A register in a folder.
 ///
@@ -102,6 +102,7 @@ impl FolderRegister {
 }
 
 // These system calls block the thread. A busy service would run them with `tokio::task::spawn_blocking`.
+#[async_trait]
 impl Register for FolderRegister {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         Ok(Self::read(&self.path(key.as_str()))?.map(|(_, record)| record))

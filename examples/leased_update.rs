@@ -17,7 +17,7 @@ use http::StatusCode;
 use ifmatch::axum::RouterExt;
 use ifmatch::{ConditionalLayer, Permit};
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::Clock;
+use ifmatch_runtime::{async_trait, Clock};
 use support::{Answer, Client};
 use tokio::sync::{Notify, watch};
 
@@ -80,6 +80,7 @@ impl ManualClock {
     }
 }
 
+#[async_trait]
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(*self.0.borrow())

@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use http::{Method, Request};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::conformance::{self, Traits};
-use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{async_trait, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use support::{Answer, Client, full};
 
@@ -43,6 +43,7 @@ fn record(content: &[u8]) -> Option<Record> {
     (!content.is_empty()).then(|| Record::decode(content).unwrap())
 }
 
+#[async_trait]
 impl Register for Remote {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         let answer = self.call(Method::GET, format!("key={}", text(key.as_str())), Vec::new()).await;

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::Method;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{async_trait, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_testbed::{Clients, postgres, s3};
 use serde_json::{Value, json};
 use support::azure::Azure;
@@ -57,6 +57,7 @@ fn record(entity: &Value) -> Record {
     Record::decode(&BASE64_STANDARD.decode(entity["Record"].as_str().unwrap()).unwrap()).unwrap()
 }
 
+#[async_trait]
 impl Register for Entities {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         let answer = self.call(Method::GET, &address(key), &[], String::new()).await;

@@ -7,7 +7,7 @@ use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body::Body;
-use ifmatch_runtime::{AnyClock, Clock};
+use ifmatch_runtime::{Clock};
 
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
@@ -37,7 +37,7 @@ const VERSION: HeaderValue = HeaderValue::from_static("2019-02-02");
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn BlobStore>,
-    pub(crate) clock: AnyClock,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) accounts: Accounts,
 }
 

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use ifmatch_runtime::{AnyClock, Clock, SystemClock};
+use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
 use crate::route::{self, Shared};
@@ -72,7 +72,7 @@ impl TableService {
 
     /// Creates a service with a clock for dates and pauses.
     pub fn with_clock(store: Arc<dyn BlobStore>, clock: impl Clock) -> Self {
-        Self { shared: Arc::new(Shared { store, clock: AnyClock::new(clock), accounts: Accounts::default() }) }
+        Self { shared: Arc::new(Shared { store, clock: Arc::new(clock), accounts: Accounts::default() }) }
     }
 
     /// Deletes the entities of deleted tables and returns their number.

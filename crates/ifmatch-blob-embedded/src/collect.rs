@@ -29,7 +29,7 @@ struct Index {
     damaged: Option<Key>,
 }
 
-impl<R: Register, C: Clock> Inner<R, C> {
+impl Inner {
     /// Must not run concurrently with writers: a body is complete before a record refers to it.
     pub(super) async fn collect(&self) -> Result<(), OpenError> {
         let index = self.read_index().await?;
@@ -51,7 +51,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
                 step(self.driver.register(), prefix, &mut after).await.map_err(OpenError::register)?
             {
                 for (key, record) in self.tidy(records).await.map_err(OpenError::register)? {
-                    let now = self.driver.now(&key);
+                    let now = self.driver.now();
                     index.add(&key, &record, now)?;
                     self.internal_counts.found(&key, &record, now);
                 }
@@ -120,7 +120,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
     /// Returns the incarnation of the container with this record.
     async fn current(&self, container: &Key) -> Result<Incarnation, RegisterError> {
         let record = self.driver.register().load(container).await?;
-        let Some(version) = record.as_ref().and_then(|record| record.state(self.driver.now(container)).version())
+        let Some(version) = record.as_ref().and_then(|record| record.state(self.driver.now()).version())
         else {
             return Ok(Incarnation::None);
         };
@@ -134,7 +134,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         while let Some(record) = found {
             found = match self.driver.register().compare_and_swap(key, record.revision(), None).await? {
                 Swap::Done => {
-                    self.remove(body_of(&record, self.driver.now(key))).await;
+                    self.remove(body_of(&record, self.driver.now())).await;
                     None
                 }
                 Swap::Conflict(found) => found,
@@ -145,7 +145,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
 
     /// Forgets an old deletion. Keeps a record that was changed meanwhile.
     async fn forget(&self, key: &Key, record: &Record) -> Result<(), RegisterError> {
-        let now = self.driver.now(key);
+        let now = self.driver.now();
         if record.is_forgettable(now) && is_old(record, now) {
             self.driver.register().compare_and_swap(key, record.revision(), None).await?;
         }

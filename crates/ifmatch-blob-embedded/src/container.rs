@@ -23,7 +23,7 @@ use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{ContainerInfo, Delete, SetHeaders, StoreError, StoreErrorKind};
 
-impl<R: Register, C: Clock> Inner<R, C> {
+impl Inner {
     /// Looks up a container other than an internal one. Returns `None` if there is no such container.
     pub(super) async fn look_up(&self, container: &ContainerName) -> Result<Option<Arc<Container>>, StoreError> {
         let key = key::of_container(container)?;
@@ -33,7 +33,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         }
         let record = self.driver.load(&key).await.map_err(index)?;
         // A container's record never has a write in flight, so it says the same at any time, except for its lease.
-        let now = self.driver.now(&key);
+        let now = self.driver.now();
         let Some(version) = record.state(now).version() else { return Ok(None) };
         let incarnation = payload_of(version)?.created(version);
         let (blobs, info) = (key::of_blobs_in(container, incarnation), container_info(&record, version, now)?);
@@ -64,7 +64,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
             Outcome::Written(_) | Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
                 incarnation_of(&key, &applied.after, self)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
             }
-            outcome => Err(unexpected(outcome, self.driver.now(&key))),
+            outcome => Err(unexpected(outcome, self.driver.now())),
         }
     }
 
@@ -81,7 +81,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
                 self.info_of(&key, &applied.after)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
             }
             Outcome::Refused(Refusal::PreconditionFailed { .. }) => Err(StoreErrorKind::ContainerExists.into()),
-            outcome => Err(unexpected(outcome, self.driver.now(&key))),
+            outcome => Err(unexpected(outcome, self.driver.now())),
         }
     }
 
@@ -96,7 +96,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
 
     pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
         let Some(found) = self.look_up(container).await? else { return Ok(None) };
-        let now = self.driver.now(&key::of_container(container)?);
+        let now = self.driver.now();
         // The record may have been decoded earlier.
         let lease = found.info.lease.map(|seen| SeenLease { at: now, ..seen });
         Ok(Some(ContainerInfo { lease, ..found.info.clone() }))
@@ -119,14 +119,14 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 
     fn info_of(&self, key: &Key, record: &Record) -> Result<Option<ContainerInfo>, StoreError> {
-        let now = self.driver.now(key);
+        let now = self.driver.now();
         record.state(now).version().map(|version| container_info(record, version, now)).transpose()
     }
 }
 
 /// Deletes a container. Its blobs are unreachable after one swap and collected in the background.
-pub(super) async fn delete<R: Register, C: Clock>(
-    inner: &Arc<Inner<R, C>>,
+pub(super) async fn delete(
+    inner: &Arc<Inner>,
     container: &ContainerName,
     delete: Delete,
 ) -> Result<(), StoreError> {
@@ -140,7 +140,7 @@ pub(super) async fn delete<R: Register, C: Clock>(
         match applied.outcome {
             Outcome::Written(_) => {}
             Outcome::Replayed(_) => return Ok(()),
-            outcome => return Err(unexpected(outcome, inner.driver.now(&key)).of_container()),
+            outcome => return Err(unexpected(outcome, inner.driver.now()).of_container()),
         }
         if let Ok(Some(incarnation)) = incarnation_of(&key, &applied.before, &inner) {
             tokio::spawn(async move { inner.collect_container(&container, incarnation).await });
@@ -163,11 +163,11 @@ pub(super) fn container_info(record: &Record, version: &Version, now: Timestamp)
 }
 
 /// Returns the incarnation in a container's record, or `None` if there is no such container.
-fn incarnation_of<R: Register, C: Clock>(
+fn incarnation_of(
     key: &Key,
     record: &Record,
-    inner: &Inner<R, C>,
+    inner: &Inner,
 ) -> Result<Option<Revision>, StoreError> {
-    let version = record.state(inner.driver.now(key)).version();
+    let version = record.state(inner.driver.now()).version();
     version.map(|version| Ok(payload_of(version)?.created(version))).transpose()
 }

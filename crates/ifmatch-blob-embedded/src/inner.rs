@@ -11,8 +11,8 @@ use super::small_bodies::SmallBodies;
 use super::snapshot::Removals;
 
 /// State that all operations share.
-pub(super) struct Inner<R, C> {
-    pub(super) driver: Driver<R, C>,
+pub(super) struct Inner {
+    pub(super) driver: Driver,
     pub(super) folder: Arc<Folder>,
     pub(super) decoded: DecodedRecords,
     pub(super) small_bodies: SmallBodies,

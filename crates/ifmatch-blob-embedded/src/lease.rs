@@ -12,7 +12,7 @@ use super::swap::{random, unexpected};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{LeaseRequest, Leased, StoreError};
 
-impl<R: Register, C: Clock> Inner<R, C> {
+impl Inner {
     pub(super) async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
         let incarnation = self.incarnation(&blob.container).await?;
         self.operate(&key::of_blob(&blob.container, incarnation, &blob.name)?, request).await
@@ -31,7 +31,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
             .with_authority(Authority::Register)
             .with_request(request.request.map(|key| key.request(None)));
         let applied = self.driver.apply_in_turn(key, &Command::Lease(operation)).await.map_err(index)?;
-        let now = self.driver.now(key);
+        let now = self.driver.now();
         let Outcome::Leased(receipt) = applied.outcome else { return Err(unexpected(applied.outcome, now)) };
         // The retry of a release gets its answer even if the blob no longer exists.
         let version = applied.after.state(now).version();

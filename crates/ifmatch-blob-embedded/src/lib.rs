@@ -86,7 +86,7 @@ mod write;
 /// # }
 /// ```
 pub struct EmbeddedStore<R = RedbRegister, C = SystemClock> {
-    inner: Arc<Inner<R, C>>,
+    inner: Arc<Inner>,
 }
 
 impl EmbeddedStore {
@@ -114,7 +114,7 @@ impl EmbeddedStore {
     }
 }
 
-impl<R: Register, C: Clock> EmbeddedStore<R, C> {
+impl EmbeddedStore {
     /// Opens the store in a folder, with a custom index.
     ///
     /// Only one process may use the folder at a time: it stays locked until the store and all its work have ended. Only
@@ -122,19 +122,19 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
     ///
     /// # Errors
     /// As for [`EmbeddedStore::open`].
-    pub async fn with_driver(folder: impl AsRef<Path>, driver: Driver<R, C>) -> Result<Self, OpenError> {
+    pub async fn with_driver(folder: impl AsRef<Path>, driver: Driver) -> Result<Self, OpenError> {
         Self::on_disk(folder, driver, Arc::new(System)).await
     }
 
-    async fn on_disk(folder: impl AsRef<Path>, driver: Driver<R, C>, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+    async fn on_disk(folder: impl AsRef<Path>, driver: Driver, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
         let path = folder.as_ref().to_owned();
         let take = move || Root::take(&path).map_err(|error| OpenError::folder(&path, error));
         let root = tokio::task::spawn_blocking(take).await.map_err(OpenError::other)??;
         Self::in_root(root, driver, disk).await
     }
 
-    async fn in_root(root: Root, driver: Driver<R, C>, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
-        if driver.register().guarantee().may_lose_swaps() {
+    async fn in_root(root: Root, driver: Driver, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+        if driver.register().engine().guarantee.may_lose_swaps() {
             return Err(OpenError::lossy_index());
         }
         let path = root.path().to_owned();
@@ -165,7 +165,7 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
     }
 }
 
-impl<C: Clock> EmbeddedStore<RedbRegister, C> {
+impl EmbeddedStore {
     /// Takes a snapshot, while reads and writes go on: a folder `snapshot` in the data folder, with all blobs as of one
     /// moment. It replaces the previous one, and can be copied, verified and opened like any data folder.
     ///
@@ -195,20 +195,20 @@ impl<C: Clock> EmbeddedStore<RedbRegister, C> {
     }
 }
 
-impl<R, C> Clone for EmbeddedStore<R, C> {
+impl Clone for EmbeddedStore {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }
     }
 }
 
-impl<R, C> fmt::Debug for EmbeddedStore<R, C> {
+impl fmt::Debug for EmbeddedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EmbeddedStore").field("folder", &self.inner.folder).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl<R: Register, C: Clock> BlobStore for EmbeddedStore<R, C> {
+impl BlobStore for EmbeddedStore {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         self.inner.open(blob, reading).await
     }
@@ -266,7 +266,7 @@ impl<R: Register, C: Clock> BlobStore for EmbeddedStore<R, C> {
     }
 }
 
-impl<R: Register, C: Clock> Peek for EmbeddedStore<R, C> {
+impl Peek for EmbeddedStore {
     fn cached(&self, blob: &BlobPath) -> Option<Cached> {
         self.inner.cached(blob)
     }

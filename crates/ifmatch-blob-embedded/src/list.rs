@@ -16,7 +16,7 @@ use ifmatch_blob::store::{BlobEntry, ContainerEntry, ListQuery, Page, StoreError
 /// Maximum number of records per scan.
 const STEP: usize = 1000;
 
-impl<R: Register, C: Clock> Inner<R, C> {
+impl Inner {
     pub(super) async fn list(
         &self,
         container: &ContainerName,
@@ -56,7 +56,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
             let Some((end, _)) = records.last() else { return Ok(page) };
             after = Some(end.as_str().to_owned());
             for (key, record) in &records {
-                let now = self.driver.now(key);
+                let now = self.driver.now();
                 let Some(version) = record.state(now).version() else { continue };
                 if page.items.len() >= query.limit {
                     page.next = Some(last);

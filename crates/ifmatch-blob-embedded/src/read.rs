@@ -20,7 +20,7 @@ use ifmatch_blob::store::{BlobInfo, Cached, Extent, Opened, Reading, Source, Sto
 /// Maximum number of attempts to open a blob that is being replaced.
 const ATTEMPTS: usize = 32;
 
-impl<R: Register, C: Clock> Inner<R, C> {
+impl Inner {
     /// Returns the current version of a blob, if its records are in memory.
     pub(super) fn cached(&self, path: &BlobPath) -> Option<Cached> {
         let key = key::of_container(&path.container).ok()?;
@@ -40,7 +40,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         let mut missing = Revision::NONE;
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(index)?;
-            let now = self.driver.now(&key);
+            let now = self.driver.now();
             let Some(version) = record.state(now).version() else { return Ok(None) };
             let payload = payload_of(version)?;
             let Some(source) = self.source(&payload, reading).await? else {

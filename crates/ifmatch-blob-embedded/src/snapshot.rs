@@ -90,7 +90,7 @@ impl Drop for Postponing<'_> {
     }
 }
 
-impl<C: Clock> Inner<RedbRegister, C> {
+impl Inner {
     /// Replaces the snapshot, while reads and writes go on.
     pub(super) async fn snapshot(self: Arc<Self>) -> Result<Snapshot, OpenError> {
         let runtime = Handle::current();
@@ -126,7 +126,7 @@ impl<C: Clock> Inner<RedbRegister, C> {
                 runtime.block_on(step(&copy, key::BLOBS, &mut after)).map_err(OpenError::register)?
             {
                 for (key, record) in records {
-                    let Some(version) = record.state(self.driver.now(&key)).version() else { continue };
+                    let Some(version) = record.state(self.driver.now()).version() else { continue };
                     let payload = Payload::decode(version.payload());
                     let payload = payload.map_err(|error| OpenError::record(key.as_str(), error))?;
                     if let Some(body) = payload.file() {
@@ -174,7 +174,7 @@ impl<C: Clock> Inner<RedbRegister, C> {
     }
 }
 
-impl<R, C> Inner<R, C> {
+impl Inner {
     /// Removes the snapshot. Returns `false` if there is none.
     ///
     /// It gets another name first, so that nothing copies a part of it: as long as a copier finds the same file under

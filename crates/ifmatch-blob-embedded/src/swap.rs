@@ -49,7 +49,7 @@ impl Change {
     }
 }
 
-impl<R: Register, C: Clock> Inner<R, C> {
+impl Inner {
     /// Swaps the record, which is the commit point of a change.
     pub(super) async fn swap(&self, key: &Key, change: &Change, content: Content) -> Result<Applied, StoreError> {
         let loaded = self.driver.load(key).await.map_err(index)?;
@@ -61,7 +61,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         let counted = self.internal_counts.begin(key);
         let applied = self.driver.apply_to(key, Some(loaded), &Command::Write(write)).await.map_err(index)?;
         if let Some(counted) = counted {
-            counted.end(&applied, self.driver.now(key));
+            counted.end(&applied, self.driver.now());
         }
         Ok(applied)
     }
@@ -76,7 +76,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         let if_absent = Preconditions { if_none_match: Some(TagList::Any), ..change.preconditions.clone() };
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(key).await.map_err(index)?;
-            let found = record.state(self.driver.now(key)).version();
+            let found = record.state(self.driver.now()).version();
             let mut write = change.write(content(found)?);
             let found = found.map(Version::generation);
             match found {
@@ -87,7 +87,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
             let overtaken = match &applied.outcome {
                 Outcome::Refused(Refusal::Stale) => true,
                 Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
-                    found.is_none() && applied.before.state(self.driver.now(key)).version().is_some()
+                    found.is_none() && applied.before.state(self.driver.now()).version().is_some()
                 }
                 _ => false,
             };
@@ -126,7 +126,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         applied: Applied,
         staged: Option<BodyName>,
     ) -> Result<Settled, StoreError> {
-        let now = self.driver.now(key);
+        let now = self.driver.now();
         match applied.outcome {
             Outcome::Written(receipt) => {
                 let kept = body_of(&applied.after, now);

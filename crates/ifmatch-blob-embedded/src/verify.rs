@@ -49,7 +49,7 @@ const SHARES: u64 = 1 << 32;
 /// # }
 /// ```
 pub struct Verification {
-    driver: Driver<RedbRegister, SystemClock>,
+    driver: Driver,
     folder: Arc<Folder>,
     total: Total,
     referenced: Arc<Referenced>,
@@ -277,7 +277,7 @@ impl Verification {
 
     /// Returns the payload of a blob, or `None` for the record of a deletion.
     fn payload(&self, key: &Key, record: &Record) -> Result<Option<Payload>, PayloadError> {
-        let Some(version) = record.state(self.driver.now(key)).version() else { return Ok(None) };
+        let Some(version) = record.state(self.driver.now()).version() else { return Ok(None) };
         Payload::decode(version.payload()).map(Some)
     }
 

@@ -24,8 +24,8 @@ use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, MissingContainer, Put, SetHeaders, StoreError, StoreErrorKind, Written};
 
-pub(super) async fn put<R: Register, C: Clock>(
-    inner: &Arc<Inner<R, C>>,
+pub(super) async fn put(
+    inner: &Arc<Inner>,
     blob: &BlobPath,
     put: Put,
 ) -> Result<Written, StoreError> {
@@ -49,8 +49,8 @@ pub(super) async fn put<R: Register, C: Clock>(
     in_the_background(async move { job.commit(&inner, received, headers).await }).await
 }
 
-pub(super) async fn delete<R: Register, C: Clock>(
-    inner: &Arc<Inner<R, C>>,
+pub(super) async fn delete(
+    inner: &Arc<Inner>,
     blob: &BlobPath,
     delete: Delete,
 ) -> Result<(), StoreError> {
@@ -66,8 +66,8 @@ pub(super) async fn delete<R: Register, C: Clock>(
     .await
 }
 
-pub(super) async fn set_headers<R: Register, C: Clock>(
-    inner: &Inner<R, C>,
+pub(super) async fn set_headers(
+    inner: &Inner,
     blob: &BlobPath,
     set: SetHeaders,
 ) -> Result<Written, StoreError> {
@@ -76,7 +76,7 @@ pub(super) async fn set_headers<R: Register, C: Clock>(
     let change = Change { method, preconditions: set.preconditions, lease: set.lease, request, nonce };
     let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
     let (settled, record) = inner.set_fields(&key, &change, &set.change).await?;
-    let version = record.state(inner.driver.now(&key)).version();
+    let version = record.state(inner.driver.now()).version();
     let version = version.filter(|version| version.generation() == settled.receipt.generation);
     let payload = version.and_then(|version| payload_of(version).ok());
     let hash = payload.as_ref().map(|payload| payload.hash);
@@ -94,7 +94,7 @@ struct Job {
 
 impl Job {
     /// Returns the incarnation to write to. A write that creates no container belongs to the incarnation that it found.
-    async fn incarnation<R: Register, C: Clock>(&self, inner: &Inner<R, C>) -> Result<Revision, StoreError> {
+    async fn incarnation(&self, inner: &Inner) -> Result<Revision, StoreError> {
         match (self.missing, inner.find(&self.blob.container).await?) {
             (MissingContainer::Create, None) => {
                 // A rejected write leaves no container behind.
@@ -107,9 +107,9 @@ impl Job {
         }
     }
 
-    async fn commit<R: Register, C: Clock>(
+    async fn commit(
         &self,
-        inner: &Inner<R, C>,
+        inner: &Inner,
         received: Received,
         headers: BlobHeaders,
     ) -> Result<Written, StoreError> {
@@ -133,7 +133,7 @@ impl Job {
     }
 }
 
-impl<R: Register, C: Clock> Inner<R, C> {
+impl Inner {
     /// Rejects a write early.
     async fn check(
         &self,
@@ -151,7 +151,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
             None if missing == MissingContainer::Refuse => return Err(StoreErrorKind::ContainerNotFound.into()),
             None => (key::of_container(&blob.container)?, Record::absent()),
         };
-        let now = self.driver.now(&key);
+        let now = self.driver.now();
         match record.apply(&Command::Write(change.write(Content::Unknown)), now).outcome {
             Outcome::Refused(refusal) => Err(refused(refusal, now)),
             _ => Ok(()),

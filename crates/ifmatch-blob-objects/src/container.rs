@@ -49,7 +49,7 @@ impl Shared {
     pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
         let key = key(container)?;
         let record = self.driver.load(&key).await.map_err(of_driver)?;
-        match Registered::of(&record, self.driver.now(&key)) {
+        match Registered::of(&record, self.driver.now()) {
             Registered::Known(_) => Ok(self.info_of(&key, &record)),
             Registered::Deleting(_) => Ok(None),
             gone @ Registered::Gone(_) => Ok(self.has_blobs(container, gone.members()).await?.then(unknown)),
@@ -67,7 +67,7 @@ impl Shared {
         let nonce = nonce().map_err(of_register)?;
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
-            let now = self.driver.now(&key);
+            let now = self.driver.now();
             let (Registered::Known(_), Some(version)) = (Registered::of(&record, now), record.state(now).version())
             else {
                 return Err(StoreErrorKind::ContainerNotFound.into());
@@ -89,14 +89,14 @@ impl Shared {
                 Outcome::Written(_) | Outcome::Replayed(_) => {
                     return self.info_of(&key, &applied.after).ok_or_else(|| StoreErrorKind::ContainerNotFound.into());
                 }
-                outcome => return Err(refused(outcome, self.driver.now(&key)).of_container()),
+                outcome => return Err(refused(outcome, self.driver.now()).of_container()),
             }
         }
         Err(StoreErrorKind::Unavailable.into())
     }
 
     fn info_of(&self, key: &Key, record: &Record) -> Option<ContainerInfo> {
-        let now = self.driver.now(key);
+        let now = self.driver.now();
         record.state(now).version().map(|version| info(record, version, now))
     }
 }

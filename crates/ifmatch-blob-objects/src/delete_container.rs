@@ -63,7 +63,7 @@ impl Shared {
     pub(super) async fn finish_deletion(&self, container: &ContainerName) -> Result<(), StoreError> {
         let key = key(container)?;
         let record = self.driver.load(&key).await.map_err(of_driver)?;
-        let now = self.driver.now(&key);
+        let now = self.driver.now();
         match Registered::of(&record, now) {
             Registered::Deleting(until) if until <= now => match self.take_turn(container, &record, None).await? {
                 Some(turn) => turn.drain().await,
@@ -79,7 +79,7 @@ impl Shared {
         let mut pause = PAUSE;
         loop {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
-            let now = self.driver.now(&key);
+            let now = self.driver.now();
             let turn = match Registered::of(&record, now) {
                 Registered::Known(_) => self.take_turn(container, &record, Some(delete)).await?,
                 Registered::Deleting(until) if until <= now => self.take_turn(container, &record, None).await?,
@@ -110,7 +110,7 @@ impl Shared {
     ) -> Result<Option<Turn<'a>>, StoreError> {
         let key = key(container)?;
         self.member_cache.drop(container);
-        let now = self.driver.now(&key);
+        let now = self.driver.now();
         let Some(version) = record.state(now).version() else { return Err(contended()) };
         let payload = Payload::of(version).later(version);
         let mut turn =
@@ -128,7 +128,7 @@ impl Shared {
                 Ok(Some(turn))
             }
             Outcome::Refused(Refusal::Stale) => Ok(None),
-            outcome => Err(refused(outcome, self.driver.now(&key)).of_container()),
+            outcome => Err(refused(outcome, self.driver.now()).of_container()),
         }
     }
 }
@@ -208,7 +208,7 @@ impl Turn<'_> {
             for (key, _) in records {
                 let driver = &self.shared.driver;
                 // A permit ends by the time of its blob's key, the turn by that of the container's.
-                while driver.load(&key).await.map_err(of_driver)?.permit(driver.now(&key)).is_some() {
+                while driver.load(&key).await.map_err(of_driver)?.permit(driver.now()).is_some() {
                     self.keep().await?;
                     driver.clock().sleep(PAUSE).await;
                 }
@@ -227,7 +227,7 @@ impl Turn<'_> {
         while let Some(records) = self.shared.records(&prefix, &mut after).await? {
             for (key, record) in records {
                 self.keep().await?;
-                if record.permit(self.shared.driver.now(&key)).is_none() {
+                if record.permit(self.shared.driver.now()).is_none() {
                     let register = self.shared.driver.register();
                     register.compare_and_swap(&key, record.revision(), None).await.map_err(of_register)?;
                 }
@@ -238,13 +238,13 @@ impl Turn<'_> {
 
     /// Returns the time that ends the turn.
     fn now(&self) -> Timestamp {
-        self.shared.driver.now(&self.key)
+        self.shared.driver.now()
     }
 
     /// Works until shortly before the end of the turn.
     async fn in_turn<T>(&self, work: impl Future<Output = T>) -> Result<T, Elapsed> {
         let end = self.shared.end_of_work(&self.key, self.until);
-        self.shared.driver.until(&self.key, end, work).await
+        self.shared.driver.until(end, work).await
     }
 
     fn prefix(&self) -> String {

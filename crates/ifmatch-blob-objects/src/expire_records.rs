@@ -29,7 +29,7 @@ impl Shared {
         let mut after: Option<Key> = None;
         while let Some(records) = self.records(permit::KEYS, &mut after).await? {
             for (key, record) in records {
-                let now = self.driver.now(&key);
+                let now = self.driver.now();
                 if is_old(&record, now) && record.is_idle(now) && record.lease().is_none() {
                     forgotten += self.forget(&key, &record).await?;
                 }
@@ -48,7 +48,7 @@ impl Shared {
     }
 
     async fn forget_container(&self, container: &ContainerName, key: &Key, record: &Record) -> Result<u64, StoreError> {
-        let now = self.driver.now(key);
+        let now = self.driver.now();
         match Registered::of(record, now) {
             Registered::Deleting(until) if until <= now => {
                 self.resume_deletion(container);

@@ -122,7 +122,7 @@ impl Shared {
     pub(super) async fn registered(&self, container: &ContainerName) -> Result<Registered, StoreError> {
         let key = key(container)?;
         let record = self.driver.load(&key).await.map_err(of_driver)?;
-        Ok(Registered::of(&record, self.driver.now(&key)))
+        Ok(Registered::of(&record, self.driver.now()))
     }
 
     /// Looks up a container.
@@ -146,7 +146,7 @@ impl Shared {
     /// # Errors
     /// If the container has no key.
     pub(super) fn is_deleting(&self, container: &ContainerName, until: Timestamp) -> Result<StoreError, StoreError> {
-        let left = self.driver.now(&key(container)?).until(until);
+        let left = self.driver.now().until(until);
         if left.is_zero() {
             self.resume_deletion(container);
         }
@@ -211,7 +211,7 @@ impl Shared {
     /// Records a container, unless it has a record by now. `adopts` includes the existing objects in its folder.
     async fn remember(&self, container: &ContainerName, adopts: bool) -> Result<Home, StoreError> {
         let created = self.record_container(container, adopts, BTreeMap::new()).await?;
-        match Registered::of(&created.record, self.driver.now(&key(container)?)) {
+        match Registered::of(&created.record, self.driver.now()) {
             Registered::Known(home) => Ok(home),
             Registered::Deleting(until) => Err(self.is_deleting(container, until)?),
             Registered::Gone(_) => Err(StoreErrorKind::Unavailable.into()),
@@ -229,7 +229,7 @@ impl Shared {
         self.check_owner().await?;
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
-            let now = self.driver.now(&key);
+            let now = self.driver.now();
             let Registered::Gone(since) = Registered::of(&record, now) else {
                 return Ok(Recorded { record, is_new: false });
             };

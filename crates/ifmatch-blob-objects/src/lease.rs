@@ -31,7 +31,7 @@ impl Shared {
         }
         let key = key(blob)?;
         let record = self.driver.load(&key).await.map_err(of_driver)?;
-        Ok(record.seen_lease(self.driver.now(&key)))
+        Ok(record.seen_lease(self.driver.now()))
     }
 
     /// Ends the lease of a blob that another program has deleted. Returns the record without it.
@@ -45,7 +45,7 @@ impl Shared {
         record: Record,
     ) -> Result<Record, StoreError> {
         let key = key(blob)?;
-        if !record.lease_state(self.driver.now(&key)).is_locked() {
+        if !record.lease_state(self.driver.now()).is_locked() {
             return Ok(record);
         }
         let (this, blob, location) = (Arc::clone(self), blob.clone(), location.clone());
@@ -72,7 +72,7 @@ impl Shared {
         for _ in 0..ATTEMPTS {
             let members = self.registered(&blob.container).await?.members();
             let record = self.driver.load(&key).await.map_err(of_driver)?;
-            let snapshot = record.snapshot(self.driver.now(&key));
+            let snapshot = record.snapshot(self.driver.now());
             let Some(current) = self.look(&location, members).await? else {
                 self.end_lease_of_absent(blob, &location, members, record).await?;
                 return Err(self.absent(&blob.container).await);
@@ -94,7 +94,7 @@ impl Shared {
                 .with_authority(authority)
                 .with_request(id);
             // The conditions apply to the object, with a date that the register does not know. The state comes first.
-            let now = self.driver.now(&key);
+            let now = self.driver.now();
             let expected = record.apply(&Command::Lease(operation.clone()), now).outcome;
             if let Outcome::Refused(Refusal::LeaseConflict(_)) = expected {
                 return Err(refused(expected, now));
@@ -107,7 +107,7 @@ impl Shared {
                     return Ok(Leased { receipt, tag, last_modified });
                 }
                 Outcome::Refused(Refusal::ProbeFirst | Refusal::Stale) => {}
-                outcome => return Err(refused(outcome, self.driver.now(&key))),
+                outcome => return Err(refused(outcome, self.driver.now())),
             }
         }
         Err(StoreErrorKind::Unavailable.into())
@@ -116,7 +116,7 @@ impl Shared {
     /// Returns `true` if an unanswered write may still take effect, conditional on the blob's current version. A store
     /// with equal tags for versions of the same bytes relies on such a write's timeout instead.
     fn is_in_doubt(&self, key: &Key, record: &Record) -> bool {
-        let now = self.driver.now(key);
+        let now = self.driver.now();
         let may_fence = self.capability.is_native() && self.capability.unique_tags && self.capability.metadata;
         let is_free = record.permit(now).is_none() && !record.lease_state(now).is_locked();
         let was_written = record.revision() != Revision::NONE && *record.state(now) == State::Unknown;
@@ -154,7 +154,7 @@ impl Shared {
             .with_authority(Authority::Register)
             .with_request(request.request.map(|key| key.request(None)));
         let applied = self.driver.apply_in_turn(&key, &Command::Lease(operation)).await.map_err(of_driver)?;
-        let now = self.driver.now(&key);
+        let now = self.driver.now();
         let Outcome::Leased(receipt) = applied.outcome else {
             return Err(refused(applied.outcome, now).of_container());
         };

@@ -32,12 +32,12 @@
 //! use std::sync::Arc;
 //!
 //! use ifmatch_blob_objects::{Backing, ObjectBlobs};
-//! use ifmatch_register::{AnyRegister, MemoryRegister};
+//! use ifmatch_register::{Register, MemoryRegister};
 //! use object_store::memory::InMemory;
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 //! let backing = Backing::new(Arc::new(InMemory::new()));
-//! let blobs = ObjectBlobs::open(backing, AnyRegister::new(MemoryRegister::with_capacity(10_000))).await?;
+//! let blobs = ObjectBlobs::open(backing, Arc::new(MemoryRegister::with_capacity(10_000))).await?;
 //! assert!(blobs.capability().is_native());
 //! # Ok::<(), ifmatch_blob_objects::OpenError>(())
 //! # })?;
@@ -50,7 +50,7 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
-use ifmatch_register::{AnyRegister, Driver, Register};
+use ifmatch_register::{Register, Driver};
 
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -113,7 +113,7 @@ impl ObjectBlobs {
     /// # Errors
     /// [`OpenErrorKind::Unusable`] if the store is unreachable or not writable, [`OpenErrorKind::Taken`] if it is
     /// marked with another register that survives a restart.
-    pub async fn open(backing: Backing, register: AnyRegister) -> Result<Self, OpenError> {
+    pub async fn open(backing: Backing, register: Arc<dyn Register>) -> Result<Self, OpenError> {
         Self::open_with(backing, register, false).await
     }
 
@@ -128,20 +128,20 @@ impl ObjectBlobs {
     ///
     /// use ifmatch_blob_objects::{Backing, ObjectBlobs};
     /// use ifmatch_redb::RedbRegister;
-    /// use ifmatch_register::AnyRegister;
+    /// use ifmatch_register::Register;
     /// use object_store::memory::InMemory;
     ///
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// # let folder = tempfile::tempdir()?;
     /// let register = RedbRegister::open(folder.path().join("register.redb"))?;
     /// let backing = Backing::new(Arc::new(InMemory::new()));
-    /// let blobs = ObjectBlobs::open_durable(backing, AnyRegister::new(register)).await?;
+    /// let blobs = ObjectBlobs::open_durable(backing, Arc::new(register)).await?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn open_durable(backing: Backing, register: AnyRegister) -> Result<Self, OpenError> {
-        if register.guarantee().may_lose_swaps() {
+    pub async fn open_durable(backing: Backing, register: Arc<dyn Register>) -> Result<Self, OpenError> {
+        if register.engine().guarantee.may_lose_swaps() {
             let what = "the register may lose acknowledged swaps, and with them leases and deletions of containers: use one \
                         that keeps them";
             return Err(OpenError::new(OpenErrorKind::Settings, what));
@@ -149,7 +149,7 @@ impl ObjectBlobs {
         Self::open_with(backing, register, true).await
     }
 
-    async fn open_with(backing: Backing, register: AnyRegister, durable: bool) -> Result<Self, OpenError> {
+    async fn open_with(backing: Backing, register: Arc<dyn Register>, durable: bool) -> Result<Self, OpenError> {
         let capability = probe::probe(&backing).await?;
         tracing::info!(store = %backing.objects, ?capability, "tested the store's conditions");
         if !capability.is_native() {
@@ -169,21 +169,21 @@ impl ObjectBlobs {
     /// use std::sync::Arc;
     ///
     /// use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
-    /// use ifmatch_register::{AnyRegister, MemoryRegister};
+    /// use ifmatch_register::{Register, MemoryRegister};
     /// use object_store::memory::InMemory;
     ///
     /// let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
-    /// let register = AnyRegister::new(MemoryRegister::unbounded());
+    /// let register = Arc::new(MemoryRegister::unbounded());
     /// let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL);
     /// assert!(blobs.capability().is_native());
     /// ```
-    pub fn trusting(backing: Backing, register: AnyRegister, capability: Capability) -> Self {
+    pub fn trusting(backing: Backing, register: Arc<dyn Register>, capability: Capability) -> Self {
         Self::with(backing, register, capability, true, None)
     }
 
     fn with(
         backing: Backing,
-        register: AnyRegister,
+        register: Arc<dyn Register>,
         capability: Capability,
         durable: bool,
         owner: Option<Owner>,
@@ -212,10 +212,10 @@ impl ObjectBlobs {
     /// ```
     /// # use std::sync::Arc;
     /// # use ifmatch_blob_objects::{Backing, ObjectBlobs};
-    /// # use ifmatch_register::{AnyRegister, MemoryRegister};
+    /// # use ifmatch_register::{Register, MemoryRegister};
     /// # use object_store::memory::InMemory;
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-    /// # let register = AnyRegister::new(MemoryRegister::unbounded());
+    /// # let register = Arc::new(MemoryRegister::unbounded());
     /// let blobs = ObjectBlobs::open_durable(Backing::new(Arc::new(InMemory::new())), register).await?;
     /// assert_eq!(blobs.forget_idle().await?, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -7,7 +7,7 @@ use futures_util::TryStreamExt;
 use futures_util::future::try_join_all;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{async_trait, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{SystemClock, nonce, task};
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
@@ -128,6 +128,7 @@ impl ObjectRegister {
     }
 }
 
+#[async_trait]
 impl Register for ObjectRegister {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         Ok(self.get(&self.path(key)).await?.and_then(|stored| stored.record))

@@ -4,13 +4,15 @@
 //! change that no condition covers (a deletion, a creation, the end of a multipart upload, any write to a store without
 //! conditions). Each therefore checks the store's mark at startup and before each such change.
 
+use std::sync::Arc;
+
 use http::Method;
 use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{AnyRegister, Key, Register, RegisterError, RegisterErrorKind, Swap};
+use ifmatch_register::{Register, Key, RegisterError, RegisterErrorKind, Swap};
 use ifmatch_runtime::{Clock, SystemClock, nonce};
 use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, PutMode, PutOptions, PutPayload, UpdateVersion};
@@ -52,7 +54,7 @@ impl Owner {
     pub(super) async fn claim(
         backing: &Backing,
         capability: Capability,
-        register: &AnyRegister,
+        register: &Arc<dyn Register>,
         lasts: bool,
     ) -> Result<Self, OpenError> {
         let unusable = || {
@@ -122,7 +124,7 @@ async fn read(objects: &dyn ObjectStore, location: &Path) -> Result<Option<(Owne
 }
 
 /// Returns the name of a register, assigning one at its first use.
-async fn name_of(register: &AnyRegister) -> Result<String, RegisterError> {
+async fn name_of(register: &Arc<dyn Register>) -> Result<String, RegisterError> {
     let key = Key::new(KEY).map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))?;
     let name = random()?;
     let nothing = Preconditions::default();

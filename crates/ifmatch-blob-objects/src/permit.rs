@@ -63,7 +63,7 @@ impl Shared {
         let key = key(blob)?;
         let (Grant { token, deadline, .. }, begun, _lock) = self.begin(&key, method, lease, seen).await?;
         let ending =
-            self.driver.until(&key, self.end_of_work(&key, deadline), work).await.unwrap_or_else(|elapsed| {
+            self.driver.until(self.end_of_work(&key, deadline), work).await.unwrap_or_else(|elapsed| {
                 Ending::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed), GRACE)
             });
         let (result, command) = match ending {
@@ -77,7 +77,7 @@ impl Shared {
         match self.driver.give_back(&key, Some(begun), command, deadline).await {
             // The permit had ended, and another writer went ahead. One of the two may have overwritten the other.
             Ok(Applied { outcome: Outcome::Refused(refusal), .. }) if result.is_ok() => {
-                Err(lost(refused(Outcome::Refused(refusal), self.driver.now(&key))))
+                Err(lost(refused(Outcome::Refused(refusal), self.driver.now())))
             }
             Ok(_) => result,
             // The object store knows the version. Only the early return of the permit is late.
@@ -91,7 +91,7 @@ impl Shared {
     /// Lets a permit last for this long, even if the lease of its write ends before: the request could otherwise reach the
     /// blob of the next holder.
     async fn prolong(&self, key: &Key, token: Token, deadline: Timestamp, grace: Duration) {
-        if self.driver.now(key).until(deadline) < grace {
+        if self.driver.now().until(deadline) < grace {
             let renew = Renew { token, ttl: grace, lease: LeaseUse::Read(None) };
             if let Err(error) = self.driver.apply(key, &Command::Renew(renew)).await {
                 tracing::warn!(%key, %error, "a permit may end before a request with an unknown outcome");
@@ -102,7 +102,7 @@ impl Shared {
     /// Returns the end of the work until a deadline in a key's record, by the time of that key: three quarters of what is
     /// left. An abandoned request may still take effect in the rest, while no one else writes.
     pub(super) fn end_of_work(&self, key: &Key, deadline: Timestamp) -> Timestamp {
-        let now = self.driver.now(key);
+        let now = self.driver.now();
         now.saturating_add(now.until(deadline) * 3 / 4)
     }
 
@@ -118,7 +118,7 @@ impl Shared {
         let (applied, lock) = self.driver.begin(key, seen, begin).await.map_err(unbegun)?;
         match (applied.outcome, lock) {
             (Outcome::Granted(grant), Some(lock)) => Ok((grant, applied.after, lock)),
-            (outcome, _) => Err(refused(outcome, self.driver.now(key))),
+            (outcome, _) => Err(refused(outcome, self.driver.now())),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use ifmatch_core::record::Revision;
-use ifmatch_register::{AnyRegister, Driver};
+use ifmatch_register::{Register, Driver};
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStoreExt};
 
@@ -24,7 +24,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Shared {
     pub(super) backing: Backing,
     pub(super) capability: Capability,
-    pub(super) driver: Driver<AnyRegister>,
+    pub(super) driver: Driver,
     /// `true` if the register survives a restart.
     pub(super) durable: bool,
     /// The register with the name in the store's mark, if the store is marked.

@@ -106,7 +106,7 @@ impl Shared {
             if before.is_none() {
                 record = this.end_lease_of_absent(blob, &location, members, record).await?;
             }
-            let allowed = record.check_lease(put.lease, this.driver.now(&key));
+            let allowed = record.check_lease(put.lease, this.driver.now());
             allowed.map_err(StoreErrorKind::LeaseFailed)?;
             check(&Method::PUT, &put.preconditions, before.as_ref())?;
             seen = Some(record);
@@ -207,7 +207,7 @@ impl Shared {
         };
         let key = key(blob)?;
         let record = this.driver.load(&key).await.map_err(of_driver)?;
-        record.check_lease(delete.lease, this.driver.now(&key)).map_err(StoreErrorKind::LeaseFailed)?;
+        record.check_lease(delete.lease, this.driver.now()).map_err(StoreErrorKind::LeaseFailed)?;
         check(&Method::DELETE, &delete.preconditions, Some(&current))?;
         let (this, blob) = (Arc::clone(this), blob.clone());
         let work = async move {
@@ -330,7 +330,7 @@ impl Shared {
     /// store.
     fn stamp(&self, job: &Job, body: &Body, there: Option<&Current>, home: Home) -> Stamp {
         let before = there.and_then(|there| there.info.generation).unwrap_or(Revision::NONE);
-        let generation = matches!(body, Body::Whole(_)).then(|| before.next(self.driver.now(&job.key)));
+        let generation = matches!(body, Body::Whole(_)).then(|| before.next(self.driver.now()));
         Stamp { generation, incarnation: Some(home.incarnation), ..job.stamp.clone() }
     }
 

@@ -7,7 +7,7 @@ use http::Response;
 use http::request::Parts;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::policy::RequirePreconditions;
-use ifmatch_runtime::{AnyClock, Clock};
+use ifmatch_runtime::{Clock};
 
 use crate::body::BlobBody;
 use crate::store::{BlobStore, Upload};
@@ -60,7 +60,7 @@ pub struct Context {
     pub store: Arc<dyn BlobStore>,
     /// The clock of this process, for waits and dates. Leases end by the time of the engine that keeps their records:
     /// see [`SeenLease`](ifmatch_core::lease::SeenLease).
-    pub clock: AnyClock,
+    pub clock: Arc<dyn Clock>,
     /// Maximum number of bytes in a blob.
     pub max_body: u64,
     /// The methods that need a condition.

@@ -12,7 +12,7 @@ use futures_util::future::Either;
 use http::{Request, Response};
 use http_body::Body;
 use ifmatch_core::policy::RequirePreconditions;
-use ifmatch_runtime::{AnyClock, Clock, SystemClock};
+use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
 use crate::body::BlobBody;
@@ -80,7 +80,7 @@ impl BlobService {
     pub fn with_clock(store: Arc<dyn BlobStore>, clock: impl Clock) -> Self {
         let required = RequirePreconditions::none();
         let context =
-            Context { store, clock: AnyClock::new(clock), max_body: DEFAULT_MAX_BODY, required, waits: Arc::default() };
+            Context { store, clock: Arc::new(clock), max_body: DEFAULT_MAX_BODY, required, waits: Arc::default() };
         Self { shared: Arc::new(context), dialects: Arc::default() }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::{AnyClock, Clock, SystemClock, task};
+use ifmatch_runtime::{Clock, SystemClock, task};
 use tokio::sync::watch;
 
 use crate::backend::{Backend, Http, HttpError, Version};
@@ -33,7 +33,7 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Client {
     backend: Arc<dyn Backend>,
-    clock: AnyClock,
+    clock: Arc<dyn Clock>,
     patience: Duration,
     attempt: Duration,
     /// Each task that acquires, renews or releases a lock has a receiver.
@@ -48,7 +48,7 @@ impl Client {
     /// let client = Client::new(Memory::default());
     /// ```
     pub fn new(backend: impl Backend) -> Self {
-        let clock = AnyClock::new(SystemClock);
+        let clock = Arc::new(SystemClock);
         Self { backend: Arc::new(backend), clock, patience: PATIENCE, attempt: ATTEMPT, background: Arc::default() }
     }
 
@@ -101,7 +101,7 @@ impl Client {
     /// ```
     #[must_use]
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
-        self.clock = AnyClock::new(clock);
+        self.clock = Arc::new(clock);
         self
     }
 
@@ -196,7 +196,7 @@ impl Client {
         }));
     }
 
-    pub(crate) fn clock(&self) -> &AnyClock {
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
 

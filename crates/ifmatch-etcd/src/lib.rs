@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
-use ifmatch_register::{Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{async_trait, Key, Register, RegisterError, Scan, Swap};
 
 pub use address::Address;
 use connection::Connection;
@@ -72,6 +72,7 @@ impl EtcdRegister {
     }
 }
 
+#[async_trait]
 impl Register for EtcdRegister {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.lanes.load(key).await

@@ -46,7 +46,7 @@ use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
-use ifmatch_register::{EngineTime, Epoch, Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{async_trait, EngineTime, Epoch, Key, Register, RegisterError, Scan, Swap};
 
 pub use error::{ConnectError, ConnectErrorKind};
 pub use schema::migrate;
@@ -98,6 +98,7 @@ impl fmt::Debug for PostgresRegister {
     }
 }
 
+#[async_trait]
 impl Register for PostgresRegister {
     /// Returns the epoch that the connections have found.
     fn epoch(&self, _key: &Key) -> Epoch {

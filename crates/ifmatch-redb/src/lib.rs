@@ -30,7 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{async_trait, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use redb::DatabaseError;
 
 use database::Shared;
@@ -136,6 +136,7 @@ impl RedbRegister {
     }
 }
 
+#[async_trait]
 impl Register for RedbRegister {
     // Reads on the caller's thread: the pages are nearly always in redb's cache or the page cache.
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

@@ -11,7 +11,7 @@ use common::{get, key, set};
 use ifmatch_redb::{OpenErrorKind, RedbRegister};
 use ifmatch_register::{Driver, DriverError, Register, RegisterErrorKind, Scan};
 
-type Opened = Arc<Driver<RedbRegister>>;
+type Opened = Arc<Driver>;
 
 /// Names far enough apart to be on separate pages.
 const NAMES: [&str; 4] = ["010", "060", "110", "140"];

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
-use ifmatch_register::{EngineTime, Epoch, Guarantee, Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{async_trait, EngineTime, Epoch, Guarantee, Key, Register, RegisterError, Scan, Swap};
 
 use connection::{Clocked, Connection};
 pub use error::{ConnectError, ConnectErrorKind};
@@ -81,6 +81,7 @@ impl RedisRegister {
     }
 }
 
+#[async_trait]
 impl Register for RedisRegister {
     fn guarantee(&self) -> Guarantee {
         Guarantee::UntilFailover

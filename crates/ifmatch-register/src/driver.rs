@@ -1,5 +1,6 @@
 //! Runs commands on a register: load, apply, compare and swap, and retry after a conflict.
 
+use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,10 +36,11 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::
 ///
 /// Commands of one process on one key queue up when they wait for each other. Correctness does not rely on this, since
 /// the register decides between all processes. The one exception is a permit that has ended by the clock although its
-/// handler still runs in this process: the [`KeyLock`] returned with it keeps other writers out.
-#[derive(Debug)]
-pub struct Driver<R, C = SystemClock> {
-    shared: Arc<Shared<R, C>>,
+/// handler still runs in this process: the [`KeyLock`] returned with it keeps other writers out. Clones share their queues and
+/// locks.
+#[derive(Clone)]
+pub struct Driver {
+    shared: Arc<Shared>,
     initial: Record,
     /// `true` if there is no other authority on the resources than the records.
     is_index: bool,
@@ -46,10 +48,9 @@ pub struct Driver<R, C = SystemClock> {
 }
 
 /// What a driver shares with its work in the background.
-#[derive(Debug)]
-struct Shared<R, C> {
-    register: R,
-    clock: C,
+struct Shared {
+    register: Arc<dyn Register>,
+    clock: Arc<dyn Clock>,
     waiters: KeyedQueue<Key>,
     locks: KeyLocks,
     deadlines: Deadlines,
@@ -64,6 +65,12 @@ pub struct Applied {
     pub after: Record,
     /// The command's outcome.
     pub outcome: Outcome,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("is_index", &self.is_index).finish_non_exhaustive()
+    }
 }
 
 /// A command failed without an outcome.
@@ -91,16 +98,15 @@ impl From<RandomError> for DriverError {
     }
 }
 
-impl<R: Register> Driver<R> {
+impl Driver {
     /// Creates a driver with the system clock. A key without a record is an unknown resource.
-    pub fn new(register: R) -> Self {
+    pub fn new(register: impl Register) -> Self {
         Self::with_clock(register, SystemClock)
     }
-}
 
-impl<R: Register, C: Clock> Driver<R, C> {
     /// Creates a driver with the given clock.
-    pub fn with_clock(register: R, clock: C) -> Self {
+    pub fn with_clock(register: impl Register, clock: impl Clock) -> Self {
+        let (register, clock) = (Arc::new(register), Arc::new(clock));
         let (waiters, locks, deadlines) = (KeyedQueue::default(), KeyLocks::default(), Deadlines::default());
         Self {
             shared: Arc::new(Shared { register, clock, waiters, locks, deadlines }),
@@ -126,28 +132,27 @@ impl<R: Register, C: Clock> Driver<R, C> {
     }
 
     /// Returns the register.
-    pub fn register(&self) -> &R {
-        &self.shared.register
+    pub fn register(&self) -> &dyn Register {
+        &*self.shared.register
     }
 
     /// Returns this process's own clock, for pauses, and for times that no record keeps.
-    pub fn clock(&self) -> &C {
-        &self.shared.clock
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.shared.clock
     }
 
-    /// Returns the time that ends the permit and the lease of a key: the earliest possible time of the engine that keeps
-    /// the record, if it keeps time, so that no permit is broken early, and otherwise that of this process's clock. It goes
-    /// back only with the engine's.
-    pub fn now(&self, key: &Key) -> Timestamp {
-        self.shared.register.time(key).map_or_else(|| self.shared.clock.now(), |time| time.earliest)
+    /// Returns the time that deadlines are compared with: the earliest bound of the engine's clock, or this process's clock
+    /// if the engine keeps no time. It never breaks a permit early, and goes back only with the engine's clock.
+    pub fn now(&self) -> Timestamp {
+        self.shared.register.engine().time.map_or_else(|| self.shared.clock.now(), |time| time.earliest)
     }
 
-    /// Runs a future until a deadline in a key's record, then drops it. See [`task::until`].
+    /// Runs a future until a deadline of a record, then drops it. See [`task::until`].
     ///
     /// # Errors
     /// [`Elapsed`] if the deadline has passed by [`Driver::now`].
-    pub async fn until<T>(&self, key: &Key, deadline: Timestamp, work: impl Future<Output = T>) -> Result<T, Elapsed> {
-        task::until_by(|| self.now(key), &self.shared.clock, deadline, work).await
+    pub async fn until<T>(&self, deadline: Timestamp, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+        task::until_by(|| self.now(), self.clock(), deadline, work).await
     }
 
     /// Loads the record of a resource.
@@ -156,13 +161,13 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// If the register fails.
     pub async fn load(&self, key: &Key) -> Result<Record, DriverError> {
         let stored = self.shared.register.load(key).await?;
-        Ok(self.view(key, stored, self.now(key)))
+        Ok(self.view(key, stored, self.now()))
     }
 
     /// Returns a stored record as it counts at `now`.
     fn view(&self, key: &Key, stored: Option<Record>, now: Timestamp) -> Record {
         let mut record = stored.unwrap_or_else(|| self.initial.clone());
-        let lost = self.shared.register.epoch(key).lost;
+        let lost = self.shared.register.engine().epoch.lost;
         if lost != Revision::NONE && record.revision() <= lost && !self.is_index {
             record = record.doubted(lost);
         }
@@ -240,9 +245,9 @@ impl<R: Register, C: Clock> Driver<R, C> {
     ) -> Result<Applied, DriverError> {
         let result = self.apply_to(key, seen, &command).await;
         if result.is_err() {
-            let (driver, key) = (self.handle(), key.clone());
+            let (driver, key) = (self.clone(), key.clone());
             drop(task::detach(async move {
-                driver.retry_until(&key, deadline, || async { driver.apply(&key, &command).await.is_ok() }).await;
+                driver.retry_until(deadline, || async { driver.apply(&key, &command).await.is_ok() }).await;
             }));
         }
         result
@@ -261,7 +266,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
     fn abort_in_background(&self, key: &Key, ambiguous: &Ambiguous) {
         for (expected, swap) in ambiguous.swaps() {
             let Outcome::Granted(Grant { token, deadline, .. }) = &swap.outcome else { continue };
-            let (driver, key, expected, token, deadline) = (self.handle(), key.clone(), *expected, *token, *deadline);
+            let (driver, key, expected, token, deadline) = (self.clone(), key.clone(), *expected, *token, *deadline);
             drop(task::detach(async move {
                 let abort = Command::Abort(token);
                 let attempt = || async {
@@ -270,28 +275,21 @@ impl<R: Register, C: Clock> Driver<R, C> {
                         Err(_) => false,
                     }
                 };
-                driver.retry_until(&key, deadline, attempt).await;
+                driver.retry_until(deadline, attempt).await;
             }));
         }
     }
 
-    /// Repeats an attempt, after a pause, until it returns `true` or a deadline of this key has passed, but makes at least
-    /// one.
-    pub async fn retry_until<F: Future<Output = bool>>(&self, key: &Key, deadline: Timestamp, attempt: impl Fn() -> F) {
+    /// Repeats an attempt, after a pause, until it returns `true` or the deadline has passed, but makes at least one.
+    pub async fn retry_until<F: Future<Output = bool>>(&self, deadline: Timestamp, attempt: impl Fn() -> F) {
         let mut pause = RETRY_PAUSE.0;
         loop {
             self.shared.clock.sleep(pause).await;
-            if attempt().await || self.now(key) >= deadline {
+            if attempt().await || self.now() >= deadline {
                 return;
             }
             pause = (pause * 2).min(RETRY_PAUSE.1);
         }
-    }
-
-    /// Returns a driver of the same register for work in the background, with the same queues and locks.
-    fn handle(&self) -> Self {
-        let Self { shared, initial, is_index, patience } = self;
-        Self { shared: Arc::clone(shared), initial: initial.clone(), is_index: *is_index, patience: *patience }
     }
 
     /// Runs a command as the writer that holds a key's lock.
@@ -370,7 +368,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
             if left.is_zero() {
                 return Ok(applied);
             }
-            let pause = pauses.next().unwrap_or(MAX_POLL_INTERVAL).min(self.now(key).until(deadline)).min(left);
+            let pause = pauses.next().unwrap_or(MAX_POLL_INTERVAL).min(self.now().until(deadline)).min(left);
             let sleep = self.shared.clock.sleep(pause.max(PAUSE.0));
             select(pin!(turn.woken()), pin!(sleep)).await;
         }
@@ -411,13 +409,13 @@ impl<R: Register, C: Clock> Driver<R, C> {
 
     /// Refuses a permit if the engine's time is not known precisely enough. The handler must end before any process can
     /// see its permit as expired, although it ends by the earliest possible time.
-    fn check_time(&self, key: &Key, command: &Command<'_>) -> Result<(), RegisterError> {
+    fn check_time(&self, command: &Command<'_>) -> Result<(), RegisterError> {
         let ttl = match command {
             Command::Begin(begin) => begin.ttl,
             Command::Renew(renew) => renew.ttl,
             _ => return Ok(()),
         };
-        let Some(time) = self.shared.register.time(key) else { return Ok(()) };
+        let Some(time) = self.shared.register.engine().time else { return Ok(()) };
         if time.error() <= (ttl / TIME_ERROR.0).min(TIME_ERROR.1) {
             return Ok(());
         }
@@ -465,8 +463,8 @@ impl<R: Register, C: Clock> Driver<R, C> {
             if ambiguous.overtaken(expected) || ambiguous.count() >= MAX_AMBIGUOUS {
                 return Err(ambiguous.or(DriverError::Contention));
             }
-            let now = self.now(key);
-            self.check_time(key, command).map_err(|error| ambiguous.or(error.into()))?;
+            let now = self.now();
+            self.check_time(command).map_err(|error| ambiguous.or(error.into()))?;
             let before = self.view(key, stored.take(), now);
             let mut transition = before.apply(command, now);
             if self.is_locked_out(writer, key, &Proposed::of(command, &before, &transition, now)) {

@@ -19,7 +19,6 @@
 //! ```
 
 mod ambiguous;
-mod any;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod deadlines;
@@ -37,13 +36,11 @@ mod metrics;
 mod reconnecting;
 mod register;
 mod scans;
-mod sharded;
 
-pub use any::AnyRegister;
+pub use async_trait::async_trait;
 pub use driver::{Applied, Driver, DriverError};
 pub use engine_clock::{EngineClock, EngineTime};
 pub use key::{InvalidKey, Key};
 pub use key_lock::KeyLock;
 pub use memory::MemoryRegister;
-pub use register::{Epoch, Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
-pub use sharded::{ShardError, ShardedRegister};
+pub use register::{Engine, Epoch, Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};

@@ -1,17 +1,17 @@
 //! A register in memory.
 
 use std::collections::hash_map::RandomState;
-use std::future::{Future, ready};
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::record::{Record, Revision};
 use indexmap::IndexMap;
 use indexmap::map::RawEntryApiV1;
 
 use crate::key::Key;
-use crate::register::{Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use crate::register::{Engine, Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 
 const SHARDS: usize = 64;
 /// Number of slots per shard for the revisions of evicted records. Keys that share a slot are revalidated needlessly after
@@ -96,32 +96,33 @@ impl MemoryRegister {
     }
 }
 
+#[async_trait]
 impl Register for MemoryRegister {
-    fn guarantee(&self) -> Guarantee {
-        Guarantee::Process
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        let (shard, hash) = self.shard(key);
+        Ok(shard.find(key, hash))
     }
 
-    fn load(&self, key: &Key) -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send {
-        let (shard, hash) = self.shard(key);
-        ready(Ok(shard.find(key, hash)))
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.swap(key, expected, next)
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        Ok(self.page(scan))
+    }
+
+    fn engine(&self) -> Engine {
+        Engine { guarantee: Guarantee::Process, ..Engine::default() }
     }
 
     fn revision_at_once(&self, key: &Key) -> Option<Revision> {
         let (shard, hash) = self.shard(key);
         Some(shard.revision(key, hash))
-    }
-
-    fn compare_and_swap(
-        &self,
-        key: &Key,
-        expected: Revision,
-        next: Option<&Record>,
-    ) -> impl Future<Output = Result<Swap, RegisterError>> + Send {
-        ready(self.swap(key, expected, next))
-    }
-
-    fn scan(&self, scan: &Scan<'_>) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send {
-        ready(Ok(self.page(scan)))
     }
 }
 

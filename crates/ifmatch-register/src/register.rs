@@ -2,9 +2,9 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
-use std::time::Duration;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use ifmatch_core::record::{DecodeError, Record, Revision};
 use ifmatch_runtime::RandomError;
 
@@ -13,9 +13,9 @@ use crate::key::Key;
 
 /// A linearizable register for each key.
 ///
-/// Three methods are required: [`load`](Self::load), [`compare_and_swap`](Self::compare_and_swap) and [`scan`](Self::scan).
-/// Five have defaults: [`guarantee`](Self::guarantee), [`epoch`](Self::epoch), [`time`](Self::time),
-/// [`clock_error`](Self::clock_error) and [`revision_at_once`](Self::revision_at_once).
+/// [`load`](Self::load), [`compare_and_swap`](Self::compare_and_swap) and [`scan`](Self::scan) are required. A register on an
+/// engine that processes share also describes it by [`engine`](Self::engine). Implement the trait with
+/// [`async_trait`](crate::async_trait), which boxes the futures, so that a driver holds any register.
 ///
 /// # Requirements
 /// - **Linearizable**, as far as its [`Guarantee`] goes: a load or a scan that begins after a successful swap, in any
@@ -36,36 +36,32 @@ use crate::key::Key;
 /// [`Swap::Done`] is not.
 ///
 /// The suite in [`conformance`](crate::conformance) (feature `conformance`) checks all of this.
+#[async_trait]
 pub trait Register: Send + Sync + 'static {
     /// Returns the current record, if there is one.
-    fn load(&self, key: &Key) -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send;
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError>;
 
-    /// Returns the lifetime of acknowledged swaps. Defaults to [`Guarantee::Linearizable`].
-    fn guarantee(&self) -> Guarantee {
-        Guarantee::Linearizable
-    }
+    /// Replaces the record with `next`, or removes it if `next` is `None`, if its revision is still `expected`.
+    /// [`Revision::NONE`] means that there is no record.
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError>;
 
-    /// Returns the epoch of a key's record, for engines of which another server may take over without the last swaps.
-    /// It is stored with the records. After a call that the new server has answered, this is the new epoch. Defaults to
-    /// the first epoch, for engines that never lose swaps.
-    fn epoch(&self, _key: &Key) -> Epoch {
-        Epoch::default()
-    }
-
-    /// Returns the time of the engine that keeps a key's record, for registers that processes share. Each load of the key
-    /// takes a sample of it, so that a process that was idle knows the time before it decides (see
-    /// [`EngineClock`](crate::EngineClock)). Returns `None`, the default, if the engine keeps no time: processes that share
-    /// the register then compare deadlines by their own clocks.
+    /// Lists at most `scan.limit` records in the order of their keys' bytes. An empty page ends the listing.
     ///
-    /// The engines of two keys may have clocks that differ: compare a record's deadlines with the time of its own key only.
-    fn time(&self, _key: &Key) -> Option<EngineTime> {
-        None
-    }
+    /// A page is as fresh as a [`load`](Self::load) of each of its keys that begins when the scan begins: it shows
+    /// every earlier successful swap, including new and deleted keys. Entries that change during the scan may be seen
+    /// in either state. Callers rely on this: a container is deleted once a scan has shown that it has no writes in
+    /// flight.
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError>;
 
-    /// Returns the error of the engine's time, or the largest one of several engines, for operators. Returns `None`, the
-    /// default, if an engine keeps no time.
-    fn clock_error(&self) -> Option<Duration> {
-        None
+    /// Describes the engine, as known from its latest answer. Called for each command, so it must not wait. Defaults to an
+    /// engine that loses nothing and keeps no time.
+    fn engine(&self) -> Engine {
+        Engine::default()
     }
 
     /// Returns the revision of the current record if the register knows it without waiting, or [`Revision::NONE`] if it
@@ -75,23 +71,55 @@ pub trait Register: Send + Sync + 'static {
     fn revision_at_once(&self, _key: &Key) -> Option<Revision> {
         None
     }
+}
 
-    /// Replaces the record with `next`, or removes it if `next` is `None`, if its revision is still `expected`.
-    /// [`Revision::NONE`] means that there is no record.
-    fn compare_and_swap(
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<R: Register + ?Sized> Register for Arc<R> {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        R::load(self, key).await
+    }
+
+    async fn compare_and_swap(
         &self,
         key: &Key,
         expected: Revision,
         next: Option<&Record>,
-    ) -> impl Future<Output = Result<Swap, RegisterError>> + Send;
+    ) -> Result<Swap, RegisterError> {
+        R::compare_and_swap(self, key, expected, next).await
+    }
 
-    /// Lists at most `scan.limit` records in the order of their keys' bytes. An empty page ends the listing.
-    ///
-    /// A page is as fresh as a [`load`](Self::load) of each of its keys that begins when the scan begins: it shows
-    /// every earlier successful swap, including new and deleted keys. Entries that change during the scan may be seen
-    /// in either state. Callers rely on this: a container is deleted once a scan has shown that it has no writes in
-    /// flight.
-    fn scan(&self, scan: &Scan<'_>) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send;
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        R::scan(self, scan).await
+    }
+
+    fn engine(&self) -> Engine {
+        R::engine(self)
+    }
+
+    fn revision_at_once(&self, key: &Key) -> Option<Revision> {
+        R::revision_at_once(self, key)
+    }
+}
+
+/// The engine in which a register keeps its records.
+///
+/// ```
+/// use ifmatch_register::{Engine, Guarantee, MemoryRegister, Register};
+/// let memory = MemoryRegister::unbounded().engine();
+/// assert_eq!(memory, Engine { guarantee: Guarantee::Process, ..Engine::default() });
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Engine {
+    /// The lifetime of acknowledged swaps.
+    pub guarantee: Guarantee,
+    /// The epoch, for engines of which another server may take over without the last swaps. It is stored with the records.
+    /// After a call that the new server has answered, this is the new epoch.
+    pub epoch: Epoch,
+    /// The engine's time, for registers that processes share. Each load takes a sample of it, so that a process that was
+    /// idle knows the time before it decides (see [`EngineClock`](crate::EngineClock)). `None` if the engine keeps no time:
+    /// processes that share the register then compare deadlines by their own clocks.
+    pub time: Option<EngineTime>,
 }
 
 /// The lifetime of acknowledged swaps.
@@ -100,11 +128,12 @@ pub trait Register: Send + Sync + 'static {
 ///
 /// ```
 /// use ifmatch_register::{Guarantee, MemoryRegister, Register};
-/// assert_eq!(MemoryRegister::unbounded().guarantee(), Guarantee::Process);
+/// assert_eq!(MemoryRegister::unbounded().engine().guarantee, Guarantee::Process);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Guarantee {
     /// An acknowledged swap is never lost.
+    #[default]
     Linearizable,
     /// An acknowledged swap may be lost when the engine fails over to another server: a record may return to an earlier
     /// version. Such a register can keep permits for writers whose resource is probed, but cannot be the authority on the
@@ -134,11 +163,8 @@ impl Guarantee {
 /// authority, uses the records that it finds.
 ///
 /// ```
-/// use ifmatch_register::{Epoch, Key, MemoryRegister, Register};
-/// # fn run() -> Result<(), Box<dyn std::error::Error>> {
-/// assert_eq!(MemoryRegister::unbounded().epoch(&Key::new("note")?), Epoch::default());
-/// # Ok(())
-/// # }
+/// use ifmatch_register::{Epoch, MemoryRegister, Register};
+/// assert_eq!(MemoryRegister::unbounded().engine().epoch, Epoch::default());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch {

@@ -15,7 +15,7 @@ use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseId, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap,
+    Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait,
 };
 use ifmatch_runtime::{Clock, SystemClock, nonce};
 
@@ -64,6 +64,7 @@ impl Faulty {
     }
 }
 
+#[async_trait]
 impl Register for Faulty {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.loads.fetch_add(1, Ordering::Relaxed);
@@ -136,7 +137,7 @@ fn begin(preconditions: &Preconditions, ttl: Duration) -> Command<'_> {
     Command::Begin(Begin::new(&Method::PUT, preconditions, nonce, ttl).with_authority(authority))
 }
 
-async fn granted<C: Clock>(driver: &Driver<Arc<Faulty>, C>, ttl: Duration) -> Grant {
+async fn granted(driver: &Driver, ttl: Duration) -> Grant {
     let none = Preconditions::default();
     let outcome = driver.apply(&key(), &begin(&none, ttl)).await.unwrap().outcome;
     let Outcome::Granted(grant) = outcome else { panic!("{outcome:?}") };
@@ -254,6 +255,7 @@ async fn a_permit_is_given_back_after_an_outage() {
 #[derive(Debug, Default)]
 struct Leaping(AtomicU64);
 
+#[async_trait]
 impl Clock for Leaping {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.load(Ordering::Relaxed))
@@ -374,13 +376,14 @@ async fn a_writer_does_not_wait_beyond_the_deadline_of_a_crashed_writer() {
 #[derive(Debug)]
 struct Patient;
 
+#[async_trait]
 impl Clock for Patient {
     fn now(&self) -> Timestamp {
         SystemClock.now()
     }
 
-    fn sleep(&self, _: Duration) -> impl Future<Output = ()> + Send {
-        std::future::pending()
+    async fn sleep(&self, _: Duration) {
+        std::future::pending::<()>().await;
     }
 }
 

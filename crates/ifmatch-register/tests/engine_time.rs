@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::future::{Future, pending};
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,46 +15,40 @@ use ifmatch_core::lease::{LeaseAction, LeaseConflict, LeaseDuration, LeaseId, Le
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    AnyRegister, Driver, DriverError, EngineClock, EngineTime, Key, MemoryRegister, Register, RegisterError,
-    RegisterErrorKind, Scan, ShardedRegister, Swap,
+    Driver, DriverError, Engine, EngineClock, EngineTime, Key, MemoryRegister, Register, RegisterError,
+    RegisterErrorKind, Scan, Swap, async_trait,
 };
 use ifmatch_runtime::{Clock, nonce};
 
 const TTL: Duration = Duration::from_secs(30);
 const SECOND: u64 = 1_000_000;
 
-/// The engine of two processes.
+/// The engine's server, which two processes use.
 #[derive(Debug)]
-struct Engine {
+struct Server {
     records: MemoryRegister,
     now: AtomicU64,
     /// Error of the time, in microseconds.
     error: AtomicU64,
 }
 
-impl Engine {
+impl Server {
     fn new() -> Arc<Self> {
-        Self::at(1_000_000 * SECOND)
-    }
-
-    fn at(now: u64) -> Arc<Self> {
-        let (now, error) = (AtomicU64::new(now), AtomicU64::new(1_000));
+        let (now, error) = (AtomicU64::new(1_000_000 * SECOND), AtomicU64::new(1_000));
         Arc::new(Self { records: MemoryRegister::unbounded(), now, error })
     }
 }
 
 /// A process's register.
-struct Handle(Arc<Engine>);
+struct Handle(Arc<Server>);
 
+#[async_trait]
 impl Register for Handle {
-    fn time(&self, _: &Key) -> Option<EngineTime> {
+    fn engine(&self) -> Engine {
         let (now, error) = (self.0.now.load(Ordering::SeqCst), self.0.error.load(Ordering::SeqCst));
         let at = Timestamp::from_micros;
-        Some(EngineTime { earliest: at(now - error / 2), latest: at(now + error / 2) })
-    }
-
-    fn clock_error(&self) -> Option<Duration> {
-        Some(Duration::from_micros(self.0.error.load(Ordering::SeqCst)))
+        let time = EngineTime { earliest: at(now - error / 2), latest: at(now + error / 2) };
+        Engine { time: Some(time), ..Engine::default() }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
@@ -79,17 +73,18 @@ impl Register for Handle {
 #[derive(Debug)]
 struct Wrong(u64);
 
+#[async_trait]
 impl Clock for Wrong {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0)
     }
 
-    fn sleep(&self, _: Duration) -> impl Future<Output = ()> + Send {
-        pending()
+    async fn sleep(&self, _: Duration) {
+        pending::<()>().await;
     }
 }
 
-fn process(engine: &Arc<Engine>, clock: u64) -> Driver<Handle, Wrong> {
+fn process(engine: &Arc<Server>, clock: u64) -> Driver {
     Driver::with_clock(Handle(Arc::clone(engine)), Wrong(clock))
 }
 
@@ -97,24 +92,20 @@ fn key() -> Key {
     Key::new("k").unwrap()
 }
 
-async fn begin(process: &Driver<impl Register, Wrong>) -> Result<Outcome, DriverError> {
-    begin_at(process, &key()).await
-}
-
-async fn begin_at(process: &Driver<impl Register, Wrong>, key: &Key) -> Result<Outcome, DriverError> {
+async fn begin(process: &Driver) -> Result<Outcome, DriverError> {
     let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce().unwrap(), TTL);
     let command = Command::Begin(begin.with_authority(Authority::Register));
-    Ok(process.apply(key, &command).await?.outcome)
+    Ok(process.apply(&key(), &command).await?.outcome)
 }
 
 /// The second process's own clock is an hour ahead. It must not break the permit before the engine's time has reached the
 /// deadline, and must break it then.
 #[tokio::test]
 async fn permits_end_by_the_time_of_the_engine() {
-    let engine = Engine::new();
+    let engine = Server::new();
     let (first, second) = (process(&engine, 1_000_000 * SECOND), process(&engine, 1_003_600 * SECOND));
     let Outcome::Granted(grant) = begin(&first).await.unwrap() else { panic!("there is no other writer") };
-    assert_eq!(grant.deadline.micros(), first.now(&key()).micros() + 30 * SECOND);
+    assert_eq!(grant.deadline.micros(), first.now().micros() + 30 * SECOND);
     engine.now.fetch_add(29 * SECOND, Ordering::SeqCst);
     let refused = begin(&second).await.unwrap();
     assert!(matches!(refused, Outcome::Refused(Refusal::InFlight { .. })), "{refused:?}");
@@ -125,7 +116,7 @@ async fn permits_end_by_the_time_of_the_engine() {
 /// The handler of a permit ends a tenth of its duration before the permit, by the earliest possible time.
 #[tokio::test]
 async fn no_permit_is_granted_while_the_time_is_not_precise() {
-    let engine = Engine::new();
+    let engine = Server::new();
     let process = process(&engine, 0);
     engine.error.store(3 * SECOND + 2, Ordering::SeqCst);
     let Err(DriverError::Register(error)) = begin(&process).await else { panic!("the error exceeds a tenth") };
@@ -138,20 +129,21 @@ async fn no_permit_is_granted_while_the_time_is_not_precise() {
 #[derive(Debug)]
 struct Steady(tokio::time::Instant);
 
+#[async_trait]
 impl Clock for Steady {
     fn now(&self) -> Timestamp {
         Timestamp::default().saturating_add(self.0.elapsed())
     }
 
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        tokio::time::sleep(duration)
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
     }
 }
 
 /// The engine's time may stand still, for example without samples.
 #[tokio::test(start_paused = true)]
 async fn patience_ends_by_the_processs_own_clock() {
-    let engine = Engine::new();
+    let engine = Server::new();
     assert!(matches!(begin(&process(&engine, 0)).await.unwrap(), Outcome::Granted(_)));
     let clock = Steady(tokio::time::Instant::now());
     let second = Driver::with_clock(Handle(engine), clock).with_patience(Duration::from_secs(2));
@@ -164,7 +156,7 @@ async fn patience_ends_by_the_processs_own_clock() {
 }
 
 /// A process's register, with the engine's time from samples.
-struct Sampled(Arc<Engine>, EngineClock);
+struct Sampled(Arc<Server>, EngineClock);
 
 impl Sampled {
     const LOCAL: Timestamp = Timestamp::from_micros(SECOND);
@@ -174,9 +166,10 @@ impl Sampled {
     }
 }
 
+#[async_trait]
 impl Register for Sampled {
-    fn time(&self, _: &Key) -> Option<EngineTime> {
-        self.1.time(Self::LOCAL)
+    fn engine(&self) -> Engine {
+        Engine { time: self.1.time(Self::LOCAL), ..Engine::default() }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
@@ -203,13 +196,13 @@ impl Register for Sampled {
 /// break a permit of one that has started since.
 #[tokio::test]
 async fn a_permit_is_not_broken_early_after_the_engines_clock_was_set_back() {
-    let engine = Engine::new();
+    let engine = Server::new();
     let process = || Driver::with_clock(Sampled(Arc::clone(&engine), EngineClock::default()), Wrong(0));
     let (before, key) = (process(), Key::new("k").unwrap());
     before.load(&key).await.unwrap();
     engine.now.fetch_sub(600 * SECOND, Ordering::SeqCst);
     let after = process();
-    let begin = async |process: &Driver<Sampled, Wrong>| {
+    let begin = async |process: &Driver| {
         let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce().unwrap(), TTL);
         let command = Command::Begin(begin.with_authority(Authority::Register));
         process.apply(&key, &command).await.unwrap().outcome
@@ -223,112 +216,40 @@ async fn a_permit_is_not_broken_early_after_the_engines_clock_was_set_back() {
 /// The handler's own clock stands still, an hour ahead.
 #[tokio::test]
 async fn a_handler_ends_by_the_time_of_the_engine() {
-    let engine = Engine::new();
+    let engine = Server::new();
     let process = process(&engine, 1_003_600 * SECOND);
-    let deadline = process.now(&key()).saturating_add(TTL);
-    assert!(process.until(&key(), deadline, async {}).await.is_ok());
+    let deadline = process.now().saturating_add(TTL);
+    assert!(process.until(deadline, async {}).await.is_ok());
     engine.now.fetch_add(30 * SECOND, Ordering::SeqCst);
-    assert!(process.until(&key(), deadline, async {}).await.is_err());
+    assert!(process.until(deadline, async {}).await.is_err());
 }
 
-/// Two engines, the second with a clock that is 30 seconds ahead.
-struct Shards([Arc<Engine>; 2]);
-
-impl Shards {
-    fn new() -> Self {
-        Self([Engine::new(), Engine::at(1_000_030 * SECOND)])
-    }
-
-    fn registers(&self) -> Vec<AnyRegister> {
-        self.0.iter().map(|engine| AnyRegister::new(Handle(Arc::clone(engine)))).collect()
-    }
-
-    /// Starts a process whose own clock differs from the first engine's by this many seconds.
-    async fn process(&self, ahead: i64) -> Driver<ShardedRegister, Wrong> {
-        let clock = Wrong((1_000_000 * SECOND).saturating_add_signed(ahead * 1_000_000));
-        Driver::with_clock(ShardedRegister::open(self.registers()).await.unwrap(), clock)
-    }
-
-    fn pass(&self, seconds: u64) {
-        for engine in &self.0 {
-            engine.now.fetch_add(seconds * SECOND, Ordering::SeqCst);
-        }
-    }
-
-    /// Returns the engine that has a record of this key.
-    async fn keeper(&self, key: &Key) -> usize {
-        let first = self.0[0].records.load(key).await.unwrap();
-        usize::from(first.is_none())
-    }
-}
-
-fn keys() -> Vec<Key> {
-    (0..16).map(|number| Key::new(format!("k/{number}")).unwrap()).collect()
-}
-
-/// The first process's own clock is behind both engines', the second's is ahead of the first engine's. A permit granted by
-/// one must not be broken by the other before the engine of its record has reached the deadline, and must be then.
+/// The first process's own clock is behind the engine's, the second's is ahead.
 #[tokio::test]
-async fn permits_end_by_the_time_of_the_engine_that_keeps_the_record() {
-    let shards = Shards::new();
-    let (behind, ahead) = (shards.process(-30).await, shards.process(30).await);
-    let mut kept = [0, 0];
-    for key in keys() {
-        let start = shards.0.each_ref().map(|engine| engine.now.load(Ordering::SeqCst) - 500);
-        let Outcome::Granted(grant) = begin_at(&behind, &key).await.unwrap() else {
-            panic!("there is no other writer")
-        };
-        let keeper = shards.keeper(&key).await;
-        kept[keeper] += 1;
-        assert_eq!(grant.deadline.micros(), start[keeper] + 30 * SECOND);
-        shards.pass(29);
-        let refused = begin_at(&ahead, &key).await.unwrap();
-        assert!(matches!(refused, Outcome::Refused(Refusal::InFlight { .. })), "{refused:?}");
-        shards.pass(2);
-        assert!(matches!(begin_at(&ahead, &key).await.unwrap(), Outcome::Granted(_)), "the permit has ended");
-        shards.pass(29);
-        let refused = begin_at(&behind, &key).await.unwrap();
-        assert!(matches!(refused, Outcome::Refused(Refusal::InFlight { .. })), "{refused:?}");
-    }
-    assert!(kept.iter().all(|kept| *kept > 0), "{kept:?}");
-}
-
-#[tokio::test]
-async fn leases_end_by_the_time_of_the_engine_that_keeps_the_record() {
-    let shards = Shards::new();
-    let (behind, ahead) = (shards.process(-30).await, shards.process(30).await);
-    let acquire = async |process: &Driver<ShardedRegister, Wrong>, key: &Key, holder: u8| {
+async fn leases_end_by_the_time_of_the_engine() {
+    let engine = Server::new();
+    let (behind, ahead) = (process(&engine, 999_970 * SECOND), process(&engine, 1_000_030 * SECOND));
+    let pass = |seconds| engine.now.fetch_add(seconds * SECOND, Ordering::SeqCst);
+    let acquire = async |process: &Driver, key: &Key, holder: u8| {
         let duration = LeaseDuration::from_seconds(15).unwrap();
         let action = LeaseAction::Acquire { id: LeaseId::from_random([holder; 16]), duration, holder: None };
         let operation = LeaseOperation::new(action, &Preconditions::NONE, nonce().unwrap());
         let command = Command::Lease(operation.with_authority(Authority::Register));
         process.apply(key, &command).await.unwrap().outcome
     };
-    for key in keys() {
-        let content = Content::Hashed { hash: ContentHash::of(b""), payload: b"payload".to_vec().into() };
-        let write = Write::new(&Method::PUT, &Preconditions::NONE, content, nonce().unwrap());
-        let written = behind.apply(&key, &Command::Write(write.with_lease(LeaseUse::Read(None)))).await.unwrap();
-        assert!(matches!(written.outcome, Outcome::Written(_)), "{written:?}");
-        let leased = acquire(&behind, &key, 1).await;
-        assert!(matches!(leased, Outcome::Leased(_)), "{leased:?}");
-        shards.pass(14);
-        let refused = acquire(&ahead, &key, 2).await;
-        assert_eq!(refused, Outcome::Refused(Refusal::LeaseConflict(LeaseConflict::AlreadyPresent)));
-        let seen = ahead.load(&key).await.unwrap().seen_lease(ahead.now(&key)).unwrap();
-        assert_eq!(seen.lease.remaining(seen.at), Some(1), "{seen:?}");
-        shards.pass(2);
-        let leased = acquire(&ahead, &key, 2).await;
-        assert!(matches!(leased, Outcome::Leased(_)), "{leased:?}");
-    }
-}
-
-#[tokio::test]
-async fn the_error_of_several_clocks_is_the_largest() {
-    let shards = Shards::new();
-    let register = ShardedRegister::open(shards.registers()).await.unwrap();
-    shards.0[1].error.store(3 * SECOND, Ordering::SeqCst);
-    assert_eq!(register.clock_error(), Some(Duration::from_secs(3)));
-    let timeless = AnyRegister::new(MemoryRegister::unbounded());
-    let register = ShardedRegister::open(vec![AnyRegister::new(Handle(Engine::new())), timeless]).await.unwrap();
-    assert_eq!(register.clock_error(), None, "one of them keeps no time");
+    let key = key();
+    let content = Content::Hashed { hash: ContentHash::of(b""), payload: b"payload".to_vec().into() };
+    let write = Write::new(&Method::PUT, &Preconditions::NONE, content, nonce().unwrap());
+    let written = behind.apply(&key, &Command::Write(write.with_lease(LeaseUse::Read(None)))).await.unwrap();
+    assert!(matches!(written.outcome, Outcome::Written(_)), "{written:?}");
+    let leased = acquire(&behind, &key, 1).await;
+    assert!(matches!(leased, Outcome::Leased(_)), "{leased:?}");
+    pass(14);
+    let refused = acquire(&ahead, &key, 2).await;
+    assert_eq!(refused, Outcome::Refused(Refusal::LeaseConflict(LeaseConflict::AlreadyPresent)));
+    let seen = ahead.load(&key).await.unwrap().seen_lease(ahead.now()).unwrap();
+    assert_eq!(seen.lease.remaining(seen.at), Some(1), "{seen:?}");
+    pass(2);
+    let leased = acquire(&ahead, &key, 2).await;
+    assert!(matches!(leased, Outcome::Leased(_)), "{leased:?}");
 }

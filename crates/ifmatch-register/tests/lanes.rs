@@ -12,7 +12,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::conformance::{self, Traits};
 use ifmatch_register::lanes::{BATCH, Batches, Lanes, QueuedSwap};
-use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use ifmatch_runtime::nonce;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, yield_now};
@@ -78,6 +78,7 @@ impl Batches for Connection {
 /// A register on lanes.
 struct Gathered(Lanes, Arc<Engine>);
 
+#[async_trait]
 impl Register for Gathered {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.0.load(key).await

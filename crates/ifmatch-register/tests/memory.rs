@@ -12,10 +12,10 @@ use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Observat
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Token, Variant};
 use ifmatch_register::{
-    AnyRegister, Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap,
+    Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap,
     conformance::{self, Traits},
 };
-use ifmatch_runtime::nonce;
+use ifmatch_runtime::{async_trait, nonce};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {
@@ -36,7 +36,7 @@ async fn handles_of_two_registers_do_not_conform() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_behind_a_pointer() {
-    conformance::run(AnyRegister::new(MemoryRegister::unbounded()), Traits::default()).await;
+    conformance::run(Arc::new(MemoryRegister::unbounded()), Traits::default()).await;
 }
 
 /// A register with a listing frozen at the time its first page was requested.
@@ -45,6 +45,7 @@ struct Snapshots {
     listing: Mutex<HashMap<String, Vec<(Key, Record)>>>,
 }
 
+#[async_trait]
 impl Register for Snapshots {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.records.load(key).await
@@ -82,7 +83,7 @@ fn key(number: usize) -> Key {
     Key::new(format!("resource/{number}")).unwrap()
 }
 
-async fn begin(driver: &Driver<MemoryRegister>, number: usize) -> Result<Token, DriverError> {
+async fn begin(driver: &Driver, number: usize) -> Result<Token, DriverError> {
     let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce()?, Duration::from_secs(600))
         .with_authority(Authority::Register);
     match driver.apply(&key(number), &Command::Begin(begin)).await?.outcome {
@@ -91,7 +92,7 @@ async fn begin(driver: &Driver<MemoryRegister>, number: usize) -> Result<Token, 
     }
 }
 
-async fn touch(driver: &Driver<MemoryRegister>, number: usize) {
+async fn touch(driver: &Driver, number: usize) {
     let token = begin(driver, number).await.unwrap();
     let content = Content::Unknown;
     driver.apply(&key(number), &Command::Commit(Commit::new(token, content))).await.unwrap();
@@ -133,7 +134,7 @@ async fn writes_in_flight_are_never_evicted_and_a_register_full_of_them_fails() 
 #[tokio::test]
 async fn a_read_older_than_an_evicted_write_is_not_recorded() {
     let driver = Driver::new(MemoryRegister::with_capacity(1));
-    let snapshot = driver.load(&key(0)).await.unwrap().snapshot(driver.now(&key(0))).unwrap();
+    let snapshot = driver.load(&key(0)).await.unwrap().snapshot(driver.now()).unwrap();
     touch(&driver, 0).await;
     let mut number = 1;
     while driver.register().scan(&Scan { prefix: key(0).as_str(), after: None, limit: 1 }).await.unwrap().len() == 1 {

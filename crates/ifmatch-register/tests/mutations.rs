@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::conformance::history::{self, Violation, ViolationKind};
 use ifmatch_register::conformance::workload::{Client, Workload};
-use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 
 const CLIENTS: usize = 8;
 /// Number of operations of each client in a round.
@@ -67,6 +67,7 @@ impl Wrong {
     }
 }
 
+#[async_trait]
 impl Register for Wrong {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         if self.fault == Fault::StaleReads && self.is_every(3) {

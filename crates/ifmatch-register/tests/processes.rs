@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use futures_util::FutureExt;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::conformance::{self, Traits};
-use ifmatch_register::{Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{Key, Register, RegisterError, Scan, Swap, async_trait};
 
 /// A register in a file, which the processes lock in turn.
 struct InFile {
@@ -43,6 +43,7 @@ impl InFile {
     }
 }
 
+#[async_trait]
 impl Register for InFile {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         let mut found = self.found.as_ref().map(|found| found.lock().unwrap());

@@ -1,8 +1,9 @@
 //! Clocks and timers.
 
-use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use ifmatch_core::date::Timestamp;
 
 use crate::platform;
@@ -16,6 +17,9 @@ use crate::platform;
 /// Processes that share a register compare each other's deadlines with their own interval clocks; docs/architecture.md
 /// states the permitted difference. The time of a register's engine, if it keeps one, takes the place of the interval clock
 /// for the deadlines in its records.
+///
+/// Implement it with [`async_trait`](crate::async_trait), which boxes the future of [`sleep`](Self::sleep).
+#[async_trait]
 pub trait Clock: Send + Sync + 'static {
     /// Returns the time of the interval clock. It must not go back within a process, and must advance while the machine
     /// is suspended.
@@ -27,7 +31,7 @@ pub trait Clock: Send + Sync + 'static {
     }
 
     /// Waits for the given time. A wait may take longer, for example if the machine is suspended.
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;
+    async fn sleep(&self, duration: Duration);
 }
 
 /// The system's clocks, with timers of the tokio runtime or the JavaScript event loop.
@@ -40,6 +44,7 @@ pub trait Clock: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
+#[async_trait]
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(micros(platform::interval()))
@@ -49,8 +54,24 @@ impl Clock for SystemClock {
         Timestamp::from_micros(micros(platform::since_1970()))
     }
 
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        platform::sleep(duration)
+    async fn sleep(&self, duration: Duration) {
+        platform::sleep(duration).await;
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Timestamp {
+        C::now(self)
+    }
+
+    fn wall(&self) -> Timestamp {
+        C::wall(self)
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        C::sleep(self, duration).await;
     }
 }
 

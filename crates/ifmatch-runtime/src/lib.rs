@@ -14,7 +14,6 @@
 //! # });
 //! ```
 
-mod any_clock;
 mod clock;
 mod platform;
 #[cfg(feature = "fs")]
@@ -22,7 +21,7 @@ pub mod private_files;
 mod random;
 pub mod task;
 
-pub use any_clock::AnyClock;
+pub use async_trait::async_trait;
 pub use clock::{Clock, SystemClock};
 pub use platform::{KeyedLocks, KeyedQueue, MAX_POLL_INTERVAL, Turn};
 pub use random::{RandomError, nonce};

@@ -95,7 +95,7 @@ const MAX_STEP: Duration = Duration::from_secs(1);
 /// assert!(timeout(&SystemClock, Duration::from_millis(1), pending::<()>()).await.is_err());
 /// # });
 /// ```
-pub async fn timeout<T>(clock: &impl Clock, limit: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+pub async fn timeout<T>(clock: &dyn Clock, limit: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
     let deadline = clock.now().saturating_add(limit);
     let mut work = pin!(work);
     if let Some(done) = work.as_mut().now_or_never() {
@@ -120,7 +120,7 @@ pub async fn timeout<T>(clock: &impl Clock, limit: Duration, work: impl Future<O
 /// assert!(until(&SystemClock, SystemClock.now(), async { 3 }).await.is_err());
 /// # });
 /// ```
-pub async fn until<T>(clock: &impl Clock, deadline: Timestamp, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+pub async fn until<T>(clock: &dyn Clock, deadline: Timestamp, work: impl Future<Output = T>) -> Result<T, Elapsed> {
     until_by(|| clock.now(), clock, deadline, work).await
 }
 
@@ -141,7 +141,7 @@ pub async fn until<T>(clock: &impl Clock, deadline: Timestamp, work: impl Future
 /// ```
 pub async fn until_by<T>(
     now: impl Fn() -> Timestamp,
-    clock: &impl Clock,
+    clock: &dyn Clock,
     deadline: Timestamp,
     work: impl Future<Output = T>,
 ) -> Result<T, Elapsed> {
@@ -160,7 +160,7 @@ pub async fn until_by<T>(
 }
 
 /// Waits until the deadline has passed by `now` or by the timers.
-async fn alarm(now: impl Fn() -> Timestamp, clock: &impl Clock, deadline: Timestamp) {
+async fn alarm(now: impl Fn() -> Timestamp, clock: &dyn Clock, deadline: Timestamp) {
     let mut left = now().until(deadline);
     while !left.is_zero() {
         let step = left.min(MAX_STEP);

@@ -56,12 +56,12 @@ pub trait RouterExt {
     /// let app = routes.guarded_by(ConditionalLayer::new());
     /// ```
     #[must_use]
-    fn guarded_by<R: Register, C: Clock>(self, layer: ConditionalLayer<R, C>) -> Self;
+    fn guarded_by(self, layer: ConditionalLayer) -> Self;
 }
 
 impl RouterExt for Router {
     /// Routes, not a fallback: [`Router::route_layer`] skips fallbacks, and with them an authentication.
-    fn guarded_by<R: Register, C: Clock>(self, layer: ConditionalLayer<R, C>) -> Self {
+    fn guarded_by(self, layer: ConditionalLayer) -> Self {
         let guarded = any_service(layer.layer(self));
         Self::new().route("/", guarded.clone()).route(ALL_PATHS, guarded)
     }
@@ -80,13 +80,11 @@ impl RouterExt for Router {
 /// axum::serve(listener, ConditionalLayer::new().layer(routes)).await
 /// # }
 /// ```
-impl<L, S, R, C> Service<IncomingStream<'_, L>> for ConditionalService<S, R, C>
+impl<L, S> Service<IncomingStream<'_, L>> for ConditionalService<S>
 where
     L: Listener,
     S: InnerService<Body, Error = Infallible> + Sync,
     S::Body: http_body::Body<Error: Into<axum::BoxError>>,
-    R: Register,
-    C: Clock,
 {
     type Response = Router;
     type Error = Infallible;

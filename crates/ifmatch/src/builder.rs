@@ -45,7 +45,7 @@ impl Default for Builder {
     }
 }
 
-impl<R: Register, C: Clock> Builder<R, C> {
+impl Builder {
     /// Sets the register that keeps the records. Use one that is shared between processes, or that survives a restart.
     ///
     /// Defaults to a register in this process's memory, for 100,000 resources.
@@ -423,8 +423,8 @@ impl<R: Register, C: Clock> Builder<R, C> {
     /// # use ifmatch::ConditionalLayer;
     /// let layer = ConditionalLayer::builder().write_timeout(Duration::ZERO).build();
     /// ```
-    pub fn build(self) -> ConditionalLayer<R, C> {
-        let may_lose = self.config.authority == Authority::Register && self.register.guarantee().may_lose_swaps();
+    pub fn build(self) -> ConditionalLayer {
+        let may_lose = self.config.authority == Authority::Register && self.register.engine().guarantee.may_lose_swaps();
         assert!(
             !may_lose || self.config.accepts_lost_swaps,
             "the register may lose acknowledged swaps at a failover, so it cannot be authoritative: use another register, \

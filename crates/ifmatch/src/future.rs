@@ -35,27 +35,27 @@ pin_project! {
     /// assert_eq!(response.await.unwrap().status(), 404);
     /// # });
     /// ```
-    pub struct ResponseFuture<F, T: Body, E, R, C> {
+    pub struct ResponseFuture<F, T: Body, E> {
         #[pin]
-        kind: Kind<F, T, E, R, C>,
+        kind: Kind<F, T, E>,
     }
 }
 
 pin_project! {
     #[project = KindProjection]
-    enum Kind<F, T: Body, E, R, C> {
+    enum Kind<F, T: Body, E> {
         /// The response exists.
         Ready { response: Option<Response<ResponseBody<T>>> },
         /// The inner service runs for a read, most likely of the remembered version.
-        Read { #[pin] inner: F, context: Option<ReadContext<R, C>> },
+        Read { #[pin] inner: F, context: Option<ReadContext> },
         /// Anything that takes longer.
         Boxed { response: BoxedResponse<T, E> },
     }
 }
 
-impl<F, T: Body, E, R, C> ResponseFuture<F, T, E, R, C> {
+impl<F, T: Body, E> ResponseFuture<F, T, E> {
     /// Creates the response to a read from the inner service's future.
-    pub(crate) fn read(inner: F, context: ReadContext<R, C>) -> Self {
+    pub(crate) fn read(inner: F, context: ReadContext) -> Self {
         Self { kind: Kind::Read { inner, context: Some(context) } }
     }
 
@@ -64,25 +64,23 @@ impl<F, T: Body, E, R, C> ResponseFuture<F, T, E, R, C> {
     }
 }
 
-impl<F, T: Body, E, R, C> From<Response<ResponseBody<T>>> for ResponseFuture<F, T, E, R, C> {
+impl<F, T: Body, E> From<Response<ResponseBody<T>>> for ResponseFuture<F, T, E> {
     fn from(response: Response<ResponseBody<T>>) -> Self {
         Self { kind: Kind::Ready { response: Some(response) } }
     }
 }
 
-impl<F, T: Body, E, R, C> fmt::Debug for ResponseFuture<F, T, E, R, C> {
+impl<F, T: Body, E> fmt::Debug for ResponseFuture<F, T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }
 
-impl<F, T, E, R, C> Future for ResponseFuture<F, T, E, R, C>
+impl<F, T, E> Future for ResponseFuture<F, T, E>
 where
     F: Future<Output = Result<Response<T>, E>>,
     T: Body<Data: Send, Error: Send> + Send + 'static,
     E: 'static,
-    R: Register,
-    C: Clock,
 {
     type Output = ResponseResult<T, E>;
 

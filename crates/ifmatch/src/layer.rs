@@ -31,7 +31,7 @@ const AXUM_ROUTE: &str = "axum::routing::route::Route";
 /// let service = ConditionalLayer::new().layer(routes); // with the feature `axum`: routes.guarded_by(layer)
 /// ```
 pub struct ConditionalLayer<R = MemoryRegister, C = SystemClock> {
-    shared: Arc<Shared<R, C>>,
+    shared: Arc<Shared>,
 }
 
 impl ConditionalLayer {
@@ -61,26 +61,26 @@ impl Default for ConditionalLayer {
     }
 }
 
-impl<R, C> From<Shared<R, C>> for ConditionalLayer<R, C> {
-    fn from(shared: Shared<R, C>) -> Self {
+impl From<Shared> for ConditionalLayer {
+    fn from(shared: Shared) -> Self {
         Self { shared: Arc::new(shared) }
     }
 }
 
-impl<R, C> Clone for ConditionalLayer<R, C> {
+impl Clone for ConditionalLayer {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<R, C> fmt::Debug for ConditionalLayer<R, C> {
+impl fmt::Debug for ConditionalLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConditionalLayer").field("config", &self.shared.config).finish_non_exhaustive()
     }
 }
 
-impl<S, R: Register, C: Clock> Layer<S> for ConditionalLayer<R, C> {
-    type Service = ConditionalService<S, R, C>;
+impl<S> Layer<S> for ConditionalLayer {
+    type Service = ConditionalService<S>;
 
     /// Wraps a service.
     ///

@@ -38,11 +38,11 @@ use crate::{lease, read, responses, write};
 /// ```
 pub struct ConditionalService<S, R = MemoryRegister, C = SystemClock> {
     inner: S,
-    shared: Arc<Shared<R, C>>,
+    shared: Arc<Shared>,
 }
 
-impl<S, R, C> ConditionalService<S, R, C> {
-    pub(crate) fn new(inner: S, shared: Arc<Shared<R, C>>) -> Self {
+impl<S> ConditionalService<S> {
+    pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
         Self { inner, shared }
     }
 
@@ -61,28 +61,26 @@ impl<S, R, C> ConditionalService<S, R, C> {
     }
 }
 
-impl<S: Clone, R, C> Clone for ConditionalService<S, R, C> {
+impl<S: Clone> Clone for ConditionalService<S> {
     fn clone(&self) -> Self {
         Self::new(self.inner.clone(), Arc::clone(&self.shared))
     }
 }
 
-impl<S: fmt::Debug, R, C> fmt::Debug for ConditionalService<S, R, C> {
+impl<S: fmt::Debug> fmt::Debug for ConditionalService<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConditionalService").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
-impl<S, B, R, C> Service<Request<B>> for ConditionalService<S, R, C>
+impl<S, B> Service<Request<B>> for ConditionalService<S>
 where
     S: InnerService<B>,
     B: Body<Data: Send, Error: Send> + Send + 'static,
-    R: Register,
-    C: Clock,
 {
     type Response = Response<ResponseBody<S::Body>>;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future, S::Body, S::Error, R, C>;
+    type Future = ResponseFuture<S::Future, S::Body, S::Error>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -141,7 +139,7 @@ where
 
 /// Reports the response if the layer has made it.
 async fn reported<R, C, T, E>(
-    shared: Arc<Shared<R, C>>,
+    shared: Arc<Shared>,
     response: impl Future<Output = Result<Response<T>, E>>,
 ) -> Result<Response<T>, E> {
     let response = response.await?;

@@ -13,8 +13,8 @@ use crate::config::Config;
 use crate::memory::Memory;
 use crate::write::Unguarded;
 
-pub(crate) struct Shared<R, C> {
-    pub(crate) driver: Driver<R, C>,
+pub(crate) struct Shared {
+    pub(crate) driver: Driver,
     pub(crate) memory: Memory,
     /// Lets one writer of this process at a time probe a resource and request the permit. Two probing at once would
     /// make each other's probes stale.
@@ -23,10 +23,10 @@ pub(crate) struct Shared<R, C> {
     pub(crate) config: Config,
 }
 
-impl<R: Register, C: Clock> Shared<R, C> {
+impl Shared {
     /// Returns the time that ends the permit and the lease of a key.
     pub(crate) fn now(&self, key: &Key) -> Timestamp {
-        self.driver.now(key)
+        self.driver.now()
     }
 
     /// Returns the time of day, for comparison with the dates of responses.

@@ -1,5 +1,6 @@
 //! The engines, and their servers.
 
+use std::sync::Arc;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use clap::ValueEnum;
 use ifmatch_etcd::{ConnectErrorKind, EtcdRegister};
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_redis::RedisRegister;
-use ifmatch_register::AnyRegister;
+use ifmatch_register::Register;
 use ifmatch_testbed::{Server, etcd, postgres, redis};
 
 use crate::Result;
@@ -55,13 +56,13 @@ impl Engine {
     }
 
     /// Connects to a register.
-    pub(crate) async fn connect(self, url: &str) -> Result<AnyRegister> {
+    pub(crate) async fn connect(self, url: &str) -> Result<Arc<dyn Register>> {
         Ok(match self {
-            Self::Postgres => AnyRegister::new(PostgresRegister::connect(url).await?),
-            Self::Redis => AnyRegister::new(RedisRegister::connect(url).await?),
+            Self::Postgres => Arc::new(PostgresRegister::connect(url).await?),
+            Self::Redis => Arc::new(RedisRegister::connect(url).await?),
             Self::Etcd => loop {
                 match EtcdRegister::connect(url).await {
-                    Ok(register) => break AnyRegister::new(register),
+                    Ok(register) => break Arc::new(register),
                     // The cluster is still without a leader.
                     Err(error) if error.kind() == ConnectErrorKind::Unreachable => {}
                     Err(error) => return Err(error.into()),

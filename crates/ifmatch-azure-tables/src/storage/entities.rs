@@ -1,11 +1,12 @@
 //! The entities of a table, as blobs in the store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_core::EntityTag;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
-use ifmatch_runtime::{AnyClock, Clock};
+use ifmatch_runtime::{Clock};
 
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
@@ -19,7 +20,7 @@ use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind
 /// The entities of a table.
 pub(crate) struct Entities<'a> {
     pub(crate) store: &'a dyn BlobStore,
-    pub(crate) clock: &'a AnyClock,
+    pub(crate) clock: &'a Arc<dyn Clock>,
     pub(crate) containers: &'a AccountContainers,
     pub(crate) table: &'a Table,
 }

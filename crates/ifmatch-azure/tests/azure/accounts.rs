@@ -1,6 +1,5 @@
 //! Accounts: their keys, addresses and containers.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use ifmatch_azure::AzureDialect;
 use ifmatch_azure::accounts::Accounts;
 use ifmatch_blob::BlobService;
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::Clock;
+use ifmatch_runtime::{async_trait, Clock};
 use tower::ServiceExt;
 
 use crate::signer::{Form, Signer};
@@ -47,6 +46,7 @@ async fn a_key_is_valid_only_for_its_own_account() {
 async fn signatures_are_accepted_again_once_the_wall_clock_is_right() {
     #[derive(Clone)]
     struct Ahead(ManualClock, Arc<AtomicU64>);
+    #[async_trait]
     impl Clock for Ahead {
         fn now(&self) -> Timestamp {
             self.0.now()
@@ -54,8 +54,8 @@ async fn signatures_are_accepted_again_once_the_wall_clock_is_right() {
         fn wall(&self) -> Timestamp {
             self.0.now().saturating_add(Duration::from_mins(self.1.load(Ordering::SeqCst)))
         }
-        fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-            self.0.sleep(duration)
+        async fn sleep(&self, duration: Duration) {
+            self.0.sleep(duration).await;
         }
     }
     let fixture = fixture().await;

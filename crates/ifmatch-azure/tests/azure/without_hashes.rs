@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use ifmatch_azure::AzureDialect;
 use ifmatch_blob::BlobService;
 use ifmatch_blob_objects::{Backing, ObjectBlobs};
-use ifmatch_register::{AnyRegister, MemoryRegister};
+use ifmatch_register::{Register, MemoryRegister};
 use tower::ServiceExt;
 
 use crate::support::{accounts, fixture};
@@ -25,7 +25,7 @@ async fn committed_blocks_can_be_reused() {
     for (store, block) in [(in_folder.as_str(), 1), ("memory:///", LONG)] {
         let (client, clock) = (fixture().await.client, fixture().await.clock);
         let backing = Backing::from_url(store, []).expect("a valid URL");
-        let register = AnyRegister::new(MemoryRegister::unbounded());
+        let register = Arc::new(MemoryRegister::unbounded());
         let blobs = ObjectBlobs::open(backing, register).await.expect("a usable store");
         let service = BlobService::with_clock(Arc::new(blobs), clock).dialect(AzureDialect::new(accounts()));
         let send = async |method: Method, target: &str, body: String| {

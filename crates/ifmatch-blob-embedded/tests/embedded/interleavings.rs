@@ -17,7 +17,7 @@ use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_blob_embedded::OpenErrorKind;
 use ifmatch_core::lease::LeaseFailure;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Driver, Key, MemoryRegister, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{async_trait, Driver, Key, MemoryRegister, Register, RegisterError, Scan, Swap};
 use tempfile::TempDir;
 
 use crate::collected::bodies;
@@ -42,6 +42,7 @@ impl Interposed {
     }
 }
 
+#[async_trait]
 impl Register for Interposed {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.records.load(key).await

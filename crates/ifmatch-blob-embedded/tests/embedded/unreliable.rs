@@ -19,7 +19,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{async_trait, Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use tokio::task::JoinSet;
 
 use ifmatch_blob::conformance::{blob, if_absent, if_match, put};
@@ -59,6 +59,7 @@ struct Unreliable {
     late: Arc<Mutex<JoinSet<()>>>,
 }
 
+#[async_trait]
 impl Register for Unreliable {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         match self.dice.roll(100) {
@@ -267,12 +268,13 @@ async fn round(seed: u64) {
 }
 
 /// The same records without further faults.
-fn records_of(records: Arc<MemoryRegister>) -> ifmatch_register::AnyRegister {
-    ifmatch_register::AnyRegister::new(Steady(records))
+fn records_of(records: Arc<MemoryRegister>) -> ifmatch_register::Arc<dyn Register> {
+    ifmatch_register::Arc::new(Steady(records))
 }
 
 struct Steady(Arc<MemoryRegister>);
 
+#[async_trait]
 impl Register for Steady {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.0.load(key).await

@@ -10,7 +10,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Record;
-use ifmatch_register::{AnyRegister, Key, Register};
+use ifmatch_register::{Register, Key};
 use object_store::memory::InMemory;
 
 use crate::{register, subject};
@@ -21,7 +21,7 @@ use ifmatch_blob::conformance::{blob, if_match};
 const LONG_AGO: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
 
 /// An old record: a version or a deletion, optionally with an infinite lease.
-async fn known(register: &AnyRegister, key: &str, content: Content, is_leased: bool) {
+async fn known(register: &Arc<dyn Register>, key: &str, content: Content, is_leased: bool) {
     let nothing = Preconditions::default();
     let write = Write::new(&Method::PUT, &nothing, content, 1).with_lease(LeaseUse::Read(None));
     let lease = LeaseOperation::new(acquire(1).action, &nothing, 2).with_authority(Authority::Register);
@@ -34,7 +34,7 @@ async fn known(register: &AnyRegister, key: &str, content: Content, is_leased: b
 }
 
 /// A container deleted at the given time.
-pub(crate) async fn deleted_long_ago(register: &AnyRegister, key: &str) {
+pub(crate) async fn deleted_long_ago(register: &Arc<dyn Register>, key: &str) {
     known(register, key, Content::Absent, false).await;
 }
 

@@ -14,7 +14,7 @@ use ifmatch_blob::store::{BoxError, Delete, MissingContainer, Put, StoreErrorKin
 use ifmatch_blob_objects::{Backing, ObjectBlobs};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseFailure, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_register::{AnyRegister, Key, MemoryRegister, Register};
+use ifmatch_register::{Register, Key, MemoryRegister};
 use ifmatch_runtime::{Clock, SystemClock};
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
@@ -52,7 +52,7 @@ async fn writers_in_a_container_without_a_record_do_not_interfere() {
 
 #[tokio::test]
 async fn a_write_finds_a_container_that_the_register_forgot() {
-    let register = AnyRegister::new(MemoryRegister::with_capacity(256));
+    let register = Arc::new(MemoryRegister::with_capacity(256));
     let backing = Backing::new(Arc::new(InMemory::new()));
     let subject = crate::subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
     subject.write(&blob("c", "something"), "1").await;

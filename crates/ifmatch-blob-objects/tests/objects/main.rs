@@ -10,7 +10,7 @@ use ifmatch_blob::conformance;
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs, OpenErrorKind, Support};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_redb::RedbRegister;
-use ifmatch_register::{AnyRegister, MemoryRegister};
+use ifmatch_register::{Register, MemoryRegister};
 use object_store::ObjectStore;
 
 mod bounded;
@@ -33,13 +33,13 @@ async fn durable(store: &Arc<Faulty>) -> conformance::Subject {
 }
 
 /// The blobs as seen by another process that shares the register.
-async fn durable_on(store: &Arc<Faulty>, register: AnyRegister) -> conformance::Subject {
+async fn durable_on(store: &Arc<Faulty>, register: Arc<dyn Register>) -> conformance::Subject {
     let backing = Backing::new(Arc::clone(store) as Arc<dyn ObjectStore>);
     subject(ObjectBlobs::open_durable(backing, register).await.expect("the store can be used"))
 }
 
-fn register() -> AnyRegister {
-    AnyRegister::new(MemoryRegister::unbounded())
+fn register() -> Arc<dyn Register> {
+    Arc::new(MemoryRegister::unbounded())
 }
 
 async fn open(backing: Backing) -> ObjectBlobs {
@@ -80,7 +80,7 @@ async fn a_durable_register_provides_leases() {
         let register = RedbRegister::open(root.path().join("register.redb")).unwrap();
         let in_memory = url.starts_with("memory");
         let backing = if in_memory { memory() } else { folder(&root.path().join("blobs")) };
-        let blobs = ObjectBlobs::open_durable(backing, AnyRegister::new(register)).await.expect("opens");
+        let blobs = ObjectBlobs::open_durable(backing, Arc::new(register)).await.expect("opens");
         let subject = conformance::Subject { leases: true, ..subject(blobs) };
         let (keeps_headers, knows_retries, nests) = (in_memory, in_memory, in_memory);
         conformance::check(&conformance::Subject { keeps_headers, knows_retries, nests, ..subject }).await;

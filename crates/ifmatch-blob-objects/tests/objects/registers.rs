@@ -12,7 +12,7 @@ use ifmatch_blob::store::{Delete, HeaderChange, ListQuery, MissingContainer, Put
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, SeenLease};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{AnyRegister, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{async_trait, Register, Key, MemoryRegister, RegisterError, RegisterErrorKind, Scan, Swap};
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::faults::Faulty;
@@ -60,6 +60,7 @@ impl Failing {
     }
 }
 
+#[async_trait]
 impl Register for Failing {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         if self.is_down.load(Ordering::SeqCst) {
@@ -148,7 +149,7 @@ async fn seen(subject: &Subject) -> String {
 async fn a_change_with_a_lost_answer_is_not_reported_as_failed() {
     for (what, change) in CHANGES {
         let register = Failing::new();
-        let subject = durable_on(&Faulty::in_memory(false), AnyRegister::new(register.clone())).await;
+        let subject = durable_on(&Faulty::in_memory(false), Arc::new(register.clone())).await;
         subject.write(&blob("c", "free"), "1").await;
         subject.write(&blob("c", "held"), "1").await;
         subject.store.lease(&blob("c", "held"), acquire(1)).await.unwrap();
@@ -172,7 +173,7 @@ async fn a_change_with_a_lost_answer_is_not_reported_as_failed() {
 #[tokio::test]
 async fn a_container_counts_as_created_if_its_record_is_found_after_a_lost_answer() {
     let register = Failing::new();
-    let subject = durable_on(&Faulty::in_memory(false), AnyRegister::new(register.clone())).await;
+    let subject = durable_on(&Faulty::in_memory(false), Arc::new(register.clone())).await;
     let container = blob("new", "x").container;
     register.lose_answer();
     subject.store.create_container(&container, BlobHeaders::default()).await.expect("its record exists");
@@ -209,7 +210,7 @@ async fn without_metadata_a_deletion_waits_for_writes_with_a_permit() {
 /// A write with a permit is on its way to the store when the container is deleted without noticing it.
 async fn overtaken(is_update: bool, comes_again: bool) {
     let (store, register) = (Faulty::in_memory(false), Failing::new());
-    let subject = durable_on(&store, AnyRegister::new(register.clone())).await;
+    let subject = durable_on(&store, Arc::new(register.clone())).await;
     let (blob, what) = (blob("c", "b"), format!("update: {is_update}, created again: {comes_again}"));
     subject.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
     if is_update {
@@ -254,7 +255,7 @@ async fn a_stale_scan_lets_no_write_past_a_deletion() {
 #[tokio::test]
 async fn a_stale_scan_leaves_no_lease_in_the_next_container() {
     let register = Failing::new();
-    let subject = durable_on(&Faulty::in_memory(false), AnyRegister::new(register.clone())).await;
+    let subject = durable_on(&Faulty::in_memory(false), Arc::new(register.clone())).await;
     let blob: BlobPath = blob("c", "b");
     subject.write(&blob, "before").await;
     subject.store.lease(&blob, acquire(1)).await.unwrap();

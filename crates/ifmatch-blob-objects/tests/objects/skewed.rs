@@ -18,7 +18,7 @@ use ifmatch_blob_objects::ObjectBlobs;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseState, SeenLease};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{AnyRegister, EngineTime, Key, MemoryRegister, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{async_trait, Register, EngineTime, Key, MemoryRegister, RegisterError, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 
 use super::{memory, subject};
@@ -33,6 +33,7 @@ struct Skewed {
     ahead: char,
 }
 
+#[async_trait]
 impl Register for Skewed {
     fn time(&self, key: &Key) -> Option<EngineTime> {
         let (now, skew) = (SystemClock.now(), u64::try_from(SKEW.as_micros()).unwrap());
@@ -60,7 +61,7 @@ impl Register for Skewed {
 }
 
 async fn skewed(ahead: char) -> Subject {
-    let register = AnyRegister::new(Skewed { records: MemoryRegister::unbounded(), ahead });
+    let register = Arc::new(Skewed { records: MemoryRegister::unbounded(), ahead });
     let blobs = ObjectBlobs::open_durable(memory(), register).await.expect("opens");
     Subject { leases: true, store: Arc::new(blobs.clone()), ..subject(blobs) }
 }

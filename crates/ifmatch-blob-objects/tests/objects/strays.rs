@@ -7,7 +7,7 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, ListQuery, MissingContainer, Put, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, ObjectBlobs};
 use ifmatch_core::lease::{LeaseAction, LeaseUse};
-use ifmatch_register::{AnyRegister, Key, Register};
+use ifmatch_register::{Register, Key};
 use ifmatch_runtime::{Clock, SystemClock};
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -215,7 +215,7 @@ async fn a_deletion_can_be_repeated_until_it_is_complete() {
 }
 
 /// Returns the duration of the current deleter's turn according to the register, in seconds.
-async fn seconds_left(register: &AnyRegister) -> u64 {
+async fn seconds_left(register: &Arc<dyn Register>) -> u64 {
     let record = register.load(&Key::new("c/c").unwrap()).await.unwrap().expect("the container's record");
     let version = record.state(SystemClock.now()).version().expect("the mark").clone();
     let payload: serde_json::Value = serde_json::from_slice(version.payload()).unwrap();

@@ -7,7 +7,7 @@ use ifmatch_blob::store::{Delete, Put, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseUse};
 use ifmatch_core::precondition::{Precondition, Preconditions};
-use ifmatch_register::{AnyRegister, Key, Register};
+use ifmatch_register::{Register, Key};
 use ifmatch_runtime::{Clock, SystemClock};
 use object_store::ObjectStore;
 
@@ -69,7 +69,7 @@ async fn a_write_with_an_unknown_outcome_is_not_a_success() {
 }
 
 /// Returns `true` if a writer has the permit.
-async fn is_held(register: &AnyRegister, key: &str) -> bool {
+async fn is_held(register: &Arc<dyn Register>, key: &str) -> bool {
     let record = register.load(&Key::new(key).unwrap()).await.unwrap().expect("a record of the write");
     record.permit(SystemClock.now()).is_some()
 }

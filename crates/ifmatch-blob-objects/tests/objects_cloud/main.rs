@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ifmatch_blob::conformance;
 use ifmatch_blob_objects::{Backing, ObjectBlobs, ObjectRegister, OpenError, OpenErrorKind};
 use ifmatch_register::conformance as register_conformance;
-use ifmatch_register::{AnyRegister, MemoryRegister};
+use ifmatch_register::{Register, MemoryRegister};
 use ifmatch_testbed::{azurite, s3};
 use tokio::net::TcpListener;
 
@@ -19,7 +19,7 @@ fn settings(pairs: &[(&str, &str)]) -> Settings {
 
 async fn open(url: &str, settings: Settings) -> ObjectBlobs {
     let backing = Backing::from_url(url, settings).expect("valid settings");
-    ObjectBlobs::open(backing, AnyRegister::new(MemoryRegister::unbounded())).await.expect("the store can be used")
+    ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded())).await.expect("the store can be used")
 }
 
 /// Runs the conformance suite, then checks that one of many conditional creations wins although two gateways have their
@@ -68,7 +68,7 @@ async fn refusal(url: &str, settings: Settings, also: &[(&str, &str)]) -> OpenEr
         Ok(backing) => backing,
         Err(error) => return error,
     };
-    let register = AnyRegister::new(MemoryRegister::unbounded());
+    let register = Arc::new(MemoryRegister::unbounded());
     ObjectBlobs::open(backing, register).await.expect_err("it cannot be used")
 }
 

@@ -1,13 +1,12 @@
 //! A clock that only a test advances.
 #![expect(clippy::expect_used, reason = "it is for tests")]
 
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::Clock;
+use ifmatch_runtime::{async_trait, Clock};
 
 /// A clock that advances only when it is set; waits use the runtime's timers.
 #[derive(Clone, Debug)]
@@ -30,12 +29,13 @@ impl Default for ManualClock {
     }
 }
 
+#[async_trait]
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.load(Ordering::SeqCst))
     }
 
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        tokio::time::sleep(duration)
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
     }
 }

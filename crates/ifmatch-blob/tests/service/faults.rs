@@ -10,7 +10,7 @@ use ifmatch_blob::BlobService;
 use ifmatch_blob::test_util::reopen;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{async_trait, Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 
 use crate::support::{bytes, files_in, fixture, request, send};
 
@@ -81,6 +81,7 @@ struct Failing {
     failed: AtomicBool,
 }
 
+#[async_trait]
 impl Register for Failing {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         if self.loads_fail && self.failed.load(Ordering::SeqCst) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lock::{self, LockRecord};
-use ifmatch_runtime::{AnyClock, Clock};
+use ifmatch_runtime::{Clock};
 use tokio::sync::{oneshot, watch};
 
 use super::json;
@@ -29,7 +29,7 @@ const RELEASE: Duration = Duration::from_secs(10);
 pub struct Grant {
     fence: u64,
     id: Arc<str>,
-    clock: AnyClock,
+    clock: Arc<dyn Clock>,
     state: watch::Receiver<State>,
 }
 
@@ -234,7 +234,7 @@ impl std::ops::Deref for Held {
 /// The task that renews and releases a lock.
 struct Keeper {
     raw: Raw,
-    clock: AnyClock,
+    clock: Arc<dyn Clock>,
     snapshot: Snapshot,
     record: LockRecord,
     sent: Timestamp,

@@ -1,6 +1,6 @@
 //! A store that loses answers and requests, and clocks that can be stopped, on tokio's paused time.
 
-use std::future::{Future, pending};
+use std::future::pending;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use ifmatch_client::{Backend, Client, Error, ErrorKind, Found, Memory, Put, Read, Version, When};
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::Clock;
+use ifmatch_runtime::{async_trait, Clock};
 use tokio::time::{Instant, sleep};
 
 /// Time that each request and each answer takes.
@@ -203,14 +203,15 @@ thread_local! {
     static ORIGIN: Instant = Instant::now();
 }
 
+#[async_trait]
 impl Clock for Steady {
     fn now(&self) -> Timestamp {
         let since = ORIGIN.with(Instant::elapsed);
         Timestamp::from_micros(1_000_000_000).saturating_add(since)
     }
 
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        sleep(duration)
+    async fn sleep(&self, duration: Duration) {
+        sleep(duration).await;
     }
 }
 
@@ -238,6 +239,7 @@ impl Stoppable {
     }
 }
 
+#[async_trait]
 impl Clock for Stoppable {
     fn now(&self) -> Timestamp {
         let Stop { at, behind } = *self.0.lock().unwrap();
@@ -263,6 +265,7 @@ impl Settable {
     }
 }
 
+#[async_trait]
 impl Clock for Settable {
     fn now(&self) -> Timestamp {
         Steady.now()
@@ -272,7 +275,7 @@ impl Clock for Settable {
         *self.0.lock().unwrap()
     }
 
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        sleep(duration)
+    async fn sleep(&self, duration: Duration) {
+        sleep(duration).await;
     }
 }

@@ -1,11 +1,12 @@
 //! All metrics of the gateway and the proxy, for the documentation.
 
+use std::sync::Arc;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ifmatch_proxy::{Proxy, Upstream};
 use ifmatch_register::metrics::{AMBIGUOUS, BATCH_SIZE};
-use ifmatch_register::{AnyRegister, MemoryRegister};
+use ifmatch_register::{Register, MemoryRegister};
 use metrics::{
     Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit, counter, histogram,
     with_local_recorder,
@@ -40,7 +41,7 @@ pub(crate) fn all() -> Result<BTreeMap<String, Metric>, Error> {
     with_local_recorder(&catalogue, || {
         drop(Metrics::registered(&catalogue, recorder()?.handle()));
         LeaseMetrics::new();
-        register::MeteredRegister::new(AnyRegister::new(MemoryRegister::unbounded()));
+        register::MeteredRegister::new(Arc::new(MemoryRegister::unbounded()));
         for (operation, outcome) in register::labels() {
             drop(histogram!(register::SECONDS, "operation" => operation, "outcome" => outcome));
         }

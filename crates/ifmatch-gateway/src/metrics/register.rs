@@ -1,13 +1,12 @@
 //! Metrics of a register of `--register` or `--data` beside an object store.
 
+use std::sync::Arc;
 use std::future::Future;
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{
-    AnyRegister, EngineTime, Epoch, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap,
-};
+use ifmatch_register::{async_trait, Register, EngineTime, Epoch, Guarantee, Key, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 use metrics::{Gauge, describe_gauge, describe_histogram, gauge, histogram};
 use tokio::time::Instant;
@@ -27,7 +26,7 @@ const CONFLICT: &str = "conflict";
 
 /// A register that measures its calls.
 pub(crate) struct MeteredRegister {
-    register: AnyRegister,
+    register: Arc<dyn Register>,
     clock_error: Gauge,
     epoch: Gauge,
     last_swap: Gauge,
@@ -35,7 +34,7 @@ pub(crate) struct MeteredRegister {
 
 impl MeteredRegister {
     /// Measures the calls of a register with the current recorder.
-    pub(crate) fn new(register: AnyRegister) -> Self {
+    pub(crate) fn new(register: Arc<dyn Register>) -> Self {
         describe_histogram!(
             SECONDS,
             "Seconds of the register's calls by operation and outcome: done, conflict, unavailable (nothing changed), \
@@ -77,9 +76,10 @@ impl MeteredRegister {
 }
 
 #[deny(clippy::missing_trait_methods)]
+#[async_trait]
 impl Register for MeteredRegister {
     fn guarantee(&self) -> Guarantee {
-        self.register.guarantee()
+        self.register.engine().guarantee
     }
 
     fn epoch(&self, key: &Key) -> Epoch {
@@ -186,6 +186,7 @@ mod tests {
         }
     }
 
+    #[async_trait]
     impl Register for Gathered {
         fn epoch(&self, _: &Key) -> Epoch {
             Epoch { number: 2, lost: Revision::NONE }
@@ -217,7 +218,7 @@ mod tests {
             runtime.block_on(async {
                 let memory = || Batch(MemoryRegister::unbounded());
                 let lanes = Lanes::start([memory()], [memory()], Duration::from_mins(1));
-                let register = MeteredRegister::new(AnyRegister::new(Gathered(lanes)));
+                let register = MeteredRegister::new(Arc::new(Gathered(lanes)));
                 let keys = ["a", "b", "c"].map(|name| Key::new(name).unwrap());
                 let record = Record::forgotten(Revision::new(7));
                 let swaps = keys.each_ref().map(|key| register.compare_and_swap(key, Revision::NONE, Some(&record)));
@@ -240,6 +241,7 @@ mod tests {
     /// A register that carries out its first swap without an answer, and loses its second.
     struct Hasty(MemoryRegister, AtomicUsize);
 
+    #[async_trait]
     impl Register for Hasty {
         async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
             self.0.load(key).await
@@ -294,6 +296,7 @@ mod tests {
     /// A register without answers to swaps.
     struct Mute;
 
+    #[async_trait]
     impl Register for Mute {
         async fn load(&self, _: &Key) -> Result<Option<Record>, RegisterError> {
             Ok(None)
@@ -316,13 +319,13 @@ mod tests {
             runtime.block_on(async {
                 let key = Key::new("k").unwrap();
                 let record = Record::forgotten(Revision::new(7));
-                let register = MeteredRegister::new(AnyRegister::new(MemoryRegister::unbounded()));
+                let register = MeteredRegister::new(Arc::new(MemoryRegister::unbounded()));
                 assert_eq!(register.load(&key).await.unwrap(), None);
                 for _ in 0..3 {
                     let swapped = register.compare_and_swap(&key, Revision::NONE, Some(&record)).await;
                     assert!(swapped.is_ok());
                 }
-                let mute = MeteredRegister::new(AnyRegister::new(Mute));
+                let mute = MeteredRegister::new(Arc::new(Mute));
                 assert!(mute.compare_and_swap(&key, Revision::NONE, None).await.is_err());
                 assert!(mute.scan(&Scan { prefix: "", after: None, limit: 1 }).await.is_err());
             });

@@ -68,7 +68,7 @@ async fn no_two_processes_hold_a_permit_or_a_lease_at_once() {
     assert_eq!(leased.iter().filter(|leased| **leased).count(), 1, "one process holds the lease: {leased:?}");
 }
 
-async fn driver(url: &str) -> Driver<PostgresRegister> {
+async fn driver(url: &str) -> Driver {
     let register = PostgresRegister::connect(url).await.expect("a server runs");
     Driver::new(register).assume_absent().with_patience(Duration::ZERO)
 }
@@ -93,7 +93,7 @@ async fn one_of_them(url: &str) {
 }
 
 /// Waits for a permit and holds it. Returns the first and the last moment at which this process knew that it holds it.
-async fn hold(driver: &Driver<PostgresRegister>) -> (u64, u64) {
+async fn hold(driver: &Driver) -> (u64, u64) {
     let key = Key::new("written").unwrap();
     loop {
         let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce().unwrap(), TTL);
@@ -105,7 +105,7 @@ async fn hold(driver: &Driver<PostgresRegister>) -> (u64, u64) {
             let mut end = start;
             loop {
                 let now = monotonic();
-                if driver.now(&key).saturating_add(MARGIN) >= grant.deadline {
+                if driver.now().saturating_add(MARGIN) >= grant.deadline {
                     return (start, end);
                 }
                 end = now;

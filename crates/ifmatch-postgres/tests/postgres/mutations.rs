@@ -6,7 +6,7 @@ use std::time::Duration;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_register::conformance::history::ViolationKind;
-use ifmatch_register::{Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{async_trait, Key, Register, RegisterError, Scan, Swap};
 use ifmatch_testbed::{Clients, postgres};
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
@@ -19,6 +19,7 @@ struct ReadsFromStandby {
     standby: Client,
 }
 
+#[async_trait]
 impl Register for ReadsFromStandby {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         let load = "SELECT record FROM ifmatch_records WHERE key = $1";
@@ -58,6 +59,7 @@ impl CancelsLateStatements {
     }
 }
 
+#[async_trait]
 impl Register for CancelsLateStatements {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.register.load(key).await

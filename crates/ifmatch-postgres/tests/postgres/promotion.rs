@@ -17,7 +17,7 @@ use crate::server::start;
 
 const TTL: Duration = Duration::from_mins(10);
 
-type PostgresDriver = Driver<PostgresRegister>;
+type PostgresDriver = Driver;
 
 fn key(name: &str) -> Key {
     Key::new(name).unwrap()
@@ -87,7 +87,7 @@ async fn versions_from_before_a_promotion_with_loss_are_unknown() {
 
     let page = key("page");
     let found = load(&driver, "page").await;
-    assert_eq!(found.state(driver.now(&page)), &State::Unknown, "it may be older than an acknowledged write");
+    assert_eq!(found.state(driver.now()), &State::Unknown, "it may be older than an acknowledged write");
     assert!(found.revision() > second.revision(), "nothing derived from a lost revision is valid");
     assert!(load(&driver, "new").await.revision() > new.revision(), "its creation was lost");
     let refused = begin(&driver, "page", Some(&first)).await;
@@ -105,7 +105,7 @@ async fn versions_from_before_a_promotion_with_loss_are_unknown() {
     let granted = begin(&other, "page", Some(&third)).await;
     assert!(matches!(granted, Outcome::Granted(_)), "{granted:?}");
     for driver in [&driver, &index, &other] {
-        assert_eq!(driver.register().epoch(&key("page")).number, 1);
+        assert_eq!(driver.register().engine().epoch).number, 1);
     }
 }
 
@@ -116,7 +116,7 @@ async fn a_restart_forgets_nothing() {
     let written = write(&driver, "page", b"first").await;
     server.restart().await;
     assert_eq!(load(&driver, "page").await, written);
-    assert_eq!(driver.register().epoch(&key("page")).number, 0);
+    assert_eq!(driver.register().engine().epoch).number, 0);
 }
 
 /// The former primary runs again, was not fenced, and comes first in the URL. It lacks the swaps since the promotion, and
@@ -156,7 +156,7 @@ async fn a_new_process_finds_the_present_primary_beside_a_former_one() {
     for _ in 0..10 {
         let started = connect(&url).await;
         assert_eq!(load(&started, "page").await, second);
-        assert_eq!(started.register().epoch(&key("page")).number, 1);
+        assert_eq!(started.register().engine().epoch).number, 1);
     }
 }
 

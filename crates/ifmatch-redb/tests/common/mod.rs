@@ -30,6 +30,6 @@ pub(crate) async fn set(driver: &Driver<impl Register>, name: &str, number: u64)
 /// Reads a number.
 pub(crate) async fn get(driver: &Driver<impl Register>, name: &str) -> Result<Option<u64>, DriverError> {
     let record = driver.load(&key(name)).await?;
-    let payload = record.settled(driver.now(&key(name))).map(|version| version.payload().clone());
+    let payload = record.settled(driver.now()).map(|version| version.payload().clone());
     Ok(payload.map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap())))
 }

@@ -11,12 +11,12 @@ use ifmatch_core::record::{Record, RequestId, Revision};
 use super::{fresh_key, put, written};
 use crate::register::{Register, Swap};
 
-pub(super) async fn absent_key_loads_nothing<R: Register>(register: &R) {
+pub(super) async fn absent_key_loads_nothing(register: &dyn Register) {
     let loaded = register.load(&fresh_key("absent")).await.expect("load");
     assert_eq!(loaded, None, "a key that was never written has no record");
 }
 
-pub(super) async fn created_once<R: Register>(register: &R) {
+pub(super) async fn created_once(register: &dyn Register) {
     let key = fresh_key("create");
     let (first, second) = (written(&Record::absent(), b"first"), written(&Record::absent(), b"second"));
     let swap = register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.expect("swap");
@@ -26,7 +26,7 @@ pub(super) async fn created_once<R: Register>(register: &R) {
     assert_eq!(register.load(&key).await.expect("load"), Some(first), "the conflict changed nothing");
 }
 
-pub(super) async fn replaced_at_the_expected_revision_only<R: Register>(register: &R) {
+pub(super) async fn replaced_at_the_expected_revision_only(register: &dyn Register) {
     let key = fresh_key("replace");
     let first = written(&Record::absent(), b"first");
     let second = written(&first, b"second");
@@ -41,7 +41,7 @@ pub(super) async fn replaced_at_the_expected_revision_only<R: Register>(register
     assert_eq!(register.load(&key).await.expect("load"), Some(second), "the conflict changed nothing");
 }
 
-pub(super) async fn forgotten_at_the_expected_revision_only<R: Register>(register: &R) {
+pub(super) async fn forgotten_at_the_expected_revision_only(register: &dyn Register) {
     let key = fresh_key("forget");
     let first = written(&Record::absent(), b"first");
     register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.expect("swap");
@@ -55,7 +55,7 @@ pub(super) async fn forgotten_at_the_expected_revision_only<R: Register>(registe
     assert_eq!(swap, Swap::Done, "a key can be written again after it was forgotten");
 }
 
-pub(super) async fn every_part_of_a_record_is_kept<R: Register>(register: &R) {
+pub(super) async fn every_part_of_a_record_is_kept(register: &dyn Register) {
     let key = fresh_key("parts");
     let none = Preconditions::default();
     let mut write = put(b"content", &none);
@@ -73,7 +73,7 @@ pub(super) async fn every_part_of_a_record_is_kept<R: Register>(register: &R) {
     assert_eq!(loaded, Some(in_flight), "state, permit and replies are loaded as stored");
 }
 
-pub(super) async fn keys_are_distinguished<R: Register>(register: &R) {
+pub(super) async fn keys_are_distinguished(register: &dyn Register) {
     let base = fresh_key("keys");
     let names = ["a", "A", "a ", "a/", "a%", "a_", "ä", "a\u{308}", "日本", "a\\", "a'b", "a\"b"];
     let keys: Vec<_> =
@@ -94,7 +94,7 @@ pub(super) async fn keys_are_distinguished<R: Register>(register: &R) {
     assert_eq!(register.load(&longest).await.expect("load").as_ref(), Some(&records[0]));
 }
 
-pub(super) async fn large_payloads_are_kept<R: Register>(register: &R) {
+pub(super) async fn large_payloads_are_kept(register: &dyn Register) {
     let key = fresh_key("large");
     let bytes: Vec<u8> = (0..64 * 1024_u32).map(|at| at.to_le_bytes()[0] ^ 0x5a).collect();
     let record = written(&Record::absent(), &bytes);

@@ -6,7 +6,7 @@ use super::{fresh_key, written};
 use crate::key::Key;
 use crate::register::{Register, Scan};
 
-pub(super) async fn pages_cover_the_prefix_in_order<R: Register>(register: &R) {
+pub(super) async fn pages_cover_the_prefix_in_order(register: &dyn Register) {
     let base = fresh_key("pages");
     let inside = format!("{base}/in/");
     let mut names: Vec<String> = ["b", "a/b", "a", "a b", "Z", "ä", "a%", "a_c", "aa", "10", "9"]
@@ -40,7 +40,7 @@ pub(super) async fn pages_cover_the_prefix_in_order<R: Register>(register: &R) {
     }
 }
 
-pub(super) async fn listing_shows_current_records<R: Register>(register: &R) {
+pub(super) async fn listing_shows_current_records(register: &dyn Register) {
     let key = fresh_key("current");
     let first = written(&Record::absent(), b"first");
     let second = written(&first, b"second");
@@ -53,7 +53,7 @@ pub(super) async fn listing_shows_current_records<R: Register>(register: &R) {
 }
 
 /// A page shows every swap made before it was requested, including swaps between two pages of one listing.
-pub(super) async fn each_page_is_as_fresh_as_a_load<R: Register>(register: &R) {
+pub(super) async fn each_page_is_as_fresh_as_a_load(register: &dyn Register) {
     let base = fresh_key("fresh-pages");
     let key = |name: &str| Key::new(format!("{base}/{name}")).expect("the key is short");
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| written(&Record::absent(), name.as_bytes()));

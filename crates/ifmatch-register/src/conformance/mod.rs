@@ -79,7 +79,7 @@ impl Traits {
 /// # }
 /// ```
 pub async fn run_shared<R: Register>(open: impl AsyncFn() -> R, traits: Traits) {
-    run(Handles::new([open().await, open().await]), traits).await;
+    run(Handles::new([Arc::new(open().await), Arc::new(open().await)]), traits).await;
 }
 
 /// Checks the whole contract of [`Register`].
@@ -87,7 +87,7 @@ pub async fn run_shared<R: Register>(open: impl AsyncFn() -> R, traits: Traits) 
 /// # Panics
 /// If the register violates the contract. The message states the requirement.
 pub async fn run(register: impl Register, traits: Traits) {
-    let register = Arc::new(register);
+    let register: Arc<dyn Register> = Arc::new(register);
     contract::absent_key_loads_nothing(&*register).await;
     contract::created_once(&*register).await;
     contract::replaced_at_the_expected_revision_only(&*register).await;

@@ -52,7 +52,7 @@ pub async fn run_in_two_processes<R: Register, G>(
 ) {
     if let Ok(place) = std::env::var(SECOND) {
         let (prefix, address) = place.split_once(' ').expect("the first process sets both");
-        let register = Arc::new(open(address).await);
+        let register: Arc<dyn Register> = Arc::new(open(address).await);
         print(&second(&register, &workload(prefix, traits), traits).await);
         return;
     }
@@ -85,7 +85,7 @@ fn workload(prefix: &str, traits: Traits) -> Workload {
 }
 
 /// Runs the clients of the second process until each has swapped a number of times.
-async fn second<R: Register>(register: &Arc<R>, workload: &Workload, traits: Traits) -> Vec<Operation> {
+async fn second(register: &Arc<dyn Register>, workload: &Workload, traits: Traits) -> Vec<Operation> {
     let clients: Vec<_> = (0..traits.racers)
         .map(|number| {
             let (client, register) = (workload.client(traits.racers + number), Arc::clone(register));
@@ -99,7 +99,7 @@ async fn second<R: Register>(register: &Arc<R>, workload: &Workload, traits: Tra
     operations
 }
 
-async fn run_until<R: Register>(mut client: Client, register: &R, is_over: impl Fn(&Client) -> bool) -> Client {
+async fn run_until(mut client: Client, register: &dyn Register, is_over: impl Fn(&Client) -> bool) -> Client {
     while !is_over(&client) {
         client.step(register, now).await;
         tokio::task::yield_now().await;

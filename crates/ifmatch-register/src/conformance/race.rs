@@ -14,7 +14,7 @@ use crate::driver::Driver;
 use crate::register::{Register, Scan};
 
 /// Every racer writes with `If-None-Match: *`. One creates the resource, the others are refused.
-pub(super) async fn one_creator<R: Register>(register: &Arc<R>, traits: Traits) {
+pub(super) async fn one_creator(register: &Arc<dyn Register>, traits: Traits) {
     let create = if_none_match_any();
     for _ in 0..traits.rounds {
         let key = fresh_key("creator");
@@ -37,7 +37,7 @@ pub(super) async fn one_creator<R: Register>(register: &Arc<R>, traits: Traits) 
 }
 
 /// Every racer repeatedly reads a number and writes its successor if the number has not changed since.
-pub(super) async fn increments_are_exact<R: Register>(register: &Arc<R>, traits: Traits) {
+pub(super) async fn increments_are_exact(register: &Arc<dyn Register>, traits: Traits) {
     let key = fresh_key("counter");
     race(traits.racers, |_| {
         let (driver, key) = (Driver::new(Arc::clone(register)).assume_absent(), key.clone());
@@ -54,9 +54,9 @@ pub(super) async fn increments_are_exact<R: Register>(register: &Arc<R>, traits:
     assert_eq!(sum, (traits.racers * traits.rounds) as u64, "no increment is lost");
 }
 
-async fn increment<R: Register>(driver: &Driver<Arc<R>>, key: &crate::Key) -> bool {
+async fn increment(driver: &Driver, key: &crate::Key) -> bool {
     let record = driver.load(key).await.expect("load");
-    let version = record.settled(driver.now(key));
+    let version = record.settled(driver.now());
     let next = number(version.map(|version| &version.payload()[..])) + 1;
     let condition = version
         .and_then(|version| version.tags().first())
@@ -71,7 +71,7 @@ async fn increment<R: Register>(driver: &Driver<Arc<R>>, key: &crate::Key) -> bo
 
 /// Every racer has its own driver, as another process would. It takes the permit, checks that it is alone, and returns the
 /// permit.
-pub(super) async fn permits_exclude_each_other<R: Register>(register: &Arc<R>, traits: Traits) {
+pub(super) async fn permits_exclude_each_other(register: &Arc<dyn Register>, traits: Traits) {
     let key = fresh_key("permit");
     let inside = Arc::new(AtomicUsize::new(0));
     let patience = Duration::from_secs(60);
@@ -103,7 +103,7 @@ pub(super) async fn permits_exclude_each_other<R: Register>(register: &Arc<R>, t
 
 /// Racers share the highest revision they have written or read. Every later load, scan or revision lookup must find that
 /// revision or a later one. Fails for a cache that an older record can enter.
-pub(super) async fn reads_never_go_back<R: Register>(register: &Arc<R>, traits: Traits) {
+pub(super) async fn reads_never_go_back(register: &Arc<dyn Register>, traits: Traits) {
     let key = fresh_key("reads");
     let known = Arc::new(AtomicU64::new(0));
     let writing = Arc::new(AtomicUsize::new(traits.racers.div_ceil(4)));
@@ -131,7 +131,7 @@ pub(super) async fn reads_never_go_back<R: Register>(register: &Arc<R>, traits: 
     .await;
 }
 
-async fn look<R: Register>(driver: &Driver<Arc<R>>, key: &crate::Key, known: &AtomicU64) {
+async fn look(driver: &Driver, key: &crate::Key, known: &AtomicU64) {
     let before = known.load(Ordering::SeqCst);
     let found = driver.load(key).await.expect("load").revision().get();
     assert!(found >= before, "a load finds revision {found} after {before} was observed");
@@ -147,7 +147,7 @@ async fn look<R: Register>(driver: &Driver<Arc<R>>, key: &crate::Key, known: &At
 }
 
 /// Racers load, list and swap a few keys at random. Their recorded history must be linearizable.
-pub(super) async fn histories_are_linearizable<R: Register>(register: &Arc<R>, traits: Traits) {
+pub(super) async fn histories_are_linearizable(register: &Arc<dyn Register>, traits: Traits) {
     let workload = Workload::new(fresh_key("history").as_str(), 3, traits.racers);
     let clock = Arc::new(AtomicU64::new(0));
     let operations = Arc::new(Mutex::new(Vec::new()));

@@ -1,52 +1,41 @@
 //! Several handles of one register, used as if they were one.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
+use async_trait::async_trait;
 use ifmatch_core::record::{Record, Revision};
 
-use crate::engine_clock::EngineTime;
 use crate::key::Key;
-use crate::register::{Epoch, Guarantee, Register, RegisterError, Scan, Swap};
+use crate::register::{Engine, Register, RegisterError, Scan, Swap};
 
 /// Passes each call to another handle than the call before. A check that writes, then reads, thus writes through one
 /// handle and reads through another.
-pub(super) struct Handles<R> {
-    handles: [R; 2],
+pub(super) struct Handles {
+    handles: [Arc<dyn Register>; 2],
     calls: AtomicUsize,
 }
 
-impl<R> Handles<R> {
-    pub(super) fn new(handles: [R; 2]) -> Self {
+impl Handles {
+    pub(super) fn new(handles: [Arc<dyn Register>; 2]) -> Self {
         Self { handles, calls: AtomicUsize::new(0) }
     }
 
-    fn next(&self) -> &R {
-        &self.handles[self.calls.fetch_add(1, Ordering::Relaxed) % self.handles.len()]
+    fn next(&self) -> &dyn Register {
+        &*self.handles[self.calls.fetch_add(1, Ordering::Relaxed) % self.handles.len()]
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: Register> Register for Handles<R> {
-    fn guarantee(&self) -> Guarantee {
-        self.next().guarantee()
-    }
-
-    fn epoch(&self, key: &Key) -> Epoch {
-        self.next().epoch(key)
-    }
-
-    /// Returns the time of one handle: those of two may differ within their errors.
-    fn time(&self, key: &Key) -> Option<EngineTime> {
-        self.handles[0].time(key)
-    }
-
-    fn clock_error(&self) -> Option<Duration> {
-        self.handles[0].clock_error()
-    }
-
+#[async_trait]
+impl Register for Handles {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.next().load(key).await
+    }
+
+    /// Describes the engine of one handle: the times of two may differ within their errors.
+    fn engine(&self) -> Engine {
+        self.handles[0].engine()
     }
 
     fn revision_at_once(&self, key: &Key) -> Option<Revision> {

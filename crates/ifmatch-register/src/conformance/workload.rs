@@ -121,7 +121,7 @@ impl Client {
     ///
     /// # Panics
     /// If a record has another content than the one written with its revision.
-    pub async fn step<R: Register>(&mut self, register: &R, now: impl FnMut() -> u64) -> bool {
+    pub async fn step(&mut self, register: &dyn Register, now: impl FnMut() -> u64) -> bool {
         let random = ifmatch_runtime::nonce().expect("the system gives random numbers");
         let key = self.workload.random_key(random >> 8);
         match random % 16 {
@@ -155,7 +155,7 @@ impl Client {
     ///
     /// # Panics
     /// As for [`step`](Self::step).
-    pub async fn load_all<R: Register>(&mut self, register: &R, mut now: impl FnMut() -> u64) {
+    pub async fn load_all(&mut self, register: &dyn Register, mut now: impl FnMut() -> u64) {
         for key in 0..self.workload.keys.len() {
             self.load(register, key, &mut now).await;
         }
@@ -171,7 +171,7 @@ impl Client {
         self.history
     }
 
-    async fn load<R: Register>(&mut self, register: &R, key: usize, mut now: impl FnMut() -> u64) -> bool {
+    async fn load(&mut self, register: &dyn Register, key: usize, mut now: impl FnMut() -> u64) -> bool {
         let started = now();
         let Ok(found) = register.load(&self.workload.keys[key]).await else { return false };
         self.saw(key, started, now(), revision(found.as_ref()));
@@ -179,14 +179,14 @@ impl Client {
     }
 
     /// Asks for the revision that the register knows without waiting.
-    fn look<R: Register>(&mut self, register: &R, key: usize, mut now: impl FnMut() -> u64) {
+    fn look(&mut self, register: &dyn Register, key: usize, mut now: impl FnMut() -> u64) {
         let started = now();
         if let Some(found) = register.revision_at_once(&self.workload.keys[key]) {
             self.saw(key, started, now(), found);
         }
     }
 
-    async fn list<R: Register>(&mut self, register: &R, mut now: impl FnMut() -> u64) -> bool {
+    async fn list(&mut self, register: &dyn Register, mut now: impl FnMut() -> u64) -> bool {
         let prefix = Arc::clone(&self.workload.prefix);
         let scan = Scan { prefix: &prefix, after: None, limit: self.workload.often + 1 };
         let started = now();
@@ -207,7 +207,7 @@ impl Client {
         self.record(Operation { key, started, ended, action: Action::Load(found) });
     }
 
-    async fn swap<R: Register>(&mut self, register: &R, key: usize, mut now: impl FnMut() -> u64) -> bool {
+    async fn swap(&mut self, register: &dyn Register, key: usize, mut now: impl FnMut() -> u64) -> bool {
         let key = self.workload.keys[key].clone();
         let expected = self.known.get(&key).copied().unwrap_or(Revision::NONE);
         let next = self.propose(expected);

@@ -23,15 +23,15 @@ use crate::write::probe::Probe;
 use crate::write::request::{WriteContext, WriteResult};
 
 /// A lease operation about to run.
-pub(crate) struct Operation<R, C> {
-    shared: Arc<Shared<R, C>>,
+pub(crate) struct Operation {
+    shared: Arc<Shared>,
     /// The head of the request, with the resource itself as its target.
     head: Parts,
 }
 
-impl<R: Register, C: Clock> Operation<R, C> {
+impl Operation {
     /// Returns the lease operation in a request, if it is one and the resource has leases. The body is ignored.
-    pub(crate) fn of(shared: &Arc<Shared<R, C>>, head: &Parts) -> Option<Self> {
+    pub(crate) fn of(shared: &Arc<Shared>, head: &Parts) -> Option<Self> {
         if !shared.config.leases || head.method != Method::PUT {
             return None;
         }
@@ -48,7 +48,7 @@ impl<R: Register, C: Clock> Operation<R, C> {
         B: RequestContent,
     {
         let Self { shared, head } = self;
-        if !shared.config.ephemeral_leases && shared.driver.register().guarantee() != Guarantee::Linearizable {
+        if !shared.config.ephemeral_leases && shared.driver.register().engine().guarantee != Guarantee::Linearizable {
             return Ok(responses::leases_not_kept());
         }
         let request = match LeaseRequest::parse(&head.headers) {
@@ -88,8 +88,8 @@ impl<R: Register, C: Clock> Operation<R, C> {
     }
 }
 
-async fn apply<R: Register, C: Clock>(
-    context: &WriteContext<R, C>,
+async fn apply(
+    context: &WriteContext,
     request: &LeaseRequest,
     observed: Option<&Observed>,
 ) -> Result<Applied, DriverError> {

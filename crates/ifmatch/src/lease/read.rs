@@ -17,8 +17,8 @@ use crate::{read, responses};
 
 /// Answers a read that presents a lease. The lease is checked before and after, so that it has protected the resource all
 /// the time.
-pub(crate) async fn read<S, B, R, C>(
-    shared: Arc<Shared<R, C>>,
+pub(crate) async fn read<S, B>(
+    shared: Arc<Shared>,
     inner: S,
     lookup: Lookup,
     request: Request<RequestBody<B>>,
@@ -26,8 +26,6 @@ pub(crate) async fn read<S, B, R, C>(
 where
     S: InnerService<B>,
     B: RequestContent,
-    R: Register,
-    C: Clock,
 {
     let key = lookup.key.clone();
     let is_head = request.method() == Method::HEAD;
@@ -50,7 +48,7 @@ where
     }
 }
 
-async fn check<R: Register, C: Clock>(shared: &Shared<R, C>, key: &Key, lease: LeaseUse) -> Result<(), Problem> {
+async fn check(shared: &Shared, key: &Key, lease: LeaseUse) -> Result<(), Problem> {
     let record = shared.for_read(shared.driver.load(key)).await;
     let record = record.ok_or_else(|| Problem::unavailable(responses::RETRY_AFTER))?;
     record.check_lease(lease, shared.now(key)).map_err(Problem::lease_failed)

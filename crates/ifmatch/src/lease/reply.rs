@@ -15,8 +15,8 @@ use crate::write::request::WriteContext;
 
 /// Builds the response to an operation that has succeeded. It carries the validators of the resource if they are certain:
 /// the register is authoritative, or a probe has just seen them.
-pub(super) fn success<T: Body, R: Register, C: Clock>(
-    context: &WriteContext<R, C>,
+pub(super) fn success<T: Body>(
+    context: &WriteContext,
     request: &LeaseRequest,
     receipt: &LeaseReceipt,
     applied: &Applied,

@@ -53,14 +53,14 @@ pub(crate) enum Cached<T: Body> {
 }
 
 impl Lookup {
-    pub(crate) fn new<R: Register, C: Clock>(shared: &Shared<R, C>, key: Key, head: &Parts) -> Self {
+    pub(crate) fn new(shared: &Shared, key: Key, head: &Parts) -> Self {
         let (at, wall) = (shared.now(&key), shared.wall());
         let hit = if shared.config.is_shareable(head) { Hit::find(shared, &key, head, at, wall) } else { None };
         Self { key, at, wall, hit }
     }
 
     /// Returns the result if it is certain without waiting for the register.
-    pub(crate) fn result_now<T: Body, R: Register, C: Clock>(&self, shared: &Shared<R, C>) -> Option<Cached<T>> {
+    pub(crate) fn result_now<T: Body>(&self, shared: &Shared) -> Option<Cached<T>> {
         let hit = self.hit.as_ref()?;
         // The time of a register's engine may have gone back since.
         let is_recent = || {
@@ -74,7 +74,7 @@ impl Lookup {
     }
 
     /// Returns the result if the register knows the revision without waiting, and the remembered version is current.
-    fn check_revision<T: Body, R: Register, C: Clock>(&self, shared: &Shared<R, C>, hit: &Hit) -> Option<Cached<T>> {
+    fn check_revision<T: Body>(&self, shared: &Shared, hit: &Hit) -> Option<Cached<T>> {
         let revision = shared.driver.revision_at_once(&self.key)?;
         if !hit.remembered.is_current_at(revision) {
             return None;
@@ -88,7 +88,7 @@ impl Lookup {
     }
 
     /// Returns the result, loading the record if necessary.
-    pub(crate) async fn result<T: Body, R: Register, C: Clock>(&self, shared: &Shared<R, C>) -> Cached<T> {
+    pub(crate) async fn result<T: Body>(&self, shared: &Shared) -> Cached<T> {
         if let Some(cached) = self.hit.as_ref().and_then(|hit| self.check_revision(shared, hit)) {
             return cached;
         }
@@ -107,8 +107,8 @@ impl Lookup {
 }
 
 impl Hit {
-    fn find<R: Register, C: Clock>(
-        shared: &Shared<R, C>,
+    fn find(
+        shared: &Shared,
         key: &Key,
         head: &Parts,
         at: Timestamp,
@@ -127,9 +127,9 @@ impl Hit {
         Some(Self { remembered, shown, is_match })
     }
 
-    fn not_modified<T: Body, R: Register, C: Clock>(
+    fn not_modified<T: Body>(
         &self,
-        shared: &Shared<R, C>,
+        shared: &Shared,
         at: Timestamp,
     ) -> Response<ResponseBody<T>> {
         shared.config.events.decided(&Decision::NOT_MODIFIED);

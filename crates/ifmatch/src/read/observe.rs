@@ -40,8 +40,8 @@ pub(crate) struct Recorded {
 ///
 /// Returns `None` if it could not be recorded: a write was in flight or took place meanwhile, the response has no tag, or
 /// the register failed.
-pub(crate) async fn observe<R: Register, C: Clock>(
-    context: &ReadContext<R, C>,
+pub(crate) async fn observe(
+    context: &ReadContext,
     headers: &HeaderMap,
     tag: Option<&EntityTag>,
 ) -> Option<Recorded> {
@@ -76,8 +76,8 @@ pub(crate) async fn observe<R: Register, C: Clock>(
 
 /// Returns the tag of a representation that is too long to hash: the recorded one if it fits, otherwise that of the
 /// record's revision at the beginning of the read.
-pub(crate) fn tag_of_revision<R: Register, C: Clock, T: Body>(
-    context: &ReadContext<R, C>,
+pub(crate) fn tag_of_revision<T: Body>(
+    context: &ReadContext,
     tagged: &Tagged<T>,
 ) -> Option<EntityTag> {
     let variant = context.request.select(&Vary::of(&tagged.head.headers)?)?;
@@ -96,7 +96,7 @@ pub(crate) fn tag_of_revision<R: Register, C: Clock, T: Body>(
 }
 
 /// Records that the resource is gone.
-pub(crate) async fn observe_absence<R: Register, C: Clock>(context: &ReadContext<R, C>) {
+pub(crate) async fn observe_absence(context: &ReadContext) {
     if let Some(record) = baseline_record(context).await
         && matches!(record.state(context.baseline.at), State::Present(_))
     {
@@ -105,7 +105,7 @@ pub(crate) async fn observe_absence<R: Register, C: Clock>(context: &ReadContext
 }
 
 /// Returns the record at the beginning of the read, or `None` if it has changed since or the register failed.
-async fn baseline_record<R: Register, C: Clock>(context: &ReadContext<R, C>) -> Option<Cow<'_, Record>> {
+async fn baseline_record(context: &ReadContext) -> Option<Cow<'_, Record>> {
     match &context.baseline.state {
         BaselineState::Unavailable => None,
         BaselineState::Record(record) => Some(Cow::Borrowed(record)),
@@ -118,8 +118,8 @@ async fn baseline_record<R: Register, C: Clock>(context: &ReadContext<R, C>) -> 
 
 /// Applies an observation and returns the record after it. A record that has changed since the read began stays as it
 /// is, and is returned only if it may have the tag of the revision at which the read began: it has seen no write then.
-async fn apply<R: Register, C: Clock>(
-    context: &ReadContext<R, C>,
+async fn apply(
+    context: &ReadContext,
     record: &Record,
     observation: Observation,
 ) -> Option<Record> {
@@ -135,8 +135,8 @@ async fn apply<R: Register, C: Clock>(
 }
 
 /// Returns the remembered response, if a response with these header fields is the same: then there is nothing to record.
-pub(crate) fn remembered<'a, R: Register, C: Clock>(
-    context: &'a ReadContext<R, C>,
+pub(crate) fn remembered<'a>(
+    context: &'a ReadContext,
     headers: &HeaderMap,
 ) -> Option<&'a Remembered> {
     let BaselineState::Current(remembered, _) = &context.baseline.state else { return None };
@@ -149,8 +149,8 @@ pub(crate) fn remembered<'a, R: Register, C: Clock>(
 }
 
 /// Stores the header fields of a 304 for the next request that selects the same representation.
-pub(crate) fn remember<R: Register, C: Clock>(
-    context: &ReadContext<R, C>,
+pub(crate) fn remember(
+    context: &ReadContext,
     headers: &HeaderMap,
     reuse: &Reuse,
     recorded: &Recorded,

@@ -15,8 +15,8 @@ use crate::read::vary::Vary;
 use crate::shared::Shared;
 
 /// A read that runs the inner service.
-pub(crate) struct ReadContext<R, C> {
-    pub(crate) shared: Arc<Shared<R, C>>,
+pub(crate) struct ReadContext {
+    pub(crate) shared: Arc<Shared>,
     pub(crate) request: ReadRequest,
     pub(crate) baseline: Baseline,
 }
@@ -52,10 +52,10 @@ pub(crate) enum BaselineState {
     Current(Arc<Remembered>, Revision),
 }
 
-impl<R, C> ReadContext<R, C> {
+impl ReadContext {
     /// Returns the context, and the head for the inner service: GET without conditions. `Range` is passed on, since a
     /// service that can seek does less work for a part than for the whole.
-    pub(crate) fn new(shared: Arc<Shared<R, C>>, key: Key, baseline: Baseline, mut head: Parts) -> (Self, Parts) {
+    pub(crate) fn new(shared: Arc<Shared>, key: Key, baseline: Baseline, mut head: Parts) -> (Self, Parts) {
         let request = ReadRequest {
             key,
             is_head: head.method == Method::HEAD,

@@ -35,8 +35,8 @@ pub(crate) struct Selected<'a, T: Body> {
 
 impl<'a, T: Body> Selected<'a, T> {
     /// `recorded` is the modification date in the record, also as a header value.
-    pub(crate) fn new<R: Register, C: Clock>(
-        context: &'a ReadContext<R, C>,
+    pub(crate) fn new(
+        context: &'a ReadContext,
         mut tagged: Tagged<T>,
         recorded: Option<(HttpDate, HeaderValue)>,
     ) -> Self {

@@ -28,8 +28,8 @@ use crate::shared::Shared;
 /// Answers a read from memory if possible, else by running the inner service.
 ///
 /// If the register fails, nothing is answered from memory and nothing is recorded.
-pub(crate) async fn read<S, B, R, C>(
-    shared: Arc<Shared<R, C>>,
+pub(crate) async fn read<S, B>(
+    shared: Arc<Shared>,
     inner: S,
     lookup: Lookup,
     request: Request<RequestBody<B>>,
@@ -37,8 +37,6 @@ pub(crate) async fn read<S, B, R, C>(
 where
     S: InnerService<B>,
     B: RequestContent,
-    R: Register,
-    C: Clock,
 {
     let baseline = match lookup.result(&shared).await {
         Cached::NotModified(response) => return Ok(response),
@@ -49,7 +47,7 @@ where
     context.run(inner, Request::from_parts(head, body)).await
 }
 
-impl<R: Register, C: Clock> ReadContext<R, C> {
+impl ReadContext {
     /// Runs the inner service. Runs it again for the whole representation if it sends a part on which the conditions
     /// cannot be evaluated.
     async fn run<S, B>(

@@ -42,7 +42,7 @@ pub(crate) enum TaggedBody<B: Body> {
 impl<T: Body> Tagged<T> {
     /// Finds the tag of a whole representation. It is `None` if the inner service gave none and the body is too long to
     /// hash.
-    pub(crate) async fn of<R: Register, C: Clock>(shared: &Shared<R, C>, response: Response<T>) -> Self {
+    pub(crate) async fn of(shared: &Shared, response: Response<T>) -> Self {
         let own = own_tag(response.headers());
         if let Some(tag) = own.as_ref().filter(|_| !is_encoded(response.headers())) {
             return Self::new(tag.clone(), response);

@@ -16,7 +16,7 @@ use crate::responses;
 /// Maximum number of stale probes before the write is rejected.
 pub(crate) const MAX_PROBES: u32 = 32;
 
-impl<R: Register, C: Clock> WriteContext<R, C> {
+impl WriteContext {
     /// Waits for the permit, and returns it with the lock that keeps this process's other writers away.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use ifmatch_runtime::task::detach;
 
 use crate::shared::Shared;
 
-impl<R: Register, C: Clock> Shared<R, C> {
+impl Shared {
     /// Marks the state of a resource as unknown, so that the next conditional write probes it. Does not wait for a write
     /// in flight. While the register is unavailable, keeps trying in the background for as long as a write may take.
     pub(crate) async fn invalidate(self: &Arc<Self>, key: &Key) {
@@ -17,7 +17,7 @@ impl<R: Register, C: Clock> Shared<R, C> {
             let (shared, key) = (Arc::clone(self), key.clone());
             drop(detach(async move {
                 let deadline = shared.now(&key).saturating_add(shared.config.write_timeout);
-                shared.driver.retry_until(&key, deadline, || shared.try_invalidate(&key)).await;
+                shared.driver.retry_until(deadline, || shared.try_invalidate(&key)).await;
             }));
         }
     }

@@ -35,12 +35,10 @@ use request::{WriteContext, WriteResult};
 pub(crate) use unguarded::Unguarded;
 
 /// Carries out a write.
-pub(crate) async fn write<S, B, R, C>(shared: Arc<Shared<R, C>>, mut inner: S, request: Request<B>) -> WriteResult<S, B>
+pub(crate) async fn write<S, B>(shared: Arc<Shared>, mut inner: S, request: Request<B>) -> WriteResult<S, B>
 where
     S: InnerService<B>,
     B: RequestContent,
-    R: Register,
-    C: Clock,
 {
     let (head, body) = request.into_parts();
     if !shared.config.guards(&head) {

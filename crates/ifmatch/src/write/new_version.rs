@@ -65,7 +65,7 @@ impl Made {
     pub(super) const UNKNOWN: Self = Self { content: Content::Unknown, tag: None, is_probed: false };
 }
 
-impl<R: Register, C: Clock> WriteContext<R, C> {
+impl WriteContext {
     /// Finds the version that a successful write has made. It is never derived from the request's body, since the handler
     /// may have stored something else.
     pub(super) async fn made<S, B>(
@@ -143,7 +143,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         let head = self.probe_head(grant.current.version());
         let probe = AssertUnwindSafe(self.get(inner, head, Known::Written(grant.token.revision))).catch_unwind();
         let deadline = self.handler_deadline(grant.deadline);
-        let answer = self.shared.driver.until(&self.key, deadline, probe).await;
+        let answer = self.shared.driver.until(deadline, probe).await;
         let Ok(Ok(Ok(Answer::State { observation, is_recordable }))) = answer else { return Made::UNKNOWN };
         let Observation::Present { variant, tag: Some(tag), .. } = observation else { return Made::UNKNOWN };
         // Its effect may be what the probe has found.

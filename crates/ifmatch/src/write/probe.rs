@@ -58,7 +58,7 @@ pub(super) enum Known<'a> {
     Written(Revision),
 }
 
-impl<R: Register, C: Clock> WriteContext<R, C> {
+impl WriteContext {
     /// Runs the inner service with GET. If the conditions name the tag of a recorded variant, requests that variant;
     /// otherwise the one that the header fields of the write select.
     pub(crate) async fn probe<S, B>(&self, inner: &mut S) -> Probe<S, B>

@@ -12,7 +12,7 @@ use super::request::WriteContext;
 use crate::body::{Buffered, ReadEnd, Reader, Received};
 use crate::inner::RequestContent;
 
-impl<R: Register, C: Clock> WriteContext<R, C> {
+impl WriteContext {
     /// Receives a body up to the limit. A longer one arrives while the handler runs: one with a known length in full, so
     /// that a client that waits for `100 Continue` learns a refusal before it sends anything.
     ///

@@ -23,8 +23,8 @@ pub(crate) type WriteResult<S, B> =
     Result<Response<ResponseBody<<S as InnerService<B>>::Body>>, <S as InnerService<B>>::Error>;
 
 /// A guarded write, or a lease operation.
-pub(crate) struct WriteContext<R, C> {
-    pub(crate) shared: Arc<Shared<R, C>>,
+pub(crate) struct WriteContext {
+    pub(crate) shared: Arc<Shared>,
     pub(crate) key: Key,
     pub(crate) head: Parts,
     /// The conditions, without the suffixes of compressed tags.
@@ -33,12 +33,12 @@ pub(crate) struct WriteContext<R, C> {
     pub(crate) lease: LeaseUse,
 }
 
-impl<R: Register, C: Clock> WriteContext<R, C> {
+impl WriteContext {
     /// Parses the head of a write.
     ///
     /// # Errors
     /// 400 if the request is malformed, 428 if it lacks a required condition.
-    pub(crate) fn new(shared: Arc<Shared<R, C>>, head: Parts) -> Result<Self, Problem> {
+    pub(crate) fn new(shared: Arc<Shared>, head: Parts) -> Result<Self, Problem> {
         let lease = lease_of_write(&shared.config, &head)?;
         let conditions = Preconditions::from_headers(&head.headers);
         if shared.config.refuses(&head, &conditions) {
@@ -52,7 +52,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
     /// # Errors
     /// 400 if the request does not name a valid resource.
     pub(crate) fn with_conditions(
-        shared: Arc<Shared<R, C>>,
+        shared: Arc<Shared>,
         head: Parts,
         mut conditions: Preconditions,
         lease: LeaseUse,

@@ -40,7 +40,7 @@ pub(crate) enum End<T, E> {
     TooLate,
 }
 
-impl<R: Register, C: Clock> WriteContext<R, C> {
+impl WriteContext {
     /// Runs the inner service until the deadline, which moves as long as the request's body arrives. After the deadline,
     /// by the clock that ends the permit, its future is dropped without another poll. The grant gets the last deadline.
     pub(crate) async fn run<S, B>(
@@ -64,14 +64,14 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         let mut handler = pin!(AssertUnwindSafe(inner::run(inner, request)).catch_unwind());
         let (driver, key) = (&self.shared.driver, &self.key);
         while let Some(progress) = &received.progress {
-            if let Ok(ended) = driver.until(key, self.renewal_due(deadline), handler.as_mut()).await {
+            if let Ok(ended) = driver.until(self.renewal_due(deadline), handler.as_mut()).await {
                 return End::of(ended);
             }
             if progress.take() < MIN_PROGRESS {
                 break;
             }
             let renewal = pin!(self.renew(grant.token));
-            match driver.until(key, deadline, select(handler.as_mut(), renewal)).await {
+            match driver.until(deadline, select(handler.as_mut(), renewal)).await {
                 Ok(Either::Left((ended, _))) => return End::of(ended),
                 Ok(Either::Right((Some(renewed), _))) => {
                     grant.deadline = renewed;
@@ -81,7 +81,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
                 Err(_) => return End::Cancelled,
             }
         }
-        match driver.until(key, deadline, handler).await {
+        match driver.until(deadline, handler).await {
             Ok(ended) => End::of(ended),
             Err(_) => End::Cancelled,
         }

@@ -41,7 +41,7 @@ impl Effect {
     }
 }
 
-impl<R: Register, C: Clock> WriteContext<R, C> {
+impl WriteContext {
     /// Reports the result of the write, first to the register and then to the client. The lock is held until then, so
     /// that no other writer of this process starts from the register's previous state.
     pub(crate) async fn settle<S, B>(

@@ -18,8 +18,8 @@ use crate::responses;
 use crate::shared::Shared;
 
 /// Carries out a write without a permit.
-pub(crate) async fn write<S, B, R, C>(
-    shared: &Arc<Shared<R, C>>,
+pub(crate) async fn write<S, B>(
+    shared: &Arc<Shared>,
     mut inner: S,
     head: Parts,
     body: RequestBody<B>,
@@ -27,8 +27,6 @@ pub(crate) async fn write<S, B, R, C>(
 where
     S: InnerService<B>,
     B: RequestContent,
-    R: Register,
-    C: Clock,
 {
     let original = head.clone();
     let key = shared.config.keys.key(&original).ok();
@@ -87,7 +85,7 @@ impl Unguarded {
 
 impl Running<'_> {
     /// Marks the state of the resource as unknown. Writes that end while another one does so share the next mark.
-    async fn invalidate<R: Register, C: Clock>(&self, shared: &Arc<Shared<R, C>>) {
+    async fn invalidate(&self, shared: &Arc<Shared>) {
         let mine = self.with(|its| {
             its.requested += 1;
             its.requested

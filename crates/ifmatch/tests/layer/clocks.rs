@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ifmatch::ConditionalLayer;
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::Clock;
+use ifmatch_runtime::{async_trait, Clock};
 use tower::Layer;
 
 use crate::support::{Cuttable, ManualClock, World, ask, request, send};
@@ -34,6 +34,7 @@ impl Skewed {
     }
 }
 
+#[async_trait]
 impl Clock for Skewed {
     fn now(&self) -> Timestamp {
         self.time.now().saturating_add(Duration::from_micros(self.ahead.load(Ordering::SeqCst)))
@@ -198,6 +199,7 @@ async fn dates_follow_the_wall_clock_and_survive_steps() {
     /// A clock with a wall clock behind it.
     #[derive(Clone)]
     struct Behind(ManualClock, Duration);
+    #[async_trait]
     impl Clock for Behind {
         fn now(&self) -> Timestamp {
             self.0.now()

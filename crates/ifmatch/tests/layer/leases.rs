@@ -10,7 +10,7 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use ifmatch::{Builder, ConditionalLayer, Permit, RequirePreconditions, ResponseBody};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Guarantee, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{async_trait, Guarantee, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::Clock;
 use tower::{Layer, Service, service_fn};
 
@@ -349,6 +349,7 @@ async fn a_register_that_forgets_grants_no_leases_unless_allowed_to() {
 /// A register that may lose acknowledged swaps.
 struct Lossy(MemoryRegister);
 
+#[async_trait]
 impl Register for Lossy {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.0.load(key).await
@@ -402,6 +403,7 @@ struct Silent {
     mute: Arc<AtomicBool>,
 }
 
+#[async_trait]
 impl Register for Silent {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         if self.mute.load(Ordering::SeqCst) {

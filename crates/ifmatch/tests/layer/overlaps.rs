@@ -10,7 +10,7 @@ use http_body_util::Full;
 use ifmatch::ConditionalLayer;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{async_trait, Key, MemoryRegister, Register, RegisterError, Scan, Swap};
 use ifmatch_runtime::Clock;
 use tokio::sync::Barrier;
 use tower::{Layer, service_fn};
@@ -75,6 +75,7 @@ async fn a_part_never_carries_a_date_that_a_later_state_may_share() {
 #[derive(Debug)]
 struct Slow(MemoryRegister, ManualClock);
 
+#[async_trait]
 impl Register for Slow {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.0.load(key).await

@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full};
 use ifmatch::ConditionalLayer;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_runtime::Clock;
+use ifmatch_runtime::{async_trait, Clock};
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
@@ -44,6 +44,7 @@ impl Dice {
 #[derive(Clone)]
 struct Stepped(Instant, Arc<AtomicU64>);
 
+#[async_trait]
 impl Clock for Stepped {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.1.load(Ordering::SeqCst)).saturating_add(self.0.elapsed())

@@ -14,7 +14,7 @@ use ifmatch_blob::store::StoreError;
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob::{BlobService, BlobStore};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
-use ifmatch_register::AnyRegister;
+use ifmatch_register::Register;
 use js_sys::Reflect;
 use tower_service::Service;
 use wasm_bindgen::JsValue;
@@ -143,7 +143,7 @@ impl App {
         let backing = backing.hashed_by(RuntimeHash::begin);
         let backing = backing.with_prefix(settings.prefix.as_str().into()).takes_uploads();
         let backing = backing.with_container_memory(CONTAINER_MEMORY);
-        let register = AnyRegister::new(RecordObjects::new(records).kept(kept));
+        let register = Arc::new(RecordObjects::new(records).kept(kept));
         // R2's documentation promises all capabilities.
         let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL);
         let store: Arc<dyn BlobStore> = match settings.max_staleness {

@@ -222,7 +222,7 @@ mod tests {
     use ifmatch_core::EntityTag;
     use ifmatch_core::lease::{LeaseAction, LeaseDuration};
     use ifmatch_core::precondition::Preconditions;
-    use ifmatch_register::{AnyRegister, MemoryRegister};
+    use ifmatch_register::{Register, MemoryRegister};
     use object_store::memory::InMemory;
     use tower_service::Service;
 
@@ -238,6 +238,7 @@ mod tests {
         }
     }
 
+    #[async_trait]
     impl Clock for ByHand {
         fn now(&self) -> Timestamp {
             Timestamp::from_micros(self.0.load(Ordering::SeqCst))
@@ -250,7 +251,7 @@ mod tests {
 
     /// Two isolates over one bucket: one that remembers, and one that does not.
     fn isolates() -> (MetadataCache<ObjectBlobs, ByHand>, ObjectBlobs, ByHand) {
-        let register = AnyRegister::new(MemoryRegister::unbounded());
+        let register = Arc::new(MemoryRegister::unbounded());
         let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
         let other = ObjectBlobs::trusting(backing, register, Capability::FULL);
         let clock = ByHand::default();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{EngineTime, Epoch, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{async_trait, EngineTime, Epoch, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use worker::ObjectNamespace;
 use worker::send::{IntoSendFuture, SendWrapper};
 
@@ -48,6 +48,7 @@ impl RecordObjects {
 }
 
 #[deny(clippy::missing_trait_methods)]
+#[async_trait]
 impl Register for RecordObjects {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         match client::again(&self.objects, &place::record(key.as_str()), &Ask::Load).into_send().await {

@@ -1,7 +1,9 @@
 //! etcd: lanes beside one transaction a call.
 
+use std::sync::Arc;
+
 use ifmatch_core::record::Revision;
-use ifmatch_register::{AnyRegister, Key, Register};
+use ifmatch_register::{Register, Key};
 use ifmatch_testbed::etcd;
 
 use super::report::Table;
@@ -18,7 +20,7 @@ pub(super) async fn measure(plan: Plan, table: &mut Table) -> Result {
     let register = Engine::Etcd.connect(&server.url()).await?;
     drop(Clients::load(&register, 0, KEYS, 64).await?);
     // A register of its own for each client: no two calls share a transaction.
-    let mut alone: Vec<AnyRegister> = Vec::new();
+    let mut alone: Vec<Arc<dyn Register>> = Vec::new();
     for _ in 0..256 {
         let register = Engine::Etcd.connect(&server.url()).await?;
         open_lanes(&register).await?;
@@ -46,7 +48,7 @@ pub(super) async fn measure(plan: Plan, table: &mut Table) -> Result {
 }
 
 /// Opens the connections of all lanes, with calls that change nothing.
-async fn open_lanes(register: &AnyRegister) -> Result {
+async fn open_lanes(register: &Arc<dyn Register>) -> Result {
     for number in 0..8 {
         let key = Key::new(format!("lane/{number}"))?;
         register.compare_and_swap(&key, Revision::new(1), None).await?;

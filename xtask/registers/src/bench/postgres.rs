@@ -1,9 +1,10 @@
 //! PostgreSQL: the register beside pgbench's single-row `UPDATE`, and several processes beside one.
 
+use std::sync::Arc;
 use std::fs;
 use std::time::Duration;
 
-use ifmatch_register::AnyRegister;
+use ifmatch_register::Register;
 use ifmatch_testbed::{Server, postgres};
 use tokio::process::Command;
 
@@ -51,7 +52,7 @@ pub(super) async fn measure(plan: Plan, table: &mut Table) -> Result {
 
 async fn register_round(
     server: &Server,
-    register: &AnyRegister,
+    register: &Arc<dyn Register>,
     clients: usize,
     plan: Plan,
     table: &mut Table,

@@ -1,5 +1,6 @@
 //! Clients that swap or load records of their own, and count.
 
+use std::sync::Arc;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{AnyRegister, Key, Register, Swap};
+use ifmatch_register::{Register, Key, Swap};
 use ifmatch_testbed::Server;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process;
@@ -107,7 +108,7 @@ pub(super) struct Clients(Vec<Vec<(Key, Record)>>);
 
 impl Clients {
     /// Loads records, or creates them, and divides them among clients.
-    pub(super) async fn load(register: &AnyRegister, first: usize, count: usize, clients: usize) -> Result<Self> {
+    pub(super) async fn load(register: &Arc<dyn Register>, first: usize, count: usize, clients: usize) -> Result<Self> {
         let mut loading = tokio::task::JoinSet::new();
         let share = count / clients;
         for client in 0..clients {
@@ -134,7 +135,7 @@ impl Clients {
     }
 
     /// Swaps for a while. Each swap must succeed, since each client has records of its own.
-    pub(super) async fn run(self, register: &AnyRegister, time: Duration) -> Result<(Self, Counted)> {
+    pub(super) async fn run(self, register: &Arc<dyn Register>, time: Duration) -> Result<(Self, Counted)> {
         let registers = vec![register.clone(); self.0.len()];
         self.run_on(&registers, Operation::Swap, time).await
     }
@@ -142,7 +143,7 @@ impl Clients {
     /// Swaps or loads for a while, each client through a register of its own.
     pub(super) async fn run_on(
         self,
-        registers: &[AnyRegister],
+        registers: &[Arc<dyn Register>],
         operation: Operation,
         time: Duration,
     ) -> Result<(Self, Counted)> {
@@ -179,7 +180,7 @@ impl Clients {
 
 impl Operation {
     /// Calls the register once. A swap must succeed, since its client is the only writer of the key.
-    async fn call(self, register: &AnyRegister, key: &Key, record: &mut Record) -> Result {
+    async fn call(self, register: &Arc<dyn Register>, key: &Key, record: &mut Record) -> Result {
         match self {
             Self::Load => drop(register.load(key).await?.ok_or("a record is missing")?),
             Self::Swap => {

@@ -1,10 +1,11 @@
 //! The processes of a soak test, each with a network of its own to the servers.
 
+use std::sync::Arc;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ifmatch_register::AnyRegister;
+use ifmatch_register::Register;
 use ifmatch_register::conformance::history::Operation;
 use ifmatch_testbed::{Proxy, Server};
 use rustix::process::{Pid, Signal, kill_process};
@@ -129,7 +130,7 @@ impl Team {
     }
 
     /// Ends the processes. Returns a register of its own, all operations, and the duration of the longest call.
-    pub(super) async fn finish(&mut self) -> Result<(AnyRegister, Vec<Operation>, Duration)> {
+    pub(super) async fn finish(&mut self) -> Result<(Arc<dyn Register>, Vec<Operation>, Duration)> {
         for process in &mut self.processes {
             drop(process.child.stdin.take());
         }

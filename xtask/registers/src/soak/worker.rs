@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use ifmatch_register::AnyRegister;
+use ifmatch_register::Register;
 use ifmatch_register::conformance::workload::Client;
 use tokio::io::AsyncReadExt;
 
@@ -61,7 +61,7 @@ pub(crate) async fn work(options: WorkerOptions) -> Result {
 
 /// Connects, again after failures: the process may start in the middle of a fault. The first process notices if there is no
 /// progress, and ends this one.
-async fn connect(options: &WorkerOptions) -> AnyRegister {
+async fn connect(options: &WorkerOptions) -> Arc<dyn Register> {
     loop {
         match options.engine.connect(&options.url).await {
             Ok(register) => return register,
@@ -70,7 +70,7 @@ async fn connect(options: &WorkerOptions) -> AnyRegister {
     }
 }
 
-async fn run(mut client: Client, register: AnyRegister, is_over: Arc<AtomicBool>) {
+async fn run(mut client: Client, register: Arc<dyn Register>, is_over: Arc<AtomicBool>) {
     while !is_over.load(Ordering::SeqCst) {
         if !client.step(&register, now).await {
             tokio::time::sleep(PAUSE).await;

@@ -1,6 +1,5 @@
 //! A scripted origin, a manual clock, and a cache in front.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use ifmatch_cache::{Builder, Cache, CacheHandle, CacheLayer};
 use ifmatch_core::date::{HttpDate, Timestamp};
-use ifmatch_runtime::Clock;
+use ifmatch_runtime::{async_trait, Clock};
 use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt};
 
@@ -56,6 +55,7 @@ impl TestClock {
     }
 }
 
+#[async_trait]
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.time.load(Ordering::SeqCst))
@@ -65,8 +65,8 @@ impl Clock for TestClock {
         self.now().saturating_add(Duration::from_secs(self.ahead.load(Ordering::SeqCst)))
     }
 
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        tokio::time::sleep(duration)
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
     }
 }
 

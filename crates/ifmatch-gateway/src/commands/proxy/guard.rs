@@ -1,5 +1,6 @@
 //! Guarded writes, for upstreams that are changed through this proxy only.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ETAG, HOST};
@@ -7,14 +8,14 @@ use http::request::Parts;
 use http::{Request, Response};
 use ifmatch::ConditionalLayer;
 use ifmatch::key::{KeyExtractor, PathKey, shorten};
-use ifmatch_register::{AnyRegister, InvalidKey, Key};
+use ifmatch_register::{Register, InvalidKey, Key};
 use url::Url;
 
 /// Time after the upstream's timeout until the outcome of a write counts as unknown.
 const MARGIN: Duration = Duration::from_secs(5);
 
 /// Returns the layer between the cache and the upstreams. A write may take as long as the upstream's timeout.
-pub(super) fn layer(answer_timeout: Duration, register: AnyRegister) -> ConditionalLayer<AnyRegister> {
+pub(super) fn layer(answer_timeout: Duration, register: Arc<dyn Register>) -> ConditionalLayer<Arc<dyn Register>> {
     let builder = ConditionalLayer::builder().register(register).key(HostAndPath::default());
     // Any method may change an upstream's resource. A GET that no client has sent is one that a condition needs.
     let builder = builder.guard_where(|_| true).probe_after_writes(false);

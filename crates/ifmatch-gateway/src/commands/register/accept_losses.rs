@@ -1,14 +1,16 @@
 //! A register that may lose acknowledged swaps, used where the operator accepts that.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{AnyRegister, EngineTime, Epoch, Guarantee, Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{async_trait, Register, EngineTime, Epoch, Guarantee, Key, RegisterError, Scan, Swap};
 
 /// A register with the guarantee that the operator assumes (`--register-may-lose`).
-pub(crate) struct AcceptLosses(pub(crate) AnyRegister);
+pub(crate) struct AcceptLosses(pub(crate) Arc<dyn Register>);
 
 #[deny(clippy::missing_trait_methods)]
+#[async_trait]
 impl Register for AcceptLosses {
     fn guarantee(&self) -> Guarantee {
         match self.0.guarantee() {

@@ -1,7 +1,9 @@
 //! Copying of all records from one register to another.
 
+use std::sync::Arc;
+
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{AnyRegister, Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{Register, Key, RegisterError, Scan, Swap};
 
 use crate::error::Error;
 
@@ -16,8 +18,8 @@ const REPORT: u64 = 20_000;
 /// Fails if either register does, if the target has another version of a record or other records, or if the source
 /// changes meanwhile. Repeat the copy to continue.
 pub(super) async fn copy(
-    from: &AnyRegister,
-    to: &AnyRegister,
+    from: &Arc<dyn Register>,
+    to: &Arc<dyn Register>,
     report: impl Fn(u64) -> Result<(), Error>,
 ) -> Result<u64, Error> {
     let mut copied = 0;
@@ -35,7 +37,7 @@ pub(super) async fn copy(
     Ok(copied)
 }
 
-async fn write(to: &AnyRegister, key: &Key, record: &Record) -> Result<(), Error> {
+async fn write(to: &Arc<dyn Register>, key: &Key, record: &Record) -> Result<(), Error> {
     match to.compare_and_swap(key, Revision::NONE, Some(record)).await.map_err(|error| failed(&error))? {
         Swap::Done => Ok(()),
         // By an earlier, interrupted copy.
@@ -47,7 +49,7 @@ async fn write(to: &AnyRegister, key: &Key, record: &Record) -> Result<(), Error
 }
 
 /// Compares both registers, page by page.
-async fn verify(from: &AnyRegister, to: &AnyRegister) -> Result<(), Error> {
+async fn verify(from: &Arc<dyn Register>, to: &Arc<dyn Register>) -> Result<(), Error> {
     let (mut source, mut target) = (Pages::of(from), Pages::of(to));
     loop {
         let (expected, found) = (source.next().await?, target.next().await?);
@@ -65,12 +67,12 @@ async fn verify(from: &AnyRegister, to: &AnyRegister) -> Result<(), Error> {
 
 /// The records of a register, page by page.
 struct Pages<'a> {
-    register: &'a AnyRegister,
+    register: &'a Arc<dyn Register>,
     after: Option<Key>,
 }
 
 impl<'a> Pages<'a> {
-    fn of(register: &'a AnyRegister) -> Self {
+    fn of(register: &'a Arc<dyn Register>) -> Self {
         Self { register, after: None }
     }
 
@@ -96,8 +98,8 @@ mod tests {
 
     use super::*;
 
-    fn empty() -> AnyRegister {
-        AnyRegister::new(MemoryRegister::unbounded())
+    fn empty() -> Arc<dyn Register> {
+        Arc::new(MemoryRegister::unbounded())
     }
 
     fn after(record: &Record) -> Record {
@@ -106,7 +108,7 @@ mod tests {
         record.apply(&Command::Write(write), SystemClock.now()).next.unwrap()
     }
 
-    async fn filled(records: usize) -> AnyRegister {
+    async fn filled(records: usize) -> Arc<dyn Register> {
         let register = empty();
         for number in 0..records {
             let key = Key::new(format!("key/{number}")).unwrap();
@@ -120,7 +122,7 @@ mod tests {
         let source = filled(1_234).await;
         let single = empty();
         assert_eq!(copy(&source, &single, |_| Ok(())).await.unwrap(), 1_234);
-        let several = AnyRegister::new(ShardedRegister::open(vec![empty(), empty(), empty()]).await.unwrap());
+        let several = Arc::new(ShardedRegister::open(vec![empty(), empty(), empty()]).await.unwrap());
         assert_eq!(copy(&single, &several, |_| Ok(())).await.unwrap(), 1_234);
         verify(&source, &several).await.unwrap();
     }

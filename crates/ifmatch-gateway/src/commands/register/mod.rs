@@ -115,7 +115,7 @@ fn records(number: u64) -> String {
 
 async fn status(urls: &[String], as_json: bool) -> Result<(), Error> {
     let register = open_existing(&register_urls(urls)?).await?;
-    let guarantee = match register.guarantee() {
+    let guarantee = match register.engine().guarantee {
         Guarantee::Linearizable => "linearizable",
         Guarantee::UntilFailover => "until-failover",
         Guarantee::Process => "process",
@@ -124,7 +124,7 @@ async fn status(urls: &[String], as_json: bool) -> Result<(), Error> {
     if as_json {
         return print_line(&json!({ "status": "ready", "guarantee": guarantee, "epoch": epoch }).to_string());
     }
-    print_line(match register.guarantee() {
+    print_line(match register.engine().guarantee {
         Guarantee::Linearizable => "ready: acknowledged changes are never lost",
         Guarantee::UntilFailover => "ready: a failover may lose acknowledged changes",
         Guarantee::Process => "ready: the records end with the process",

@@ -1,5 +1,6 @@
 //! Opening of the configured register.
 
+use std::sync::Arc;
 use std::path::{Path, PathBuf};
 
 use ifmatch_blob::store::BoxError;
@@ -9,7 +10,7 @@ use ifmatch_etcd::EtcdRegister;
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_redb::RedbRegister;
 use ifmatch_redis::RedisRegister;
-use ifmatch_register::{AnyRegister, MemoryRegister, ShardError, ShardedRegister};
+use ifmatch_register::{Register, MemoryRegister, ShardError, ShardedRegister};
 
 use crate::commands::store_url;
 use crate::config::register_url::{Engine, RegisterUrl};
@@ -23,7 +24,7 @@ const MEMORY_RECORDS: usize = 1_000_000;
 ///
 /// # Errors
 /// States why a register cannot be used, and what to do.
-pub(crate) async fn open(urls: &[RegisterUrl]) -> Result<AnyRegister, Error> {
+pub(crate) async fn open(urls: &[RegisterUrl]) -> Result<Arc<dyn Register>, Error> {
     let mut registers = Vec::new();
     for url in urls {
         registers.push(open_one(url).await?);
@@ -33,7 +34,7 @@ pub(crate) async fn open(urls: &[RegisterUrl]) -> Result<AnyRegister, Error> {
             ShardedRegister::check_single(single).await.map_err(|error| misplaced(urls, &error))?;
             Ok(single.clone())
         }
-        _ => Ok(AnyRegister::new(ShardedRegister::open(registers).await.map_err(|error| misplaced(urls, &error))?)),
+        _ => Ok(Arc::new(ShardedRegister::open(registers).await.map_err(|error| misplaced(urls, &error))?)),
     }
 }
 
@@ -41,7 +42,7 @@ pub(crate) async fn open(urls: &[RegisterUrl]) -> Result<AnyRegister, Error> {
 ///
 /// # Errors
 /// As for [`open`], and if there is no such file.
-pub(super) async fn open_existing(urls: &[RegisterUrl]) -> Result<AnyRegister, Error> {
+pub(super) async fn open_existing(urls: &[RegisterUrl]) -> Result<Arc<dyn Register>, Error> {
     for url in urls {
         if let Engine::Redb(file) = url.engine()
             && !file.exists()
@@ -58,24 +59,24 @@ fn misplaced(urls: &[RegisterUrl], error: &ShardError) -> Error {
 }
 
 /// Opens a register by its URL. To add an engine, add it to [`Engine`] as well.
-async fn open_one(url: &RegisterUrl) -> Result<AnyRegister, Error> {
+async fn open_one(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> {
     match url.engine() {
         Engine::Memory => Ok(memory()),
         Engine::Postgres => {
             let opened = PostgresRegister::connect(url.with_password()).await;
-            Ok(AnyRegister::new(opened.map_err(|error| postgres_error(url, &error))?))
+            Ok(Arc::new(opened.map_err(|error| postgres_error(url, &error))?))
         }
         Engine::Redis => {
             let opened = RedisRegister::connect(url.with_password()).await;
-            Ok(AnyRegister::new(opened.map_err(|error| redis_error(url, &error))?))
+            Ok(Arc::new(opened.map_err(|error| redis_error(url, &error))?))
         }
         Engine::Etcd => {
             let opened = EtcdRegister::connect(url.with_password()).await;
-            Ok(AnyRegister::new(opened.map_err(|error| etcd_error(url, &error))?))
+            Ok(Arc::new(opened.map_err(|error| etcd_error(url, &error))?))
         }
         Engine::Objects => {
             let opened = ObjectRegister::connect(url.with_password(), store_url::settings()).await;
-            Ok(AnyRegister::new(opened.map_err(|error| objects_error(url, &error))?))
+            Ok(Arc::new(opened.map_err(|error| objects_error(url, &error))?))
         }
         Engine::Redb(file) => {
             let folder = file.parent().map(Path::to_owned).unwrap_or_default();
@@ -125,23 +126,23 @@ fn unusable(url: &RegisterUrl, error: &dyn std::error::Error, is_unreachable: bo
 }
 
 /// Returns a register in memory.
-pub(crate) fn memory() -> AnyRegister {
-    AnyRegister::new(MemoryRegister::with_capacity(MEMORY_RECORDS))
+pub(crate) fn memory() -> Arc<dyn Register> {
+    Arc::new(MemoryRegister::with_capacity(MEMORY_RECORDS))
 }
 
 /// Opens the register of an object store in the folder given by `--data`.
 ///
 /// # Errors
 /// States why the folder cannot be used.
-pub(crate) async fn in_folder(folder: &Path) -> Result<AnyRegister, Error> {
+pub(crate) async fn in_folder(folder: &Path) -> Result<Arc<dyn Register>, Error> {
     let opened = redb(folder.to_owned(), folder.join("register.redb")).await;
     opened.map_err(|error| Error::runtime(format!("cannot use --data {}: {error}", folder.display())))
 }
 
-async fn redb(folder: PathBuf, file: PathBuf) -> Result<AnyRegister, BoxError> {
-    let open = move || -> Result<AnyRegister, BoxError> {
+async fn redb(folder: PathBuf, file: PathBuf) -> Result<Register, BoxError> {
+    let open = move || -> Result<Arc<dyn Register>, BoxError> {
         embedded::create_folder(&folder)?;
-        Ok(AnyRegister::new(RedbRegister::open(file)?))
+        Ok(Arc::new(RedbRegister::open(file)?))
     };
     tokio::task::spawn_blocking(open).await?
 }

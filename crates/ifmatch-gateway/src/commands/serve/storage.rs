@@ -8,7 +8,7 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::StoreError;
 use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
 use ifmatch_blob_objects::ObjectBlobs;
-use ifmatch_register::{AnyRegister, Guarantee, Register};
+use ifmatch_register::{Register, Guarantee};
 
 use crate::commands::register::AcceptLosses;
 use crate::commands::{folder, register, store_url};
@@ -56,9 +56,9 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
                 }
                 Records::Registers(urls) => lasting(register::open(urls).await?, config.register_may_lose)?,
             };
-            let register = AnyRegister::new(MeteredRegister::new(register));
+            let register = Arc::new(MeteredRegister::new(register));
             let store_error = |error| store_url::failed(&name, &error);
-            if register.guarantee() == Guarantee::Process {
+            if register.engine().guarantee == Guarantee::Process {
                 return Ok(Opened::new(ObjectBlobs::open(backing, register).await.map_err(store_error)?));
             }
             let store = ObjectBlobs::open_durable(backing, register).await.map_err(store_error)?;
@@ -70,10 +70,10 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
 }
 
 /// Refuses a register that may lose acknowledged changes, unless the operator accepts that.
-fn lasting(register: AnyRegister, may_lose: bool) -> Result<AnyRegister, Error> {
-    match (register.guarantee().may_lose_swaps(), may_lose) {
+fn lasting(register: Arc<dyn Register>, may_lose: bool) -> Result<Arc<dyn Register>, Error> {
+    match (register.engine().guarantee.may_lose_swaps(), may_lose) {
         (false, _) => Ok(register),
-        (true, true) => Ok(AnyRegister::new(AcceptLosses(register))),
+        (true, true) => Ok(Arc::new(AcceptLosses(register))),
         (true, false) => Err(Error::usage(
             "a failover of this --register may lose acknowledged changes, and with them leases and deletions of containers: \
              use PostgreSQL, or accept that with --register-may-lose",

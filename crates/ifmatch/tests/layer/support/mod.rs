@@ -11,7 +11,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{async_trait, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::Clock;
 use tokio::sync::{oneshot, watch};
 use tower::{Service, ServiceExt};
@@ -40,6 +40,7 @@ impl ManualClock {
     }
 }
 
+#[async_trait]
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(*self.0.borrow())
@@ -90,6 +91,7 @@ impl Cuttable {
     }
 }
 
+#[async_trait]
 impl Register for Cuttable {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.check()?;
