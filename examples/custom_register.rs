@@ -13,7 +13,7 @@ use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, Driver, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Driver, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 
 /// A register in a folder.
 ///

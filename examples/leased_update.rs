@@ -17,7 +17,7 @@ use http::StatusCode;
 use ifmatch::axum::RouterExt;
 use ifmatch::{ConditionalLayer, Permit};
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::{async_trait, Clock};
+use ifmatch_runtime::{Clock, async_trait};
 use support::{Answer, Client};
 use tokio::sync::{Notify, watch};
 

@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use http::{Method, Request};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::conformance::{self, Traits};
-use ifmatch_register::{async_trait, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use support::{Answer, Client, full};
 

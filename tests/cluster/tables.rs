@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::Method;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use ifmatch_testbed::{Clients, postgres, s3};
 use serde_json::{Value, json};
 use support::azure::Azure;

@@ -7,7 +7,7 @@ use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body::Body;
-use ifmatch_runtime::{Clock};
+use ifmatch_runtime::Clock;
 
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, Register, RegisterError, Swap};
-use ifmatch_runtime::Clock;
+use ifmatch_register::{Key, RegisterError, Swap};
 
 use super::body_files::{Folder, files, is_incoming, nonce_of};
 use super::error::OpenError;
@@ -120,8 +119,7 @@ impl Inner {
     /// Returns the incarnation of the container with this record.
     async fn current(&self, container: &Key) -> Result<Incarnation, RegisterError> {
         let record = self.driver.register().load(container).await?;
-        let Some(version) = record.as_ref().and_then(|record| record.state(self.driver.now()).version())
-        else {
+        let Some(version) = record.as_ref().and_then(|record| record.state(self.driver.now()).version()) else {
             return Ok(Incarnation::None);
         };
         let payload = Payload::decode(version.payload());

@@ -9,8 +9,7 @@ use ifmatch_core::lease::{LeaseUse, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_core::tag::TagList;
-use ifmatch_register::{Applied, Key, Register};
-use ifmatch_runtime::Clock;
+use ifmatch_register::{Applied, Key};
 
 use super::background::in_the_background;
 use super::decoded::Container;
@@ -62,7 +61,7 @@ impl Inner {
         match applied.outcome {
             // A failed precondition means that another writer was faster.
             Outcome::Written(_) | Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
-                incarnation_of(&key, &applied.after, self)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+                incarnation_of(&applied.after, self)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
             }
             outcome => Err(unexpected(outcome, self.driver.now())),
         }
@@ -78,7 +77,7 @@ impl Inner {
         let applied = self.create(&key, headers).await?;
         match applied.outcome {
             Outcome::Written(_) => {
-                self.info_of(&key, &applied.after)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+                self.info_of(&applied.after)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
             }
             Outcome::Refused(Refusal::PreconditionFailed { .. }) => Err(StoreErrorKind::ContainerExists.into()),
             outcome => Err(unexpected(outcome, self.driver.now())),
@@ -115,21 +114,17 @@ impl Inner {
         let key = key::of_container(container)?;
         let set = self.set_fields(&key, &change, &set.change).await;
         let (_, record) = set.map_err(StoreError::of_container)?;
-        self.info_of(&key, &record)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+        self.info_of(&record)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
     }
 
-    fn info_of(&self, key: &Key, record: &Record) -> Result<Option<ContainerInfo>, StoreError> {
+    fn info_of(&self, record: &Record) -> Result<Option<ContainerInfo>, StoreError> {
         let now = self.driver.now();
         record.state(now).version().map(|version| container_info(record, version, now)).transpose()
     }
 }
 
 /// Deletes a container. Its blobs are unreachable after one swap and collected in the background.
-pub(super) async fn delete(
-    inner: &Arc<Inner>,
-    container: &ContainerName,
-    delete: Delete,
-) -> Result<(), StoreError> {
+pub(super) async fn delete(inner: &Arc<Inner>, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
     let request = delete.request.map(|key| key.request(None));
     let (method, nonce) = (Method::DELETE, random()?);
     let change = Change { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce };
@@ -142,7 +137,7 @@ pub(super) async fn delete(
             Outcome::Replayed(_) => return Ok(()),
             outcome => return Err(unexpected(outcome, inner.driver.now()).of_container()),
         }
-        if let Ok(Some(incarnation)) = incarnation_of(&key, &applied.before, &inner) {
+        if let Ok(Some(incarnation)) = incarnation_of(&applied.before, &inner) {
             tokio::spawn(async move { inner.collect_container(&container, incarnation).await });
         }
         Ok(())
@@ -163,11 +158,7 @@ pub(super) fn container_info(record: &Record, version: &Version, now: Timestamp)
 }
 
 /// Returns the incarnation in a container's record, or `None` if there is no such container.
-fn incarnation_of(
-    key: &Key,
-    record: &Record,
-    inner: &Inner,
-) -> Result<Option<Revision>, StoreError> {
+fn incarnation_of(record: &Record, inner: &Inner) -> Result<Option<Revision>, StoreError> {
     let version = record.state(inner.driver.now()).version();
     version.map(|version| Ok(payload_of(version)?.created(version))).transpose()
 }

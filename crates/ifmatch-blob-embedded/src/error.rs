@@ -95,6 +95,12 @@ impl OpenError {
         Self { kind: OpenErrorKind::Other, text, source: why.into() }
     }
 
+    pub(super) fn custom_index() -> Self {
+        let text = "a snapshot cannot contain a custom index".to_owned();
+        let why = "the store was opened with EmbeddedStore::with_driver: copy its index by the means of its register";
+        Self { kind: OpenErrorKind::Other, text, source: why.into() }
+    }
+
     pub(super) fn record(key: &str, source: impl Into<BoxError>) -> Self {
         let text = format!("the record {key} in the index cannot be read");
         Self { kind: OpenErrorKind::Unreadable, text, source: source.into() }

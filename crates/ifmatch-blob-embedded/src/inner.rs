@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ifmatch_redb::RedbRegister;
 use ifmatch_register::Driver;
 
 use super::body_files::Folder;
@@ -13,6 +14,8 @@ use super::snapshot::Removals;
 /// State that all operations share.
 pub(super) struct Inner {
     pub(super) driver: Driver,
+    /// The index in the folder, unless it is a custom one.
+    pub(super) index: Option<Arc<RedbRegister>>,
     pub(super) folder: Arc<Folder>,
     pub(super) decoded: DecodedRecords,
     pub(super) small_bodies: SmallBodies,

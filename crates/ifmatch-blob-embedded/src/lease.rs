@@ -2,8 +2,7 @@
 
 use ifmatch_core::command::{Authority, Command, LeaseOperation, Outcome};
 use ifmatch_core::record::Version;
-use ifmatch_register::{Key, Register};
-use ifmatch_runtime::Clock;
+use ifmatch_register::Key;
 
 use super::error::index;
 use super::inner::Inner;

@@ -19,8 +19,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use ifmatch_redb::RedbRegister;
-use ifmatch_register::{Driver, Register};
-use ifmatch_runtime::{Clock, SystemClock};
+use ifmatch_register::Driver;
 
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -85,7 +84,8 @@ mod write;
 /// # Ok(())
 /// # }
 /// ```
-pub struct EmbeddedStore<R = RedbRegister, C = SystemClock> {
+#[derive(Clone)]
+pub struct EmbeddedStore {
     inner: Arc<Inner>,
 }
 
@@ -110,11 +110,10 @@ impl EmbeddedStore {
             Ok((root, register))
         };
         let (root, register) = tokio::task::spawn_blocking(open).await.map_err(OpenError::other)??;
-        Self::in_root(root, Driver::new(register), Arc::new(System)).await
+        let register = Arc::new(register);
+        Self::in_root(root, Driver::new(Arc::clone(&register)), Some(register), Arc::new(System)).await
     }
-}
 
-impl EmbeddedStore {
     /// Opens the store in a folder, with a custom index.
     ///
     /// Only one process may use the folder at a time: it stays locked until the store and all its work have ended. Only
@@ -130,10 +129,15 @@ impl EmbeddedStore {
         let path = folder.as_ref().to_owned();
         let take = move || Root::take(&path).map_err(|error| OpenError::folder(&path, error));
         let root = tokio::task::spawn_blocking(take).await.map_err(OpenError::other)??;
-        Self::in_root(root, driver, disk).await
+        Self::in_root(root, driver, None, disk).await
     }
 
-    async fn in_root(root: Root, driver: Driver, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+    async fn in_root(
+        root: Root,
+        driver: Driver,
+        index: Option<Arc<RedbRegister>>,
+        disk: Arc<dyn Disk>,
+    ) -> Result<Self, OpenError> {
         if driver.register().engine().guarantee.may_lose_swaps() {
             return Err(OpenError::lossy_index());
         }
@@ -143,6 +147,7 @@ impl EmbeddedStore {
         let driver = driver.assume_absent();
         let inner = Inner {
             driver,
+            index,
             folder: Arc::new(folder),
             decoded: DecodedRecords::new(),
             small_bodies: SmallBodies::new(),
@@ -163,14 +168,13 @@ impl EmbeddedStore {
     pub async fn forget_deletions(&self) -> Result<(), StoreError> {
         self.inner.forget_deletions().await.map_err(|error| error::index(error.into()))
     }
-}
 
-impl EmbeddedStore {
     /// Takes a snapshot, while reads and writes go on: a folder `snapshot` in the data folder, with all blobs as of one
     /// moment. It replaces the previous one, and can be copied, verified and opened like any data folder.
     ///
     /// # Errors
-    /// [`OpenErrorKind::InUse`] if another snapshot is being taken. After an error, there may be no snapshot.
+    /// [`OpenErrorKind::InUse`] if another snapshot is being taken; [`OpenErrorKind::Other`] if the store has a custom index.
+    /// After an error, there may be no snapshot.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -192,12 +196,6 @@ impl EmbeddedStore {
     /// Fails if the system does.
     pub async fn remove_snapshot(&self) -> Result<bool, OpenError> {
         Arc::clone(&self.inner).remove_snapshot().await
-    }
-}
-
-impl Clone for EmbeddedStore {
-    fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner) }
     }
 }
 

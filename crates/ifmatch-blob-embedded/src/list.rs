@@ -2,8 +2,7 @@
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Version};
-use ifmatch_register::{Register, Scan};
-use ifmatch_runtime::Clock;
+use ifmatch_register::Scan;
 
 use super::container::container_info;
 use super::error::index;

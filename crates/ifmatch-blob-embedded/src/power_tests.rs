@@ -18,7 +18,7 @@ use super::disk::{Disk, OpenFolder, Space, System};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, Put, Reading, Upload};
 
-type Store = EmbeddedStore<Arc<MemoryRegister>>;
+type Store = EmbeddedStore;
 
 /// Call to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision, Version};
-use ifmatch_register::Register;
-use ifmatch_runtime::Clock;
 
 use super::decoded::Body;
 use super::error::index;

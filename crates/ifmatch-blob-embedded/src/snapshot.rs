@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ifmatch_redb::RedbRegister;
-use ifmatch_runtime::{Clock, private_files};
+use ifmatch_runtime::private_files;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
@@ -116,7 +116,8 @@ impl Inner {
         let bodies = folder.join("bodies");
         private_files::create_dir(folder).and_then(|()| private_files::create_dir(&bodies)).map_err(failed)?;
         let index = folder.join("index.redb");
-        self.driver.register().copy_to(&index).map_err(|error| OpenError::index(&index, error))?;
+        let register = self.index.as_ref().ok_or_else(OpenError::custom_index)?;
+        register.copy_to(&index).map_err(|error| OpenError::index(&index, error))?;
         let mut snapshot = Snapshot { folder: self.folder.root().join(SNAPSHOT), bodies: 0, bytes: 0 };
         // In a block, since the copy must be closed before its folder is renamed.
         {
@@ -172,9 +173,7 @@ impl Inner {
         let discard = move || self.discard_snapshot().map_err(|error| OpenError::folder(self.folder.root(), error));
         spawn_blocking(discard).await.map_err(OpenError::other)?
     }
-}
 
-impl Inner {
     /// Removes the snapshot. Returns `false` if there is none.
     ///
     /// It gets another name first, so that nothing copies a part of it: as long as a copier finds the same file under

@@ -10,8 +10,8 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Receipt, Record, RequestId, Version};
 use ifmatch_core::tag::TagList;
-use ifmatch_register::{Applied, DriverError, Key, Register};
-use ifmatch_runtime::{Clock, nonce};
+use ifmatch_register::{Applied, DriverError, Key};
+use ifmatch_runtime::nonce;
 use tokio::task::spawn_blocking;
 
 use super::body_files::BodyName;
@@ -116,16 +116,11 @@ impl Inner {
         };
         let applied = self.revise(key, change, content).await?;
         let after = applied.after.clone();
-        Ok((self.settle(key, applied, None).await?, after))
+        Ok((self.settle(applied, None).await?, after))
     }
 
     /// Removes the file that is unreferenced after this outcome: the previous one, or the staged one.
-    pub(super) async fn settle(
-        &self,
-        key: &Key,
-        applied: Applied,
-        staged: Option<BodyName>,
-    ) -> Result<Settled, StoreError> {
+    pub(super) async fn settle(&self, applied: Applied, staged: Option<BodyName>) -> Result<Settled, StoreError> {
         let now = self.driver.now();
         match applied.outcome {
             Outcome::Written(receipt) => {

@@ -15,7 +15,7 @@ use ifmatch_core::digest::{ContentHash, Hasher};
 use ifmatch_core::record::Record;
 use ifmatch_redb::RedbRegister;
 use ifmatch_register::{Driver, Key, RegisterError};
-use ifmatch_runtime::{SystemClock, nonce};
+use ifmatch_runtime::nonce;
 use tokio::task::spawn_blocking;
 
 use super::body_files::{Folder, Root, files, is_incoming, is_missing, nonce_of};
@@ -248,7 +248,7 @@ impl Verification {
         let mut referenced = Referenced::default();
         while let Some(records) = self.page().await? {
             for (key, record) in &records {
-                match self.payload(key, record) {
+                match self.payload(record) {
                     Ok(None) => {}
                     Ok(Some(payload)) => {
                         self.total.bodies += 1;
@@ -276,14 +276,14 @@ impl Verification {
     }
 
     /// Returns the payload of a blob, or `None` for the record of a deletion.
-    fn payload(&self, key: &Key, record: &Record) -> Result<Option<Payload>, PayloadError> {
+    fn payload(&self, record: &Record) -> Result<Option<Payload>, PayloadError> {
         let Some(version) = record.state(self.driver.now()).version() else { return Ok(None) };
         Payload::decode(version.payload()).map(Some)
     }
 
     /// Returns the task for a record, or `None` if it has no body or is not in the sample.
     fn task(&self, key: &Key, record: &Record) -> Result<Option<Task>, PayloadError> {
-        let Some(payload) = self.payload(key, record)? else { return Ok(None) };
+        let Some(payload) = self.payload(record)? else { return Ok(None) };
         if self.share < SHARES && random(self.seed, key) >= self.share {
             return Ok(None);
         }

@@ -10,8 +10,6 @@ use http::Method;
 use ifmatch_core::command::{Command, Content, Outcome};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::record::{Record, Revision, Version};
-use ifmatch_register::Register;
-use ifmatch_runtime::Clock;
 
 use super::background::in_the_background;
 use super::error::{index, refused};
@@ -24,11 +22,7 @@ use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, MissingContainer, Put, SetHeaders, StoreError, StoreErrorKind, Written};
 
-pub(super) async fn put(
-    inner: &Arc<Inner>,
-    blob: &BlobPath,
-    put: Put,
-) -> Result<Written, StoreError> {
+pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
     let (method, nonce) = (Method::PUT, random()?);
     let change = Change { method, preconditions: put.preconditions, lease: put.lease, request: None, nonce };
     let container = inner.find(&blob.container).await?;
@@ -49,11 +43,7 @@ pub(super) async fn put(
     in_the_background(async move { job.commit(&inner, received, headers).await }).await
 }
 
-pub(super) async fn delete(
-    inner: &Arc<Inner>,
-    blob: &BlobPath,
-    delete: Delete,
-) -> Result<(), StoreError> {
+pub(super) async fn delete(inner: &Arc<Inner>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
     let request = delete.request.map(|key| key.request(None));
     let (method, nonce) = (Method::DELETE, random()?);
     let change = Change { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce };
@@ -61,16 +51,12 @@ pub(super) async fn delete(
     in_the_background(async move {
         let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
         let applied = inner.swap(&key, &change, Content::Absent).await?;
-        inner.settle(&key, applied, None).await.map(drop)
+        inner.settle(applied, None).await.map(drop)
     })
     .await
 }
 
-pub(super) async fn set_headers(
-    inner: &Inner,
-    blob: &BlobPath,
-    set: SetHeaders,
-) -> Result<Written, StoreError> {
+pub(super) async fn set_headers(inner: &Inner, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
     let request = set.request.map(|key| key.request(None));
     let (method, nonce) = (Method::PUT, random()?);
     let change = Change { method, preconditions: set.preconditions, lease: set.lease, request, nonce };
@@ -107,12 +93,7 @@ impl Job {
         }
     }
 
-    async fn commit(
-        &self,
-        inner: &Inner,
-        received: Received,
-        headers: BlobHeaders,
-    ) -> Result<Written, StoreError> {
+    async fn commit(&self, inner: &Inner, received: Received, headers: BlobHeaders) -> Result<Written, StoreError> {
         let incarnation = self.incarnation(inner).await?;
         let key = key::of_blob(&self.blob.container, incarnation, &self.blob.name)?;
         let (hash, length) = (received.hash, received.length);
@@ -123,7 +104,7 @@ impl Job {
             encoded(&Payload { hash, length, place: place.clone(), created, headers: headers.clone() })
         };
         match inner.revise(&key, &self.change, content).await {
-            Ok(applied) => Ok(written(inner.settle(&key, applied, staged).await?, Some(hash), headers.content_md5)),
+            Ok(applied) => Ok(written(inner.settle(applied, staged).await?, Some(hash), headers.content_md5)),
             Err(error) if *error.kind() == StoreErrorKind::OutcomeUnknown => Err(error),
             Err(error) => {
                 inner.remove(staged).await;
@@ -142,14 +123,13 @@ impl Inner {
         missing: MissingContainer,
         change: &Change,
     ) -> Result<(), StoreError> {
-        let (key, record) = match container {
+        let record = match container {
             Some(incarnation) => {
                 let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
-                let record = self.driver.load(&key).await.map_err(index)?;
-                (key, record)
+                self.driver.load(&key).await.map_err(index)?
             }
             None if missing == MissingContainer::Refuse => return Err(StoreErrorKind::ContainerNotFound.into()),
-            None => (key::of_container(&blob.container)?, Record::absent()),
+            None => Record::absent(),
         };
         let now = self.driver.now();
         match record.apply(&Command::Write(change.write(Content::Unknown)), now).outcome {

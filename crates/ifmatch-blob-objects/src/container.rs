@@ -32,7 +32,7 @@ impl Shared {
     ) -> Result<ContainerInfo, StoreError> {
         match self.registered(container).await? {
             Registered::Known(_) => return Err(StoreErrorKind::ContainerExists.into()),
-            Registered::Deleting(until) => return Err(self.is_deleting(container, until)?),
+            Registered::Deleting(until) => return Err(self.is_deleting(container, until)),
             gone @ Registered::Gone(_) => {
                 if self.has_blobs(container, gone.members()).await? {
                     return Err(StoreErrorKind::ContainerExists.into());
@@ -43,14 +43,14 @@ impl Shared {
         if !recorded.is_new {
             return Err(StoreErrorKind::ContainerExists.into());
         }
-        self.info_of(&key(container)?, &recorded.record).ok_or_else(|| StoreErrorKind::OutcomeUnknown.into())
+        self.info_of(&recorded.record).ok_or_else(|| StoreErrorKind::OutcomeUnknown.into())
     }
 
     pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
         let key = key(container)?;
         let record = self.driver.load(&key).await.map_err(of_driver)?;
         match Registered::of(&record, self.driver.now()) {
-            Registered::Known(_) => Ok(self.info_of(&key, &record)),
+            Registered::Known(_) => Ok(self.info_of(&record)),
             Registered::Deleting(_) => Ok(None),
             gone @ Registered::Gone(_) => Ok(self.has_blobs(container, gone.members()).await?.then(unknown)),
         }
@@ -87,7 +87,7 @@ impl Shared {
             match applied.outcome {
                 Outcome::Refused(Refusal::Stale) => {}
                 Outcome::Written(_) | Outcome::Replayed(_) => {
-                    return self.info_of(&key, &applied.after).ok_or_else(|| StoreErrorKind::ContainerNotFound.into());
+                    return self.info_of(&applied.after).ok_or_else(|| StoreErrorKind::ContainerNotFound.into());
                 }
                 outcome => return Err(refused(outcome, self.driver.now()).of_container()),
             }
@@ -95,7 +95,7 @@ impl Shared {
         Err(StoreErrorKind::Unavailable.into())
     }
 
-    fn info_of(&self, key: &Key, record: &Record) -> Option<ContainerInfo> {
+    fn info_of(&self, record: &Record) -> Option<ContainerInfo> {
         let now = self.driver.now();
         record.state(now).version().map(|version| info(record, version, now))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ifmatch_register::{Register, Scan};
+use ifmatch_register::Scan;
 
 use super::container::{info, unknown};
 use super::failure;

@@ -14,9 +14,9 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, Register};
+use ifmatch_register::Key;
+use ifmatch_runtime::nonce;
 use ifmatch_runtime::task::{Elapsed, detach};
-use ifmatch_runtime::{Clock, nonce};
 use object_store::path::Path;
 
 use super::failure::{self, Failure, lost, refused};
@@ -243,7 +243,7 @@ impl Turn<'_> {
 
     /// Works until shortly before the end of the turn.
     async fn in_turn<T>(&self, work: impl Future<Output = T>) -> Result<T, Elapsed> {
-        let end = self.shared.end_of_work(&self.key, self.until);
+        let end = self.shared.end_of_work(self.until);
         self.shared.driver.until(end, work).await
     }
 

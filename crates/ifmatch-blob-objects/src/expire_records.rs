@@ -5,7 +5,7 @@ use futures_util::TryStreamExt;
 use http::Method;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::record::Record;
-use ifmatch_register::{Key, Register, Swap};
+use ifmatch_register::{Key, Swap};
 use object_store::path::Path;
 
 use super::failure;

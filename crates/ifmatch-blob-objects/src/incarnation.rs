@@ -14,8 +14,8 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, State, Version};
-use ifmatch_register::{Key, Register, RegisterErrorKind, Swap};
-use ifmatch_runtime::{Clock, nonce};
+use ifmatch_register::{Key, RegisterErrorKind, Swap};
+use ifmatch_runtime::nonce;
 use serde::{Deserialize, Serialize};
 
 use super::failure::refused;
@@ -132,7 +132,7 @@ impl Shared {
     pub(super) async fn find(&self, container: &ContainerName) -> Result<Found, StoreError> {
         match self.registered(container).await? {
             Registered::Known(home) => Ok(Found::Known(home)),
-            Registered::Deleting(until) => Err(self.is_deleting(container, until)?),
+            Registered::Deleting(until) => Err(self.is_deleting(container, until)),
             gone @ Registered::Gone(_) => {
                 let members = gone.members();
                 let exists = self.has_blobs(container, members).await?;
@@ -142,16 +142,13 @@ impl Shared {
     }
 
     /// Returns the error for a request to a container that is being deleted, and resumes the deletion if necessary.
-    ///
-    /// # Errors
-    /// If the container has no key.
-    pub(super) fn is_deleting(&self, container: &ContainerName, until: Timestamp) -> Result<StoreError, StoreError> {
+    pub(super) fn is_deleting(&self, container: &ContainerName, until: Timestamp) -> StoreError {
         let left = self.driver.now().until(until);
         if left.is_zero() {
             self.resume_deletion(container);
         }
         let retry_after = if left.is_zero() { RETRY } else { RETRY.min(left) };
-        Ok(StoreErrorKind::InFlight { retry_after }.into())
+        StoreErrorKind::InFlight { retry_after }.into()
     }
 
     /// Returns the container, or an error if it does not exist.
@@ -213,7 +210,7 @@ impl Shared {
         let created = self.record_container(container, adopts, BTreeMap::new()).await?;
         match Registered::of(&created.record, self.driver.now()) {
             Registered::Known(home) => Ok(home),
-            Registered::Deleting(until) => Err(self.is_deleting(container, until)?),
+            Registered::Deleting(until) => Err(self.is_deleting(container, until)),
             Registered::Gone(_) => Err(StoreErrorKind::Unavailable.into()),
         }
     }

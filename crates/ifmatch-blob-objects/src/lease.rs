@@ -7,7 +7,6 @@ use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Observa
 use ifmatch_core::lease::{LeaseAction, LeaseUse, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, State, Variant, Version};
-use ifmatch_register::Key;
 use ifmatch_runtime::nonce;
 use object_store::path::Path;
 
@@ -77,7 +76,7 @@ impl Shared {
                 self.end_lease_of_absent(blob, &location, members, record).await?;
                 return Err(self.absent(&blob.container).await);
             };
-            if matches!(request.action, LeaseAction::Acquire { .. }) && self.is_in_doubt(&key, &record) {
+            if matches!(request.action, LeaseAction::Acquire { .. }) && self.is_in_doubt(&record) {
                 check(&Method::PUT, &preconditions, Some(&current))?;
                 self.renew_version(blob, &current).await?;
                 preconditions = Preconditions::default();
@@ -115,7 +114,7 @@ impl Shared {
 
     /// Returns `true` if an unanswered write may still take effect, conditional on the blob's current version. A store
     /// with equal tags for versions of the same bytes relies on such a write's timeout instead.
-    fn is_in_doubt(&self, key: &Key, record: &Record) -> bool {
+    fn is_in_doubt(&self, record: &Record) -> bool {
         let now = self.driver.now();
         let may_fence = self.capability.is_native() && self.capability.unique_tags && self.capability.metadata;
         let is_free = record.permit(now).is_none() && !record.lease_state(now).is_locked();

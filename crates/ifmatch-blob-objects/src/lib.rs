@@ -50,7 +50,7 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
-use ifmatch_register::{Register, Driver};
+use ifmatch_register::{Driver, Register};
 
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};

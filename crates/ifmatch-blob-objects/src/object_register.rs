@@ -7,7 +7,7 @@ use futures_util::TryStreamExt;
 use futures_util::future::try_join_all;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use ifmatch_runtime::{SystemClock, nonce, task};
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};

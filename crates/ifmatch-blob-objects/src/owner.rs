@@ -12,7 +12,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Register, Key, RegisterError, RegisterErrorKind, Swap};
+use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Swap};
 use ifmatch_runtime::{Clock, SystemClock, nonce};
 use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, PutMode, PutOptions, PutPayload, UpdateVersion};

@@ -10,7 +10,7 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::record::{Record, Token, Variant};
 use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterError, RegisterErrorKind};
-use ifmatch_runtime::{Clock, nonce};
+use ifmatch_runtime::nonce;
 
 use super::attributes::Current;
 use super::failure::{lost, refused};
@@ -63,7 +63,7 @@ impl Shared {
         let key = key(blob)?;
         let (Grant { token, deadline, .. }, begun, _lock) = self.begin(&key, method, lease, seen).await?;
         let ending =
-            self.driver.until(self.end_of_work(&key, deadline), work).await.unwrap_or_else(|elapsed| {
+            self.driver.until(self.end_of_work(deadline), work).await.unwrap_or_else(|elapsed| {
                 Ending::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed), GRACE)
             });
         let (result, command) = match ending {
@@ -99,9 +99,8 @@ impl Shared {
         }
     }
 
-    /// Returns the end of the work until a deadline in a key's record, by the time of that key: three quarters of what is
-    /// left. An abandoned request may still take effect in the rest, while no one else writes.
-    pub(super) fn end_of_work(&self, key: &Key, deadline: Timestamp) -> Timestamp {
+    /// Returns the end of the work until a deadline: three quarters of what is left. An abandoned request may still take effect in the rest, while no one else writes.
+    pub(super) fn end_of_work(&self, deadline: Timestamp) -> Timestamp {
         let now = self.driver.now();
         now.saturating_add(now.until(deadline) * 3 / 4)
     }

@@ -4,7 +4,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use ifmatch_core::record::Revision;
-use ifmatch_register::{Register, Driver};
+use ifmatch_register::Driver;
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStoreExt};
 

@@ -10,9 +10,8 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
-use ifmatch_register::Key;
+use ifmatch_runtime::nonce;
 use ifmatch_runtime::task::detach;
-use ifmatch_runtime::{Clock, nonce};
 use object_store::path::Path;
 use object_store::{Attributes, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult};
 
@@ -41,8 +40,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct Job {
     blob: BlobPath,
-    /// The key of its record.
-    key: Key,
     location: Path,
     preconditions: Preconditions,
     lease: LeaseUse,
@@ -119,7 +116,7 @@ impl Shared {
         let (body, hash) = this.take_in(blob, body, &promise, &headers, &mut stamp).await?;
         md5.settle(&mut headers)?;
         let (blob, preconditions, lease, missing) = (blob.clone(), put.preconditions, put.lease, put.container);
-        let job = Job { blob, key, location, preconditions, lease, missing, based_on, headers, stamp, hash };
+        let job = Job { blob, location, preconditions, lease, missing, based_on, headers, stamp, hash };
         let this = Arc::clone(this);
         in_a_task(async move {
             let mut body = body;

@@ -7,7 +7,7 @@ use http::Response;
 use http::request::Parts;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::policy::RequirePreconditions;
-use ifmatch_runtime::{Clock};
+use ifmatch_runtime::Clock;
 
 use crate::body::BlobBody;
 use crate::store::{BlobStore, Upload};

@@ -14,7 +14,7 @@ const RETENTION: Duration = Duration::from_hours(24);
 
 /// Returns the next records with keys that begin with `prefix`, or `None` after the last one.
 pub async fn step(
-    register: &impl Register,
+    register: &dyn Register,
     prefix: &str,
     after: &mut Option<Key>,
 ) -> Result<Option<Vec<(Key, Record)>>, RegisterError> {

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
-use ifmatch_register::{async_trait, Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{Key, Register, RegisterError, Scan, Swap, async_trait};
 
 pub use address::Address;
 use connection::Connection;

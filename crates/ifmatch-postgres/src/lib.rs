@@ -46,7 +46,7 @@ use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
-use ifmatch_register::{async_trait, EngineTime, Epoch, Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{Engine, Guarantee, Key, Register, RegisterError, Scan, Swap, async_trait};
 
 pub use error::{ConnectError, ConnectErrorKind};
 pub use schema::migrate;
@@ -100,18 +100,9 @@ impl fmt::Debug for PostgresRegister {
 
 #[async_trait]
 impl Register for PostgresRegister {
-    /// Returns the epoch that the connections have found.
-    fn epoch(&self, _key: &Key) -> Epoch {
-        self.place.epoch()
-    }
-
-    /// Returns the time of the server, sampled with every load and swap.
-    fn time(&self, _key: &Key) -> Option<EngineTime> {
-        self.place.time()
-    }
-
-    fn clock_error(&self) -> Option<Duration> {
-        self.place.time().map(EngineTime::error)
+    /// Returns the epoch that the connections have found, and the time of the server, sampled with every load and swap.
+    fn engine(&self) -> Engine {
+        Engine { guarantee: Guarantee::Linearizable, epoch: self.place.epoch(), time: self.place.time() }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

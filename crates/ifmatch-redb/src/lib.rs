@@ -30,7 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use redb::DatabaseError;
 
 use database::Shared;

@@ -4,20 +4,19 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use common::platter::{Call, Platter};
 use common::{get, key, set};
 use ifmatch_redb::{OpenErrorKind, RedbRegister};
-use ifmatch_register::{Driver, DriverError, Register, RegisterErrorKind, Scan};
+use ifmatch_register::{Driver, DriverError, RegisterErrorKind, Scan};
 
-type Opened = Arc<Driver>;
+type Opened = Driver;
 
 /// Names far enough apart to be on separate pages.
 const NAMES: [&str; 4] = ["010", "060", "110", "140"];
 
 fn open(platter: &Platter) -> Opened {
-    Arc::new(Driver::new(RedbRegister::open_in(platter.clone()).unwrap()).assume_absent())
+    Driver::new(RedbRegister::open_in(platter.clone()).unwrap()).assume_absent()
 }
 
 /// Creates a database large enough that a write leaves most pages unchanged.
@@ -28,7 +27,7 @@ async fn filled(platter: &Platter) -> (Opened, Known) {
     for at in 0..150 {
         let name = format!("{at:03}");
         known.0.insert(name.clone(), Number { sure: Some(1), tried: 1, ..Number::default() });
-        let driver = Arc::clone(&driver);
+        let driver = driver.clone();
         writes.spawn(async move { set(&driver, &name, 1).await });
     }
     while let Some(written) = writes.join_next().await {
@@ -162,7 +161,7 @@ async fn nothing_that_was_acknowledged_or_read_ever_disappears() {
             }
             drop(driver);
             driver = match RedbRegister::open_in(platter.clone()) {
-                Ok(register) => Arc::new(Driver::new(register).assume_absent()),
+                Ok(register) => Driver::new(register).assume_absent(),
                 Err(error) => {
                     assert!(platter.has_failed(), "seed {seed}: {error}");
                     open(&platter)

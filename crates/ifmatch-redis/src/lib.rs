@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
-use ifmatch_register::{async_trait, EngineTime, Epoch, Guarantee, Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{Engine, Guarantee, Key, Register, RegisterError, Scan, Swap, async_trait};
 
 use connection::{Clocked, Connection};
 pub use error::{ConnectError, ConnectErrorKind};
@@ -83,22 +83,9 @@ impl RedisRegister {
 
 #[async_trait]
 impl Register for RedisRegister {
-    fn guarantee(&self) -> Guarantee {
-        Guarantee::UntilFailover
-    }
-
-    /// Returns the epoch that the connections have found.
-    fn epoch(&self, _key: &Key) -> Epoch {
-        self.clock.epoch()
-    }
-
-    /// Returns the time of the server, sampled with every load and swap.
-    fn time(&self, _key: &Key) -> Option<EngineTime> {
-        self.clock.time()
-    }
-
-    fn clock_error(&self) -> Option<Duration> {
-        self.clock.time().map(EngineTime::error)
+    /// Returns the epoch that the connections have found, and the time of the server, sampled with every load and swap.
+    fn engine(&self) -> Engine {
+        Engine { guarantee: Guarantee::UntilFailover, epoch: self.clock.epoch(), time: self.clock.time() }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

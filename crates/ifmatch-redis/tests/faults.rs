@@ -41,10 +41,10 @@ async fn the_servers_time_is_known() {
     let before = SystemClock.wall();
     let register = connect(&server.url()).await;
     let key = Key::new("key").unwrap();
-    let first = register.time(&key).unwrap();
+    let first = register.engine().time.unwrap();
     assert!(first.latest >= before && first.earliest <= SystemClock.wall(), "{first:?}");
     register.load(&key).await.unwrap();
-    let second = register.time(&key).unwrap();
+    let second = register.engine().time.unwrap();
     assert!(second.earliest >= first.earliest && second.latest >= first.earliest, "{first:?}, {second:?}");
 }
 

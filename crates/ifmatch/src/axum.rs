@@ -13,8 +13,6 @@ use axum::serve::{IncomingStream, Listener};
 use http::StatusCode;
 use http::request::Parts;
 use ifmatch_core::EntityTag;
-use ifmatch_register::Register;
-use ifmatch_runtime::Clock;
 use tower_layer::Layer;
 use tower_service::Service;
 

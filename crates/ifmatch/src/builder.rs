@@ -1,5 +1,6 @@
 //! [`Builder`].
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,18 +31,24 @@ use crate::write::Unguarded;
 ///     .write_timeout(Duration::from_secs(5))
 ///     .build();
 /// ```
-#[derive(Clone, Debug)]
-pub struct Builder<R = MemoryRegister, C = SystemClock> {
-    register: R,
-    clock: C,
+#[derive(Clone)]
+pub struct Builder {
+    register: Arc<dyn Register>,
+    clock: Arc<dyn Clock>,
     config: Config,
     memory: u64,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("config", &self.config).field("memory", &self.memory).finish_non_exhaustive()
+    }
 }
 
 impl Default for Builder {
     fn default() -> Self {
         let register = MemoryRegister::with_capacity(RECORDS);
-        Self { register, clock: SystemClock, config: Config::default(), memory: MEMORY }
+        Self { register: Arc::new(register), clock: Arc::new(SystemClock), config: Config::default(), memory: MEMORY }
     }
 }
 
@@ -56,8 +63,10 @@ impl Builder {
     ///
     /// let layer = ConditionalLayer::builder().register(MemoryRegister::with_capacity(1_000)).build();
     /// ```
-    pub fn register<N: Register>(self, register: N) -> Builder<N, C> {
-        Builder { register, clock: self.clock, config: self.config, memory: self.memory }
+    #[must_use]
+    pub fn register(mut self, register: impl Register) -> Self {
+        self.register = Arc::new(register);
+        self
     }
 
     /// Sets the clock. Defaults to the system's.
@@ -67,8 +76,10 @@ impl Builder {
     ///
     /// let layer = ConditionalLayer::builder().clock(SystemClock).build();
     /// ```
-    pub fn clock<N: Clock>(self, clock: N) -> Builder<R, N> {
-        Builder { register: self.register, clock, config: self.config, memory: self.memory }
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
     }
 
     /// Declares that a resource changes only through writes to its own URL, through layers on this register.
@@ -424,7 +435,8 @@ impl Builder {
     /// let layer = ConditionalLayer::builder().write_timeout(Duration::ZERO).build();
     /// ```
     pub fn build(self) -> ConditionalLayer {
-        let may_lose = self.config.authority == Authority::Register && self.register.engine().guarantee.may_lose_swaps();
+        let may_lose =
+            self.config.authority == Authority::Register && self.register.engine().guarantee.may_lose_swaps();
         assert!(
             !may_lose || self.config.accepts_lost_swaps,
             "the register may lose acknowledged swaps at a failover, so it cannot be authoritative: use another register, \

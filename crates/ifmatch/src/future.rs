@@ -8,8 +8,6 @@ use std::task::{Context, Poll, ready};
 use futures_util::FutureExt;
 use http::Response;
 use http_body::Body;
-use ifmatch_register::Register;
-use ifmatch_runtime::Clock;
 use pin_project_lite::pin_project;
 
 use crate::body::ResponseBody;

@@ -4,8 +4,6 @@ use std::any::type_name;
 use std::fmt;
 use std::sync::Arc;
 
-use ifmatch_register::{MemoryRegister, Register};
-use ifmatch_runtime::{Clock, SystemClock};
 use tower_layer::Layer;
 
 use crate::builder::Builder;
@@ -30,7 +28,7 @@ const AXUM_ROUTE: &str = "axum::routing::route::Route";
 /// let routes: Router = Router::new().route("/greeting", get(|| async { "hello" }));
 /// let service = ConditionalLayer::new().layer(routes); // with the feature `axum`: routes.guarded_by(layer)
 /// ```
-pub struct ConditionalLayer<R = MemoryRegister, C = SystemClock> {
+pub struct ConditionalLayer {
     shared: Arc<Shared>,
 }
 

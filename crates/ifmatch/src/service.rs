@@ -9,9 +9,7 @@ use http::header::RANGE;
 use http::{Method, Request, Response};
 use http_body::Body;
 use ifmatch_core::fields;
-use ifmatch_register::{MemoryRegister, Register};
 use ifmatch_runtime::task::detach;
-use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
 use crate::body::{RequestBody, ResponseBody};
@@ -36,7 +34,7 @@ use crate::{lease, read, responses, write};
 ///
 /// let service: ConditionalService<Router> = ConditionalLayer::new().layer(Router::new());
 /// ```
-pub struct ConditionalService<S, R = MemoryRegister, C = SystemClock> {
+pub struct ConditionalService<S> {
     inner: S,
     shared: Arc<Shared>,
 }
@@ -138,7 +136,7 @@ where
 }
 
 /// Reports the response if the layer has made it.
-async fn reported<R, C, T, E>(
+async fn reported<T, E>(
     shared: Arc<Shared>,
     response: impl Future<Output = Result<Response<T>, E>>,
 ) -> Result<Response<T>, E> {

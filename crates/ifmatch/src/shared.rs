@@ -6,8 +6,8 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use ifmatch_core::command::Authority;
 use ifmatch_core::date::Timestamp;
-use ifmatch_register::{Driver, DriverError, Key, Register};
-use ifmatch_runtime::{Clock, KeyedQueue};
+use ifmatch_register::{Driver, DriverError, Key};
+use ifmatch_runtime::KeyedQueue;
 
 use crate::config::Config;
 use crate::memory::Memory;
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Returns the time that ends the permit and the lease of a key.
-    pub(crate) fn now(&self, key: &Key) -> Timestamp {
+    pub(crate) fn now(&self, _key: &Key) -> Timestamp {
         self.driver.now()
     }
 

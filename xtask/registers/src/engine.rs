@@ -1,7 +1,7 @@
 //! The engines, and their servers.
 
-use std::sync::Arc;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ifmatch_core::EntityTag;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
-use ifmatch_runtime::{Clock};
+use ifmatch_runtime::Clock;
 
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;

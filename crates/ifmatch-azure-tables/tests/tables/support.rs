@@ -25,7 +25,7 @@ const KEY: &str = "c2VjcmV0";
 /// The entity used by most tests.
 pub(crate) const ENTITY: &str = "/tab(PartitionKey='p',RowKey='r')";
 
-pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
+pub(crate) type Store = EmbeddedStore;
 
 /// A client that signs requests for an account.
 #[derive(Clone, Debug)]

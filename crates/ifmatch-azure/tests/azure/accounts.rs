@@ -12,7 +12,7 @@ use ifmatch_azure::AzureDialect;
 use ifmatch_azure::accounts::Accounts;
 use ifmatch_blob::BlobService;
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::{async_trait, Clock};
+use ifmatch_runtime::{Clock, async_trait};
 use tower::ServiceExt;
 
 use crate::signer::{Form, Signer};

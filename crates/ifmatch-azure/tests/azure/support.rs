@@ -22,7 +22,7 @@ use crate::signer::{Form, Signer};
 
 pub(crate) use ifmatch_blob::test_util::ManualClock;
 
-pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
+pub(crate) type Store = EmbeddedStore;
 pub(crate) type Service = BlobService;
 
 /// The first key of the account `photos`, and the key of `reports`.

@@ -17,7 +17,7 @@ use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_blob_embedded::OpenErrorKind;
 use ifmatch_core::lease::LeaseFailure;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, Driver, Key, MemoryRegister, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{Driver, Key, MemoryRegister, Register, RegisterError, Scan, Swap, async_trait};
 use tempfile::TempDir;
 
 use crate::collected::bodies;
@@ -65,7 +65,7 @@ impl Register for Interposed {
     }
 }
 
-type Store = EmbeddedStore<Interposed>;
+type Store = EmbeddedStore;
 
 struct Fixture {
     folder: TempDir,

@@ -23,7 +23,7 @@ use ifmatch_blob::test_util::{ManualClock, reopen};
 struct Fixture {
     _folder: TempDir,
     clock: ManualClock,
-    store: EmbeddedStore<MemoryRegister, ManualClock>,
+    store: EmbeddedStore,
 }
 
 async fn fixture() -> Fixture {

@@ -19,7 +19,9 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{
+    Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait,
+};
 use tokio::task::JoinSet;
 
 use ifmatch_blob::conformance::{blob, if_absent, if_match, put};
@@ -136,7 +138,7 @@ impl History {
 }
 
 struct Client {
-    store: EmbeddedStore<Unreliable>,
+    store: EmbeddedStore,
     dice: Dice,
     name: u64,
     history: Arc<Mutex<History>>,
@@ -268,8 +270,8 @@ async fn round(seed: u64) {
 }
 
 /// The same records without further faults.
-fn records_of(records: Arc<MemoryRegister>) -> ifmatch_register::Arc<dyn Register> {
-    ifmatch_register::Arc::new(Steady(records))
+fn records_of(records: Arc<MemoryRegister>) -> impl Register {
+    Steady(records)
 }
 
 struct Steady(Arc<MemoryRegister>);

@@ -10,7 +10,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Record;
-use ifmatch_register::{Register, Key};
+use ifmatch_register::{Key, Register};
 use object_store::memory::InMemory;
 
 use crate::{register, subject};

@@ -14,7 +14,7 @@ use ifmatch_blob::store::{BoxError, Delete, MissingContainer, Put, StoreErrorKin
 use ifmatch_blob_objects::{Backing, ObjectBlobs};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseFailure, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_register::{Register, Key, MemoryRegister};
+use ifmatch_register::{Key, MemoryRegister, Register};
 use ifmatch_runtime::{Clock, SystemClock};
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;

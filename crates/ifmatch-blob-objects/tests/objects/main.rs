@@ -10,7 +10,7 @@ use ifmatch_blob::conformance;
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs, OpenErrorKind, Support};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_redb::RedbRegister;
-use ifmatch_register::{Register, MemoryRegister};
+use ifmatch_register::{MemoryRegister, Register};
 use object_store::ObjectStore;
 
 mod bounded;

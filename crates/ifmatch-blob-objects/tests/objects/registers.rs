@@ -12,7 +12,7 @@ use ifmatch_blob::store::{Delete, HeaderChange, ListQuery, MissingContainer, Put
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, SeenLease};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, Register, Key, MemoryRegister, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::faults::Faulty;

@@ -7,7 +7,7 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, ListQuery, MissingContainer, Put, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, ObjectBlobs};
 use ifmatch_core::lease::{LeaseAction, LeaseUse};
-use ifmatch_register::{Register, Key};
+use ifmatch_register::{Key, Register};
 use ifmatch_runtime::{Clock, SystemClock};
 use object_store::memory::InMemory;
 use object_store::path::Path;

@@ -7,7 +7,7 @@ use ifmatch_blob::store::{Delete, Put, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseUse};
 use ifmatch_core::precondition::{Precondition, Preconditions};
-use ifmatch_register::{Register, Key};
+use ifmatch_register::{Key, Register};
 use ifmatch_runtime::{Clock, SystemClock};
 use object_store::ObjectStore;
 

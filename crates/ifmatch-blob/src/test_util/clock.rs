@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::{async_trait, Clock};
+use ifmatch_runtime::{Clock, async_trait};
 
 /// A clock that advances only when it is set; waits use the runtime's timers.
 #[derive(Clone, Debug)]

@@ -10,7 +10,9 @@ use ifmatch_blob::BlobService;
 use ifmatch_blob::test_util::reopen;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{
+    Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait,
+};
 
 use crate::support::{bytes, files_in, fixture, request, send};
 

@@ -18,7 +18,7 @@ use tower::ServiceExt;
 
 pub(crate) use ifmatch_blob::test_util::ManualClock;
 
-pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
+pub(crate) type Store = EmbeddedStore;
 pub(crate) type Service = BlobService;
 
 /// A service over a store in a temporary folder, with its index in memory.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lock::{self, LockRecord};
-use ifmatch_runtime::{Clock};
+use ifmatch_runtime::Clock;
 use tokio::sync::{oneshot, watch};
 
 use super::json;

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use ifmatch_client::{Backend, Client, Error, ErrorKind, Found, Memory, Put, Read, Version, When};
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::{async_trait, Clock};
+use ifmatch_runtime::{Clock, async_trait};
 use tokio::time::{Instant, sleep};
 
 /// Time that each request and each answer takes.

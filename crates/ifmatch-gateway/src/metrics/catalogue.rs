@@ -1,12 +1,12 @@
 //! All metrics of the gateway and the proxy, for the documentation.
 
-use std::sync::Arc;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ifmatch_proxy::{Proxy, Upstream};
 use ifmatch_register::metrics::{AMBIGUOUS, BATCH_SIZE};
-use ifmatch_register::{Register, MemoryRegister};
+use ifmatch_register::{MemoryRegister, Register};
 use metrics::{
     Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit, counter, histogram,
     with_local_recorder,

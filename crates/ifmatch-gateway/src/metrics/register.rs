@@ -1,12 +1,12 @@
 //! Metrics of a register of `--register` or `--data` beside an object store.
 
-use std::sync::Arc;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, Register, EngineTime, Epoch, Guarantee, Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Engine, Epoch, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use ifmatch_runtime::{Clock, SystemClock};
 use metrics::{Gauge, describe_gauge, describe_histogram, gauge, histogram};
 use tokio::time::Instant;
@@ -42,20 +42,21 @@ impl MeteredRegister {
         );
         describe_gauge!(
             CLOCK_ERROR,
-            "Uncertainty about the time of the register's engine, the largest of several; infinite if an engine keeps no time, or \
-             it is unknown."
+            "Uncertainty about the time of the register's engine, infinite if the engine keeps no time, or it is unknown."
         );
         describe_gauge!(EPOCH, "Number of failovers of the register that may have lost acknowledged swaps.");
         ifmatch_register::metrics::describe();
         describe_gauge!(LAST_SWAP, "Unix time of the last successful swap of this process.");
         let (clock_error, epoch, last_swap) = (gauge!(CLOCK_ERROR), gauge!(EPOCH), gauge!(LAST_SWAP));
         let metered = Self { register, clock_error, epoch, last_swap };
-        metered.update_epoch();
+        metered.update_engine();
         metered
     }
 
-    fn update_epoch(&self) {
-        self.epoch.set(u32::try_from(failovers(&self.register)).map_or(f64::INFINITY, f64::from));
+    fn update_engine(&self) {
+        let Engine { epoch, time, .. } = self.register.engine();
+        self.epoch.set(u32::try_from(epoch.number).map_or(f64::INFINITY, f64::from));
+        self.clock_error.set(time.map_or(f64::INFINITY, |time| time.error().as_secs_f64()));
     }
 
     /// Carries out a call, and records its time unless it is dropped.
@@ -69,8 +70,7 @@ impl MeteredRegister {
         let result = call.await;
         let outcome = result.as_ref().map_or_else(|error| failure(error.kind()), outcome);
         histogram!(SECONDS, "operation" => operation, "outcome" => outcome).record(start.elapsed());
-        self.clock_error.set(self.register.clock_error().map_or(f64::INFINITY, |error| error.as_secs_f64()));
-        self.update_epoch();
+        self.update_engine();
         result
     }
 }
@@ -78,20 +78,8 @@ impl MeteredRegister {
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl Register for MeteredRegister {
-    fn guarantee(&self) -> Guarantee {
-        self.register.engine().guarantee
-    }
-
-    fn epoch(&self, key: &Key) -> Epoch {
-        self.register.epoch(key)
-    }
-
-    fn time(&self, key: &Key) -> Option<EngineTime> {
-        self.register.time(key)
-    }
-
-    fn clock_error(&self) -> Option<Duration> {
-        self.register.clock_error()
+    fn engine(&self) -> Engine {
+        self.register.engine()
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
@@ -123,11 +111,6 @@ impl Register for MeteredRegister {
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         self.measured(SCAN, self.register.scan(scan), |_| DONE).await
     }
-}
-
-/// Returns the number of a register's failovers that may have lost acknowledged swaps. It does not depend on the key.
-pub(crate) fn failovers(register: &impl Register) -> u64 {
-    Key::new("any").map_or(0, |key| register.epoch(&key).number)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds since 1970 are below 2^53")]
@@ -188,8 +171,8 @@ mod tests {
 
     #[async_trait]
     impl Register for Gathered {
-        fn epoch(&self, _: &Key) -> Epoch {
-            Epoch { number: 2, lost: Revision::NONE }
+        fn engine(&self) -> Engine {
+            Engine { epoch: Epoch { number: 2, lost: Revision::NONE }, ..Engine::default() }
         }
 
         async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

@@ -170,12 +170,11 @@ async fn the_time_is_that_of_the_server() {
     let server = start().await;
     let (one, other) = (connect(&server).await, connect(&server).await);
     let client = client(&server).await;
-    let any = key("any");
     for _ in 0..20 {
-        let before = [one.time(&any).unwrap(), other.time(&any).unwrap()];
+        let before = [one.engine().time.unwrap(), other.engine().time.unwrap()];
         let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
         let micros = client.query_one(now, &[]).await.unwrap().get::<_, i64>(0).cast_unsigned();
-        let after = [one.time(&any).unwrap(), other.time(&any).unwrap()];
+        let after = [one.engine().time.unwrap(), other.engine().time.unwrap()];
         for (before, after) in before.into_iter().zip(after) {
             assert!(before.earliest.micros() <= micros, "{before:?} is after {micros}");
             assert!(after.latest.micros() >= micros, "{after:?} is before {micros}");

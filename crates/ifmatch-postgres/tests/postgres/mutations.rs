@@ -6,7 +6,7 @@ use std::time::Duration;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_register::conformance::history::ViolationKind;
-use ifmatch_register::{async_trait, Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{Key, Register, RegisterError, Scan, Swap, async_trait};
 use ifmatch_testbed::{Clients, postgres};
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;

@@ -6,7 +6,7 @@ pub(crate) mod platter;
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_register::{Driver, DriverError, Key, Register};
+use ifmatch_register::{Driver, DriverError, Key};
 use ifmatch_runtime::nonce;
 
 pub(crate) fn key(name: &str) -> Key {
@@ -14,7 +14,7 @@ pub(crate) fn key(name: &str) -> Key {
 }
 
 /// Writes a number, unconditionally.
-pub(crate) async fn set(driver: &Driver<impl Register>, name: &str, number: u64) -> Result<(), DriverError> {
+pub(crate) async fn set(driver: &Driver, name: &str, number: u64) -> Result<(), DriverError> {
     let bytes = number.to_le_bytes();
     let write = Write::new(
         &http::Method::PUT,
@@ -28,7 +28,7 @@ pub(crate) async fn set(driver: &Driver<impl Register>, name: &str, number: u64)
 }
 
 /// Reads a number.
-pub(crate) async fn get(driver: &Driver<impl Register>, name: &str) -> Result<Option<u64>, DriverError> {
+pub(crate) async fn get(driver: &Driver, name: &str) -> Result<Option<u64>, DriverError> {
     let record = driver.load(&key(name)).await?;
     let payload = record.settled(driver.now()).map(|version| version.payload().clone());
     Ok(payload.map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap())))

@@ -9,8 +9,7 @@ use ifmatch_core::command::{Command, LeaseOperation, Observed, Outcome, Refusal}
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
-use ifmatch_register::{Applied, DriverError, Guarantee, Register};
-use ifmatch_runtime::Clock;
+use ifmatch_register::{Applied, DriverError, Guarantee};
 
 use super::reply;
 use super::request::{LeaseRequest, strip_lease_fields};

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use http::{Method, Request, Response};
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::problem::Problem;
-use ifmatch_register::{Key, Register};
-use ifmatch_runtime::Clock;
+use ifmatch_register::Key;
 
 use super::request::lease_id;
 use crate::body::{RequestBody, ResponseBody};

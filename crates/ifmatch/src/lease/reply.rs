@@ -5,8 +5,7 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::command::Observed;
 use ifmatch_core::lease::{LeaseAction, LeaseReceipt, azure};
-use ifmatch_register::{Applied, Register};
-use ifmatch_runtime::Clock;
+use ifmatch_register::Applied;
 
 use super::request::LeaseRequest;
 use crate::body::ResponseBody;

@@ -13,8 +13,7 @@ use http_body::Body;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::{self, Validators, Verdict};
-use ifmatch_register::{Key, Register};
-use ifmatch_runtime::Clock;
+use ifmatch_register::Key;
 
 use crate::body::ResponseBody;
 use crate::events::Decision;
@@ -107,13 +106,7 @@ impl Lookup {
 }
 
 impl Hit {
-    fn find(
-        shared: &Shared,
-        key: &Key,
-        head: &Parts,
-        at: Timestamp,
-        wall: Timestamp,
-    ) -> Option<Self> {
+    fn find(shared: &Shared, key: &Key, head: &Parts, at: Timestamp, wall: Timestamp) -> Option<Self> {
         let remembered = shared.memory.get(key)?.find(head.uri.query(), &head.headers).cloned()?;
         let is_fresh = (remembered.born..remembered.fresh_until).contains(&at);
         let is_usable = shared.is_authoritative() || (is_fresh && !demands_origin(&head.headers));
@@ -127,11 +120,7 @@ impl Hit {
         Some(Self { remembered, shown, is_match })
     }
 
-    fn not_modified<T: Body>(
-        &self,
-        shared: &Shared,
-        at: Timestamp,
-    ) -> Response<ResponseBody<T>> {
+    fn not_modified<T: Body>(&self, shared: &Shared, at: Timestamp) -> Response<ResponseBody<T>> {
         shared.config.events.decided(&Decision::NOT_MODIFIED);
         let mut headers = self.remembered.headers.clone();
         if let Some(shown) = &self.shown {

@@ -13,8 +13,6 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::fields;
 use ifmatch_core::fields::not_modified::is_retained_by_304;
 use ifmatch_core::record::{Record, Revision, State, Variant, Version};
-use ifmatch_register::Register;
-use ifmatch_runtime::Clock;
 
 use crate::memory::Remembered;
 use crate::read::cache_control::Reuse;
@@ -40,11 +38,7 @@ pub(crate) struct Recorded {
 ///
 /// Returns `None` if it could not be recorded: a write was in flight or took place meanwhile, the response has no tag, or
 /// the register failed.
-pub(crate) async fn observe(
-    context: &ReadContext,
-    headers: &HeaderMap,
-    tag: Option<&EntityTag>,
-) -> Option<Recorded> {
+pub(crate) async fn observe(context: &ReadContext, headers: &HeaderMap, tag: Option<&EntityTag>) -> Option<Recorded> {
     let vary = Vary::of(headers)?;
     let variant = context.request.select(&vary)?;
     if let BaselineState::Current(remembered, revision) = &context.baseline.state
@@ -76,10 +70,7 @@ pub(crate) async fn observe(
 
 /// Returns the tag of a representation that is too long to hash: the recorded one if it fits, otherwise that of the
 /// record's revision at the beginning of the read.
-pub(crate) fn tag_of_revision<T: Body>(
-    context: &ReadContext,
-    tagged: &Tagged<T>,
-) -> Option<EntityTag> {
+pub(crate) fn tag_of_revision<T: Body>(context: &ReadContext, tagged: &Tagged<T>) -> Option<EntityTag> {
     let variant = context.request.select(&Vary::of(&tagged.head.headers)?)?;
     let long = tagged.too_long(&variant)?;
     let (recorded, revision) = match &context.baseline.state {
@@ -118,11 +109,7 @@ async fn baseline_record(context: &ReadContext) -> Option<Cow<'_, Record>> {
 
 /// Applies an observation and returns the record after it. A record that has changed since the read began stays as it
 /// is, and is returned only if it may have the tag of the revision at which the read began: it has seen no write then.
-async fn apply(
-    context: &ReadContext,
-    record: &Record,
-    observation: Observation,
-) -> Option<Record> {
+async fn apply(context: &ReadContext, record: &Record, observation: Observation) -> Option<Record> {
     let ReadContext { shared, request, baseline } = context;
     let snapshot = record.snapshot(baseline.at)?;
     let is_of_revision = match &observation {
@@ -135,10 +122,7 @@ async fn apply(
 }
 
 /// Returns the remembered response, if a response with these header fields is the same: then there is nothing to record.
-pub(crate) fn remembered<'a>(
-    context: &'a ReadContext,
-    headers: &HeaderMap,
-) -> Option<&'a Remembered> {
+pub(crate) fn remembered<'a>(context: &'a ReadContext, headers: &HeaderMap) -> Option<&'a Remembered> {
     let BaselineState::Current(remembered, _) = &context.baseline.state else { return None };
     let shared = &context.shared;
     if !shared.is_authoritative() || shared.config.behind_compression || fields::has(headers, &CONTENT_ENCODING) {
@@ -149,12 +133,7 @@ pub(crate) fn remembered<'a>(
 }
 
 /// Stores the header fields of a 304 for the next request that selects the same representation.
-pub(crate) fn remember(
-    context: &ReadContext,
-    headers: &HeaderMap,
-    reuse: &Reuse,
-    recorded: &Recorded,
-) {
+pub(crate) fn remember(context: &ReadContext, headers: &HeaderMap, reuse: &Reuse, recorded: &Recorded) {
     let ReadContext { shared, request, baseline } = context;
     if !reuse.may_be_stored || (!shared.is_authoritative() && reuse.lifetime <= reuse.age) {
         return;

@@ -13,8 +13,6 @@ use ifmatch_core::precondition::{Validators, Verdict};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::range::multipart::Multipart;
 use ifmatch_core::range::{ByteRange, Limits, Representation, Selection, select};
-use ifmatch_register::Register;
-use ifmatch_runtime::Clock;
 
 use crate::body::{Buffered, ResponseBody};
 use crate::read::compressed_tag;

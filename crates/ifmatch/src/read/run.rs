@@ -9,8 +9,6 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::precondition::{Validators, Verdict};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::range::{Representation, if_range};
-use ifmatch_register::Register;
-use ifmatch_runtime::Clock;
 
 use crate::body::{RequestBody, ResponseBody};
 use crate::events::Decision;

@@ -11,7 +11,6 @@ use http_body::Body;
 use ifmatch_core::EntityTag;
 use ifmatch_core::digest::Hasher;
 use ifmatch_core::record::Variant;
-use ifmatch_register::Register;
 use ifmatch_runtime::Clock;
 
 use crate::body::{Buffered, ReadEnd, Reader, ResponseBody, Rest};
@@ -108,7 +107,7 @@ pub(crate) fn weaken(tag: EntityTag) -> Option<EntityTag> {
 
 /// Reads a body to its end, unless it is longer than `limit` bytes, too slow, or a stream that is meant to stay open.
 /// Also returns `true` if it is too long.
-async fn buffer<B: Body>(headers: &HeaderMap, body: B, limit: u64, clock: &impl Clock) -> (TaggedBody<B>, bool) {
+async fn buffer<B: Body>(headers: &HeaderMap, body: B, limit: u64, clock: &dyn Clock) -> (TaggedBody<B>, bool) {
     if is_live_stream(headers) {
         return (TaggedBody::Stream(ResponseBody::inner(body)), false);
     }

@@ -5,8 +5,7 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use ifmatch_core::command::{Begin, Grant, Observed, Outcome, Refusal};
 use ifmatch_core::problem::Problem;
-use ifmatch_register::{Applied, DriverError, KeyLock, Register};
-use ifmatch_runtime::Clock;
+use ifmatch_register::{Applied, DriverError, KeyLock};
 
 use super::probe::Probe;
 use super::request::{WriteContext, WriteResult};

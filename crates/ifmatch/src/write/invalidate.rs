@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use ifmatch_core::command::Command;
-use ifmatch_register::{Key, Register};
-use ifmatch_runtime::Clock;
+use ifmatch_register::Key;
 use ifmatch_runtime::task::detach;
 
 use crate::shared::Shared;

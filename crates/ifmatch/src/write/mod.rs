@@ -21,8 +21,6 @@ mod unguarded;
 use std::sync::Arc;
 
 use http::Request;
-use ifmatch_register::Register;
-use ifmatch_runtime::Clock;
 
 use crate::body::RequestBody;
 use crate::inner::{InnerService, RequestContent};

@@ -10,8 +10,6 @@ use http_body::Body;
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Content, Grant, Observation};
 use ifmatch_core::digest::Hasher;
-use ifmatch_register::Register;
-use ifmatch_runtime::Clock;
 
 use super::also_changed::is_target;
 use super::probe::{Answer, Known};

@@ -17,8 +17,6 @@ use ifmatch_core::date::HttpDate;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Revision, Variant, Version};
 use ifmatch_core::tag::TagList;
-use ifmatch_register::Register;
-use ifmatch_runtime::Clock;
 
 use super::request::{WriteContext, WriteResult};
 use crate::body::{RequestBody, ResponseBody};

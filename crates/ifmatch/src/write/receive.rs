@@ -5,8 +5,6 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use http::StatusCode;
 use ifmatch_core::problem::Problem;
-use ifmatch_register::Register;
-use ifmatch_runtime::Clock;
 
 use super::request::WriteContext;
 use crate::body::{Buffered, ReadEnd, Reader, Received};

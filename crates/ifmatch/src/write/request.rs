@@ -8,8 +8,7 @@ use ifmatch_core::command::Refusal;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
-use ifmatch_register::{Key, Register};
-use ifmatch_runtime::Clock;
+use ifmatch_register::Key;
 
 use crate::body::ResponseBody;
 use crate::inner::InnerService;

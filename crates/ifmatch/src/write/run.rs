@@ -13,8 +13,6 @@ use http::{HeaderMap, Request, Response};
 use ifmatch_core::command::{Command, Grant, Outcome, Renew};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::Token;
-use ifmatch_register::Register;
-use ifmatch_runtime::Clock;
 
 use super::request::WriteContext;
 use crate::body::Received;
@@ -62,7 +60,7 @@ impl WriteContext {
         head.extensions.insert(Permit::new(grant, deadline));
         let request = Request::from_parts(head, received.body);
         let mut handler = pin!(AssertUnwindSafe(inner::run(inner, request)).catch_unwind());
-        let (driver, key) = (&self.shared.driver, &self.key);
+        let (driver, _key) = (&self.shared.driver, &self.key);
         while let Some(progress) = &received.progress {
             if let Ok(ended) = driver.until(self.renewal_due(deadline), handler.as_mut()).await {
                 return End::of(ended);

@@ -9,8 +9,7 @@ use http_body::Body;
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Command, Commit, Doubt, Grant, Outcome, Refusal};
 use ifmatch_core::record::Token;
-use ifmatch_register::{Key, KeyLock, Register};
-use ifmatch_runtime::Clock;
+use ifmatch_register::{Key, KeyLock};
 use ifmatch_runtime::task::detach;
 
 use super::also_changed;

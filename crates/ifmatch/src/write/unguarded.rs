@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::FutureExt;
 use http::Request;
 use http::request::Parts;
-use ifmatch_register::{Key, Register};
-use ifmatch_runtime::{Clock, KeyedQueue};
+use ifmatch_register::Key;
+use ifmatch_runtime::KeyedQueue;
 
 use super::also_changed;
 use super::request::WriteResult;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ifmatch::ConditionalLayer;
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::{async_trait, Clock};
+use ifmatch_runtime::{Clock, async_trait};
 use tower::Layer;
 
 use crate::support::{Cuttable, ManualClock, World, ask, request, send};

@@ -10,7 +10,9 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use ifmatch::{Builder, ConditionalLayer, Permit, RequirePreconditions, ResponseBody};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, Guarantee, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{
+    Engine, Guarantee, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait,
+};
 use ifmatch_runtime::Clock;
 use tower::{Layer, Service, service_fn};
 
@@ -22,7 +24,7 @@ pub(crate) const A: &str = "aaaaaaaa-0000-4000-8000-000000000000";
 pub(crate) const B: &str = "bbbbbbbb-0000-4000-8000-000000000000";
 const GUID: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
 
-pub(crate) fn both() -> [(Builder<Cuttable, ManualClock>, ManualClock); 2] {
+pub(crate) fn both() -> [(Builder, ManualClock); 2] {
     [true, false].map(|authoritative| {
         let (builder, clock, _) = builder();
         (if authoritative { builder.authoritative() } else { builder }.leases(), clock)
@@ -355,8 +357,8 @@ impl Register for Lossy {
         self.0.load(key).await
     }
 
-    fn guarantee(&self) -> Guarantee {
-        Guarantee::UntilFailover
+    fn engine(&self) -> Engine {
+        Engine { guarantee: Guarantee::UntilFailover, ..Engine::default() }
     }
 
     async fn compare_and_swap(

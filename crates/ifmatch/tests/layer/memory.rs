@@ -9,7 +9,7 @@ use tower::Layer;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn builder() -> (Builder<Cuttable, ManualClock>, ManualClock, Cuttable) {
+fn builder() -> (Builder, ManualClock, Cuttable) {
     let (clock, register) = (ManualClock::default(), Cuttable::default());
     (ConditionalLayer::builder().register(register.clone()).clock(clock.clone()), clock, register)
 }

@@ -10,7 +10,7 @@ use http_body_util::Full;
 use ifmatch::ConditionalLayer;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, Key, MemoryRegister, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, Scan, Swap, async_trait};
 use ifmatch_runtime::Clock;
 use tokio::sync::Barrier;
 use tower::{Layer, service_fn};

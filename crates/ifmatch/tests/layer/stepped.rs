@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full};
 use ifmatch::ConditionalLayer;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_runtime::{async_trait, Clock};
+use ifmatch_runtime::{Clock, async_trait};
 use tokio::time::Instant;
 use tower::{Layer, Service};
 

@@ -11,13 +11,13 @@ use crate::support::{Cuttable, ManualClock, Sent, World, ask, request, send};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-pub(crate) fn builder() -> (Builder<Cuttable, ManualClock>, ManualClock, Cuttable) {
+pub(crate) fn builder() -> (Builder, ManualClock, Cuttable) {
     let (clock, register) = (ManualClock::default(), Cuttable::default());
     (ConditionalLayer::builder().register(register.clone()).clock(clock.clone()), clock, register)
 }
 
 /// Both authorities must give the same responses as long as all writes pass through the layer.
-fn both() -> [Builder<Cuttable, ManualClock>; 2] {
+fn both() -> [Builder; 2] {
     [builder().0, builder().0.authoritative()]
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, EngineTime, Epoch, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use worker::ObjectNamespace;
 use worker::send::{IntoSendFuture, SendWrapper};
 
@@ -57,22 +57,9 @@ impl Register for RecordObjects {
         }
     }
 
-    /// The objects delete only idle records (see [`RecordObjects::kept`]).
-    fn guarantee(&self) -> Guarantee {
-        Guarantee::Linearizable
-    }
-
-    /// Durable Objects lose no acknowledged change.
-    fn epoch(&self, _key: &Key) -> Epoch {
-        Epoch::default()
-    }
-
-    fn time(&self, _key: &Key) -> Option<EngineTime> {
-        None
-    }
-
-    fn clock_error(&self) -> Option<Duration> {
-        None
+    /// Durable Objects lose no acknowledged change, and delete only idle records (see [`RecordObjects::kept`]).
+    fn engine(&self) -> Engine {
+        Engine::default()
     }
 
     fn revision_at_once(&self, _: &Key) -> Option<Revision> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ifmatch_core::record::Revision;
-use ifmatch_register::{Register, Key};
+use ifmatch_register::{Key, Register};
 use ifmatch_testbed::etcd;
 
 use super::report::Table;

@@ -1,7 +1,7 @@
 //! PostgreSQL: the register beside pgbench's single-row `UPDATE`, and several processes beside one.
 
-use std::sync::Arc;
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_register::Register;

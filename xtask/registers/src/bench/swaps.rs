@@ -1,7 +1,7 @@
 //! Clients that swap or load records of their own, and count.
 
-use std::sync::Arc;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,7 +10,7 @@ use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Register, Key, Swap};
+use ifmatch_register::{Key, Register, Swap};
 use ifmatch_testbed::Server;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process;

@@ -1,8 +1,8 @@
 //! The processes of a soak test, each with a network of its own to the servers.
 
-use std::sync::Arc;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_register::Register;

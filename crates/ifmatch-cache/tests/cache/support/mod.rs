@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use ifmatch_cache::{Builder, Cache, CacheHandle, CacheLayer};
 use ifmatch_core::date::{HttpDate, Timestamp};
-use ifmatch_runtime::{async_trait, Clock};
+use ifmatch_runtime::{Clock, async_trait};
 use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt};
 

@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{Request, Response};
 use ifmatch::ConditionalLayer;
 use ifmatch::key::{KeyExtractor, PathKey, shorten};
-use ifmatch_register::{Register, InvalidKey, Key};
+use ifmatch_register::{InvalidKey, Key, Register};
 use url::Url;
 
 /// Time after the upstream's timeout until the outcome of a write counts as unknown.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, Register, EngineTime, Epoch, Guarantee, Key, RegisterError, Scan, Swap};
+use ifmatch_register::{Engine, Guarantee, Key, Register, RegisterError, Scan, Swap, async_trait};
 
 /// A register with the guarantee that the operator assumes (`--register-may-lose`).
 pub(crate) struct AcceptLosses(pub(crate) Arc<dyn Register>);
@@ -12,23 +12,13 @@ pub(crate) struct AcceptLosses(pub(crate) Arc<dyn Register>);
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl Register for AcceptLosses {
-    fn guarantee(&self) -> Guarantee {
-        match self.0.guarantee() {
+    fn engine(&self) -> Engine {
+        let engine = self.0.engine();
+        let guarantee = match engine.guarantee {
             Guarantee::UntilFailover => Guarantee::Linearizable,
             other => other,
-        }
-    }
-
-    fn epoch(&self, key: &Key) -> Epoch {
-        self.0.epoch(key)
-    }
-
-    fn time(&self, key: &Key) -> Option<EngineTime> {
-        self.0.time(key)
-    }
-
-    fn clock_error(&self) -> Option<Duration> {
-        self.0.clock_error()
+        };
+        Engine { guarantee, ..engine }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Register, Key, RegisterError, Scan, Swap};
+use ifmatch_register::{Key, Register, RegisterError, Scan, Swap};
 
 use crate::error::Error;
 

@@ -1,7 +1,7 @@
 //! Opening of the configured register.
 
-use std::sync::Arc;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ifmatch_blob::store::BoxError;
 use ifmatch_blob_embedded as embedded;
@@ -10,7 +10,7 @@ use ifmatch_etcd::EtcdRegister;
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_redb::RedbRegister;
 use ifmatch_redis::RedisRegister;
-use ifmatch_register::{Register, MemoryRegister, ShardError, ShardedRegister};
+use ifmatch_register::{MemoryRegister, Register, ShardError, ShardedRegister};
 
 use crate::commands::store_url;
 use crate::config::register_url::{Engine, RegisterUrl};

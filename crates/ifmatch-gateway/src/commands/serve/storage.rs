@@ -8,7 +8,7 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::StoreError;
 use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
 use ifmatch_blob_objects::ObjectBlobs;
-use ifmatch_register::{Register, Guarantee};
+use ifmatch_register::{Guarantee, Register};
 
 use crate::commands::register::AcceptLosses;
 use crate::commands::{folder, register, store_url};

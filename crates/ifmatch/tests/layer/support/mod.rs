@@ -11,7 +11,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{async_trait, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use ifmatch_runtime::Clock;
 use tokio::sync::{oneshot, watch};
 use tower::{Service, ServiceExt};
