@@ -30,27 +30,6 @@ async fn a_register_in_a_file_keeps_leases_across_a_restart() {
     assert_eq!(client.get("/docs/a", &[]).await.expect(200).text(), "first");
 }
 
-#[tokio::test]
-async fn several_registers_share_the_records() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = format!("file://{}", folder.path().join("bodies").display());
-    let register = |name: &str| format!("redb://{}/{name}.redb", folder.path().display());
-    let (a, b) = (register("a"), register("b"));
-    let mut gateway = Gateway::start(["serve", "--store", &store, "--register", &a, "--register", &b]);
-    let azure = Azure::development(Client::new(gateway.address()));
-    Client::new(gateway.address()).put("/docs/a", &[], "first").await.expect(201);
-    azure.lease("/docs/a", "acquire", &[("x-ms-lease-duration", "-1")]).await.expect(201);
-    gateway.stop();
-    for wrong in [vec![&a], vec![&b, &a]] {
-        let flags = wrong.iter().flat_map(|url| ["--register", url.as_str()]);
-        let finished = run(["serve", "--store", &store].into_iter().chain(flags));
-        assert_eq!(finished.status.code(), Some(2), "{}", finished.stderr);
-        assert!(finished.stderr.contains("in the same order"), "{}", finished.stderr);
-    }
-    gateway.restart();
-    Client::new(gateway.address()).put("/docs/a", &[], "second").await.expect(412);
-}
-
 #[test]
 fn a_database_that_is_not_there_is_reported_without_the_password() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -91,11 +70,11 @@ fn unusable_registers_are_refused_with_advice() {
 }
 
 #[tokio::test]
-async fn records_move_from_one_register_to_two() {
+async fn records_move_from_one_register_to_another() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("file://{}", folder.path().join("bodies").display());
     let register = |name: &str| format!("redb://{}/{name}.redb", folder.path().display());
-    let (one, a, b) = (register("one"), register("a"), register("b"));
+    let (one, other) = (register("one"), register("other"));
     let mut gateway = Gateway::start(["serve", "--store", &store, "--register", &one]);
     Client::new(gateway.address()).put("/docs/a", &[], "first").await.expect(201);
     let azure = Azure::development(Client::new(gateway.address()));
@@ -105,7 +84,7 @@ async fn records_move_from_one_register_to_two() {
     let status = run(["register", "status", "--register", &one, "--json"]);
     assert_eq!(status.stdout.trim(), r#"{"epoch":0,"guarantee":"linearizable","status":"ready"}"#, "{}", status.stderr);
     for _ in 0..2 {
-        let copied = run(["register", "copy", "--from", &one, "--to", &a, "--to", &b]);
+        let copied = run(["register", "copy", "--from", &one, "--to", &other]);
         assert_eq!(copied.status.code(), Some(0), "{}", copied.stderr);
         assert!(copied.stdout.contains("copied and verified"), "{}", copied.stdout);
     }
@@ -116,6 +95,6 @@ async fn records_move_from_one_register_to_two() {
         assert!(refused.stderr.contains("there is no such file"), "{refused:#?}");
         assert!(!folder.path().join("wrong.redb").exists(), "it was created");
     }
-    let gateway = Gateway::start(["serve", "--store", &store, "--register", &a, "--register", &b]);
+    let gateway = Gateway::start(["serve", "--store", &store, "--register", &other]);
     Client::new(gateway.address()).put("/docs/a", &[], "second").await.expect(412);
 }

@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use ifmatch_azure::AzureDialect;
 use ifmatch_blob::BlobService;
 use ifmatch_blob_objects::{Backing, ObjectBlobs};
-use ifmatch_register::{MemoryRegister, Register};
+use ifmatch_register::MemoryRegister;
 use tower::ServiceExt;
 
 use crate::support::{accounts, fixture};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ifmatch_blob::conformance;
 use ifmatch_blob_objects::{Backing, ObjectBlobs, ObjectRegister, OpenError, OpenErrorKind};
-use ifmatch_register::conformance as register_conformance;
 use ifmatch_register::MemoryRegister;
+use ifmatch_register::conformance as register_conformance;
 use ifmatch_testbed::{azurite, s3};
 use tokio::net::TcpListener;
 

@@ -250,11 +250,7 @@ fn adapt_to_proxy(command: clap::Command) -> clap::Command {
     let command = STORAGE.iter().fold(command, |command, flag| command.mut_arg(flag, |arg| arg.hide(true)));
     [
         ("read_token", "Bearer token for reading /-/metrics and /-/cache. Repeatable. Prefer a file"),
-        (
-            "register",
-            "Register for the records of --guard-writes: `redb:///FILE` or `memory:`. Repeatable: each register then has a \
-             part of the records. In the environment, spaces separate several",
-        ),
+        ("register", "Register for the records of --guard-writes: `redb:///FILE` or `memory:`"),
         ("write_token", "Bearer token for purging by DELETE /-/cache as well. Repeatable. Prefer a file"),
     ]
     .into_iter()

@@ -82,8 +82,8 @@ pub enum Records {
     Memory,
     /// A folder, for this process only.
     Folder(PathBuf),
-    /// A register, or several with a part of the records each. Other gateways may share them.
-    Registers(Vec<RegisterUrl>),
+    /// A register. Other gateways may share it.
+    Register(RegisterUrl),
 }
 
 impl Config {
@@ -122,7 +122,7 @@ impl Config {
             cors: Cors::new(&settings.cors_origin).map_err(|error| Error::usage(format!("--cors-origin: {error}")))?,
             server: ServerConfig::new(&settings, access)?,
             cache: cache(&settings)?,
-            storage: storage(settings.data, settings.store, register_urls(&settings.register)?)?,
+            storage: storage(settings.data, settings.store, register_url(settings.register.as_deref())?)?,
             register_may_lose: settings.register_may_lose.unwrap_or_default(),
             require_conditions: settings.require_conditions.unwrap_or_default(),
             listen_tables: tables.filter(|_| !accounts.is_empty()),
@@ -164,26 +164,26 @@ fn credentials(settings: &Settings, exposure: Exposure) -> Result<(Access, Accou
 }
 
 /// Parses `--register`, here since clap would show the password of a wrong one.
-pub(crate) fn register_urls(urls: &[String]) -> Result<Vec<RegisterUrl>, Error> {
-    urls.iter().map(|url| url.parse()).collect()
+fn register_url(url: Option<&str>) -> Result<Option<RegisterUrl>, Error> {
+    url.map(str::parse).transpose()
 }
 
-fn storage(data: Option<PathBuf>, store: Option<String>, registers: Vec<RegisterUrl>) -> Result<Storage, Error> {
-    match (data, store, !registers.is_empty()) {
+fn storage(data: Option<PathBuf>, store: Option<String>, register: Option<RegisterUrl>) -> Result<Storage, Error> {
+    match (data, store, register) {
         (None, None, _) => Err(Error::usage(
             "no storage is set: use --data DIR for a folder on this machine, or --store URL for an object store",
         )),
-        (Some(_), None, true) => Err(Error::usage(
+        (Some(_), None, Some(_)) => Err(Error::usage(
             "--register needs --store, since one process alone uses the folder of --data: set --store file:///FOLDER \
              in its place, or omit --register",
         )),
-        (Some(_), Some(_), true) => {
+        (Some(_), Some(_), Some(_)) => {
             Err(Error::usage("--data and --register are both places for the records of --store: use one of them"))
         }
-        (Some(folder), None, false) => Ok(Storage::Folder(folder)),
-        (None, Some(url), false) => Ok(Storage::Store { url, records: Records::Memory }),
-        (Some(folder), Some(url), false) => Ok(Storage::Store { url, records: Records::Folder(folder) }),
-        (None, Some(url), true) => Ok(Storage::Store { url, records: Records::Registers(registers) }),
+        (Some(folder), None, None) => Ok(Storage::Folder(folder)),
+        (None, Some(url), None) => Ok(Storage::Store { url, records: Records::Memory }),
+        (Some(folder), Some(url), None) => Ok(Storage::Store { url, records: Records::Folder(folder) }),
+        (None, Some(url), Some(register)) => Ok(Storage::Store { url, records: Records::Register(register) }),
     }
 }
 

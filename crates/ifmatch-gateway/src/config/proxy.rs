@@ -12,7 +12,6 @@ use super::cache_config::CacheConfig;
 use super::optional_address::OptionalAddress;
 use super::proxy_settings::{Balancing, DEFAULT_CACHE, ProxySettings, Route};
 use super::register_url::RegisterUrl;
-use super::register_urls;
 use super::server::{ServerConfig, at_least_one, positive, required};
 use super::settings::Settings;
 use super::units::{ByteSize, Span};
@@ -34,8 +33,8 @@ pub struct ProxyConfig {
     /// Rules for the queries of requests.
     pub query: QueryRules,
     /// Registers for guarding writes, if they are guarded, because the upstreams are changed through this proxy, and
-    /// through others with the same registers, only.
-    pub guard: Option<Vec<RegisterUrl>>,
+    /// through others with the same register, only.
+    pub guard: Option<RegisterUrl>,
     /// `true` if client information from a proxy in front is trusted.
     pub trusts_forwarded: bool,
     pub(crate) answer_timeout: Duration,
@@ -98,18 +97,19 @@ impl ProxyConfig {
                 shares_cookies: proxy_settings.share_cookies.unwrap_or_default(),
             },
             query: query_rules(&proxy_settings, settings.cache)?,
-            guard: guard(proxy_settings.guard_writes, &settings.register)?,
+            guard: guard(proxy_settings.guard_writes, settings.register.as_deref())?,
             trusts_forwarded: proxy_settings.trust_forwarded.unwrap_or_default(),
         })
     }
 }
 
-fn guard(guards_writes: Option<bool>, registers: &[String]) -> Result<Option<Vec<RegisterUrl>>, Error> {
-    match (guards_writes.unwrap_or_default(), registers) {
-        (true, []) => Ok(Some(vec!["memory:".parse()?])),
-        (true, _) => register_urls(registers).map(Some),
-        (false, []) => Ok(None),
-        (false, _) => Err(Error::usage("--register keeps the records of guarded writes: set --guard-writes as well")),
+fn guard(guards_writes: Option<bool>, register: Option<&str>) -> Result<Option<RegisterUrl>, Error> {
+    match (guards_writes.unwrap_or_default(), register) {
+        (true, register) => register.unwrap_or("memory:").parse().map(Some),
+        (false, None) => Ok(None),
+        (false, Some(_)) => {
+            Err(Error::usage("--register keeps the records of guarded writes: set --guard-writes as well"))
+        }
     }
 }
 

@@ -47,17 +47,9 @@ pub struct Settings {
     pub store: Option<String>,
 
     /// Register for the records of --store in place of a folder: `postgres://USER@HOST/DATABASE`, which gateways share,
-    /// `redis://HOST`, `etcd://HOST`, `s3://BUCKET/PREFIX`, `redb:///FILE` or `memory:`. Repeatable: each register then
-    /// has a part of the records. In the environment, spaces separate several.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "IFMATCH_REGISTER",
-        hide_env_values = true,
-        value_delimiter = ' ',
-        help_heading = "Storage"
-    )]
-    pub register: Vec<String>,
+    /// `redis://HOST`, `etcd://HOST`, `s3://BUCKET/PREFIX`, `redb:///FILE` or `memory:`.
+    #[arg(long, value_name = "URL", env = "IFMATCH_REGISTER", hide_env_values = true, help_heading = "Storage")]
+    pub register: Option<String>,
 
     /// Accept a register that may lose acknowledged changes in a failover, such as Redis: leases may then have two
     /// holders, and deleted containers may return.
@@ -312,7 +304,7 @@ impl Settings {
         Self {
             data: self.data.or(fallback.data),
             store: self.store.or(fallback.store),
-            register: first_set(self.register, fallback.register),
+            register: self.register.or(fallback.register),
             register_may_lose: self.register_may_lose.or(fallback.register_may_lose),
             require_conditions: self.require_conditions.or(fallback.require_conditions),
             cache: self.cache.or(fallback.cache),

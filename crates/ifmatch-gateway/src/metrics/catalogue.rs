@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ifmatch_proxy::{Proxy, Upstream};
+use ifmatch_register::MemoryRegister;
 use ifmatch_register::metrics::{AMBIGUOUS, BATCH_SIZE};
-use ifmatch_register::{MemoryRegister, Register};
 use metrics::{
     Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit, counter, histogram,
     with_local_recorder,

@@ -2,11 +2,10 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Engine, Epoch, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
+use ifmatch_register::{Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use ifmatch_runtime::{Clock, SystemClock};
 use metrics::{Gauge, describe_gauge, describe_histogram, gauge, histogram};
 use tokio::time::Instant;
@@ -137,6 +136,9 @@ fn failure(kind: RegisterErrorKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ifmatch_register::Epoch;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use futures_util::future::join_all;

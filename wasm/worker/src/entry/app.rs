@@ -14,7 +14,6 @@ use ifmatch_blob::store::StoreError;
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob::{BlobService, BlobStore};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
-use ifmatch_register::Register;
 use js_sys::Reflect;
 use tower_service::Service;
 use wasm_bindgen::JsValue;

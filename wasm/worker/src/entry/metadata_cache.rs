@@ -222,7 +222,7 @@ mod tests {
     use ifmatch_core::EntityTag;
     use ifmatch_core::lease::{LeaseAction, LeaseDuration};
     use ifmatch_core::precondition::Preconditions;
-    use ifmatch_register::{MemoryRegister, Register};
+    use ifmatch_register::MemoryRegister;
     use object_store::memory::InMemory;
     use tower_service::Service;
 

@@ -1,7 +1,5 @@
 //! The register on the Worker's side.
 
-use std::time::Duration;
-
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};

@@ -15,7 +15,7 @@ use url::Url;
 const MARGIN: Duration = Duration::from_secs(5);
 
 /// Returns the layer between the cache and the upstreams. A write may take as long as the upstream's timeout.
-pub(super) fn layer(answer_timeout: Duration, register: Arc<dyn Register>) -> ConditionalLayer<Arc<dyn Register>> {
+pub(super) fn layer(answer_timeout: Duration, register: Arc<dyn Register>) -> ConditionalLayer {
     let builder = ConditionalLayer::builder().register(register).key(HostAndPath::default());
     // Any method may change an upstream's resource. A GET that no client has sent is one that a condition needs.
     let builder = builder.guard_where(|_| true).probe_after_writes(false);

@@ -54,8 +54,8 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
         .trusting_forwarded(config.trusts_forwarded)
         .with_traces(config.server.traces.as_ref().map(Traces::start).transpose()?);
     let site = Site { config, load, reserved, signals };
-    if let Some(registers) = &config.guard {
-        let register = register::open(registers).await?;
+    if let Some(url) = &config.guard {
+        let register = register::open(url).await?;
         let untagged = MapResponse::new(proxy.clone(), guard::without_tag);
         let guarded = guard::layer(config.answer_timeout, register).layer(untagged);
         cached(site, state, proxy, ClientInfo::new(guarded)).await

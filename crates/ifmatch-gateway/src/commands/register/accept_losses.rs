@@ -1,7 +1,6 @@
 //! A register that may lose acknowledged swaps, used where the operator accepts that.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Engine, Guarantee, Key, Register, RegisterError, Scan, Swap, async_trait};

@@ -5,7 +5,7 @@ mod copy;
 mod open;
 
 use clap::{Args, Subcommand};
-use ifmatch_register::{Guarantee, Register as _};
+use ifmatch_register::{Engine, Guarantee};
 use serde_json::json;
 
 pub(crate) use accept_losses::AcceptLosses;
@@ -14,9 +14,7 @@ use open::{migrate, open_existing};
 
 use crate::cli::terminal::{counted, print_line};
 use crate::commands::runtime::block_on;
-use crate::config::register_urls;
 use crate::error::Error;
-use crate::metrics::register::failovers;
 
 /// `ifmatch register …`
 #[derive(Args)]
@@ -32,14 +30,14 @@ enum RegisterCommand {
     #[command(after_help = MIGRATE_EXAMPLES)]
     Migrate {
         #[command(flatten)]
-        register: Urls,
+        register: RegisterOption,
     },
 
     /// Show if a register can be used, and what it guarantees.
     #[command(after_help = STATUS_EXAMPLES)]
     Status {
         #[command(flatten)]
-        register: Urls,
+        register: RegisterOption,
 
         /// Print JSON.
         #[arg(long)]
@@ -49,29 +47,22 @@ enum RegisterCommand {
     /// either register first. An interrupted copy continues when repeated.
     #[command(after_help = COPY_EXAMPLES)]
     Copy {
-        /// Register to read. Repeat it for several registers that are used together.
-        #[arg(long, value_name = "URL", required = true)]
-        from: Vec<String>,
+        /// Register to read.
+        #[arg(long, value_name = "URL")]
+        from: String,
 
-        /// Register to write. Repeat it to divide the records among several registers.
-        #[arg(long, value_name = "URL", required = true)]
-        to: Vec<String>,
+        /// Register to write.
+        #[arg(long, value_name = "URL")]
+        to: String,
     },
 }
 
 /// The register of a command.
 #[derive(Args)]
-struct Urls {
-    /// URL of the register. Repeat it for several registers that are used together.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "IFMATCH_REGISTER",
-        hide_env_values = true,
-        value_delimiter = ' ',
-        required = true
-    )]
-    register: Vec<String>,
+struct RegisterOption {
+    /// URL of the register.
+    #[arg(long, value_name = "URL", env = "IFMATCH_REGISTER", hide_env_values = true)]
+    register: String,
 }
 
 const MIGRATE_EXAMPLES: &str = "\
@@ -83,9 +74,8 @@ Example:
   ifmatch register status --register redb:///var/lib/ifmatch/register.redb";
 
 const COPY_EXAMPLES: &str = "\
-Example, from one register to two:
-  ifmatch register copy --from redb:///var/lib/ifmatch/register.redb \\
-      --to redb:///var/lib/ifmatch/0.redb --to redb:///var/lib/ifmatch/1.redb";
+Example:
+  ifmatch register copy --from redb:///var/lib/ifmatch/register.redb --to postgres://ifmatch@db.example/app";
 
 /// Runs the command, and prints its result.
 ///
@@ -95,13 +85,13 @@ pub(crate) fn run(args: &RegisterArgs) -> Result<(), Error> {
     block_on(async {
         match &args.command {
             RegisterCommand::Migrate { register } => {
-                migrate(&register_urls(&register.register)?).await?;
+                migrate(&register.register.parse()?).await?;
                 print_line("the register is up to date")
             }
             RegisterCommand::Status { register, json } => status(&register.register, *json).await,
             RegisterCommand::Copy { from, to } => {
-                let from = open_existing(&register_urls(from)?).await?;
-                let to = open(&register_urls(to)?).await?;
+                let from = open_existing(&from.parse()?).await?;
+                let to = open(&to.parse()?).await?;
                 let copied = copy::copy(&from, &to, |copied| print_line(&records(copied))).await?;
                 print_line(&format!("copied and verified {}", records(copied)))
             }
@@ -113,24 +103,26 @@ fn records(number: u64) -> String {
     counted(number, "record", "records")
 }
 
-async fn status(urls: &[String], as_json: bool) -> Result<(), Error> {
-    let register = open_existing(&register_urls(urls)?).await?;
-    let guarantee = match register.engine().guarantee {
+async fn status(url: &str, as_json: bool) -> Result<(), Error> {
+    let register = open_existing(&url.parse()?).await?;
+    let Engine { guarantee, epoch, .. } = register.engine();
+    let name = match guarantee {
         Guarantee::Linearizable => "linearizable",
         Guarantee::UntilFailover => "until-failover",
         Guarantee::Process => "process",
     };
-    let epoch = failovers(&register);
     if as_json {
-        return print_line(&json!({ "status": "ready", "guarantee": guarantee, "epoch": epoch }).to_string());
+        return print_line(&json!({ "status": "ready", "guarantee": name, "epoch": epoch.number }).to_string());
     }
-    print_line(match register.engine().guarantee {
+    print_line(match guarantee {
         Guarantee::Linearizable => "ready: acknowledged changes are never lost",
         Guarantee::UntilFailover => "ready: a failover may lose acknowledged changes",
         Guarantee::Process => "ready: the records end with the process",
     })?;
-    match epoch {
+    match epoch.number {
         0 => Ok(()),
-        _ => print_line(&format!("epoch {epoch}: the number of failovers that may have lost acknowledged changes")),
+        number => {
+            print_line(&format!("epoch {number}: the number of failovers that may have lost acknowledged changes"))
+        }
     }
 }

@@ -10,7 +10,7 @@ use ifmatch_etcd::EtcdRegister;
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_redb::RedbRegister;
 use ifmatch_redis::RedisRegister;
-use ifmatch_register::{MemoryRegister, Register, ShardError, ShardedRegister};
+use ifmatch_register::{MemoryRegister, Register};
 
 use crate::commands::store_url;
 use crate::config::register_url::{Engine, RegisterUrl};
@@ -20,46 +20,22 @@ use crate::error::Error;
 /// upstream, again when needed.
 const MEMORY_RECORDS: usize = 1_000_000;
 
-/// Opens the registers, as one if there are several.
-///
-/// # Errors
-/// States why a register cannot be used, and what to do.
-pub(crate) async fn open(urls: &[RegisterUrl]) -> Result<Arc<dyn Register>, Error> {
-    let mut registers = Vec::new();
-    for url in urls {
-        registers.push(open_one(url).await?);
-    }
-    match &registers[..] {
-        [single] => {
-            ShardedRegister::check_single(single).await.map_err(|error| misplaced(urls, &error))?;
-            Ok(single.clone())
-        }
-        _ => Ok(Arc::new(ShardedRegister::open(registers).await.map_err(|error| misplaced(urls, &error))?)),
-    }
-}
-
-/// Opens registers that must exist. [`open`] would create a missing file, which then passes for an empty register.
+/// Opens a register that must exist. [`open`] would create a missing file, which then passes for an empty register.
 ///
 /// # Errors
 /// As for [`open`], and if there is no such file.
-pub(super) async fn open_existing(urls: &[RegisterUrl]) -> Result<Arc<dyn Register>, Error> {
-    for url in urls {
-        if let Engine::Redb(file) = url.engine()
-            && !file.exists()
-        {
-            return Err(Error::usage(format!("cannot use {url}: there is no such file")));
-        }
+pub(super) async fn open_existing(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> {
+    match url.engine() {
+        Engine::Redb(file) if !file.exists() => Err(Error::usage(format!("cannot use {url}: there is no such file"))),
+        _ => open(url).await,
     }
-    open(urls).await
-}
-
-fn misplaced(urls: &[RegisterUrl], error: &ShardError) -> Error {
-    let urls: Vec<_> = urls.iter().enumerate().map(|(index, url)| format!("{index}: {url}")).collect();
-    Error::usage(format!("--register: {error}\n(registers: {})", urls.join(", ")))
 }
 
 /// Opens a register by its URL. To add an engine, add it to [`Engine`] as well.
-async fn open_one(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> {
+///
+/// # Errors
+/// States why the register cannot be used, and what to do.
+pub(crate) async fn open(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> {
     match url.engine() {
         Engine::Memory => Ok(memory()),
         Engine::Postgres => {
@@ -86,21 +62,18 @@ async fn open_one(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> {
     }
 }
 
-/// Creates or updates the tables of the registers in databases. The others need none.
+/// Creates or updates the tables of a register in a database. The others need none.
 ///
 /// # Errors
-/// States why a register cannot be changed, and what to do.
-pub(crate) async fn migrate(urls: &[RegisterUrl]) -> Result<(), Error> {
-    for url in urls {
-        match url.engine() {
-            Engine::Postgres => {
-                let migrated = ifmatch_postgres::migrate(url.with_password()).await;
-                migrated.map_err(|error| postgres_error(url, &error))?;
-            }
-            Engine::Memory | Engine::Redb(_) | Engine::Redis | Engine::Etcd | Engine::Objects => {}
+/// States why the register cannot be changed, and what to do.
+pub(crate) async fn migrate(url: &RegisterUrl) -> Result<(), Error> {
+    match url.engine() {
+        Engine::Postgres => {
+            let migrated = ifmatch_postgres::migrate(url.with_password()).await;
+            migrated.map_err(|error| postgres_error(url, &error))
         }
+        Engine::Memory | Engine::Redb(_) | Engine::Redis | Engine::Etcd | Engine::Objects => Ok(()),
     }
-    Ok(())
 }
 
 fn postgres_error(url: &RegisterUrl, error: &ifmatch_postgres::ConnectError) -> Error {
@@ -139,7 +112,7 @@ pub(crate) async fn in_folder(folder: &Path) -> Result<Arc<dyn Register>, Error>
     opened.map_err(|error| Error::runtime(format!("cannot use --data {}: {error}", folder.display())))
 }
 
-async fn redb(folder: PathBuf, file: PathBuf) -> Result<Register, BoxError> {
+async fn redb(folder: PathBuf, file: PathBuf) -> Result<Arc<dyn Register>, BoxError> {
     let open = move || -> Result<Arc<dyn Register>, BoxError> {
         embedded::create_folder(&folder)?;
         Ok(Arc::new(RedbRegister::open(file)?))

@@ -76,10 +76,7 @@ fn location(storage: &Storage) -> String {
         Storage::Folder(folder) => folder.display().to_string(),
         Storage::Store { url, records: Records::Memory } => url.clone(),
         Storage::Store { url, records: Records::Folder(folder) } => format!("{url}, register in {}", folder.display()),
-        Storage::Store { url, records: Records::Registers(registers) } => {
-            let registers: Vec<_> = registers.iter().map(ToString::to_string).collect();
-            format!("{url}, register {}", registers.join(" and "))
-        }
+        Storage::Store { url, records: Records::Register(register) } => format!("{url}, register {register}"),
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
                     folder::check("--data", folder)?;
                     register::in_folder(folder).await?
                 }
-                Records::Registers(urls) => lasting(register::open(urls).await?, config.register_may_lose)?,
+                Records::Register(url) => lasting(register::open(url).await?, config.register_may_lose)?,
             };
             let register = Arc::new(MeteredRegister::new(register));
             let store_error = |error| store_url::failed(&name, &error);
