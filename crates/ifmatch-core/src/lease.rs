@@ -229,8 +229,6 @@ pub struct Lease {
     duration: LeaseDuration,
     phase: Phase,
     token: Revision,
-    /// Encoded by the record, beside the lease.
-    #[serde(skip)]
     holder: Option<Holder>,
 }
 

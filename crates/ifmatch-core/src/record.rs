@@ -1,7 +1,6 @@
 //! The record of one resource: its state, its lease, the write in flight, and a revision that only grows.
 
 mod encoding;
-mod encoding_v1;
 
 use std::time::Duration;
 
@@ -209,8 +208,7 @@ pub struct Record {
     pub(crate) replies: Vec<Reply>,
     /// Latest date of any version.
     pub(crate) latest: HttpDate,
-    /// Largest fencing token of any lease of this resource, and of any write that named one. Encoded after the record.
-    #[serde(skip)]
+    /// Largest fencing token of any lease of this resource, and of any write that named one.
     pub(crate) fence: Revision,
 }
 
@@ -421,8 +419,8 @@ impl Record {
     }
 }
 
-/// Encoding version written by this release.
-const ENCODING_VERSION: u8 = 3;
+/// Encoding version that this release writes and reads.
+const ENCODING_VERSION: u8 = 4;
 
 /// The bytes are not a record that this release can read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
