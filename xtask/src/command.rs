@@ -147,11 +147,6 @@ impl Running {
         Err(format!("stopped at the step's time limit: {}", self.shown).into())
     }
 
-    /// Returns `true` if the command has not ended.
-    pub(crate) fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
-    }
-
     /// Returns the CPU time of the command and its children in seconds.
     pub fn cpu(&self) -> Result<f64> {
         let ticks = self.processes()?.into_iter().map(|process| ticks(process, [14, 15])).sum::<Result<u32>>()?;
