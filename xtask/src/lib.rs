@@ -13,7 +13,6 @@ mod docs;
 mod js;
 pub mod listening;
 pub mod npm;
-mod package;
 pub mod plot;
 mod scoreboard;
 pub mod sdk;

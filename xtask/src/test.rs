@@ -8,7 +8,7 @@ use clap::Args;
 use crate::command::Run;
 use crate::step::{Context, Step, Tool, require, run_beside, run_in_order};
 use crate::workspace::{SELECTION, Workspace};
-use crate::{Result, docs, js, npm, package, sdk, tree, wasm, worker};
+use crate::{Result, docs, js, npm, sdk, tree, wasm, worker};
 
 /// Options of `cargo xtask test`.
 #[derive(Args)]
@@ -43,7 +43,6 @@ const RCLONE: Tool = Tool { name: "rclone", probe: &["rclone", "version"], insta
 const REDIS: Tool =
     Tool { name: "Redis", probe: &["redis-server", "--version"], install: "apt-get install redis-server" };
 const RESTIC: Tool = Tool { name: "restic", probe: &["restic", "version"], install: "apt-get install restic" };
-const TAR: Tool = Tool { name: "tar", probe: &["tar", "--version"], install: "apt-get install tar" };
 /// The sources of the standard library.
 const WASM: Tool = wasm::TOOLCHAIN;
 
@@ -88,13 +87,6 @@ const NATIVE: &[Step] = &[
         run: cluster,
     },
     Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },
-    Step {
-        name: "package",
-        about: "each crate packages and compiles alone, with default, all and no features",
-        minutes: 60,
-        needs: &[TAR],
-        run: package::check,
-    },
 ];
 
 /// WebAssembly, and clients in other languages. They run beside the native steps, since they mostly wait: for one long link, and
