@@ -36,6 +36,7 @@ mod metrics;
 mod reconnecting;
 mod register;
 mod scans;
+mod wrapper;
 
 pub use async_trait::async_trait;
 pub use driver::{Applied, Driver, DriverError};
@@ -44,3 +45,4 @@ pub use key::{InvalidKey, Key};
 pub use key_lock::KeyLock;
 pub use memory::MemoryRegister;
 pub use register::{Engine, Epoch, Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+pub use wrapper::Wrapper;

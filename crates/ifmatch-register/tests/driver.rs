@@ -15,7 +15,7 @@ use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseId, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait,
+    Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait,
 };
 use ifmatch_runtime::{Clock, SystemClock, nonce};
 
@@ -65,7 +65,11 @@ impl Faulty {
 }
 
 #[async_trait]
-impl Register for Faulty {
+impl Wrapper for Faulty {
+    fn inner(&self) -> &dyn Register {
+        &self.inner
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.loads.fetch_add(1, Ordering::Relaxed);
         if self.is_unreadable.swap(false, Ordering::Relaxed) {
@@ -109,10 +113,6 @@ impl Register for Faulty {
             Some(Fault::LostWithoutAnswer) => Err(RegisterErrorKind::Ambiguous.into()),
             Some(Fault::Unavailable) => Err(RegisterErrorKind::Unavailable.into()),
         }
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.inner.scan(scan).await
     }
 }
 

@@ -16,7 +16,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
     Driver, DriverError, Engine, EngineClock, EngineTime, Key, MemoryRegister, Register, RegisterError,
-    RegisterErrorKind, Scan, Swap, async_trait,
+    RegisterErrorKind, Swap, Wrapper, async_trait,
 };
 use ifmatch_runtime::{Clock, nonce};
 
@@ -42,30 +42,16 @@ impl Server {
 /// A process's register.
 struct Handle(Arc<Server>);
 
-#[async_trait]
-impl Register for Handle {
+impl Wrapper for Handle {
+    fn inner(&self) -> &dyn Register {
+        &self.0.records
+    }
+
     fn engine(&self) -> Engine {
         let (now, error) = (self.0.now.load(Ordering::SeqCst), self.0.error.load(Ordering::SeqCst));
         let at = Timestamp::from_micros;
         let time = EngineTime { earliest: at(now - error / 2), latest: at(now + error / 2) };
         Engine { time: Some(time), ..Engine::default() }
-    }
-
-    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        self.0.records.load(key).await
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &Key,
-        expected: Revision,
-        next: Option<&Record>,
-    ) -> Result<Swap, RegisterError> {
-        self.0.records.compare_and_swap(key, expected, next).await
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.0.records.scan(scan).await
     }
 }
 
@@ -167,7 +153,11 @@ impl Sampled {
 }
 
 #[async_trait]
-impl Register for Sampled {
+impl Wrapper for Sampled {
+    fn inner(&self) -> &dyn Register {
+        &self.0.records
+    }
+
     fn engine(&self) -> Engine {
         Engine { time: self.1.time(Self::LOCAL), ..Engine::default() }
     }
@@ -185,10 +175,6 @@ impl Register for Sampled {
     ) -> Result<Swap, RegisterError> {
         self.sample();
         self.0.records.compare_and_swap(key, expected, next).await
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.0.records.scan(scan).await
     }
 }
 

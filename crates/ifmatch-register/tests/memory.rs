@@ -10,9 +10,9 @@ use http::Method;
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Observation, Observed, Outcome, Refusal};
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::record::{Record, Revision, Token, Variant};
+use ifmatch_core::record::{Record, Token, Variant};
 use ifmatch_register::{
-    Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap,
+    Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Wrapper,
     conformance::{self, Traits},
 };
 use ifmatch_runtime::{async_trait, nonce};
@@ -46,18 +46,9 @@ struct Snapshots {
 }
 
 #[async_trait]
-impl Register for Snapshots {
-    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        self.records.load(key).await
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &Key,
-        expected: Revision,
-        next: Option<&Record>,
-    ) -> Result<Swap, RegisterError> {
-        self.records.compare_and_swap(key, expected, next).await
+impl Wrapper for Snapshots {
+    fn inner(&self) -> &dyn Register {
+        &self.records
     }
 
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::conformance::history::{self, Violation, ViolationKind};
 use ifmatch_register::conformance::workload::{Client, Workload};
-use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
+use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait};
 
 const CLIENTS: usize = 8;
 /// Number of operations of each client in a round.
@@ -68,7 +68,11 @@ impl Wrong {
 }
 
 #[async_trait]
-impl Register for Wrong {
+impl Wrapper for Wrong {
+    fn inner(&self) -> &dyn Register {
+        &self.inner
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         if self.fault == Fault::StaleReads && self.is_every(3) {
             return Ok(self.past(key));
@@ -90,10 +94,6 @@ impl Register for Wrong {
             Swap::Conflict(_) if self.fault == Fault::ConflictFromOlderRead => Ok(Swap::Conflict(self.past(key))),
             swap => Ok(swap),
         }
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.inner.scan(scan).await
     }
 }
 

@@ -17,7 +17,7 @@ use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_blob_embedded::OpenErrorKind;
 use ifmatch_core::lease::LeaseFailure;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Driver, Key, MemoryRegister, Register, RegisterError, Scan, Swap, async_trait};
+use ifmatch_register::{Driver, Key, MemoryRegister, Register, RegisterError, Scan, Swap, Wrapper, async_trait};
 use tempfile::TempDir;
 
 use crate::collected::bodies;
@@ -43,9 +43,9 @@ impl Interposed {
 }
 
 #[async_trait]
-impl Register for Interposed {
-    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        self.records.load(key).await
+impl Wrapper for Interposed {
+    fn inner(&self) -> &dyn Register {
+        &self.records
     }
 
     async fn compare_and_swap(
@@ -58,10 +58,6 @@ impl Register for Interposed {
             other.await;
         }
         self.records.compare_and_swap(key, expected, next).await
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.records.scan(scan).await
     }
 }
 
@@ -237,7 +233,7 @@ async fn a_write_overtaken_by_a_deletion_is_not_in_the_next_container() {
         fixture.store.put(&fixture.blob, put(pattern(7_000))).await.unwrap();
         fixture.store.forget_deletions().await.unwrap();
         let scan = Scan { prefix: "b/", after: None, limit: 10 };
-        assert_eq!(fixture.register.scan(&scan).await.unwrap().len(), 1, "only what can be reached is kept");
+        assert_eq!(fixture.register.inner().scan(&scan).await.unwrap().len(), 1, "only what can be reached is kept");
         assert_eq!(fixture.read().await.unwrap().1, pattern(7_000));
         assert_eq!(bodies(fixture.folder()), 1);
     }

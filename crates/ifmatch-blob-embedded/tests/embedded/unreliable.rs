@@ -20,7 +20,7 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait,
+    Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait,
 };
 use tokio::task::JoinSet;
 
@@ -62,7 +62,11 @@ struct Unreliable {
 }
 
 #[async_trait]
-impl Register for Unreliable {
+impl Wrapper for Unreliable {
+    fn inner(&self) -> &dyn Register {
+        &self.records
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         match self.dice.roll(100) {
             0..3 => return Err(RegisterErrorKind::Unavailable.into()),
@@ -102,10 +106,6 @@ impl Register for Unreliable {
             }
             _ => self.records.compare_and_swap(key, expected, next).await,
         }
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.records.scan(scan).await
     }
 }
 
@@ -276,23 +276,9 @@ fn records_of(records: Arc<MemoryRegister>) -> impl Register {
 
 struct Steady(Arc<MemoryRegister>);
 
-#[async_trait]
-impl Register for Steady {
-    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        self.0.load(key).await
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &Key,
-        expected: Revision,
-        next: Option<&Record>,
-    ) -> Result<Swap, RegisterError> {
-        self.0.compare_and_swap(key, expected, next).await
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.0.scan(scan).await
+impl Wrapper for Steady {
+    fn inner(&self) -> &dyn Register {
+        &self.0
     }
 }
 

@@ -12,7 +12,9 @@ use ifmatch_blob::store::{Delete, HeaderChange, ListQuery, MissingContainer, Put
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, SeenLease};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
+use ifmatch_register::{
+    Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait,
+};
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::faults::Faulty;
@@ -61,7 +63,11 @@ impl Failing {
 }
 
 #[async_trait]
-impl Register for Failing {
+impl Wrapper for Failing {
+    fn inner(&self) -> &dyn Register {
+        &self.inner
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         if self.is_down.load(Ordering::SeqCst) {
             return Err(RegisterErrorKind::Unavailable.into());

@@ -17,8 +17,7 @@ use ifmatch_blob::store::ListQuery;
 use ifmatch_blob_objects::ObjectBlobs;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseState, SeenLease};
-use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Engine, EngineTime, Key, MemoryRegister, Register, RegisterError, Scan, Swap, async_trait};
+use ifmatch_register::{Engine, EngineTime, MemoryRegister, Register, Wrapper};
 use ifmatch_runtime::{Clock, SystemClock};
 
 use super::{memory, subject};
@@ -32,29 +31,15 @@ struct Skewed {
     is_ahead: bool,
 }
 
-#[async_trait]
-impl Register for Skewed {
+impl Wrapper for Skewed {
+    fn inner(&self) -> &dyn Register {
+        &self.records
+    }
+
     fn engine(&self) -> Engine {
         let (now, skew) = (SystemClock.now(), u64::try_from(SKEW.as_micros()).unwrap());
         let at = Timestamp::from_micros(if self.is_ahead { now.micros() + skew } else { now.micros() - skew });
         Engine { time: Some(EngineTime { earliest: at, latest: at }), ..Engine::default() }
-    }
-
-    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        self.records.load(key).await
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &Key,
-        expected: Revision,
-        next: Option<&Record>,
-    ) -> Result<Swap, RegisterError> {
-        self.records.compare_and_swap(key, expected, next).await
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.records.scan(scan).await
     }
 }
 

@@ -11,7 +11,7 @@ use ifmatch_blob::test_util::reopen;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait,
+    Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait,
 };
 
 use crate::support::{bytes, files_in, fixture, request, send};
@@ -84,7 +84,11 @@ struct Failing {
 }
 
 #[async_trait]
-impl Register for Failing {
+impl Wrapper for Failing {
+    fn inner(&self) -> &dyn Register {
+        &self.inner
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         if self.loads_fail && self.failed.load(Ordering::SeqCst) {
             return Err(RegisterErrorKind::Unavailable.into());
@@ -102,10 +106,6 @@ impl Register for Failing {
         }
         self.swaps_left.fetch_sub(1, Ordering::SeqCst);
         self.inner.compare_and_swap(key, at, next).await
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.inner.scan(scan).await
     }
 }
 

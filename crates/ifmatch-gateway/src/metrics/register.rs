@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
+use ifmatch_register::{Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait};
 use ifmatch_runtime::{Clock, SystemClock};
 use metrics::{Gauge, describe_gauge, describe_histogram, gauge, histogram};
 use tokio::time::Instant;
@@ -74,19 +74,14 @@ impl MeteredRegister {
     }
 }
 
-#[deny(clippy::missing_trait_methods)]
 #[async_trait]
-impl Register for MeteredRegister {
-    fn engine(&self) -> Engine {
-        self.register.engine()
+impl Wrapper for MeteredRegister {
+    fn inner(&self) -> &dyn Register {
+        &self.register
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.measured(LOAD, self.register.load(key), |_| DONE).await
-    }
-
-    fn revision_at_once(&self, key: &Key) -> Option<Revision> {
-        self.register.revision_at_once(key)
     }
 
     async fn compare_and_swap(
@@ -203,7 +198,7 @@ mod tests {
             runtime.block_on(async {
                 let memory = || Batch(MemoryRegister::unbounded());
                 let lanes = Lanes::start([memory()], [memory()], Duration::from_mins(1));
-                let register = MeteredRegister::new(Arc::new(Gathered(lanes)));
+                let register: &dyn Register = &MeteredRegister::new(Arc::new(Gathered(lanes)));
                 let keys = ["a", "b", "c"].map(|name| Key::new(name).unwrap());
                 let record = Record::forgotten(Revision::new(7));
                 let swaps = keys.each_ref().map(|key| register.compare_and_swap(key, Revision::NONE, Some(&record)));
@@ -227,9 +222,9 @@ mod tests {
     struct Hasty(MemoryRegister, AtomicUsize);
 
     #[async_trait]
-    impl Register for Hasty {
-        async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-            self.0.load(key).await
+    impl Wrapper for Hasty {
+        fn inner(&self) -> &dyn Register {
+            &self.0
         }
 
         async fn compare_and_swap(
@@ -246,10 +241,6 @@ mod tests {
                 }
             }
             Err(RegisterErrorKind::Ambiguous.into())
-        }
-
-        async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-            self.0.scan(scan).await
         }
     }
 
@@ -304,13 +295,13 @@ mod tests {
             runtime.block_on(async {
                 let key = Key::new("k").unwrap();
                 let record = Record::forgotten(Revision::new(7));
-                let register = MeteredRegister::new(Arc::new(MemoryRegister::unbounded()));
+                let register: &dyn Register = &MeteredRegister::new(Arc::new(MemoryRegister::unbounded()));
                 assert_eq!(register.load(&key).await.unwrap(), None);
                 for _ in 0..3 {
                     let swapped = register.compare_and_swap(&key, Revision::NONE, Some(&record)).await;
                     assert!(swapped.is_ok());
                 }
-                let mute = MeteredRegister::new(Arc::new(Mute));
+                let mute: &dyn Register = &MeteredRegister::new(Arc::new(Mute));
                 assert!(mute.compare_and_swap(&key, Revision::NONE, None).await.is_err());
                 assert!(mute.scan(&Scan { prefix: "", after: None, limit: 1 }).await.is_err());
             });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_register::conformance::history::ViolationKind;
-use ifmatch_register::{Key, Register, RegisterError, Scan, Swap, async_trait};
+use ifmatch_register::{Key, Register, RegisterError, Swap, Wrapper, async_trait};
 use ifmatch_testbed::{Clients, postgres};
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
@@ -20,24 +20,15 @@ struct ReadsFromStandby {
 }
 
 #[async_trait]
-impl Register for ReadsFromStandby {
+impl Wrapper for ReadsFromStandby {
+    fn inner(&self) -> &dyn Register {
+        &self.primary
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         let load = "SELECT record FROM ifmatch_records WHERE key = $1";
         let row = self.standby.query_opt(load, &[&key.as_str().as_bytes()]).await.unwrap();
         Ok(row.map(|row| Record::decode(row.get(0)).unwrap()))
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &Key,
-        expected: Revision,
-        next: Option<&Record>,
-    ) -> Result<Swap, RegisterError> {
-        self.primary.compare_and_swap(key, expected, next).await
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.primary.scan(scan).await
     }
 }
 
@@ -60,9 +51,9 @@ impl CancelsLateStatements {
 }
 
 #[async_trait]
-impl Register for CancelsLateStatements {
-    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        self.register.load(key).await
+impl Wrapper for CancelsLateStatements {
+    fn inner(&self) -> &dyn Register {
+        &self.register
     }
 
     async fn compare_and_swap(
@@ -81,11 +72,7 @@ impl Register for CancelsLateStatements {
             swapped = self.client.execute(swap, &values) => swapped.unwrap(),
             never = self.cancel() => never,
         };
-        Ok(if swapped == 1 { Swap::Done } else { Swap::Conflict(self.load(key).await?) })
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.register.scan(scan).await
+        Ok(if swapped == 1 { Swap::Done } else { Swap::Conflict(self.register.load(key).await?) })
     }
 }
 

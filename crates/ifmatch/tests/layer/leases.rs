@@ -11,7 +11,7 @@ use http_body_util::Full;
 use ifmatch::{Builder, ConditionalLayer, Permit, RequirePreconditions, ResponseBody};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    Engine, Guarantee, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait,
+    Engine, Guarantee, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait,
 };
 use ifmatch_runtime::Clock;
 use tower::{Layer, Service, service_fn};
@@ -351,27 +351,13 @@ async fn a_register_that_forgets_grants_no_leases_unless_allowed_to() {
 /// A register that may lose acknowledged swaps.
 struct Lossy(MemoryRegister);
 
-#[async_trait]
-impl Register for Lossy {
-    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        self.0.load(key).await
+impl Wrapper for Lossy {
+    fn inner(&self) -> &dyn Register {
+        &self.0
     }
 
     fn engine(&self) -> Engine {
         Engine { guarantee: Guarantee::UntilFailover, ..Engine::default() }
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &Key,
-        expected: Revision,
-        next: Option<&Record>,
-    ) -> Result<Swap, RegisterError> {
-        self.0.compare_and_swap(key, expected, next).await
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.0.scan(scan).await
     }
 }
 
@@ -406,7 +392,11 @@ struct Silent {
 }
 
 #[async_trait]
-impl Register for Silent {
+impl Wrapper for Silent {
+    fn inner(&self) -> &dyn Register {
+        &self.register
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         if self.mute.load(Ordering::SeqCst) {
             return Err(RegisterErrorKind::Unavailable.into());
@@ -426,10 +416,6 @@ impl Register for Silent {
             return Err(RegisterErrorKind::Ambiguous.into());
         }
         swapped
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.register.scan(scan).await
     }
 }
 

@@ -10,7 +10,7 @@ use http_body_util::Full;
 use ifmatch::ConditionalLayer;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, Scan, Swap, async_trait};
+use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, Swap, Wrapper, async_trait};
 use ifmatch_runtime::Clock;
 use tokio::sync::Barrier;
 use tower::{Layer, service_fn};
@@ -76,9 +76,9 @@ async fn a_part_never_carries_a_date_that_a_later_state_may_share() {
 struct Slow(MemoryRegister, ManualClock);
 
 #[async_trait]
-impl Register for Slow {
-    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        self.0.load(key).await
+impl Wrapper for Slow {
+    fn inner(&self) -> &dyn Register {
+        &self.0
     }
 
     async fn compare_and_swap(
@@ -90,10 +90,6 @@ impl Register for Slow {
         let swap = self.0.compare_and_swap(key, expected, next).await;
         self.1.advance(Duration::from_secs(31));
         swap
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.0.scan(scan).await
     }
 }
 

@@ -11,7 +11,9 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
+use ifmatch_register::{
+    Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait,
+};
 use ifmatch_runtime::Clock;
 use tokio::sync::{oneshot, watch};
 use tower::{Service, ServiceExt};
@@ -92,7 +94,11 @@ impl Cuttable {
 }
 
 #[async_trait]
-impl Register for Cuttable {
+impl Wrapper for Cuttable {
+    fn inner(&self) -> &dyn Register {
+        &self.register
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.check()?;
         self.register.load(key).await
