@@ -50,7 +50,7 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
-use ifmatch_register::{AnyRegister, Driver, Register};
+use ifmatch_register::{AnyRegister, Driver, Key, Register};
 
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -188,7 +188,9 @@ impl ObjectBlobs {
         durable: bool,
         owner: Option<Owner>,
     ) -> Self {
-        let driver = Driver::new(register).with_patience(PATIENCE);
+        // The store knows the blobs, and nothing but the register its containers.
+        let is_container = |key: &Key| key.as_str().starts_with(incarnation::KEYS);
+        let driver = Driver::new(register).with_patience(PATIENCE).index_of(is_container);
         let member_cache = MemberCache::new(backing.container_memory);
         let shared = |me: &Weak<Shared>| Shared {
             backing,

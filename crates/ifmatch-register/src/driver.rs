@@ -40,8 +40,8 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::
 pub struct Driver<R, C = SystemClock> {
     shared: Arc<Shared<R, C>>,
     initial: Record,
-    /// `true` if there is no other authority on the resources than the records.
-    is_index: bool,
+    /// Returns `true` for the keys of resources on which nothing but the record is an authority.
+    is_index: fn(&Key) -> bool,
     patience: Duration,
 }
 
@@ -105,7 +105,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
         Self {
             shared: Arc::new(Shared { register, clock, waiters, locks, deadlines }),
             initial: Record::unknown(),
-            is_index: false,
+            is_index: |_| false,
             patience: Duration::from_secs(10),
         }
     }
@@ -114,7 +114,14 @@ impl<R: Register, C: Clock> Driver<R, C> {
     #[must_use]
     pub fn assume_absent(mut self) -> Self {
         self.initial = Record::absent();
-        self.is_index = true;
+        self.index_of(|_| true)
+    }
+
+    /// Names the keys of resources that nothing but the register knows. After a failover that may have lost swaps (see
+    /// [`Epoch`](crate::Epoch)), their records are used as they are found, since nothing can be probed.
+    #[must_use]
+    pub fn index_of(mut self, is_index: fn(&Key) -> bool) -> Self {
+        self.is_index = is_index;
         self
     }
 
@@ -163,7 +170,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
     fn view(&self, key: &Key, stored: Option<Record>, now: Timestamp) -> Record {
         let mut record = stored.unwrap_or_else(|| self.initial.clone());
         let lost = self.shared.register.epoch(key).lost;
-        if lost != Revision::NONE && record.revision() <= lost && !self.is_index {
+        if lost != Revision::NONE && record.revision() <= lost && !(self.is_index)(key) {
             record = record.doubted(lost);
         }
         self.shared.deadlines.view(key, record, now, self.shared.clock.now())

@@ -1,7 +1,7 @@
 //! Registers that lose an answer or list late: no completed change is reported as failed, and no write outlives its
 //! container.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,9 +10,12 @@ use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, HeaderChange, ListQuery, MissingContainer, Put, StoreError, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
-use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, SeenLease};
+use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, LeaseFailure, SeenLease};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{AnyRegister, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{
+    AnyRegister, Epoch, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap,
+};
+use ifmatch_runtime::{Clock, SystemClock};
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::faults::Faulty;
@@ -33,13 +36,22 @@ struct Failing {
     is_down: Arc<AtomicBool>,
     /// `true` if scans show no records.
     is_blind: Arc<AtomicBool>,
+    /// The latest revision that a failover may have lost.
+    lost: Arc<AtomicU64>,
 }
 
 impl Failing {
     fn new() -> Self {
         let inner = Arc::new(MemoryRegister::unbounded());
         let breaks = Arc::new(AtomicBool::new(true));
-        Self { inner, next: Arc::default(), breaks, is_down: Arc::default(), is_blind: Arc::default() }
+        Self {
+            inner,
+            next: Arc::default(),
+            breaks,
+            is_down: Arc::default(),
+            is_blind: Arc::default(),
+            lost: Arc::default(),
+        }
     }
 
     /// Loses the answer to the next swap, which takes place. The register remains available.
@@ -61,6 +73,11 @@ impl Failing {
 }
 
 impl Register for Failing {
+    fn epoch(&self, _: &Key) -> Epoch {
+        let lost = self.lost.load(Ordering::SeqCst);
+        Epoch { number: u64::from(lost > 0), lost: Revision::new(lost) }
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         if self.is_down.load(Ordering::SeqCst) {
             return Err(RegisterErrorKind::Unavailable.into());
@@ -265,4 +282,28 @@ async fn a_stale_scan_leaves_no_lease_in_the_next_container() {
     assert!(subject.write(&blob, "after").await.created, "a lease of a deleted blob keeps writers off");
     assert_eq!(subject.head(&blob).await.unwrap().lease, None);
     subject.store.lease(&blob, acquire(2)).await.expect("it is free");
+}
+
+/// The register was restored, or another server has taken over: the records of containers are used as they are found, since
+/// nothing else knows them.
+#[tokio::test]
+async fn containers_outlast_a_failover_of_the_register() {
+    let register = Failing::new();
+    let subject = durable_on(&Faulty::in_memory(false), AnyRegister::new(register.clone())).await;
+    let (old, empty) = (blob("c", "old"), blob("empty", "x").container);
+    subject.write(&old, "1").await;
+    let metadata = [("owner".into(), FieldText::new("me").unwrap())].into();
+    let headers = BlobHeaders { metadata, ..BlobHeaders::default() };
+    subject.store.create_container(&empty, headers.clone()).await.unwrap();
+    subject.store.lease(&old, acquire(1)).await.unwrap();
+    let later = SystemClock.now().saturating_add(Duration::from_mins(1));
+    register.lost.store(Revision::NONE.next(later).get(), Ordering::SeqCst);
+
+    assert_eq!(subject.store.container(&empty).await.unwrap().expect("it still exists").headers, headers);
+    assert!(subject.write(&blob("c", "new"), "2").await.created);
+    assert_eq!(kind(subject.store.put(&old, put("3")).await), StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing));
+    let change = set(HeaderChange::Metadata([("owner".into(), FieldText::new("you").unwrap())].into()));
+    subject.store.set_container(&empty, change).await.expect("its record can be changed");
+    subject.store.delete_container(&empty, Delete::default()).await.expect("it can be deleted");
+    assert!(subject.store.container(&empty).await.unwrap().is_none());
 }
