@@ -67,6 +67,7 @@ use members::MemberCache;
 pub use object_register::ObjectRegister;
 pub use open_error::{OpenError, OpenErrorKind};
 use owner::Owner;
+pub use owner::forget_store;
 pub use probe::{Capability, Support};
 use shared::{PATIENCE, Shared};
 pub use spool::RunningHash;
@@ -121,7 +122,8 @@ impl ObjectBlobs {
     /// own register, since the records describe the objects of one store.
     ///
     /// # Errors
-    /// As for [`ObjectBlobs::open`]; [`OpenErrorKind::Settings`] if the register may lose acknowledged swaps.
+    /// As for [`ObjectBlobs::open`]; [`OpenErrorKind::Taken`] if the register has described another store before (see
+    /// [`forget_store`]); [`OpenErrorKind::Settings`] if the register may lose acknowledged swaps.
     ///
     /// ```
     /// use std::sync::Arc;
