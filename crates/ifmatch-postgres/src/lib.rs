@@ -48,6 +48,7 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
 use ifmatch_register::{EngineTime, Epoch, Key, Register, RegisterError, Scan, Swap};
 
+pub use epoch::restored;
 pub use error::{ConnectError, ConnectErrorKind};
 pub use schema::migrate;
 
@@ -77,10 +78,7 @@ impl PostgresRegister {
     /// [`ConnectErrorKind`] has the reasons; the message says what to do, and contains no password.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         let settings = Settings::parse(url)?;
-        let first = match epoch::find_latest(url).await {
-            Some(first) => first,
-            None => settings.connect().await?,
-        };
+        let first = epoch::connect_to_latest(url, &settings).await?;
         let lists = answered(async {
             first.check_schema().await?;
             first.warn_of_asynchronous_standbys().await?;

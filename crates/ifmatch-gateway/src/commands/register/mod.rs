@@ -10,7 +10,7 @@ use serde_json::json;
 
 pub(crate) use accept_losses::AcceptLosses;
 pub(crate) use open::{in_folder, memory, open};
-use open::{migrate, open_existing};
+use open::{migrate, open_existing, restored};
 
 use crate::cli::terminal::{counted, print_line};
 use crate::commands::runtime::block_on;
@@ -44,6 +44,14 @@ enum RegisterCommand {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// Begin an epoch after a backup was restored, before gateways and services use the register again. They then treat the
+    /// versions of the backup as unknown wherever they can look for the current one. The next gateway may use another
+    /// store than the ones before: run the command, too, after a store was moved or emptied.
+    #[command(after_help = RESTORED_EXAMPLES)]
+    Restored {
+        #[command(flatten)]
+        register: Urls,
     },
     /// Copy all records to another register, which must be empty, and verify the copy. Stop all gateways that use
     /// either register first. An interrupted copy continues when repeated.
@@ -82,6 +90,11 @@ const STATUS_EXAMPLES: &str = "\
 Example:
   ifmatch register status --register redb:///var/lib/ifmatch/register.redb";
 
+const RESTORED_EXAMPLES: &str = "\
+Example, with all gateways stopped:
+  pg_restore --clean --dbname app register.dump
+  ifmatch register restored --register postgres://ifmatch@db.example/app";
+
 const COPY_EXAMPLES: &str = "\
 Example, from one register to two:
   ifmatch register copy --from redb:///var/lib/ifmatch/register.redb \\
@@ -99,6 +112,7 @@ pub(crate) fn run(args: &RegisterArgs) -> Result<(), Error> {
                 print_line("the register is up to date")
             }
             RegisterCommand::Status { register, json } => status(&register.register, *json).await,
+            RegisterCommand::Restored { register } => restored(&register_urls(&register.register)?).await,
             RegisterCommand::Copy { from, to } => {
                 let from = open_existing(&register_urls(from)?).await?;
                 let to = open(&register_urls(to)?).await?;
@@ -131,6 +145,8 @@ async fn status(urls: &[String], as_json: bool) -> Result<(), Error> {
     })?;
     match epoch {
         0 => Ok(()),
-        _ => print_line(&format!("epoch {epoch}: the number of failovers that may have lost acknowledged changes")),
+        _ => print_line(&format!(
+            "epoch {epoch}: the number of failovers and restores that may have lost acknowledged changes"
+        )),
     }
 }

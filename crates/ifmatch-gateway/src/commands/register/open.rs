@@ -11,6 +11,7 @@ use ifmatch_redb::RedbRegister;
 use ifmatch_redis::RedisRegister;
 use ifmatch_register::{AnyRegister, MemoryRegister, ShardError, ShardedRegister};
 
+use crate::cli::terminal::print_line;
 use crate::commands::store_url;
 use crate::config::register_url::{Engine, RegisterUrl};
 use crate::error::Error;
@@ -100,6 +101,32 @@ pub(crate) async fn migrate(urls: &[RegisterUrl]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Begins an epoch in each register that has epochs, after a backup was restored, and lets the next gateway choose the store.
+///
+/// # Errors
+/// States why a register cannot be changed, and what to do.
+pub(super) async fn restored(urls: &[RegisterUrl]) -> Result<(), Error> {
+    for url in urls {
+        let epoch = match url.engine() {
+            Engine::Postgres => {
+                ifmatch_postgres::restored(url.with_password()).await.map_err(|error| postgres_error(url, &error))?
+            }
+            Engine::Redis => {
+                ifmatch_redis::restored(url.with_password()).await.map_err(|error| redis_error(url, &error))?
+            }
+            Engine::Memory | Engine::Redb(_) | Engine::Etcd | Engine::Objects => {
+                print_line(&format!(
+                    "{url} has no epochs: if services with the layer use it, delete their records instead of restoring them"
+                ))?;
+                continue;
+            }
+        };
+        print_line(&format!("{url}: epoch {epoch} has begun"))?;
+    }
+    let forgotten = objects::forget_store(&open_existing(urls).await?).await;
+    forgotten.map_err(|error| Error::runtime(format!("cannot change the register: {error}")))
 }
 
 fn postgres_error(url: &RegisterUrl, error: &ifmatch_postgres::ConnectError) -> Error {
