@@ -249,7 +249,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
         if result.is_err() {
             let (driver, key) = (self.handle(), key.clone());
             drop(task::detach(async move {
-                driver.retry_until(&key, deadline, || async { driver.apply(&key, &command).await.is_ok() }).await;
+                driver.retry_until(&key, deadline, || async { driver.apply(&key, &command).await.ok() }).await;
             }));
         }
         result
@@ -272,24 +272,26 @@ impl<R: Register, C: Clock> Driver<R, C> {
             drop(task::detach(async move {
                 let abort = Command::Abort(token);
                 let attempt = || async {
-                    match driver.apply(&key, &abort).await {
-                        Ok(applied) => applied.outcome == Outcome::Released || applied.before.revision() != expected,
-                        Err(_) => false,
-                    }
+                    let applied = driver.apply(&key, &abort).await.ok()?;
+                    let has_ended = applied.outcome == Outcome::Released || applied.before.revision() != expected;
+                    has_ended.then_some(())
                 };
                 driver.retry_until(&key, deadline, attempt).await;
             }));
         }
     }
 
-    /// Repeats an attempt, after a pause, until it returns `true` or a deadline of this key has passed, but makes at least
-    /// one.
-    pub async fn retry_until<F: Future<Output = bool>>(&self, key: &Key, deadline: Timestamp, attempt: impl Fn() -> F) {
+    /// Repeats an attempt, after a pause, until it has a result or a deadline of this key has passed, but makes at least one.
+    pub async fn retry_until<T, F>(&self, key: &Key, deadline: Timestamp, attempt: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Option<T>>,
+    {
         let mut pause = RETRY_PAUSE.0;
         loop {
             self.shared.clock.sleep(pause).await;
-            if attempt().await || self.now(key) >= deadline {
-                return;
+            let result = attempt().await;
+            if result.is_some() || self.now(key) >= deadline {
+                return result;
             }
             pause = (pause * 2).min(RETRY_PAUSE.1);
         }

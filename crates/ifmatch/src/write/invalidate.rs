@@ -17,7 +17,10 @@ impl<R: Register, C: Clock> Shared<R, C> {
             let (shared, key) = (Arc::clone(self), key.clone());
             drop(detach(async move {
                 let deadline = shared.now(&key).saturating_add(shared.config.write_timeout);
-                shared.driver.retry_until(&key, deadline, || shared.try_invalidate(&key)).await;
+                shared
+                    .driver
+                    .retry_until(&key, deadline, || async { shared.try_invalidate(&key).await.then_some(()) })
+                    .await;
             }));
         }
     }
