@@ -432,7 +432,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
         }
         Err(RegisterError::new(
             RegisterErrorKind::Unavailable,
-            "the time of the register's engine is not known precisely",
+            "the time of the register's engine, or of the other processes, is not known precisely",
         ))
     }
 
