@@ -80,7 +80,6 @@ impl PostgresRegister {
         let settings = Settings::parse(url)?;
         let first = epoch::connect_to_latest(url, &settings).await?;
         let lists = answered(async {
-            first.check_schema().await?;
             first.warn_of_asynchronous_standbys().await?;
             Lane::open(Place::new(settings), first).await
         });
