@@ -23,7 +23,7 @@ use crate::engine_clock::EngineTime;
 use crate::key::Key;
 
 /// Time for which a revision shows that a process with another clock is running.
-const COUNTS: Duration = Duration::from_mins(1);
+const COUNTS: Duration = Duration::from_secs(60);
 /// A change in the past of its record's revision adds a microsecond, and one by a clock that is ahead the time since.
 const ADVANCE: Duration = Duration::from_secs(1);
 /// Difference of clocks that is worth a warning: no permit has a larger margin.
