@@ -31,6 +31,25 @@ async fn a_register_in_a_file_keeps_leases_across_a_restart() {
 }
 
 #[tokio::test]
+async fn a_register_serves_another_store_after_the_operator_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = |name: &str| format!("file://{}", folder.path().join(name).display());
+    let (first, second) = (store("first"), store("second"));
+    let register = format!("redb://{}", folder.path().join("register.redb").display());
+    let mut gateway = Gateway::start(["serve", "--store", &first, "--register", &register]);
+    Client::new(gateway.address()).put("/docs/a", &[], "first").await.expect(201);
+    gateway.stop();
+    let refused = run(["serve", "--store", &second, "--register", &register]);
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("ifmatch register restored"), "{}", refused.stderr);
+    let restored = run(["register", "restored", "--register", &register]);
+    assert!(restored.status.success(), "{}", restored.stderr);
+    assert!(restored.stdout.contains("has no epochs"), "{}", restored.stdout);
+    let gateway = Gateway::start(["serve", "--store", &second, "--register", &register]);
+    Client::new(gateway.address()).get("/docs/a", &[]).await.expect(404);
+}
+
+#[tokio::test]
 async fn several_registers_share_the_records() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("file://{}", folder.path().join("bodies").display());
