@@ -11,12 +11,13 @@ use super::{Cluster, gateway};
 
 /// Repeats a request until it gets this status.
 async fn until(client: &Client, path: &str, status: u16) {
-    loop {
+    for _ in 0..3_000 {
         if client.get(path, &[]).await.status == status {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    panic!("{path} has not answered {status} within a minute");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,6 +40,22 @@ async fn an_outage_of_the_register_refuses_writes_and_ends_nothing() {
     assert_eq!((read.text(), read.etag()), ("first", written.etag()));
     clients[1].put("/docs/a", &[("if-match", written.etag())], "second").await.expect(200);
     assert_eq!(clients[0].get("/docs/a", &[]).await.expect(200).text(), "second");
+}
+
+/// The register answers loads, and refuses every change.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_is_not_ready_while_its_register_is_read_only() {
+    let cluster = Cluster::start(1).await;
+    let client = &cluster.clients()[0];
+    client.put("/docs/a", &[], "first").await.expect(201);
+    for (change, ready, written) in
+        [("SET default_transaction_read_only = on", 503, 503), ("RESET default_transaction_read_only", 200, 200)]
+    {
+        postgres::sql(&cluster.register, &format!("ALTER SYSTEM {change}"));
+        postgres::sql(&cluster.register, "SELECT pg_reload_conf()");
+        until(client, "/-/ready", ready).await;
+        client.put("/docs/a", &[], "second").await.expect(written);
+    }
 }
 
 /// A gateway is killed in the middle of its writes. The others go on, and lose no acknowledged write.

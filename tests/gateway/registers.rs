@@ -30,6 +30,25 @@ async fn a_register_in_a_file_keeps_leases_across_a_restart() {
     assert_eq!(client.get("/docs/a", &[]).await.expect(200).text(), "first");
 }
 
+#[tokio::test]
+async fn a_register_serves_another_store_after_the_operator_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = |name: &str| format!("file://{}", folder.path().join(name).display());
+    let (first, second) = (store("first"), store("second"));
+    let register = format!("redb://{}", folder.path().join("register.redb").display());
+    let mut gateway = Gateway::start(["serve", "--store", &first, "--register", &register]);
+    Client::new(gateway.address()).put("/docs/a", &[], "first").await.expect(201);
+    gateway.stop();
+    let refused = run(["serve", "--store", &second, "--register", &register]);
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("ifmatch register restored"), "{}", refused.stderr);
+    let restored = run(["register", "restored", "--register", &register]);
+    assert!(restored.status.success(), "{}", restored.stderr);
+    assert!(restored.stdout.contains("has no epochs"), "{}", restored.stdout);
+    let gateway = Gateway::start(["serve", "--store", &second, "--register", &register]);
+    Client::new(gateway.address()).get("/docs/a", &[]).await.expect(404);
+}
+
 #[test]
 fn a_database_that_is_not_there_is_reported_without_the_password() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

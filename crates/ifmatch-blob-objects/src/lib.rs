@@ -50,7 +50,7 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
-use ifmatch_register::{Driver, Register};
+use ifmatch_register::{Driver, Key, Register};
 
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -67,6 +67,7 @@ use members::MemberCache;
 pub use object_register::ObjectRegister;
 pub use open_error::{OpenError, OpenErrorKind};
 use owner::Owner;
+pub use owner::forget_store;
 pub use probe::{Capability, Support};
 use shared::{PATIENCE, Shared};
 pub use spool::RunningHash;
@@ -121,7 +122,8 @@ impl ObjectBlobs {
     /// own register, since the records describe the objects of one store.
     ///
     /// # Errors
-    /// As for [`ObjectBlobs::open`]; [`OpenErrorKind::Settings`] if the register may lose acknowledged swaps.
+    /// As for [`ObjectBlobs::open`]; [`OpenErrorKind::Taken`] if the register has described another store before (see
+    /// [`forget_store`]); [`OpenErrorKind::Settings`] if the register may lose acknowledged swaps.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -188,7 +190,9 @@ impl ObjectBlobs {
         durable: bool,
         owner: Option<Owner>,
     ) -> Self {
-        let driver = Driver::new(register).with_patience(PATIENCE);
+        // The store knows the blobs, and nothing but the register its containers.
+        let is_container = |key: &Key| key.as_str().starts_with(incarnation::KEYS);
+        let driver = Driver::new(register).with_patience(PATIENCE).index_of(is_container);
         let member_cache = MemberCache::new(backing.container_memory);
         let shared = |me: &Weak<Shared>| Shared {
             backing,

@@ -1,14 +1,15 @@
 //! A register that keeps each record in an object, which it changes by conditional writes.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use futures_util::future::try_join_all;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
-use ifmatch_runtime::{SystemClock, nonce, task};
+use ifmatch_register::{Engine, Key, PeerClocks, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
+use ifmatch_runtime::{Clock, SystemClock, nonce, task};
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
 
@@ -55,6 +56,7 @@ pub struct ObjectRegister {
     backing: Backing,
     /// Prefix of the records' objects. No blob's name begins like this.
     prefix: Path,
+    peers: Arc<PeerClocks>,
 }
 
 /// The content of an object.
@@ -78,7 +80,7 @@ impl ObjectRegister {
             return Err(OpenError::new(OpenErrorKind::Unusable, what));
         }
         let prefix = backing.prefix.clone().join(probe::FOLDER).join("records");
-        Ok(Self { backing, prefix })
+        Ok(Self { backing, prefix, peers: Arc::default() })
     }
 
     /// Opens the store of a URL, such as `s3://bucket/prefix`, with settings as for [`Backing::from_url`].
@@ -106,6 +108,9 @@ impl ObjectRegister {
         };
         let Some((bytes, version)) = within(read, RegisterErrorKind::Unavailable).await? else { return Ok(None) };
         let (key, record) = decode(&bytes)?;
+        if let Some(ahead) = record.as_ref().and_then(|record| self.peers.saw(&key, record, SystemClock.now())) {
+            tracing::warn!("{ahead}");
+        }
         Ok(Some(Stored { key, record, version }))
     }
 
@@ -130,6 +135,11 @@ impl ObjectRegister {
 
 #[async_trait]
 impl Register for ObjectRegister {
+    /// The time is that of the processes that share the register, if it is known to differ: a store has none.
+    fn engine(&self) -> Engine {
+        Engine { time: self.peers.time(SystemClock.now()), ..Engine::default() }
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         Ok(self.get(&self.path(key)).await?.and_then(|stored| stored.record))
     }

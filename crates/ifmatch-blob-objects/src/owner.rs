@@ -1,10 +1,20 @@
-//! The register that owns a store, named in an object next to the blobs.
+//! The register that owns a store, named in an object next to the blobs, and the store that a register describes, named in
+//! a record.
 //!
 //! The permits of two registers do not exclude each other. Two gateways with separate registers could both make a
 //! change that no condition covers (a deletion, a creation, the end of a multipart upload, any write to a store without
 //! conditions). Each therefore checks the store's mark at startup and before each such change.
-
-use std::sync::Arc;
+//!
+//! Permits of one register do not protect the objects of two stores either. A register that outlasts its process therefore
+//! serves the store whose name it has, from the mark of its first one:
+//!
+//! ```text
+//!   gateway 1, bucket/a              register                        gateway 2, bucket/b by mistake
+//!   marks a as "store 7"             no store
+//!   claims the register ──────────▶  store 7 ◀────────────────────── there is no mark: would be "store 8", refuses to start
+//! ```
+//!
+//! The mark comes first: a gateway that ends in between finds the name again.
 
 use http::Method;
 use ifmatch_core::command::{Command, Content, Write};
@@ -22,11 +32,14 @@ use super::backing::Backing;
 use super::failure;
 use super::open_error::{OpenError, OpenErrorKind};
 use super::probe::{Capability, FOLDER, Support};
+use ifmatch_blob::store::BoxError;
 
 /// Name of the mark, in the folder of objects that are not blobs.
 const NAME: &str = "owner";
 /// Key of the record with a register's own name.
-const KEY: &str = "i/register";
+const REGISTER: &str = "i/register";
+/// Key of the record with the name of the store that a register describes.
+const STORE: &str = "i/store";
 /// Maximum number of attempts at a contested mark.
 const ATTEMPTS: usize = 16;
 
@@ -37,35 +50,55 @@ pub(super) struct Owner {
     pub(super) register: String,
     /// `true` if the register outlasts its process. Otherwise the next gateway may replace its mark.
     lasts: bool,
+    /// Random name of the store, drawn when it was first marked.
+    store: String,
 }
 
 /// Result of an attempt to mark a store.
 pub(super) enum Claim {
-    Ours,
+    /// The store belongs to this register. Contains the mark.
+    Ours(Owner),
     /// The store belongs to this register.
     Taken(Owner),
 }
 
 impl Owner {
-    /// Names the register and marks the store with that name.
+    /// Names the register and the store, and marks each with the other's name.
     ///
     /// # Errors
-    /// [`OpenErrorKind::Taken`] if the mark names another register that outlasts its process.
+    /// [`OpenErrorKind::Taken`] if the mark names another register that outlasts its process, or the register another store.
     pub(super) async fn claim(
         backing: &Backing,
         capability: Capability,
-        register: &Arc<dyn Register>,
+        register: &dyn Register,
         lasts: bool,
     ) -> Result<Self, OpenError> {
-        let unusable = || {
-            let what = format!("{} cannot be marked as in use by this gateway", backing.objects);
-            OpenError::new(OpenErrorKind::Unusable, what)
+        let failed = |error: RegisterError| unusable(backing, error);
+        let marked = read(&*backing.objects, &location(backing)).await.map_err(|error| unusable(backing, error))?;
+        let store = match marked {
+            Some((mark, _)) => mark.store,
+            None => random().map_err(failed)?,
         };
-        let named = if lasts { name_of(register).await } else { random() };
-        let register = named.map_err(|error| unusable().because(error))?;
-        let owner = Self { register, lasts };
-        match owner.mark(backing, capability, true).await.map_err(|error| unusable().because(error))? {
-            Claim::Ours => Ok(owner),
+        if !lasts {
+            let owner = Self { register: random().map_err(failed)?, lasts, store };
+            return owner.own(backing, capability).await;
+        }
+        let described = name(register, STORE).await.map_err(failed)?;
+        if described.is_some_and(|described| described != store) {
+            return Err(describes_another(backing));
+        }
+        let named = claim_name(register, REGISTER, random().map_err(failed)?).await;
+        let owner = Self { register: named.map_err(failed)?, lasts, store }.own(backing, capability).await?;
+        if claim_name(register, STORE, owner.store.clone()).await.map_err(failed)? != owner.store {
+            return Err(describes_another(backing));
+        }
+        Ok(owner)
+    }
+
+    /// Marks the store, and returns the mark.
+    async fn own(&self, backing: &Backing, capability: Capability) -> Result<Self, OpenError> {
+        match self.mark(backing, capability, true).await.map_err(|error| unusable(backing, error))? {
+            Claim::Ours(mark) => Ok(mark),
             Claim::Taken(other) => {
                 let what = format!(
                     "{} belongs to a gateway with another register ({}): start this one with that register (the folder \
@@ -85,7 +118,7 @@ impl Owner {
         let location = location(backing);
         for _ in 0..ATTEMPTS {
             let mode = match read(&*backing.objects, &location).await? {
-                Some((owner, _)) if owner == *self => return Ok(Claim::Ours),
+                Some((owner, _)) if owner.register == self.register => return Ok(Claim::Ours(owner)),
                 Some((owner, _)) if owner.lasts || !replaces => return Ok(Claim::Taken(owner)),
                 Some((_, version)) if capability.update == Support::Native => PutMode::Update(version),
                 None if capability.create == Support::Native => PutMode::Create,
@@ -123,27 +156,66 @@ async fn read(objects: &dyn ObjectStore, location: &Path) -> Result<Option<(Owne
     }
 }
 
-/// Returns the name of a register, assigning one at its first use.
-async fn name_of(register: &Arc<dyn Register>) -> Result<String, RegisterError> {
-    let key = Key::new(KEY).map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))?;
-    let name = random()?;
+fn unusable(backing: &Backing, cause: impl Into<BoxError>) -> OpenError {
+    let what = format!("{} cannot be marked as in use by this gateway", backing.objects);
+    OpenError::new(OpenErrorKind::Unusable, what).because(cause)
+}
+
+fn describes_another(backing: &Backing) -> OpenError {
+    let what = format!(
+        "the register describes another store than {}: start the gateway with that store, or give this one a register of its \
+         own. If this store was moved, restored or emptied, stop all gateways and run ifmatch register restored",
+        backing.objects
+    );
+    OpenError::new(OpenErrorKind::Taken, what)
+}
+
+/// Lets the next gateway choose the store that a register describes, after the store was moved, restored or emptied. No
+/// gateway may be running: it would go on using the former store.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// # let register = ifmatch_register::MemoryRegister::unbounded();
+/// ifmatch_blob_objects::forget_store(&register).await?;
+/// # Ok::<(), ifmatch_register::RegisterError>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// If the register fails.
+pub async fn forget_store(register: &dyn Register) -> Result<(), RegisterError> {
+    let key = key(STORE)?;
+    match register.load(&key).await? {
+        Some(record) => register.compare_and_swap(&key, record.revision(), None).await.map(drop),
+        None => Ok(()),
+    }
+}
+
+fn key(key: &str) -> Result<Key, RegisterError> {
+    Key::new(key).map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))
+}
+
+/// Returns the name that a register has under a key.
+async fn name(register: &dyn Register, key: &str) -> Result<Option<String>, RegisterError> {
+    let Some(record) = register.load(&self::key(key)?).await? else { return Ok(None) };
+    let payload = record.state(SystemClock.now()).version().map(|version| version.payload().to_vec());
+    let name = payload.and_then(|payload| String::from_utf8(payload).ok());
+    name.map(Some).ok_or_else(|| RegisterErrorKind::Unreadable.into())
+}
+
+/// Returns the name that a register has under a key, assigning this one if there is none.
+async fn claim_name(register: &dyn Register, key: &str, new: String) -> Result<String, RegisterError> {
     let nothing = Preconditions::default();
-    let write = Write::new(
-        &Method::PUT,
-        &nothing,
-        Content::Hashed { hash: ContentHash::of(b""), payload: name.clone().into() },
-        nonce()?,
-    )
-    .with_lease(LeaseUse::Read(None));
+    let content = Content::Hashed { hash: ContentHash::of(b""), payload: new.clone().into() };
+    let write = Write::new(&Method::PUT, &nothing, content, nonce()?).with_lease(LeaseUse::Read(None));
     let first = Record::unknown().apply(&Command::Write(write), SystemClock.now()).next;
     for _ in 0..ATTEMPTS {
-        if let Some(record) = register.load(&key).await? {
-            let payload = record.state(SystemClock.now()).version().map(|version| version.payload().to_vec());
-            let name = payload.and_then(|payload| String::from_utf8(payload).ok());
-            return name.ok_or_else(|| RegisterErrorKind::Unreadable.into());
+        if let Some(name) = name(register, key).await? {
+            return Ok(name);
         }
-        match register.compare_and_swap(&key, Revision::NONE, first.as_ref()).await {
-            Ok(Swap::Done) => return Ok(name),
+        match register.compare_and_swap(&self::key(key)?, Revision::NONE, first.as_ref()).await {
+            Ok(Swap::Done) => return Ok(new),
             Ok(Swap::Conflict(_)) => {}
             Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {}
             Err(error) => return Err(error),

@@ -66,12 +66,12 @@ impl Shared {
             self.driver.until(self.end_of_work(deadline), work).await.unwrap_or_else(|elapsed| {
                 Ending::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed), GRACE)
             });
-        let (result, command) = match ending {
-            Ending::Done(value, content) => (Ok(value), commit(token, content)),
-            Ending::Refused(error) => (Err(error), Command::Abort(token)),
+        let (result, command, deadline) = match ending {
+            Ending::Done(value, content) => (Ok(value), commit(token, content), deadline),
+            Ending::Refused(error) => (Err(error), Command::Abort(token), deadline),
             Ending::Unknown(error, grace) => {
-                self.prolong(&key, token, deadline, grace).await;
-                (Err(error), Command::Doubt(Doubt::new(token, grace)))
+                let deadline = self.prolong(&key, token, deadline, grace).await;
+                (Err(error), Command::Doubt(Doubt::new(token, grace)), deadline)
             }
         };
         match self.driver.give_back(&key, Some(begun), command, deadline).await {
@@ -89,14 +89,25 @@ impl Shared {
     }
 
     /// Lets a permit last for this long, even if the lease of its write ends before: the request could otherwise reach the
-    /// blob of the next holder.
-    async fn prolong(&self, key: &Key, token: Token, deadline: Timestamp, grace: Duration) {
-        if self.driver.now().until(deadline) < grace {
-            let renew = Renew { token, ttl: grace, lease: LeaseUse::Read(None) };
-            if let Err(error) = self.driver.apply(key, &Command::Renew(renew)).await {
-                tracing::warn!(%key, %error, "a permit may end before a request with an unknown outcome");
-            }
+    /// blob of the next holder. If the register fails, tries again until the permit ends. Returns the end of the permit.
+    async fn prolong(&self, key: &Key, token: Token, deadline: Timestamp, grace: Duration) -> Timestamp {
+        if self.driver.now().until(deadline) >= grace {
+            return deadline;
         }
+        let renew = async || {
+            let renew = Renew { token, ttl: grace, lease: LeaseUse::Read(None) };
+            match self.driver.apply(key, &Command::Renew(renew)).await {
+                Ok(Applied { outcome: Outcome::Granted(grant), .. }) => Some(grant.deadline),
+                Ok(_) => Some(deadline),
+                Err(error) => {
+                    tracing::warn!(%key, %error, "a permit may end before a request with an unknown outcome: trying again");
+                    None
+                }
+            }
+        };
+        let first = renew().await;
+        let renewed = if first.is_some() { first } else { self.driver.retry_until(deadline, renew).await };
+        renewed.unwrap_or(deadline)
     }
 
     /// Returns the end of the work until a deadline: three quarters of what is left. An abandoned request may still take effect in the rest, while no one else writes.

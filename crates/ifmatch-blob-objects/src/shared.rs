@@ -93,7 +93,7 @@ impl Shared {
         let Some(owner) = &self.owner else { return Ok(()) };
         let marked = owner.mark(&self.backing, self.capability, false).await;
         match marked.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))? {
-            Claim::Ours => Ok(()),
+            Claim::Ours(_) => Ok(()),
             Claim::Taken(other) => {
                 tracing::error!(
                     store = %self.backing.objects,

@@ -133,7 +133,9 @@ impl Preconditions {
         }
         // Steps 1 and 2: If-Match, and If-Unmodified-Since only without it.
         let (guard, name) = match self.if_match(current) {
-            Some(result) => (Some(result), Precondition::IfMatch),
+            Some(result) => {
+                (Some(result), name_of(self.if_match.as_ref(), Precondition::IfMatch, Precondition::UnreadableIfMatch))
+            }
             None => (self.if_unmodified_since(method, current), Precondition::IfUnmodifiedSince),
         };
         if guard == Some(false) {
@@ -141,7 +143,10 @@ impl Preconditions {
         }
         // Steps 3 and 4: If-None-Match, and If-Modified-Since only without it.
         let (change, name) = match self.if_none_match(method, current) {
-            Some(result) => (Some(result), Precondition::IfNoneMatch),
+            Some(result) => (
+                Some(result),
+                name_of(self.if_none_match.as_ref(), Precondition::IfNoneMatch, Precondition::UnreadableIfNoneMatch),
+            ),
             None => (self.if_modified_since(method, current), Precondition::IfModifiedSince),
         };
         match change {
@@ -288,6 +293,10 @@ pub enum Precondition {
     IfNoneMatch,
     /// `If-Modified-Since`
     IfModifiedSince,
+    /// `If-Match` without a tag that can be read, which matches nothing.
+    UnreadableIfMatch,
+    /// `If-None-Match` of a write with a list that cannot be read.
+    UnreadableIfNoneMatch,
 }
 
 impl Precondition {
@@ -299,11 +308,20 @@ impl Precondition {
     /// ```
     pub fn header(self) -> HeaderName {
         match self {
-            Self::IfMatch => IF_MATCH,
+            Self::IfMatch | Self::UnreadableIfMatch => IF_MATCH,
             Self::IfUnmodifiedSince => IF_UNMODIFIED_SINCE,
-            Self::IfNoneMatch => IF_NONE_MATCH,
+            Self::IfNoneMatch | Self::UnreadableIfNoneMatch => IF_NONE_MATCH,
             Self::IfModifiedSince => IF_MODIFIED_SINCE,
         }
+    }
+}
+
+/// Returns the name of a precondition, by its list of tags.
+fn name_of(list: Option<&TagList>, readable: Precondition, unreadable: Precondition) -> Precondition {
+    match list {
+        Some(TagList::Tags(tags)) if tags.is_empty() => unreadable,
+        Some(TagList::Unreadable) => unreadable,
+        _ => readable,
     }
 }
 

@@ -203,7 +203,16 @@ impl Problem {
     pub fn precondition_failed(failed: Precondition, current: Option<&EntityTag>) -> Self {
         let header = failed.header();
         let detail = match failed {
+            Precondition::IfMatch if current.is_none() => {
+                "If-Match failed: the resource does not exist, or has no tag. To create it, send If-None-Match: * instead"
+            }
             Precondition::IfMatch => "If-Match failed: the resource has another version. Fetch it, merge, and retry",
+            Precondition::UnreadableIfMatch => {
+                "If-Match is malformed or too long: send the ETag of a response with its quotes, a list of such tags, or *"
+            }
+            Precondition::UnreadableIfNoneMatch => {
+                "If-None-Match is malformed or too long: send the ETag of a response with its quotes, a list of such tags, or *"
+            }
             Precondition::IfUnmodifiedSince => {
                 "If-Unmodified-Since failed: the resource was modified. Fetch it, merge, and retry"
             }

@@ -30,7 +30,8 @@ use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
-use ifmatch_register::{Key, Register, RegisterError, Scan, Swap, async_trait};
+use ifmatch_register::{Engine, Key, PeerClocks, Register, RegisterError, Scan, Swap, async_trait};
+use ifmatch_runtime::{Clock, SystemClock};
 
 pub use address::Address;
 use connection::Connection;
@@ -49,6 +50,7 @@ const PAGE: usize = 256;
 pub struct EtcdRegister {
     lanes: Lanes,
     scans: Scans<Connection>,
+    peers: PeerClocks,
 }
 
 impl EtcdRegister {
@@ -68,14 +70,30 @@ impl EtcdRegister {
     pub async fn connect_to(address: Address) -> Result<Self, ConnectError> {
         let lists = Connection::open(address).await?;
         let lanes = Lanes::start([lists.another(), lists.another()], [lists.another(), lists.another()], 2 * LIMIT);
-        Ok(Self { lanes, scans: Scans::new(lists, PAGE, 2 * LIMIT) })
+        Ok(Self { lanes, scans: Scans::new(lists, PAGE, 2 * LIMIT), peers: PeerClocks::default() })
+    }
+}
+
+impl EtcdRegister {
+    /// Compares the clock of a record's writer with this process's.
+    fn saw(&self, key: &Key, found: Option<&Record>) {
+        if let Some(ahead) = found.and_then(|record| self.peers.saw(key, record, SystemClock.now())) {
+            tracing::warn!("{ahead}");
+        }
     }
 }
 
 #[async_trait]
 impl Register for EtcdRegister {
+    /// The time is that of the processes that share the register, if it is known to differ: etcd has none.
+    fn engine(&self) -> Engine {
+        Engine { time: self.peers.time(SystemClock.now()), ..Engine::default() }
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        self.lanes.load(key).await
+        let found = self.lanes.load(key).await?;
+        self.saw(key, found.as_ref());
+        Ok(found)
     }
 
     async fn compare_and_swap(
@@ -84,7 +102,11 @@ impl Register for EtcdRegister {
         expected: Revision,
         next: Option<&Record>,
     ) -> Result<Swap, RegisterError> {
-        self.lanes.swap(key, expected, next).await
+        let swap = self.lanes.swap(key, expected, next).await?;
+        if let Swap::Conflict(found) = &swap {
+            self.saw(key, found.as_ref());
+        }
+        Ok(swap)
     }
 
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {

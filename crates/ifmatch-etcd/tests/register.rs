@@ -3,16 +3,19 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::connect;
 use futures_util::future::join_all;
-use ifmatch_core::command::{Command, Content, Write};
+use ifmatch_core::command::{Begin, Command, Content, Outcome, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_etcd::EtcdRegister;
 use ifmatch_register::conformance::{self, Traits};
-use ifmatch_register::{Key, Register, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Scan, Swap};
+use ifmatch_runtime::{Clock, SystemClock};
 use ifmatch_testbed::etcd::start;
 
 fn traits() -> Traits {
@@ -59,6 +62,27 @@ async fn replace(register: &EtcdRegister, key: &Key, record: &Record) {
             }
         }
     }
+}
+
+/// A process whose clock is an hour ahead has written a record. It would break the permits of this one at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_permit_is_granted_while_the_clock_of_another_process_is_ahead() {
+    let server = start(&[]).await;
+    let (register, other) = (connect(&server.url()).await, Key::new("other").unwrap());
+    let ahead = SystemClock.now().saturating_add(Duration::from_hours(1));
+    replace(&register, &other, &Record::forgotten(Revision::new(ahead.micros()))).await;
+    let driver = Driver::new(connect(&server.url()).await);
+    let (none, key) = (Preconditions::NONE, Key::new("key").unwrap());
+    let begin = async || {
+        let begin = Begin::new(&http::Method::PUT, &none, ifmatch_runtime::nonce().unwrap(), Duration::from_mins(1));
+        driver.apply(&key, &Command::Begin(begin)).await
+    };
+    let granted = begin().await.expect("nothing is known of another clock").outcome;
+    let Outcome::Granted(grant) = granted else { panic!("{granted:?}") };
+    driver.apply(&key, &Command::Abort(grant.token)).await.unwrap();
+    driver.load(&other).await.unwrap();
+    let error = begin().await.expect_err("it is known");
+    assert!(error.to_string().contains("is not known precisely"), "{error}");
 }
 
 /// A batch is divided into transactions by the number and by the length of its records.

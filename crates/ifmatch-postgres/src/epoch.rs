@@ -7,9 +7,10 @@
 //!                                             the first connection raises the epoch, before its first load or swap
 //! ```
 //!
-//! A promotion, and a restored backup, begin a new timeline. The server cannot tell if it has all acknowledged swaps, which is
-//! certain only for a synchronous standby. The epoch is a row that is replicated with the records, with the timeline on which
-//! it began. Every new connection compares that with the server's. No connection survives a promotion, since a standby
+//! A promotion begins a new timeline, and a restored `pg_dump` creates new tables, with other object identifiers. The server
+//! cannot tell if it has all acknowledged swaps, which is certain only for a synchronous standby. The epoch is a row that is
+//! replicated with the records, with the timeline and the table in which it began. Every new connection compares those with
+//! the server's. A base backup that is started in place of the server has the same ones: the operator calls [`restored`]. No connection survives a promotion, since a standby
 //! accepts none that writes. A server with an earlier epoch than one that was found already is refused, and connections to it
 //! are replaced: a former primary that still runs, or was started again, lacks the changes made since the promotion.
 
@@ -22,7 +23,7 @@ use ifmatch_register::Epoch;
 use tokio::time::timeout;
 
 use crate::STATEMENT_LIMIT;
-use crate::connection::Connection;
+use crate::connection::{Connection, answered};
 use crate::error::{ConnectError, ConnectErrorKind};
 use crate::settings::{Settings, each_host};
 
@@ -30,9 +31,9 @@ use crate::settings::{Settings, each_host};
 /// written meanwhile have later revisions all the same, since they follow doubted ones.
 const MARGIN: Duration = Duration::from_mins(1);
 
-/// The server, and the history of changes that it continues.
-const TIMELINE: &str =
-    "(SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)";
+/// The server, the history of changes that it continues, and the table.
+const TIMELINE: &str = "(SELECT system_identifier FROM pg_control_system()) || '/' || \
+     left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || 'ifmatch_epoch'::regclass::oid";
 
 /// The latest epoch that any connection has found.
 #[derive(Debug, Default)]
@@ -66,8 +67,8 @@ impl Known {
         if found.epoch > before {
             tracing::warn!(
                 epoch = found.epoch.number,
-                "another database server has taken over: unless it was a synchronous standby, acknowledged swaps may be \
-                 lost; earlier versions of resources that can be probed count as unknown"
+                "another database server has taken over, or the tables were restored: unless it was a synchronous standby, \
+                 acknowledged swaps may be lost; earlier versions of resources that can be probed count as unknown"
             );
         }
         *known = Some(found);
@@ -81,15 +82,45 @@ impl Known {
 
 /// Connects to each host of a URL that names several, and returns the connection to the primary with the latest epoch: a former
 /// primary may still run, and accept writes. Returns `None` for a single host, or if no host can be used.
-pub(crate) async fn find_latest(url: &str) -> Option<Connection> {
+async fn find_latest(url: &str) -> Option<Connection> {
     let hosts = Some(each_host(url)).filter(|hosts| hosts.len() > 1)?;
     let found = join_all(hosts.iter().map(async |host| {
         let connection = Settings::parse(host).ok()?.connect().await.ok()?;
-        let found = timeout(STATEMENT_LIMIT, connection.find_epoch()).await.ok()?.ok()?;
+        let found = timeout(STATEMENT_LIMIT, connection.find_epoch(false)).await.ok()?.ok()?;
         Some((found.epoch, connection))
     }));
     let latest = found.await.into_iter().flatten().max_by_key(|(epoch, _)| *epoch);
     latest.map(|(_, connection)| connection)
+}
+
+/// Begins an epoch after the tables were restored from a backup, so that versions from before count as unknown where they can
+/// be probed. Call this before any process uses the register again: a restored base backup cannot be told from the server
+/// that it replaces. Returns the number of the epoch.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), ifmatch_postgres::ConnectError> {
+/// ifmatch_postgres::restored("postgres://owner@db.example/app").await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As for [`PostgresRegister::connect`](crate::PostgresRegister::connect).
+pub async fn restored(url: &str) -> Result<u64, ConnectError> {
+    let connection = connect_to_latest(url, &Settings::parse(url)?).await?;
+    answered(async {
+        connection.check_schema().await?;
+        Ok(connection.find_epoch(true).await?.epoch.number)
+    })
+    .await
+}
+
+/// Connects to the primary with the latest epoch, if the URL names several hosts, and otherwise to its host.
+pub(crate) async fn connect_to_latest(url: &str, settings: &Settings) -> Result<Connection, ConnectError> {
+    match find_latest(url).await {
+        Some(latest) => Ok(latest),
+        None => settings.connect().await,
+    }
 }
 
 impl Connection {
@@ -98,22 +129,23 @@ impl Connection {
     /// # Errors
     /// As for [`Known::become_found`], or if the server fails.
     pub(crate) async fn check_epoch(&self, known: &Known) -> Result<Epoch, ConnectError> {
-        let found = self.find_epoch().await?;
+        let found = self.find_epoch(false).await?;
         let epoch = found.epoch;
         known.become_found(found)?;
         Ok(epoch)
     }
 
-    async fn find_epoch(&self) -> Result<Found, ConnectError> {
+    /// Finds the epoch, and raises it if the server continues another timeline, or if the tables were `restored`.
+    async fn find_epoch(&self, restored: bool) -> Result<Found, ConnectError> {
         let raise = format!(
             "UPDATE ifmatch_epoch SET timeline = {TIMELINE},
                 number = number + (timeline <> '')::int,
                 lost = CASE timeline WHEN '' THEN 0 ELSE
                     greatest(lost, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $1) END
-            WHERE timeline <> {TIMELINE}"
+            WHERE timeline <> {TIMELINE} OR $2"
         );
         let margin = i64::try_from(MARGIN.as_micros()).unwrap_or(i64::MAX);
-        self.client.execute(&raise, &[&margin]).await.map_err(ConnectError::of)?;
+        self.client.execute(&raise, &[&margin, &restored]).await.map_err(ConnectError::of)?;
         let epoch = "SELECT number, lost, timeline FROM ifmatch_epoch";
         let row = self.client.query_one(epoch, &[]).await.map_err(ConnectError::of)?;
         let (number, lost): (i64, i64) = (row.get(0), row.get(1));

@@ -71,7 +71,9 @@ impl Place {
         self.epoch.get()
     }
 
+    /// Checks the tables and the epoch. A later release may have changed the tables since the last connection.
     async fn prepare(&self, connection: Connection) -> Result<Prepared, ConnectError> {
+        connection.check_schema().await?;
         let epoch = connection.check_epoch(&self.epoch).await?;
         let prepare = async |text: &str| connection.client.prepare(text).await.map_err(ConnectError::of);
         let (insert, update, delete) = (prepare(INSERT).await?, prepare(UPDATE).await?, prepare(DELETE).await?);

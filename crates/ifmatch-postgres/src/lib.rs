@@ -48,6 +48,7 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
 use ifmatch_register::{Engine, Guarantee, Key, Register, RegisterError, Scan, Swap, async_trait};
 
+pub use epoch::restored;
 pub use error::{ConnectError, ConnectErrorKind};
 pub use schema::migrate;
 
@@ -77,12 +78,8 @@ impl PostgresRegister {
     /// [`ConnectErrorKind`] has the reasons; the message says what to do, and contains no password.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         let settings = Settings::parse(url)?;
-        let first = match epoch::find_latest(url).await {
-            Some(first) => first,
-            None => settings.connect().await?,
-        };
+        let first = epoch::connect_to_latest(url, &settings).await?;
         let lists = answered(async {
-            first.check_schema().await?;
             first.warn_of_asynchronous_standbys().await?;
             Lane::open(Place::new(settings), first).await
         });

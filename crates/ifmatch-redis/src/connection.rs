@@ -84,6 +84,17 @@ impl Connection {
         Clocked(Arc::clone(self.open.server()))
     }
 
+    /// Begins an epoch, and returns its number.
+    pub(crate) async fn begin_epoch(&mut self) -> Result<u64, ConnectError> {
+        let place = Arc::clone(self.open.server());
+        let mut open = place.connect().await?;
+        let info: String = cmd("INFO").query_async(&mut open.connection).await?;
+        let mut call = IDENTIFY.key(place.key("identity"));
+        let call = call.arg("").arg(check(&info)?).arg("restored");
+        let found: Option<Vec<u8>> = call.invoke_async(&mut open.connection).await?;
+        Ok(Identity::parse(found.ok_or_else(lost)?)?.epoch().number)
+    }
+
     pub(crate) async fn warn_if_not_durable(&mut self) {
         let Ok(mut open) = self.open.take().await else { return };
         for (setting, needed) in [("appendonly", "yes"), ("appendfsync", "always")] {
@@ -280,7 +291,7 @@ impl Place {
         let new = ifmatch_runtime::nonce().map_err(|error| ConnectError::new(ConnectErrorKind::Unsuitable, error))?;
         let new = if is_known { String::new() } else { format!("{new:016x}") };
         let mut call = IDENTIFY.key(self.key("identity"));
-        let found: Option<Vec<u8>> = call.arg(new).arg(replication_id).invoke_async(connection).await?;
+        let found: Option<Vec<u8>> = call.arg(new).arg(replication_id).arg("").invoke_async(connection).await?;
         let found = Identity::parse(found.ok_or_else(lost)?)?;
         let stored = found.stored().to_vec();
         match &mut *self.identity.lock().unwrap_or_else(PoisonError::into_inner) {

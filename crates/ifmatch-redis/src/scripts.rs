@@ -8,9 +8,9 @@ use redis::Script;
 pub(crate) const OTHER_IDENTITY: &str = "IDENTITY";
 
 /// Returns the identity. If there is none, stores the given one, if that is not empty. Raises the epoch if the
-/// replication id differs. Revisions up to a minute later then count as lost: the new server's clock may be behind.
+/// replication id differs, or if the data were restored. Revisions up to a minute later then count as lost: the new server's clock may be behind.
 ///
-/// `KEYS`: identity. `ARGV`: name, replication id.
+/// `KEYS`: identity. `ARGV`: name, replication id, "restored" or nothing.
 pub(crate) static IDENTIFY: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('GET', KEYS[1])
@@ -18,7 +18,7 @@ pub(crate) static IDENTIFY: LazyLock<Script> = LazyLock::new(|| {
         local lost = ''
         if found then
             name, epoch, id = string.match(found, '^(%S+) (%d+) (%S+)')
-            if not name or id == ARGV[2] then return found end
+            if not name or id == ARGV[2] and ARGV[3] == '' then return found end
             epoch = epoch + 1
             local time = redis.call('TIME')
             lost = string.format(' %.0f', (time[1] + 60) * 1000000 + time[2])

@@ -10,7 +10,7 @@ use common::{connect, send};
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::record::{Record, Revision};
+use ifmatch_core::record::{Record, Revision, State};
 use ifmatch_redis::RedisRegister;
 use ifmatch_register::conformance::history::ViolationKind;
 use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Scan, Swap};
@@ -174,6 +174,21 @@ async fn a_failover_with_loss_is_seen() {
     assert!(matches!(violation.kind(), ViolationKind::Fork | ViolationKind::Stale), "{violation}");
     let identity = send(&replica, &["GET", "ifmatch:identity"]).await;
     assert!(identity.contains(" 1 "), "the epoch has risen: {identity}");
+}
+
+/// Records of a backup were loaded into the server that runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_from_before_a_restore_are_unknown() {
+    let server = start(&[]).await;
+    let (before, key) = (connect(&server.url()).await, Key::new("key").unwrap());
+    before.compare_and_swap(&key, Revision::NONE, Some(&record(1))).await.unwrap();
+    assert_eq!(ifmatch_redis::restored(&server.url()).await.unwrap(), 1);
+    for register in [before, connect(&server.url()).await] {
+        let driver = Driver::new(register);
+        let found = driver.load(&key).await.unwrap();
+        assert_eq!((found.state(driver.now()), driver.register().engine().epoch.number), (&State::Unknown, 1));
+        assert!(found.revision() > Revision::new(1));
+    }
 }
 
 /// The service's address leads to the former primary again. It lacks the swaps since the failover, and acknowledges others.

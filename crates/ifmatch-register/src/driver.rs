@@ -42,8 +42,8 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::
 pub struct Driver {
     shared: Arc<Shared>,
     initial: Record,
-    /// `true` if there is no other authority on the resources than the records.
-    is_index: bool,
+    /// Returns `true` for the keys of resources on which nothing but the record is an authority.
+    is_index: fn(&Key) -> bool,
     patience: Duration,
 }
 
@@ -111,7 +111,7 @@ impl Driver {
         Self {
             shared: Arc::new(Shared { register, clock, waiters, locks, deadlines }),
             initial: Record::unknown(),
-            is_index: false,
+            is_index: |_| false,
             patience: Duration::from_secs(10),
         }
     }
@@ -120,7 +120,14 @@ impl Driver {
     #[must_use]
     pub fn assume_absent(mut self) -> Self {
         self.initial = Record::absent();
-        self.is_index = true;
+        self.index_of(|_| true)
+    }
+
+    /// Names the keys of resources that nothing but the register knows. After a failover that may have lost swaps (see
+    /// [`Epoch`](crate::Epoch)), their records are used as they are found, since nothing can be probed.
+    #[must_use]
+    pub fn index_of(mut self, is_index: fn(&Key) -> bool) -> Self {
+        self.is_index = is_index;
         self
     }
 
@@ -168,7 +175,7 @@ impl Driver {
     fn view(&self, key: &Key, stored: Option<Record>, now: Timestamp) -> Record {
         let mut record = stored.unwrap_or_else(|| self.initial.clone());
         let lost = self.shared.register.engine().epoch.lost;
-        if lost != Revision::NONE && record.revision() <= lost && !self.is_index {
+        if lost != Revision::NONE && record.revision() <= lost && !(self.is_index)(key) {
             record = record.doubted(lost);
         }
         self.shared.deadlines.view(key, record, now, self.shared.clock.now())
@@ -247,7 +254,7 @@ impl Driver {
         if result.is_err() {
             let (driver, key) = (self.clone(), key.clone());
             drop(task::detach(async move {
-                driver.retry_until(deadline, || async { driver.apply(&key, &command).await.is_ok() }).await;
+                driver.retry_until(deadline, || async { driver.apply(&key, &command).await.ok() }).await;
             }));
         }
         result
@@ -270,23 +277,26 @@ impl Driver {
             drop(task::detach(async move {
                 let abort = Command::Abort(token);
                 let attempt = || async {
-                    match driver.apply(&key, &abort).await {
-                        Ok(applied) => applied.outcome == Outcome::Released || applied.before.revision() != expected,
-                        Err(_) => false,
-                    }
+                    let applied = driver.apply(&key, &abort).await.ok()?;
+                    let has_ended = applied.outcome == Outcome::Released || applied.before.revision() != expected;
+                    has_ended.then_some(())
                 };
                 driver.retry_until(deadline, attempt).await;
             }));
         }
     }
 
-    /// Repeats an attempt, after a pause, until it returns `true` or the deadline has passed, but makes at least one.
-    pub async fn retry_until<F: Future<Output = bool>>(&self, deadline: Timestamp, attempt: impl Fn() -> F) {
+    /// Repeats an attempt, after a pause, until it has a result or the deadline has passed, but makes at least one.
+    pub async fn retry_until<T, F>(&self, deadline: Timestamp, attempt: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Option<T>>,
+    {
         let mut pause = RETRY_PAUSE.0;
         loop {
             self.shared.clock.sleep(pause).await;
-            if attempt().await || self.now() >= deadline {
-                return;
+            let result = attempt().await;
+            if result.is_some() || self.now() >= deadline {
+                return result;
             }
             pause = (pause * 2).min(RETRY_PAUSE.1);
         }
@@ -421,7 +431,7 @@ impl Driver {
         }
         Err(RegisterError::new(
             RegisterErrorKind::Unavailable,
-            "the time of the register's engine is not known precisely",
+            "the time of the register's engine, or of the other processes, is not known precisely",
         ))
     }
 

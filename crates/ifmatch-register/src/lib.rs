@@ -33,6 +33,7 @@ pub mod metrics;
 #[cfg(not(feature = "metrics"))]
 #[path = "without_metrics.rs"]
 mod metrics;
+mod peer_clocks;
 mod reconnecting;
 mod register;
 mod scans;
@@ -44,5 +45,6 @@ pub use engine_clock::{EngineClock, EngineTime};
 pub use key::{InvalidKey, Key};
 pub use key_lock::KeyLock;
 pub use memory::MemoryRegister;
+pub use peer_clocks::{ClockAhead, PeerClocks};
 pub use register::{Engine, Epoch, Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 pub use wrapper::Wrapper;

@@ -103,7 +103,10 @@ async fn attempt(
             Ok(Some(write::stored(&written)))
         }
         Err(error) => match error.kind() {
-            StoreErrorKind::PreconditionFailed { precondition: Precondition::IfMatch, .. } if is_tied => Ok(None),
+            StoreErrorKind::PreconditionFailed {
+                precondition: Precondition::IfMatch | Precondition::UnreadableIfMatch,
+                ..
+            } if is_tied => Ok(None),
             _ if moved.happened() => Ok(None),
             _ => Err(write::rejected(write, error)),
         },
@@ -152,7 +155,7 @@ fn bind(write: &Write, info: &BlobInfo) -> Result<Preconditions, AzureError> {
             let current = info.tag.clone();
             Err(write::rejected(write, StoreErrorKind::PreconditionFailed { precondition, current }.into()))
         }
-        Verdict::Failed(Precondition::IfMatch) => Ok(conditions.clone()),
+        Verdict::Failed(Precondition::IfMatch | Precondition::UnreadableIfMatch) => Ok(conditions.clone()),
         Verdict::Failed(_) => Ok(Preconditions { if_match, ..conditions.clone() }),
         Verdict::Proceed | Verdict::NotModified => Ok(Preconditions { if_match, ..Preconditions::default() }),
     }

@@ -3,10 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use http::{Method, Uri};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+};
 use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::{BackoffConfig, ObjectStore, ObjectStoreScheme, RetryConfig};
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 use url::Url;
 
 use super::super::open_error::{OpenError, OpenErrorKind};
@@ -38,6 +43,7 @@ pub(super) fn connect(
                     }
                 })
                 .with_retry(retries(max_retries))
+                .with_http_connector(ChangesOnce)
                 .build()
                 .map(|objects| Arc::new(objects) as Arc<dyn ObjectStore>)
         };
@@ -53,9 +59,54 @@ pub(super) fn connect(
     })
 }
 
-/// Requests are retried for less time than a write permit lasts.
+/// Requests are retried for less time than a write permit lasts, changes only after an answer: see [`ChangesOnce`].
 fn retries(max_retries: usize) -> RetryConfig {
     let backoff =
         BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(2), base: 2.0 };
     RetryConfig { backoff, max_retries, retry_timeout: Duration::from_secs(15) }
+}
+
+/// Connects with a client that does not send a change again after its connection failed.
+///
+/// ```text
+///   gateway                         store
+///   PUT b = 2 ──────✕ (connection)  (arrives late)
+///   PUT b = 2 ─────────────────────▶ b = 2, acknowledged
+///   PUT b = 3 ─────────────────────▶ b = 3, acknowledged
+///                                    the first request arrives: b = 2, unless a condition refuses it
+/// ```
+///
+/// The crate [`object_store`] takes some failures after sending for failures before, and repeats even deletions. Without a
+/// repetition, the outcome is unknown, and the writer keeps its permit (see `Shared::grace`). Requests that were answered
+/// with an error of the server are over, and may be repeated.
+#[derive(Debug)]
+struct ChangesOnce;
+
+impl HttpConnector for ChangesOnce {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let client = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(Once(client)))
+    }
+}
+
+#[derive(Debug)]
+struct Once(HttpClient);
+
+#[async_trait]
+impl HttpService for Once {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let is_repeatable = is_repeatable(request.method(), request.uri());
+        match self.0.execute(request).await {
+            Err(error) if !is_repeatable && error.kind() != HttpErrorKind::Connect => {
+                Err(HttpError::new(HttpErrorKind::Unknown, error))
+            }
+            result => result,
+        }
+    }
+}
+
+/// Returns `true` for reads, and for parts of uploads, which change no object.
+fn is_repeatable(method: &Method, uri: &Uri) -> bool {
+    let is_part = |parameter: &str| ["partNumber=", "blockid="].iter().any(|name| parameter.starts_with(name));
+    method.is_safe() || uri.query().is_some_and(|query| query.split('&').any(is_part))
 }

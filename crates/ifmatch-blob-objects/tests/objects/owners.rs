@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ifmatch_blob::store::{Delete, StoreErrorKind};
-use ifmatch_blob_objects::{Backing, ObjectBlobs, OpenErrorKind};
+use ifmatch_blob_objects::{Backing, ObjectBlobs, OpenErrorKind, forget_store};
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 
@@ -33,6 +33,43 @@ async fn a_second_durable_register_is_refused() {
     drop(ObjectBlobs::open_durable(backing.clone(), ours).await.expect("a restart"));
     objects.delete(&"team/-ifmatch/owner".into()).await.unwrap();
     drop(ObjectBlobs::open_durable(backing, register()).await.expect("the operator gave it away"));
+}
+
+/// Two gateways share a register, and one of them was given another store by mistake. Their permits exclude each other, and
+/// protect different objects.
+#[tokio::test]
+async fn a_register_describes_one_store() {
+    let ((objects, first), (others, second)) = (store(), store());
+    let ours = register();
+    drop(ObjectBlobs::open_durable(first.clone(), ours.clone()).await.expect("both are new"));
+    for other in [second.clone(), first.clone().with_prefix("other".into())] {
+        let error = ObjectBlobs::open_durable(other, ours.clone()).await.expect_err("it is another store");
+        assert_eq!(error.kind(), OpenErrorKind::Taken);
+        assert!(error.to_string().contains("describes another store"), "{error}");
+    }
+    others.head(&"team/-ifmatch/owner".into()).await.expect_err("a gateway with a register of its own may use it");
+    drop(ObjectBlobs::open_durable(first.clone(), ours.clone()).await.expect("a restart"));
+
+    // Its objects were moved to the other store, and the mark with them.
+    let mark = objects.get(&"team/-ifmatch/owner".into()).await.unwrap().bytes().await.unwrap();
+    others.put(&"team/-ifmatch/owner".into(), mark.into()).await.unwrap();
+    drop(ObjectBlobs::open_durable(second, ours.clone()).await.expect("it has the name of the first"));
+    // The first one was emptied.
+    objects.delete(&"team/-ifmatch/owner".into()).await.unwrap();
+    ObjectBlobs::open_durable(first.clone(), ours.clone()).await.expect_err("it may be any store");
+    forget_store(&ours).await.unwrap();
+    drop(ObjectBlobs::open_durable(first, ours).await.expect("the operator has said so"));
+}
+
+/// Both gateways start at the same time, at each other's side: one of them gets the register.
+#[tokio::test]
+async fn of_two_stores_that_claim_a_register_at_once_one_gets_it() {
+    for _ in 0..20 {
+        let ((_, first), (_, second), ours) = (store(), store(), register());
+        let open = |backing: &Backing| ObjectBlobs::open_durable(backing.clone(), ours.clone());
+        let opened = futures_util::join!(open(&first), open(&second));
+        assert!(opened.0.is_ok() != opened.1.is_ok(), "{opened:?}");
+    }
 }
 
 #[tokio::test]

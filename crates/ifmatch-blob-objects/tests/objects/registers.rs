@@ -1,7 +1,8 @@
 //! Registers that lose an answer or list late: no completed change is reported as failed, and no write outlives its
 //! container.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,14 +11,15 @@ use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, HeaderChange, ListQuery, MissingContainer, Put, StoreError, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
-use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, SeenLease};
+use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, LeaseFailure, LeaseUse, SeenLease};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait,
+    Engine, Epoch, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait,
 };
+use ifmatch_runtime::{Clock, SystemClock};
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::faults::Faulty;
+use crate::faults::{Fault, Faulty};
 use crate::{durable_on, register, subject};
 use ifmatch_blob::conformance::headers::set;
 use ifmatch_blob::conformance::leases::{acquire, id, request};
@@ -27,21 +29,30 @@ use ifmatch_blob::conformance::{Subject, blob, kind, put};
 #[derive(Clone)]
 struct Failing {
     inner: Arc<MemoryRegister>,
-    /// Failure of the next swap.
-    next: Arc<Mutex<Option<RegisterErrorKind>>>,
+    /// Failures of the next swaps.
+    next: Arc<Mutex<VecDeque<Option<RegisterErrorKind>>>>,
     /// `true` if an ambiguous swap breaks the connection.
     breaks: Arc<AtomicBool>,
     /// `true` if loads fail because the connection broke.
     is_down: Arc<AtomicBool>,
     /// `true` if scans show no records.
     is_blind: Arc<AtomicBool>,
+    /// The latest revision that a failover may have lost.
+    lost: Arc<AtomicU64>,
 }
 
 impl Failing {
     fn new() -> Self {
         let inner = Arc::new(MemoryRegister::unbounded());
         let breaks = Arc::new(AtomicBool::new(true));
-        Self { inner, next: Arc::default(), breaks, is_down: Arc::default(), is_blind: Arc::default() }
+        Self {
+            inner,
+            next: Arc::default(),
+            breaks,
+            is_down: Arc::default(),
+            is_blind: Arc::default(),
+            lost: Arc::default(),
+        }
     }
 
     /// Loses the answer to the next swap, which takes place. The register remains available.
@@ -52,12 +63,12 @@ impl Failing {
 
     /// Makes the next swap fail. An ambiguous one takes place, and the register is unavailable afterwards.
     fn fail(&self, kind: RegisterErrorKind) {
-        *self.next.lock().unwrap() = Some(kind);
+        self.next.lock().unwrap().push_back(Some(kind));
     }
 
     /// Makes the register answer again.
     fn recover(&self) {
-        assert_eq!(*self.next.lock().unwrap(), None, "a swap was to fail");
+        assert!(self.next.lock().unwrap().is_empty(), "a swap was to fail");
         self.is_down.store(false, Ordering::SeqCst);
     }
 }
@@ -68,6 +79,12 @@ impl Wrapper for Failing {
         &self.inner
     }
 
+    fn engine(&self) -> Engine {
+        let lost = self.lost.load(Ordering::SeqCst);
+        let epoch = Epoch { number: u64::from(lost > 0), lost: Revision::new(lost) };
+        Engine { epoch, ..self.inner.engine() }
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         if self.is_down.load(Ordering::SeqCst) {
             return Err(RegisterErrorKind::Unavailable.into());
@@ -76,7 +93,7 @@ impl Wrapper for Failing {
     }
 
     async fn compare_and_swap(&self, key: &Key, at: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
-        let failure = self.next.lock().unwrap().take();
+        let failure = self.next.lock().unwrap().pop_front().flatten();
         match failure {
             None => self.inner.compare_and_swap(key, at, next).await,
             Some(RegisterErrorKind::Ambiguous) => {
@@ -272,4 +289,60 @@ async fn a_stale_scan_leaves_no_lease_in_the_next_container() {
     assert!(subject.write(&blob, "after").await.created, "a lease of a deleted blob keeps writers off");
     assert_eq!(subject.head(&blob).await.unwrap().lease, None);
     subject.store.lease(&blob, acquire(2)).await.expect("it is free");
+}
+
+/// The register was restored, or another server has taken over: the records of containers are used as they are found, since
+/// nothing else knows them.
+#[tokio::test]
+async fn containers_outlast_a_failover_of_the_register() {
+    let register = Failing::new();
+    let subject = durable_on(&Faulty::in_memory(false), Arc::new(register.clone())).await;
+    let (old, empty) = (blob("c", "old"), blob("empty", "x").container);
+    subject.write(&old, "1").await;
+    let metadata = [("owner".into(), FieldText::new("me").unwrap())].into();
+    let headers = BlobHeaders { metadata, ..BlobHeaders::default() };
+    subject.store.create_container(&empty, headers.clone()).await.unwrap();
+    subject.store.lease(&old, acquire(1)).await.unwrap();
+    let later = SystemClock.now().saturating_add(Duration::from_mins(1));
+    register.lost.store(Revision::NONE.next(later).get(), Ordering::SeqCst);
+
+    assert_eq!(subject.store.container(&empty).await.unwrap().expect("it still exists").headers, headers);
+    assert!(subject.write(&blob("c", "new"), "2").await.created);
+    assert_eq!(kind(subject.store.put(&old, put("3")).await), StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing));
+    let change = set(HeaderChange::Metadata([("owner".into(), FieldText::new("you").unwrap())].into()));
+    subject.store.set_container(&empty, change).await.expect("its record can be changed");
+    subject.store.delete_container(&empty, Delete::default()).await.expect("it can be deleted");
+    assert!(subject.store.container(&empty).await.unwrap().is_none());
+}
+
+/// The deletion has no answer, and may still reach the blob of the next holder once the lease has ended. The register fails
+/// meanwhile: the permit is prolonged, and given back, when it answers again.
+#[tokio::test]
+async fn a_permit_is_prolonged_although_the_register_fails() {
+    let (store, register) = (Faulty::in_memory(false), Failing::new());
+    let subject = durable_on(&store, Arc::new(register.clone())).await;
+    let blob = blob("c", "b");
+    subject.write(&blob, "before").await;
+    subject.store.lease(&blob, acquire(1)).await.unwrap();
+    let soon = BreakPeriod::from_seconds(2).unwrap();
+    subject.store.lease(&blob, request(LeaseAction::Break(Some(soon)))).await.unwrap();
+    store.schedule([Fault::LostRequest]);
+    // The permit is granted. Its renewal fails once, and its return twice.
+    let unavailable = Some(RegisterErrorKind::Unavailable);
+    register.next.lock().unwrap().extend([None, unavailable, None, unavailable, unavailable]);
+    let lease = LeaseUse::Write(Some(id(1)));
+    let error = subject.store.delete(&blob, Delete { lease, ..Delete::default() }).await.unwrap_err();
+    assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
+    let key = Key::new("b/c/b").unwrap();
+    let record = register.inner.load(&key).await.unwrap().unwrap();
+    let permit = record.permit(SystemClock.now()).expect("it may still take effect");
+    assert!(record.lease().unwrap().end().unwrap() < permit.deadline, "{record:?}");
+    let is_doubted = async || register.inner.load(&key).await.unwrap().unwrap().revision() > record.revision();
+    for attempt in 0.. {
+        assert!(attempt < 3_000, "the permit is not given back within 30 s");
+        if is_doubted().await {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }

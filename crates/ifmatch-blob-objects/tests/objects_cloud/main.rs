@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use ifmatch_blob::conformance;
+use ifmatch_blob::store::{BlobStore, Delete, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, ObjectBlobs, ObjectRegister, OpenError, OpenErrorKind};
 use ifmatch_register::MemoryRegister;
 use ifmatch_register::conformance as register_conformance;
-use ifmatch_testbed::{azurite, s3};
+use ifmatch_testbed::{Network, Proxy, azurite, s3};
 use tokio::net::TcpListener;
 
 type Settings = Vec<(String, String)>;
@@ -59,6 +60,34 @@ async fn s3_conforms() {
 async fn azurite_conforms() {
     let server = azurite::start().await;
     check("az://container/prefix", server.settings(), true).await;
+}
+
+/// The first attempt of a write that the client repeats by itself can arrive after a later write. Only a condition of the store
+/// could refuse it then, and none covers a deletion.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_sent_once() {
+    let server = s3::start().await;
+    let proxy = Proxy::start(server.address()).await;
+    let endpoint = format!("http://{}", proxy.address());
+    for conditions in ["disabled", "etag"] {
+        let through = settings(&[
+            ("AWS_ENDPOINT", &endpoint),
+            ("AWS_CONDITIONAL_PUT", conditions),
+            // A connection for each request, so that the proxy can tell them apart.
+            ("AWS_POOL_MAX_IDLE_PER_HOST", "0"),
+        ]);
+        let blobs = open("s3://bucket", server.settings().into_iter().chain(through).collect()).await;
+        assert_eq!(blobs.capability().is_native(), conditions == "etag");
+        let blob = conformance::blob("c", conditions);
+        proxy.set_for(&format!("PUT /bucket/c/{conditions}"), Network::CutBeforeSending);
+        let error = blobs.put(&blob, conformance::put("1")).await.expect_err(conditions);
+        assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
+        let old = conformance::blob("c", &format!("old-{conditions}"));
+        blobs.put(&old, conformance::put("1")).await.expect("the network is whole");
+        proxy.set_for(&format!("DELETE /bucket/c/old-{conditions}"), Network::CutBeforeSending);
+        let error = blobs.delete(&old, Delete::default()).await.expect_err(conditions);
+        assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
+    }
 }
 
 /// Returns the error for a store that cannot be opened.

@@ -145,7 +145,7 @@ fn a_list_of_thousands_of_tags_fails_every_write() {
     let current = [EntityTag::strong("a").unwrap()];
     let current = Validators { tags: &current, last_modified: None };
     let write = conditions.evaluate(&Method::PUT, Some(&current));
-    assert_eq!(write, Verdict::Failed(Precondition::IfNoneMatch));
+    assert_eq!(write, Verdict::Failed(Precondition::UnreadableIfNoneMatch));
     assert_eq!(conditions.evaluate(&Method::GET, Some(&current)), Verdict::Proceed);
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, ETAG, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER};
 use http::{Method, StatusCode};
 use ifmatch_core::EntityTag;
-use ifmatch_core::precondition::Precondition;
+use ifmatch_core::precondition::{Precondition, Preconditions, Validators, Verdict};
 use ifmatch_core::problem::Problem;
 use serde_json::{Value, json};
 
@@ -28,6 +28,29 @@ fn a_412_without_a_current_representation_carries_no_tag() {
     let problem = Problem::precondition_failed(Precondition::IfMatch, None);
     assert_eq!(body(&problem).get("etag"), None);
     assert!(!problem.to_response().headers().contains_key(ETAG));
+}
+
+#[test]
+fn a_412_says_why_the_condition_failed() {
+    let tag = EntityTag::strong("v2").unwrap();
+    for (name, value, current, expected) in [
+        (IF_MATCH, "\"v1\"", Some(&tag), "has another version"),
+        (IF_MATCH, "\"v1\"", None, "does not exist"),
+        (IF_MATCH, "v1", Some(&tag), "If-Match is malformed"),
+        (IF_MATCH, "v1", None, "If-Match is malformed"),
+        (IF_MATCH, "*, \"v2\"", Some(&tag), "If-Match is malformed"),
+        (IF_NONE_MATCH, "*, \"v1\"", Some(&tag), "If-None-Match is malformed"),
+        (IF_NONE_MATCH, "*", Some(&tag), "already exists"),
+    ] {
+        let headers = [(name.clone(), value.parse().unwrap())].into_iter().collect();
+        let tags = current.map(std::slice::from_ref);
+        let validators = tags.map(|tags| Validators { tags, last_modified: None });
+        let verdict = Preconditions::from_headers(&headers).evaluate(&Method::PUT, validators.as_ref());
+        let Verdict::Failed(failed) = verdict else { panic!("{name}: {value}: {verdict:?}") };
+        assert_eq!(failed.header(), name);
+        let detail = body(&Problem::precondition_failed(failed, current))["detail"].to_string();
+        assert!(detail.contains(expected), "{name}: {value}: {detail}");
+    }
 }
 
 #[test]

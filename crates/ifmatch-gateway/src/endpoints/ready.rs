@@ -7,6 +7,8 @@ use http::{HeaderValue, Response, StatusCode, header};
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::{Key, Register};
 use ifmatch_runtime::{Clock, SystemClock};
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -25,21 +27,23 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const REUSE: Duration = Duration::from_secs(1);
 /// The container that is looked up. It need not exist.
 const CONTAINER: &str = "ifmatch-ready";
+/// The key of a record that is never changed.
+const KEY: &str = "i/ready";
 
 /// The last answer of the store. One request asks the store at a time; others wait for its answer.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness(Mutex<Option<(bool, Timestamp)>>);
 
 impl Readiness {
-    /// Returns `true` if the store and its register answer.
-    async fn check(&self, blobs: &MeteredStore) -> bool {
+    /// Returns `true` if the store answers, and its register would accept a change.
+    async fn check(&self, blobs: &MeteredStore, register: Option<&dyn Register>) -> bool {
         let mut last = self.0.lock().await;
         if let Some((is_ready, at)) = *last
             && SystemClock.now() < at.saturating_add(REUSE)
         {
             return is_ready;
         }
-        let is_ready = answers(blobs).await;
+        let is_ready = answers(blobs).await && accepts_changes(register).await;
         *last = Some((is_ready, SystemClock.now()));
         is_ready
     }
@@ -60,12 +64,36 @@ async fn answers(blobs: &MeteredStore) -> bool {
     }
 }
 
-/// Returns 200 if requests can be served, or 503 if the store or its register does not answer, or the gateway is about
-/// to stop.
+/// Returns `true` if the register would accept a change. Its swaps expect a revision that no record has, so they change nothing
+/// and need no sync; an engine refuses them all the same if it is read-only, or if the user lacks a right.
+async fn accepts_changes(register: Option<&dyn Register>) -> bool {
+    let (Some(register), Ok(key)) = (register, Key::new(KEY)) else { return true };
+    let (record, never) = (Record::forgotten(Revision::new(2)), Revision::new(1));
+    let swaps = async {
+        // Creates the record at the first time.
+        register.compare_and_swap(&key, Revision::NONE, Some(&record)).await?;
+        register.compare_and_swap(&key, never, Some(&record)).await?;
+        register.compare_and_swap(&key, never, None).await
+    };
+    match timeout(PATIENCE, swaps).await {
+        Ok(Ok(_)) => true,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "not ready: the register refuses changes");
+            false
+        }
+        Err(_) => {
+            tracing::warn!("not ready: the register has not answered a change within {} s", PATIENCE.as_secs());
+            false
+        }
+    }
+}
+
+/// Returns 200 if requests can be served, or 503 if the store does not answer, its register does not answer or
+/// refuses changes, or the gateway is about to stop.
 pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
     let status = match &state.blobs {
         _ if state.is_stopping() => "stopping",
-        Some(blobs) if !state.readiness.check(blobs).await => "unavailable",
+        Some(blobs) if !state.readiness.check(blobs, state.register.as_deref()).await => "unavailable",
         _ => return response::json(StatusCode::OK, &json!({ "status": "ready" })),
     };
     let mut response = response::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": status }));

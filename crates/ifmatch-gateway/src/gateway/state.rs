@@ -9,6 +9,7 @@ use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_cache::CacheHandle;
 use ifmatch_http_server::{Event, Observer};
 use ifmatch_proxy::Proxy;
+use ifmatch_register::Register;
 
 use super::request_id::RequestIds;
 use crate::access::Access;
@@ -26,6 +27,8 @@ pub(crate) struct AppState {
     pub(crate) metrics: Metrics,
     /// The blobs, for `/-/leases`, if any are served.
     pub(crate) blobs: Option<MeteredStore>,
+    /// The register of the blobs in an object store, for `/-/ready`.
+    pub(crate) register: Option<Arc<dyn Register>>,
     /// The data folder, for `/-/snapshot`, if it has the blobs.
     pub(crate) folder: Option<EmbeddedStore>,
     /// The cache, for `/-/cache`, if there is one.
@@ -56,6 +59,7 @@ impl AppState {
             access: ArcSwap::from_pointee(config.access.clone()),
             metrics,
             blobs: None,
+            register: None,
             folder: None,
             cache: None,
             proxy: None,
@@ -79,6 +83,11 @@ impl AppState {
     /// Enables `/-/leases` for the leases of `blobs`, and ends `waits` when the gateway stops.
     pub(crate) fn with_blobs(self, blobs: MeteredStore, waits: Arc<Waits>) -> Self {
         Self { blobs: Some(blobs), waits, ..self }
+    }
+
+    /// Lets `/-/ready` ask the register of the blobs.
+    pub(crate) fn with_register(self, register: Option<Arc<dyn Register>>) -> Self {
+        Self { register, ..self }
     }
 
     /// Enables `/-/snapshot` for the blobs in a folder.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use ifmatch_postgres::{ConnectError, ConnectErrorKind, PostgresRegister, migrate};
+use ifmatch_register::{Key, Register};
 use ifmatch_testbed::{free_port, postgres};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -71,11 +72,22 @@ async fn losing_requests_about(text: &'static str, server: SocketAddr) -> Socket
 #[tokio::test]
 async fn a_newer_schema_is_refused_and_not_migrated() {
     let server = start().await;
+    let running = connect(&server).await;
     client(&server).await.batch_execute("UPDATE ifmatch_schema SET version = 99").await.unwrap();
     for error in [refused(&server.url()).await, migrate(&server.url()).await.expect_err("it is newer")] {
         assert_eq!(error.kind(), ConnectErrorKind::Schema);
         assert!(error.to_string().contains("upgrade ifmatch"), "{error}");
     }
+    // A process that runs already uses the tables no more once its connections have ended.
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ifmatch'";
+    client(&server).await.batch_execute(end).await.unwrap();
+    let key = Key::new("key").unwrap();
+    let mut errors = Vec::new();
+    for _ in 0..20 {
+        errors.extend(running.load(&key).await.err());
+    }
+    assert!(errors.last().is_some_and(|last| last.to_string().contains("upgrade ifmatch")), "{errors:?}");
+    assert!(running.load(&key).await.is_err());
 }
 
 #[tokio::test]

@@ -108,6 +108,35 @@ async fn versions_from_before_a_promotion_with_loss_are_unknown() {
     }
 }
 
+/// A client has read the second version of a page, and another one holds the first, which a restored backup shows again. The
+/// tables of a restored `pg_dump` are new ones. Those of a base backup are the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_from_before_a_restore_are_unknown() {
+    let dump = "DROP TABLE ifmatch_records, ifmatch_epoch; ALTER TABLE records RENAME TO ifmatch_records;
+        ALTER TABLE epoch RENAME TO ifmatch_epoch; ALTER TABLE ifmatch_records ADD PRIMARY KEY (key)";
+    let base_backup = "TRUNCATE ifmatch_records; INSERT INTO ifmatch_records SELECT * FROM records";
+    for (restore, is_noticed) in [(dump, true), (base_backup, false)] {
+        let server = start().await;
+        let driver = connect(&server.url()).await;
+        let first = write(&driver, "page", b"first").await;
+        postgres::sql(
+            &server,
+            "CREATE TABLE records AS TABLE ifmatch_records; CREATE TABLE epoch AS TABLE ifmatch_epoch",
+        );
+        let second = write(&driver, "page", b"second").await;
+        drop(driver);
+        postgres::sql(&server, restore);
+        if !is_noticed {
+            assert_eq!(ifmatch_postgres::restored(&server.url()).await.unwrap(), 1);
+        }
+        let driver = connect(&server.url()).await;
+        assert_eq!(driver.register().engine().epoch.number, 1);
+        assert!(load(&driver, "page").await.revision() > second.revision());
+        let refused = begin(&driver, "page", Some(&first)).await;
+        assert!(matches!(refused, Outcome::Refused(Refusal::ProbeFirst)), "{refused:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_forgets_nothing() {
     let mut server = start().await;

@@ -16,7 +16,7 @@ impl Shared {
             let (shared, key) = (Arc::clone(self), key.clone());
             drop(detach(async move {
                 let deadline = shared.now(&key).saturating_add(shared.config.write_timeout);
-                shared.driver.retry_until(deadline, || shared.try_invalidate(&key)).await;
+                shared.driver.retry_until(deadline, || async { shared.try_invalidate(&key).await.then_some(()) }).await;
             }));
         }
     }

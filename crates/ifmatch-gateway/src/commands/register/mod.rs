@@ -10,7 +10,7 @@ use serde_json::json;
 
 pub(crate) use accept_losses::AcceptLosses;
 pub(crate) use open::{in_folder, memory, open};
-use open::{migrate, open_existing};
+use open::{migrate, open_existing, restored};
 
 use crate::cli::terminal::{counted, print_line};
 use crate::commands::runtime::block_on;
@@ -43,6 +43,14 @@ enum RegisterCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Begin an epoch after a backup was restored, before gateways and services use the register again. They then treat the
+    /// versions of the backup as unknown wherever they can look for the current one. The next gateway may use another
+    /// store than the ones before: run the command, too, after a store was moved or emptied.
+    #[command(after_help = RESTORED_EXAMPLES)]
+    Restored {
+        #[command(flatten)]
+        register: RegisterOption,
+    },
     /// Copy all records to another register, which must be empty, and verify the copy. Stop all gateways that use
     /// either register first. An interrupted copy continues when repeated.
     #[command(after_help = COPY_EXAMPLES)]
@@ -73,6 +81,11 @@ const STATUS_EXAMPLES: &str = "\
 Example:
   ifmatch register status --register redb:///var/lib/ifmatch/register.redb";
 
+const RESTORED_EXAMPLES: &str = "\
+Example, with all gateways stopped:
+  pg_restore --clean --dbname app register.dump
+  ifmatch register restored --register postgres://ifmatch@db.example/app";
+
 const COPY_EXAMPLES: &str = "\
 Example:
   ifmatch register copy --from redb:///var/lib/ifmatch/register.redb --to postgres://ifmatch@db.example/app";
@@ -89,6 +102,7 @@ pub(crate) fn run(args: &RegisterArgs) -> Result<(), Error> {
                 print_line("the register is up to date")
             }
             RegisterCommand::Status { register, json } => status(&register.register, *json).await,
+            RegisterCommand::Restored { register } => restored(&register.register.parse()?).await,
             RegisterCommand::Copy { from, to } => {
                 let from = open_existing(&from.parse()?).await?;
                 let to = open(&to.parse()?).await?;
@@ -121,8 +135,8 @@ async fn status(url: &str, as_json: bool) -> Result<(), Error> {
     })?;
     match epoch.number {
         0 => Ok(()),
-        number => {
-            print_line(&format!("epoch {number}: the number of failovers that may have lost acknowledged changes"))
-        }
+        number => print_line(&format!(
+            "epoch {number}: the number of failovers and restores that may have lost acknowledged changes"
+        )),
     }
 }

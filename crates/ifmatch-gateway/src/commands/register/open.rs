@@ -12,6 +12,7 @@ use ifmatch_redb::RedbRegister;
 use ifmatch_redis::RedisRegister;
 use ifmatch_register::{MemoryRegister, Register};
 
+use crate::cli::terminal::print_line;
 use crate::commands::store_url;
 use crate::config::register_url::{Engine, RegisterUrl};
 use crate::error::Error;
@@ -74,6 +75,32 @@ pub(crate) async fn migrate(url: &RegisterUrl) -> Result<(), Error> {
         }
         Engine::Memory | Engine::Redb(_) | Engine::Redis | Engine::Etcd | Engine::Objects => Ok(()),
     }
+}
+
+/// Begins an epoch in a register that has epochs, after a backup was restored, and lets the next gateway choose the store.
+///
+/// # Errors
+/// States why the register cannot be changed, and what to do.
+pub(super) async fn restored(url: &RegisterUrl) -> Result<(), Error> {
+    let epoch = match url.engine() {
+        Engine::Postgres => {
+            Some(ifmatch_postgres::restored(url.with_password()).await.map_err(|error| postgres_error(url, &error))?)
+        }
+        Engine::Redis => {
+            Some(ifmatch_redis::restored(url.with_password()).await.map_err(|error| redis_error(url, &error))?)
+        }
+        Engine::Memory | Engine::Redb(_) | Engine::Etcd | Engine::Objects => None,
+    };
+    print_line(&match epoch {
+        Some(epoch) => format!("{url}: epoch {epoch} has begun"),
+        None => {
+            format!(
+                "{url} has no epochs: if services with the layer use it, delete their records instead of restoring them"
+            )
+        }
+    })?;
+    let forgotten = objects::forget_store(&*open_existing(url).await?).await;
+    forgotten.map_err(|error| Error::runtime(format!("cannot change the register: {error}")))
 }
 
 fn postgres_error(url: &RegisterUrl, error: &ifmatch_postgres::ConnectError) -> Error {

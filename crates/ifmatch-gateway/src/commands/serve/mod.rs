@@ -64,6 +64,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone());
     tokio::spawn(garbage_collection::run(service.clone(), tables.clone()));
     let state = AppState::new(&config.server, metrics).with_blobs(blobs, Arc::clone(&service.context().waits));
+    let state = state.with_register(opened.register);
     let state = state.accepting_published_key(config.accepts_published_key());
     let state =
         state.with_folder(opened.folder).with_traces(config.server.traces.as_ref().map(Traces::start).transpose()?);

@@ -24,11 +24,13 @@ pub(crate) struct Opened {
     pub(crate) store: Arc<dyn BlobStore>,
     /// The store, if it is a folder and can take snapshots.
     pub(crate) folder: Option<EmbeddedStore>,
+    /// The register of an object store.
+    pub(crate) register: Option<Arc<dyn Register>>,
 }
 
 impl Opened {
     fn new(store: impl BlobStore) -> Self {
-        Self { store: Arc::new(store), folder: None }
+        Self { store: Arc::new(store), folder: None, register: None }
     }
 }
 
@@ -56,15 +58,18 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
                 }
                 Records::Register(url) => lasting(register::open(url).await?, config.register_may_lose)?,
             };
+            // Not measured, since its swaps always conflict.
+            let unmetered = Some(Arc::clone(&register));
             let register = Arc::new(MeteredRegister::new(register));
             let store_error = |error| store_url::failed(&name, &error);
             if register.engine().guarantee == Guarantee::Process {
-                return Ok(Opened::new(ObjectBlobs::open(backing, register).await.map_err(store_error)?));
+                let store = ObjectBlobs::open(backing, register).await.map_err(store_error)?;
+                return Ok(Opened { register: unmetered, ..Opened::new(store) });
             }
             let store = ObjectBlobs::open_durable(backing, register).await.map_err(store_error)?;
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_idle().await.map(drop)));
-            Ok(Opened::new(store))
+            Ok(Opened { register: unmetered, ..Opened::new(store) })
         }
     }
 }
