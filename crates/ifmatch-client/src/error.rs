@@ -72,6 +72,14 @@ impl Error {
         Self::new(ErrorKind::Unknown, message)
     }
 
+    /// Returns the error of a server that has accepted a write although this condition is false.
+    pub(crate) fn ignores(condition: &str) -> Self {
+        let why =
+            "it accepted a write although the condition is false, so clients would overwrite each other's changes";
+        let way_out = "use a server that honours conditions (`ifmatch check URL` tests one)";
+        Self::refused(format!("the server ignores {condition}: {why}: {way_out}"))
+    }
+
     pub(crate) fn lost() -> Self {
         Self::new(ErrorKind::Lost, "the lock is lost: its work must not continue")
     }

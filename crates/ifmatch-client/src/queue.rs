@@ -137,9 +137,7 @@ impl Queue {
         let raw = Raw { client: self.client.clone(), key: key.clone().into() };
         let Loaded::Found(snapshot, _) = raw.read_until(None, self.client.until()).await? else { return Ok(None) };
         let record = record(&snapshot)?;
-        let Some(version) = snapshot.version.clone() else {
-            return Err(Error::refused(format!("{key}: the server names no strong ETag")));
-        };
+        let version = snapshot.version.clone().ok_or_else(|| raw.no_strong_tag())?;
         if record.done {
             // Its worker has crashed before it could delete the job. If this fails, the next one tries.
             let _ = self.client.delete(&key, &version).await;

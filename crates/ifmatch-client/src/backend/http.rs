@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use ifmatch_runtime::nonce;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
@@ -25,10 +26,12 @@ use serde_json::Value;
 
 use super::answer::{failure, is_done, strong_tag};
 use super::{Backend, Found, Put, Read, Version, When};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// Maximum length of a response's content.
 const MAX_BODY: usize = 64 << 20;
+/// Maximum number of versions that a probe is sent for, while other clients replace them.
+const PROBES: usize = 5;
 /// A request's identity, for servers that remember the response to it.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// A fencing token, for an ifmatch gateway.
@@ -260,6 +263,24 @@ impl Http {
         Ok(Response::from_parts(head, body.to_bytes()))
     }
 
+    /// Sends a write that must be rejected, since its condition is false. Returns the current version, if the server tells it.
+    async fn send_false(
+        &self,
+        condition: &str,
+        key: &str,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Option<Version>, Error> {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let response = self.send(Method::PUT, key, headers, body).await?;
+        if response.status().is_success() {
+            return Err(Error::ignores(condition));
+        }
+        // Another rejection does not concern the conditions: the write that follows gets it, too.
+        let error = failure(&response);
+        if error.is_unknown() { Err(error) } else { Ok(strong_tag(response.headers())) }
+    }
+
     pub(super) async fn send_delete(&self, key: &str, version: &Version) -> Result<Response<Bytes>, Error> {
         let headers = HeaderMap::from_iter([(IF_MATCH, field(version.as_str())?)]);
         self.send(Method::DELETE, key, headers, Bytes::new()).await
@@ -379,6 +400,48 @@ impl Backend for Http {
         async move {
             let response = self.send_delete(key, version).await?;
             if is_done(response.status()) { Ok(()) } else { Err(failure(&response)) }
+        }
+        .boxed()
+    }
+
+    fn probe<'a>(&'a self, key: &'a str, body: &'a Bytes, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+        async move {
+            let random = nonce().map_err(|error| Error::refused(error.to_string()))?;
+            let never = HeaderMap::from_iter([(IF_MATCH, field(&format!("\"{random:016x}\""))?)]);
+            self.send_false("If-Match", key, never, body.clone()).await?;
+            let (mut body, mut version) = (body.clone(), version.clone());
+            for _ in 0..PROBES {
+                // Alone, `If-None-Match: *` could bring back a document that another client has deleted.
+                let both = [(IF_MATCH, field(version.as_str())?), (IF_NONE_MATCH, HeaderValue::from_static("*"))];
+                let told = self.send_false("If-None-Match: *", key, HeaderMap::from_iter(both), body).await?;
+                if told.as_ref() == Some(&version) {
+                    break;
+                }
+                // If there is another version, it may have been If-Match that was false.
+                match self.get(key, Some(&version), None).await? {
+                    Read::Found(Found { body: content, version: Some(current), .. }) if current != version => {
+                        (body, version) = (content, current);
+                    }
+                    Read::Absent => {
+                        let kind = ErrorKind::Conflict { current: None };
+                        return Err(Error::new(kind, format!("{key} has been deleted")));
+                    }
+                    Read::Found(_) | Read::Unchanged { .. } => break,
+                }
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn discard<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        async move {
+            let response = self.send(Method::DELETE, key, HeaderMap::new(), Bytes::new()).await?;
+            match response.status() {
+                status if is_done(status) => Ok(()),
+                StatusCode::NOT_FOUND | StatusCode::GONE => Ok(()),
+                _ => Err(failure(&response)),
+            }
         }
         .boxed()
     }
