@@ -235,6 +235,7 @@ fn line(found: &Finding, as_json: bool) -> String {
             Damage::Changed => "changed",
             Damage::Missing => "missing",
             Damage::Record => "record",
+            Damage::Index => "index",
             Damage::Superfluous => "superfluous",
             _ => "unreadable",
         };
