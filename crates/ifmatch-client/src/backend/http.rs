@@ -24,7 +24,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 
-use super::answer::{failure, is_done, strong_tag};
+use super::answer::{age, failure, is_done, strong_tag};
 use super::{Backend, Found, Put, Read, Version, When};
 use crate::error::{Error, ErrorKind};
 
@@ -369,8 +369,9 @@ impl Backend for Http {
             let response = self.send(Method::GET, key, headers, Bytes::new()).await?;
             match response.status() {
                 StatusCode::OK => {
-                    let (version, waited) = (strong_tag(response.headers()), has_waited(&response));
-                    Ok(Read::Found(Found { body: response.into_body(), version, waited }))
+                    let (version, age) = (strong_tag(response.headers()), age(response.headers()));
+                    let waited = has_waited(&response);
+                    Ok(Read::Found(Found { body: response.into_body(), version, age, waited }))
                 }
                 StatusCode::NOT_MODIFIED if known.is_some() => Ok(Read::Unchanged { waited: has_waited(&response) }),
                 StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Read::Absent),

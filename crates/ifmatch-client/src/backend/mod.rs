@@ -104,6 +104,8 @@ pub struct Found {
     pub body: Bytes,
     /// The version, or `None` if the server names none that a write could rely on: no tag, or a weak one.
     pub version: Option<Version>,
+    /// Time since this version was written at least, by the server's own clock, if the server tells it.
+    pub age: Option<Duration>,
     /// `true` if the backend has waited for a change, or would have.
     pub waited: bool,
 }

@@ -58,7 +58,7 @@ impl Objects {
             return Ok(Read::Unchanged { waited: false });
         }
         let body = result.bytes().await.map_err(|error| failure(&error))?;
-        Ok(Read::Found(Found { body, version, waited: false }))
+        Ok(Read::Found(Found { body, version, age: None, waited: false }))
     }
 }
 

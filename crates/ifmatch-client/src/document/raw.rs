@@ -34,6 +34,8 @@ pub(crate) struct Snapshot {
     pub(crate) value: Value,
     pub(crate) stamp: Option<Stamp>,
     pub(crate) body: Bytes,
+    /// Time since this version was written at least, if the server tells it.
+    pub(crate) age: Option<Duration>,
     /// `None` if the server names no strong tag.
     pub(crate) version: Option<Version>,
 }
@@ -286,13 +288,13 @@ impl Attempt<'_> {
 
     fn done(self: Box<Self>, version: Version) -> Written {
         let Self { value, stamp, put, .. } = *self;
-        Written::Done(Snapshot { value, stamp: Some(stamp), body: put.body, version: Some(version) })
+        Written::Done(Snapshot { value, stamp: Some(stamp), body: put.body, age: None, version: Some(version) })
     }
 }
 
 fn snapshot(found: &Found) -> Result<Snapshot, Error> {
     let (value, stamp) = stamp::decode(&found.body)?;
-    Ok(Snapshot { value, stamp, body: found.body.clone(), version: found.version.clone() })
+    Ok(Snapshot { value, stamp, body: found.body.clone(), age: found.age, version: found.version.clone() })
 }
 
 /// Returns the error of a write that others were always ahead of.

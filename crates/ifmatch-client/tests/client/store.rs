@@ -1,5 +1,6 @@
 //! A store that loses answers and requests, and clocks that can be stopped, on tokio's paused time.
 
+use std::collections::HashMap;
 use std::future::{Future, pending};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -43,6 +44,8 @@ struct Inner {
     faults: Mutex<Option<Faults>>,
     /// Tags are hashes of the bytes, as those of S3.
     hashes: AtomicBool,
+    /// Answers tell the age of the content, as `Date` and `Last-Modified` do. When each key was written.
+    ages: Mutex<Option<HashMap<String, Instant>>>,
     /// There are no strong tags.
     weak: AtomicBool,
 }
@@ -62,6 +65,10 @@ impl Store {
 
     pub(crate) fn use_hashes(&self) {
         self.0.hashes.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn tell_ages(&self) {
+        *self.0.ages.lock().unwrap() = Some(HashMap::new());
     }
 
     pub(crate) fn weaken_tags(&self) {
@@ -110,6 +117,9 @@ impl Store {
             When::Is(named) => When::Is(self.own(key, named).await?),
         };
         let version = self.0.memory.put(key, &Put { when, ..put.clone() }).await?;
+        if let Some(ages) = &mut *self.0.ages.lock().unwrap() {
+            ages.insert(key.to_owned(), Instant::now());
+        }
         Ok(version.and_then(|version| self.shown(version, &put.body)))
     }
 }
@@ -149,7 +159,8 @@ impl Backend for Connection {
             if known.is_some() && known == version.as_ref() {
                 return Ok(Read::Unchanged { waited: false });
             }
-            Ok(Read::Found(Found { body, version, waited: false }))
+            let age = self.store.0.ages.lock().unwrap().as_ref().and_then(|ages| ages.get(key)).map(Instant::elapsed);
+            Ok(Read::Found(Found { body, version, age, waited: false }))
         }
         .boxed()
     }
