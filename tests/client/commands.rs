@@ -184,6 +184,62 @@ fn a_stopped_holder_finds_the_lock_lost() {
     assert_eq!(stopped.code(), Some(70));
 }
 
+/// While this process was stopped, another holder has run, and then its own command has ended.
+#[test]
+fn a_lost_lock_is_no_success_of_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let go = folder.path().join("go");
+    let script = format!("echo started; while [ ! -e {} ]; do sleep 0.05; done; echo ended", go.display());
+    let urls: Vec<_> = (0..4).map(|number| gateway.url(&format!("/locks/{number}"))).collect();
+    let mut stopped: Vec<_> = urls.iter().map(|url| Guarded::start(&["lock", url, "--ttl", "3s"], &script)).collect();
+    for holder in &mut stopped {
+        assert_eq!(holder.line(), "started");
+        holder.signal("STOP");
+    }
+    std::thread::scope(|scope| {
+        let others: Vec<_> = urls.iter().map(|url| scope.spawn(|| locked(url, &["--ttl", "3s"], "true"))).collect();
+        assert!(others.into_iter().all(|other| other.join().unwrap().status.code() == Some(0)));
+    });
+    std::fs::write(&go, "").unwrap();
+    for holder in &mut stopped {
+        assert_eq!(holder.line(), "ended");
+    }
+    for holder in &mut stopped {
+        holder.signal("CONT");
+        assert_eq!(holder.code(), Some(70));
+    }
+}
+
+/// The command ends, the server does not answer the release, and the signal ends the wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_a_release() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let proxy = Proxy::start(gateway.address()).await;
+    let url = format!("http://{}/locks/a", proxy.address());
+    let run = tokio::task::spawn_blocking(move || {
+        let mut command = Gateway::command();
+        command.stderr(Stdio::piped());
+        let mut guarded = Guarded::of(command, &["lock", &url], "echo started; exec sleep 600");
+        assert_eq!(guarded.line(), "started");
+        proxy.set(Network::Silent);
+        // The first ones may reach the command, or the time before the release.
+        while guarded.child.try_wait().expect("a child").is_none() {
+            guarded.signal("TERM");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let mut said = String::new();
+        let stderr = guarded.child.stderr.as_mut().expect("piped");
+        BufReader::new(stderr).read_line(&mut said).expect("a pipe");
+        (guarded.code(), said)
+    });
+    let (code, said) =
+        tokio::time::timeout(Duration::from_mins(2), run).await.expect("it ends within two minutes").unwrap();
+    assert_eq!(code, Some(143));
+    assert!(said.contains("a signal has ended the release"), "{said}");
+}
+
 #[test]
 fn a_killed_holder_is_followed() {
     let folder = tempfile::tempdir().unwrap();

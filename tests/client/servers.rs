@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
+use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use ifmatch_client::{Client, ErrorKind};
-use support::Server;
+use support::{Gateway, Server};
 use tower::service_fn;
+
+use crate::commands::Guarded;
 
 /// The flaw of a server of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,8 @@ enum Flaw {
     IgnoresIfNoneMatch,
     /// All tags are weak.
     WeakTags,
+    /// The answer to a write takes a while.
+    SlowAnswers,
     /// Tags are weak for the first few reads, as those of Apache are for the first second.
     WeakAtFirst,
 }
@@ -49,41 +54,48 @@ async fn serve(flaw: Flaw) -> (Server, Documents) {
         async move {
             let (head, body) = request.into_parts();
             let body = body.collect().await.expect("a body").to_bytes();
-            let field = |name: HeaderName| head.headers.get(name).map(|value| value.to_str().expect("text").to_owned());
-            let mut documents = served.lock().expect("no panic");
-            let current = documents.get_mut(head.uri.path());
-            let tag = current.map(|found| {
-                found.reads += u32::from(head.method == Method::GET);
-                found.tag(flaw)
-            });
-            let named = field(IF_MATCH).filter(|_| flaw != Flaw::IgnoresConditions);
-            let excluded = field(IF_NONE_MATCH)
-                .filter(|_| flaw != Flaw::IgnoresConditions)
-                .filter(|_| flaw != Flaw::IgnoresIfNoneMatch || head.method == Method::GET);
-            // The comparison of If-Match is strong.
-            let is_named = named.is_none_or(|named| tag.as_ref() == Some(&named) && !named.starts_with("W/"));
-            let is_excluded =
-                excluded.is_some_and(|excluded| tag.is_some() && (excluded == "*" || tag == Some(excluded)));
-            let mut response = Response::new(Full::new(Bytes::new()));
-            match (head.method, documents.get(head.uri.path())) {
-                (Method::GET | Method::DELETE, None) => *response.status_mut() = StatusCode::NOT_FOUND,
-                (Method::GET, Some(_)) if is_excluded => *response.status_mut() = StatusCode::NOT_MODIFIED,
-                (Method::GET, Some(found)) => *response.body_mut() = Full::new(found.body.clone()),
-                _ if !is_named || is_excluded => *response.status_mut() = StatusCode::PRECONDITION_FAILED,
-                (Method::DELETE, _) => drop(documents.remove(head.uri.path())),
-                (_, found) => {
-                    let version = found.map_or(0, |found| found.version) + 1;
-                    documents.insert(head.uri.path().to_owned(), Document { body, version, reads: 0 });
-                }
-            }
-            if let Some(found) = documents.get(head.uri.path()) {
-                let tag = HeaderValue::from_str(&found.tag(flaw)).expect("valid");
-                response.headers_mut().insert(ETAG, tag);
+            let is_slow = flaw == Flaw::SlowAnswers && head.method == Method::PUT;
+            let response = answer(flaw, &head, body, &mut served.lock().expect("no panic"));
+            if is_slow {
+                tokio::time::sleep(Duration::from_millis(500)).await;
             }
             Ok::<_, Infallible>(response)
         }
     });
     (Server::start(service).await, documents)
+}
+
+fn answer(flaw: Flaw, head: &Parts, body: Bytes, documents: &mut HashMap<String, Document>) -> Response<Full<Bytes>> {
+    let current = documents.get_mut(head.uri.path());
+    let tag = current.map(|found| {
+        found.reads += u32::from(head.method == Method::GET);
+        found.tag(flaw)
+    });
+    let field = |name: HeaderName| head.headers.get(name).map(|value| value.to_str().expect("text").to_owned());
+    let named = field(IF_MATCH).filter(|_| flaw != Flaw::IgnoresConditions);
+    let excluded = field(IF_NONE_MATCH)
+        .filter(|_| flaw != Flaw::IgnoresConditions)
+        .filter(|_| flaw != Flaw::IgnoresIfNoneMatch || head.method == Method::GET);
+    // The comparison of If-Match is strong.
+    let is_named = named.is_none_or(|named| tag.as_ref() == Some(&named) && !named.starts_with("W/"));
+    let is_excluded = excluded.is_some_and(|excluded| tag.is_some() && (excluded == "*" || tag == Some(excluded)));
+    let mut response = Response::new(Full::new(Bytes::new()));
+    match (&head.method, documents.get(head.uri.path())) {
+        (&Method::GET | &Method::DELETE, None) => *response.status_mut() = StatusCode::NOT_FOUND,
+        (&Method::GET, Some(_)) if is_excluded => *response.status_mut() = StatusCode::NOT_MODIFIED,
+        (&Method::GET, Some(found)) => *response.body_mut() = Full::new(found.body.clone()),
+        _ if !is_named || is_excluded => *response.status_mut() = StatusCode::PRECONDITION_FAILED,
+        (&Method::DELETE, _) => drop(documents.remove(head.uri.path())),
+        (_, found) => {
+            let version = found.map_or(0, |found| found.version) + 1;
+            documents.insert(head.uri.path().to_owned(), Document { body, version, reads: 0 });
+        }
+    }
+    if let Some(found) = documents.get(head.uri.path()) {
+        let tag = HeaderValue::from_str(&found.tag(flaw)).expect("valid");
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
 }
 
 fn client(server: &Server) -> Client {
@@ -142,4 +154,25 @@ async fn tags_that_are_weak_at_first_are_waited_for() {
         assert_eq!(count.get().await.unwrap().unwrap().value, 2, "{flaw:?}");
         assert_eq!(documents.lock().unwrap().len(), 2);
     }
+}
+
+/// The signal arrives while the answer to the acquisition is on its way, or later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_during_an_acquisition_leaves_no_lock() {
+    let (server, documents) = serve(Flaw::SlowAnswers).await;
+    let url = format!("http://{}/box/lock", server.address());
+    let acquired = Arc::clone(&documents);
+    let code = tokio::task::spawn_blocking(move || {
+        let mut guarded = Guarded::of(Gateway::command(), &["lock", &url], "exec sleep 600");
+        while acquired.lock().unwrap().is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        guarded.signal("TERM");
+        guarded.code()
+    });
+    let code = tokio::time::timeout(Duration::from_mins(2), code).await.expect("it ends within two minutes").unwrap();
+    assert_eq!(code, Some(143));
+    let documents = documents.lock().unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&documents["/box/lock"].body).unwrap();
+    assert_eq!(record["held"], false);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join};
 use http::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH,
 };
@@ -281,6 +281,30 @@ impl Http {
         if error.is_unknown() { Err(error) } else { Ok(strong_tag(response.headers())) }
     }
 
+    /// Makes sure that the server honours `If-None-Match: *`, beside an `If-Match` that is true: alone, it could bring back a
+    /// document that another client has deleted.
+    async fn probe_both(&self, key: &str, mut body: Bytes, mut version: Version) -> Result<(), Error> {
+        for _ in 0..PROBES {
+            let both = [(IF_MATCH, field(version.as_str())?), (IF_NONE_MATCH, HeaderValue::from_static("*"))];
+            let told = self.send_false("If-None-Match: *", key, HeaderMap::from_iter(both), body).await?;
+            if told.as_ref() == Some(&version) {
+                break;
+            }
+            // If there is another version, it may have been If-Match that was false.
+            match self.get(key, Some(&version), None).await? {
+                Read::Found(Found { body: content, version: Some(current), .. }) if current != version => {
+                    (body, version) = (content, current);
+                }
+                Read::Absent => {
+                    let kind = ErrorKind::Conflict { current: None };
+                    return Err(Error::new(kind, format!("{key} has been deleted")));
+                }
+                Read::Found(_) | Read::Unchanged { .. } => break,
+            }
+        }
+        Ok(())
+    }
+
     pub(super) async fn send_delete(&self, key: &str, version: &Version) -> Result<Response<Bytes>, Error> {
         let headers = HeaderMap::from_iter([(IF_MATCH, field(version.as_str())?)]);
         self.send(Method::DELETE, key, headers, Bytes::new()).await
@@ -409,28 +433,10 @@ impl Backend for Http {
         async move {
             let random = nonce().map_err(|error| Error::refused(error.to_string()))?;
             let never = HeaderMap::from_iter([(IF_MATCH, field(&format!("\"{random:016x}\""))?)]);
-            self.send_false("If-Match", key, never, body.clone()).await?;
-            let (mut body, mut version) = (body.clone(), version.clone());
-            for _ in 0..PROBES {
-                // Alone, `If-None-Match: *` could bring back a document that another client has deleted.
-                let both = [(IF_MATCH, field(version.as_str())?), (IF_NONE_MATCH, HeaderValue::from_static("*"))];
-                let told = self.send_false("If-None-Match: *", key, HeaderMap::from_iter(both), body).await?;
-                if told.as_ref() == Some(&version) {
-                    break;
-                }
-                // If there is another version, it may have been If-Match that was false.
-                match self.get(key, Some(&version), None).await? {
-                    Read::Found(Found { body: content, version: Some(current), .. }) if current != version => {
-                        (body, version) = (content, current);
-                    }
-                    Read::Absent => {
-                        let kind = ErrorKind::Conflict { current: None };
-                        return Err(Error::new(kind, format!("{key} has been deleted")));
-                    }
-                    Read::Found(_) | Read::Unchanged { .. } => break,
-                }
-            }
-            Ok(())
+            let never = self.send_false("If-Match", key, never, body.clone());
+            // Both to the end: a write that was abandoned could arrive later.
+            let (never, both) = join(never, self.probe_both(key, body.clone(), version.clone())).await;
+            never.and(both)
         }
         .boxed()
     }

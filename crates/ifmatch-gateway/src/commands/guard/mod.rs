@@ -22,7 +22,7 @@ const LOST: u8 = 70;
 /// Exit code of `ifmatch lock` if the lock was not acquired in time.
 const NOT_ACQUIRED: u8 = 75;
 /// Time for a lock to be released, after a signal has ended its acquisition.
-const GIVING_UP: Duration = Duration::from_secs(3);
+const GIVING_UP: Duration = Duration::from_secs(5);
 /// Time after which a server that does not answer is reported.
 const PATIENCE: Duration = Duration::from_secs(10);
 
