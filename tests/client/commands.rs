@@ -302,9 +302,18 @@ fn a_private_certificate_authority_is_trusted_by_a_flag() {
     assert_eq!(code(&["lock", &lock, "--ca", &cert, "--wait", "5s", "--", "true"]), Some(0));
     assert_eq!(code(&["elect", &lock, "--ca", &cert, "--", "sh", "-c", "exit 4"]), Some(4));
     assert_eq!(code(&["check", &container, "--ca", &cert]), Some(0));
-    // The system does not trust it.
-    assert_eq!(code(&["lock", &lock, "--wait", "0s", "--", "true"]), Some(75));
-    assert_eq!(code(&["check", &container]), Some(1));
+    // The system does not trust it, and `http` is not its protocol: no other attempt can succeed.
+    let plain = [&lock, &container].map(|url| url.replace("https:", "http:"));
+    for (lock, container, advice) in [(&lock, &container, "certificate"), (&plain[0], &plain[1], "use https://")] {
+        for arguments in [&["lock", lock, "--", "true"][..], &["elect", lock, "--", "true"], &["check", container]] {
+            let end = run(arguments);
+            assert_eq!(end.status.code(), Some(1), "{end:#?}");
+            assert!(end.stderr.contains(advice) && !end.stderr.contains("Error("), "{end:#?}");
+        }
+    }
+    let http = Gateway::start(["serve", "--store", "memory://"]);
+    let end = run(["lock", &http.url("/locks/a").replace("http:", "https:"), "--ca", &cert, "--", "true"]);
+    assert!(end.status.code() == Some(1) && end.stderr.contains("use http://"), "{end:#?}");
 
     let text = file("text.pem", "no certificate".to_owned());
     for command in [&["lock", &lock, "--ca", &text, "--", "true"][..], &["check", &container, "--ca", &text]] {

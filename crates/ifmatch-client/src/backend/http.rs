@@ -26,6 +26,7 @@ use serde_json::Value;
 
 use super::answer::{age, failure, is_done, strong_tag};
 use super::{Backend, Found, Put, Read, Version, When};
+use crate::cause::Cause;
 use crate::error::{Error, ErrorKind};
 
 /// Maximum length of a response's content.
@@ -256,10 +257,17 @@ impl Http {
             finish(&mut head)?;
         }
         let request = Request::from_parts(head, Full::new(body));
-        let failed = |error: &dyn std::error::Error| Error::unknown(format!("{}: {}", self.origin, reason(error)));
-        let response = self.client.request(request).await.map_err(|error| failed(&error))?;
+        // A connection that failed has carried no request, and a read has no effect.
+        let is_read = *request.method() == Method::GET;
+        let failed = |error: &(dyn std::error::Error + 'static), had_no_effect: bool| {
+            let cause = Cause::of(error);
+            let kind = if cause.is_lasting && had_no_effect { ErrorKind::Refused } else { ErrorKind::Unknown };
+            Error::new(kind, format!("{}: {}", self.origin, cause.text))
+        };
+        let response = self.client.request(request).await;
+        let response = response.map_err(|error| failed(&error, is_read || error.is_connect()))?;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| failed(&*error))?;
+        let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| failed(&*error, is_read))?;
         Ok(Response::from_parts(head, body.to_bytes()))
     }
 
@@ -490,15 +498,6 @@ fn field(text: &str) -> Result<HeaderValue, Error> {
 
 pub(super) fn encode(segment: &str) -> String {
     utf8_percent_encode(segment, NOT_IN_SEGMENTS).to_string()
-}
-
-/// Returns the innermost cause, which is the most specific.
-fn reason(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]
