@@ -87,6 +87,8 @@ fn a_held_lock_is_not_acquired_until_its_command_ends() {
     let url = gateway.url("/locks/a");
     let mut first = Guarded::start(&["lock", &url, "--ttl", "3s"], "echo started; exec sleep 600");
     assert_eq!(first.line(), "started");
+    let end = locked(&url, &["--wait", "3s"], "echo ran");
+    assert!(end.stderr.contains("held by process "), "{end:#?}");
     let end = locked(&url, &["--wait", "0s"], "echo ran");
     assert_eq!((end.status.code(), end.stdout.as_str()), (Some(75), ""));
     let end = locked(&url, &["--unless-held"], "echo ran");
