@@ -245,7 +245,7 @@ impl Client {
             let probed = task::timeout(&self.clock, self.attempt, self.backend.probe(key, body, version)).await;
             match probed.unwrap_or_else(|elapsed| Err(Error::unknown(format!("{key}: {elapsed}")))) {
                 Ok(()) => self.is_proven.store(true, Ordering::Relaxed),
-                Err(error) if error.is_unknown() && self.pause(backoff.next(), until).await => {}
+                Err(error) if error.is_unknown() && self.pause_after(&error, backoff.next(), until).await => {}
                 Err(error) => return Err(error),
             }
         }
@@ -261,6 +261,12 @@ impl Client {
     /// Returns the end of an operation that starts now.
     pub(crate) fn until(&self) -> Timestamp {
         self.clock.now().saturating_add(self.patience)
+    }
+
+    /// Pauses after an error, as [`pause`](Self::pause) does, or for as long as the server asks, but for at most half of the time that is left.
+    pub(crate) async fn pause_after(&self, error: &Error, pause: Duration, until: Timestamp) -> bool {
+        let asked = error.retry_after().unwrap_or_default().min(self.clock.now().until(until) / 2);
+        self.pause(pause.max(asked), until).await
     }
 
     /// Pauses before the next attempt. Returns `false` if the time would then be over.

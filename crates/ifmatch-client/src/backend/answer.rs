@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{DATE, ETAG, LAST_MODIFIED};
+use http::header::{DATE, ETAG, LAST_MODIFIED, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
@@ -28,7 +28,8 @@ pub(super) fn failure(response: &Response<Bytes>) -> Error {
     let detail = detail.or_else(code).unwrap_or_default();
     let message =
         if detail.is_empty() { format!("the server responded {status}") } else { format!("{status}: {detail}") };
-    Error::new(kind(response), message)
+    let delay = response.headers().get(RETRY_AFTER).and_then(|delay| delay.to_str().ok()?.parse().ok());
+    Error::new(kind(response), message).with_retry_after(delay.map(Duration::from_secs))
 }
 
 /// Returns `true` for a change that has taken effect. 202 only announces one (RFC 9110 §15.3.3).

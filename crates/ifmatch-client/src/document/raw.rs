@@ -113,7 +113,7 @@ impl Raw {
         let mut backoff = Backoff::default();
         loop {
             match self.read(known, None).await {
-                Err(error) if error.is_unknown() && self.client.pause(backoff.next(), until).await => {}
+                Err(error) if error.is_unknown() && self.client.pause_after(&error, backoff.next(), until).await => {}
                 read => return read,
             }
         }
@@ -210,7 +210,8 @@ impl Attempt<'_> {
                     // At once: the fewer writes follow, the surer the document tells.
                     let read = self.raw.read(None, None).await.ok();
                     resends += if read.is_some() { 1 } else { RESENDS };
-                    let error = doubt.take().unwrap_or(error);
+                    let asked = error.retry_after();
+                    let error = doubt.take().unwrap_or(error).with_retry_after(asked);
                     match self.settle(read) {
                         Ok(written) => return Ok(written),
                         Err(undecided) => self = undecided,
@@ -220,8 +221,9 @@ impl Attempt<'_> {
                 Err(error) => return Err(error),
             }
             let pause = if resends < RESENDS { Duration::ZERO } else { backoff.next() };
-            if !self.raw.client.pause(pause, self.pace.until).await {
-                return Err(doubt.unwrap_or_else(|| Error::unknown("no answer")));
+            let error = doubt.get_or_insert_with(|| Error::unknown("no answer"));
+            if !self.raw.client.pause_after(error, pause, self.pace.until).await {
+                return Err(error.clone());
             }
         }
     }

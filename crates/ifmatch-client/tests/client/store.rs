@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     Answer,
     /// The request is lost.
     Request,
+    /// The store asks for another attempt later: 503 with `Retry-After`.
+    Later(Duration),
     /// The store rejects the write because it is busy with another one, which may be an earlier attempt of the same: 409, as
     /// S3 and the gateway answer.
     Busy,
@@ -173,6 +175,9 @@ impl Backend for Connection {
             let lost = || Error::new(ErrorKind::Unknown, "the connection was closed");
             match fault {
                 Fault::Request => return Err(lost()),
+                Fault::Later(delay) => {
+                    return Err(Error::new(ErrorKind::Unknown, "503").with_retry_after(Some(delay)));
+                }
                 Fault::Busy => return Err(Error::new(ErrorKind::Conflict { current: None }, "409 Conflict")),
                 Fault::None | Fault::Answer => {}
             }
