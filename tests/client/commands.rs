@@ -87,6 +87,8 @@ fn a_held_lock_is_not_acquired_until_its_command_ends() {
     let url = gateway.url("/locks/a");
     let mut first = Guarded::start(&["lock", &url, "--ttl", "3s"], "echo started; exec sleep 600");
     assert_eq!(first.line(), "started");
+    let end = locked(&url, &["--wait", "3s"], "echo ran");
+    assert!(end.stderr.contains("held by process "), "{end:#?}");
     let end = locked(&url, &["--wait", "0s"], "echo ran");
     assert_eq!((end.status.code(), end.stdout.as_str()), (Some(75), ""));
     let end = locked(&url, &["--unless-held"], "echo ran");
@@ -184,6 +186,62 @@ fn a_stopped_holder_finds_the_lock_lost() {
     assert_eq!(stopped.code(), Some(70));
 }
 
+/// While this process was stopped, another holder has run, and then its own command has ended.
+#[test]
+fn a_lost_lock_is_no_success_of_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let go = folder.path().join("go");
+    let script = format!("echo started; while [ ! -e {} ]; do sleep 0.05; done; echo ended", go.display());
+    let urls: Vec<_> = (0..4).map(|number| gateway.url(&format!("/locks/{number}"))).collect();
+    let mut stopped: Vec<_> = urls.iter().map(|url| Guarded::start(&["lock", url, "--ttl", "3s"], &script)).collect();
+    for holder in &mut stopped {
+        assert_eq!(holder.line(), "started");
+        holder.signal("STOP");
+    }
+    std::thread::scope(|scope| {
+        let others: Vec<_> = urls.iter().map(|url| scope.spawn(|| locked(url, &["--ttl", "3s"], "true"))).collect();
+        assert!(others.into_iter().all(|other| other.join().unwrap().status.code() == Some(0)));
+    });
+    std::fs::write(&go, "").unwrap();
+    for holder in &mut stopped {
+        assert_eq!(holder.line(), "ended");
+    }
+    for holder in &mut stopped {
+        holder.signal("CONT");
+        assert_eq!(holder.code(), Some(70));
+    }
+}
+
+/// The command ends, the server does not answer the release, and the signal ends the wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_a_release() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let proxy = Proxy::start(gateway.address()).await;
+    let url = format!("http://{}/locks/a", proxy.address());
+    let run = tokio::task::spawn_blocking(move || {
+        let mut command = Gateway::command();
+        command.stderr(Stdio::piped());
+        let mut guarded = Guarded::of(command, &["lock", &url], "echo started; exec sleep 600");
+        assert_eq!(guarded.line(), "started");
+        proxy.set(Network::Silent);
+        // The first ones may reach the command, or the time before the release.
+        while guarded.child.try_wait().expect("a child").is_none() {
+            guarded.signal("TERM");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let mut said = String::new();
+        let stderr = guarded.child.stderr.as_mut().expect("piped");
+        BufReader::new(stderr).read_line(&mut said).expect("a pipe");
+        (guarded.code(), said)
+    });
+    let (code, said) =
+        tokio::time::timeout(Duration::from_mins(2), run).await.expect("it ends within two minutes").unwrap();
+    assert_eq!(code, Some(143));
+    assert!(said.contains("a signal has ended the release"), "{said}");
+}
+
 #[test]
 fn a_killed_holder_is_followed() {
     let folder = tempfile::tempdir().unwrap();
@@ -246,9 +304,18 @@ fn a_private_certificate_authority_is_trusted_by_a_flag() {
     assert_eq!(code(&["lock", &lock, "--ca", &cert, "--wait", "5s", "--", "true"]), Some(0));
     assert_eq!(code(&["elect", &lock, "--ca", &cert, "--", "sh", "-c", "exit 4"]), Some(4));
     assert_eq!(code(&["check", &container, "--ca", &cert]), Some(0));
-    // The system does not trust it.
-    assert_eq!(code(&["lock", &lock, "--wait", "0s", "--", "true"]), Some(75));
-    assert_eq!(code(&["check", &container]), Some(1));
+    // The system does not trust it, and `http` is not its protocol: no other attempt can succeed.
+    let plain = [&lock, &container].map(|url| url.replace("https:", "http:"));
+    for (lock, container, advice) in [(&lock, &container, "certificate"), (&plain[0], &plain[1], "use https://")] {
+        for arguments in [&["lock", lock, "--", "true"][..], &["elect", lock, "--", "true"], &["check", container]] {
+            let end = run(arguments);
+            assert_eq!(end.status.code(), Some(1), "{end:#?}");
+            assert!(end.stderr.contains(advice) && !end.stderr.contains("Error("), "{end:#?}");
+        }
+    }
+    let http = Gateway::start(["serve", "--store", "memory://"]);
+    let end = run(["lock", &http.url("/locks/a").replace("http:", "https:"), "--ca", &cert, "--", "true"]);
+    assert!(end.status.code() == Some(1) && end.stderr.contains("use http://"), "{end:#?}");
 
     let text = file("text.pem", "no certificate".to_owned());
     for command in [&["lock", &lock, "--ca", &text, "--", "true"][..], &["check", &container, "--ca", &text]] {

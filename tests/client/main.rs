@@ -7,6 +7,7 @@ mod commands;
 mod examples;
 mod faults;
 mod library;
+mod servers;
 mod stores;
 
 use std::path::Path;

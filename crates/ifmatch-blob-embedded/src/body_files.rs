@@ -12,6 +12,9 @@ use ifmatch_runtime::private_files;
 use super::disk::Disk;
 use super::free_space;
 
+/// File that marks a folder with all folders of a store. The index was created before.
+const LAID_OUT: &str = "laid-out";
+
 /// A store's data folder, locked by this process. Only one process may write, since it also collects the remains of a
 /// crash; this does not depend on the index. The system releases the lock when the process exits.
 #[derive(Debug)]
@@ -63,7 +66,7 @@ impl Folder {
         private_files::restrict(&folder.bodies);
         private_files::restrict(&folder.temporary);
         // The marker is created after all the others are durable, so it need not be durable itself.
-        let mark = folder.root.path.join("laid-out");
+        let mark = folder.root.path.join(LAID_OUT);
         let is_whole = folder.shards().all(|shard| shard.is_dir()) && folder.temporary.is_dir();
         if !is_whole || !mark.exists() {
             let _ = fs::remove_file(&mark);
@@ -166,8 +169,26 @@ pub(super) fn is_missing(file: &Path) -> bool {
     }
 }
 
-/// Returns `true` if a store's folder contains complete bodies.
-pub(super) fn has_bodies(root: &Path) -> bool {
+/// Returns `true` if a folder is that of a store that was open before, and had an index at that time.
+pub(super) fn is_in_use(root: &Path) -> bool {
+    root.join(LAID_OUT).exists() || has_bodies(root)
+}
+
+/// Warns before a store is created among files that are not its own: the user may expect that they are served.
+pub(super) fn warn_of_foreign_files(root: &Path) {
+    let own = |name: &str| {
+        name.starts_with('.')
+            || ["index.redb", "lock", "bodies", "tmp", "snapshot", "lost+found"].iter().any(|own| name.starts_with(own))
+    };
+    let names = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let foreign = names.map(|name| name.to_string_lossy().into_owned()).find(|name| !own(name));
+    if let Some(name) = foreign {
+        let folder = root.display();
+        tracing::warn!(%folder, %name, "the data folder has other files, which are not served: `ifmatch import` copies files into a store");
+    }
+}
+
+fn has_bodies(root: &Path) -> bool {
     let shards = fs::read_dir(root.join("bodies")).into_iter().flatten().flatten();
     let mut files = shards.filter_map(|shard| fs::read_dir(shard.path()).ok()).flatten().flatten();
     files.any(|file| file.file_name().to_str().is_some_and(|name| nonce_of(name).is_some()))

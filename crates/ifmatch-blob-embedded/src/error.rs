@@ -74,10 +74,11 @@ impl OpenError {
         Self { kind, text: format!("the index {} cannot be opened", path.display()), source: source.into() }
     }
 
-    /// There are bodies but no index. With an empty index, all of them would be garbage.
+    /// The folder has been in use, but there is no index. With an empty one, all blobs would be gone.
     pub(super) fn lost_index(path: &Path) -> Self {
         let text = format!("the index {} cannot be opened", path.display());
-        let why = "it is missing, but there are bodies of blobs: restore it, or move the bodies away to start over";
+        let why = "it is missing, although the folder contains a store: restore it from a backup, or choose another folder to \
+                   start with an empty store";
         Self { kind: OpenErrorKind::Unreadable, text, source: why.into() }
     }
 

@@ -29,7 +29,7 @@ use ifmatch_blob::store::{
 };
 
 pub use body_files::create_folder;
-use body_files::{Folder, Root, has_bodies, is_missing};
+use body_files::{Folder, Root, is_in_use, is_missing, warn_of_foreign_files};
 use decoded::DecodedRecords;
 use disk::{Disk, System};
 pub use error::{OpenError, OpenErrorKind};
@@ -97,14 +97,17 @@ impl EmbeddedStore {
     /// # Errors
     /// [`OpenErrorKind::InUse`] if another process has the folder open; [`OpenErrorKind::Denied`] if it is not a
     /// writable folder; [`OpenErrorKind::Full`]; [`OpenErrorKind::Unreadable`] if it is damaged, was written by a newer
-    /// release, or contains bodies but no index.
+    /// release, or has been in use and has no index.
     pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = folder.as_ref().to_owned();
         let open = move || {
             let root = Root::take(&path).map_err(|error| OpenError::folder(&path, error))?;
             let index = path.join("index.redb");
-            if is_missing(&index) && has_bodies(&path) {
-                return Err(OpenError::lost_index(&index));
+            if is_missing(&index) {
+                if is_in_use(&path) {
+                    return Err(OpenError::lost_index(&index));
+                }
+                warn_of_foreign_files(&path);
             }
             let register = RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))?;
             Ok((root, register))

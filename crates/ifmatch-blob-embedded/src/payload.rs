@@ -48,6 +48,14 @@ pub(super) enum PayloadError {
 }
 
 impl Payload {
+    /// Returns the payload of a version. Its tag begins with the hash: otherwise one of them is damaged.
+    pub(super) fn of(version: &Version) -> Result<Self, PayloadError> {
+        let payload = Self::decode(version.payload())?;
+        let tag = payload.hash.content_tag();
+        let is_tagged = version.tags().iter().all(|found| found.opaque().starts_with(tag.opaque()));
+        if is_tagged { Ok(payload) } else { Err(PayloadError::Damaged) }
+    }
+
     /// Returns the payload of a container, which has no bytes.
     pub(super) fn of_container(headers: BlobHeaders) -> Self {
         let place = Place::Inline(Bytes::new());

@@ -152,7 +152,7 @@ impl Inner {
 
 /// Decodes the payload of a version.
 pub(super) fn payload_of(version: &Version) -> Result<Payload, StoreError> {
-    Payload::decode(version.payload()).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
+    Payload::of(version).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
 }
 
 /// Returns the file of the version in a record. A payload that cannot be decoded may refer to a file, which the next

@@ -51,6 +51,8 @@ const SHARES: u64 = 1 << 32;
 pub struct Verification {
     driver: Driver,
     folder: Arc<Folder>,
+    /// The damage of the index, until it is reported.
+    index: Option<Finding>,
     total: Total,
     referenced: Arc<Referenced>,
     read: Arc<Progress>,
@@ -100,6 +102,8 @@ pub enum Damage {
     Unreadable(io::Error),
     /// The record in the index is damaged.
     Record,
+    /// A part of the index differs from its checksum. Any blob may be changed or hidden.
+    Index,
     /// No blob refers to the file, which can be removed: the remains of a crash.
     Superfluous,
 }
@@ -108,7 +112,7 @@ pub enum Damage {
 #[derive(Debug, Default)]
 struct Referenced {
     bodies: HashSet<u64>,
-    /// `true` if a damaged record may refer to any file.
+    /// `true` if a damaged record, or a damaged index, may refer to any file.
     incomplete: bool,
 }
 
@@ -135,13 +139,18 @@ impl Verification {
             }
             let failed = |error| OpenError::folder(&path, error);
             let folder = Folder::create(Root::take(&path).map_err(failed)?, Arc::new(System)).map_err(failed)?;
-            let register = RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))?;
-            Ok((folder, register))
+            let failed = |error| OpenError::index(&index, error);
+            // Before it is opened, which replaces an index that was not closed cleanly by a copy.
+            let is_intact = RedbRegister::is_intact(&index).map_err(failed)?;
+            let register = RedbRegister::open(&index).map_err(failed)?;
+            let damaged = Finding { blob: None, file: Some(index), damage: Damage::Index };
+            Ok((folder, register, Some(damaged).filter(|_| !is_intact)))
         };
-        let (folder, register) = spawn_blocking(open).await.map_err(OpenError::other)??;
+        let (folder, register, index) = spawn_blocking(open).await.map_err(OpenError::other)??;
         let mut verification = Self {
             driver: Driver::new(register),
             folder: Arc::new(folder),
+            index,
             total: Total::default(),
             referenced: Arc::default(),
             read: Arc::default(),
@@ -189,11 +198,15 @@ impl Verification {
         self.after.as_ref().map(Key::as_str)
     }
 
-    /// Verifies the next bodies, up to a thousand. Returns the damaged ones, or `None` after the last body.
+    /// Verifies the next bodies, up to a thousand. Returns the damaged ones, or `None` after the last body. Returns a damaged
+    /// index first.
     ///
     /// # Errors
     /// Fails if the index cannot be read.
     pub async fn step(&mut self) -> Result<Option<Vec<Finding>>, OpenError> {
+        if let Some(index) = self.index.take() {
+            return Ok(Some(vec![index]));
+        }
         let before = self.after.clone();
         let Some(records) = self.page().await? else { return Ok(None) };
         let (mut findings, mut tasks) = (Vec::new(), Vec::new());
@@ -221,7 +234,8 @@ impl Verification {
         Ok(Some(findings))
     }
 
-    /// Returns the files to which no blob refers, including incomplete uploads. None if a record is damaged, since the files may be its own.
+    /// Returns the files to which no blob refers, including incomplete uploads. None if a record or the index is
+    /// damaged, since the files may be its own.
     ///
     /// # Errors
     /// Fails if a folder cannot be read.
@@ -245,7 +259,7 @@ impl Verification {
     }
 
     async fn count(&mut self) -> Result<(), OpenError> {
-        let mut referenced = Referenced::default();
+        let mut referenced = Referenced { incomplete: self.index.is_some(), ..Referenced::default() };
         while let Some(records) = self.page().await? {
             for (key, record) in &records {
                 match self.payload(record) {
@@ -278,7 +292,7 @@ impl Verification {
     /// Returns the payload of a blob, or `None` for the record of a deletion.
     fn payload(&self, record: &Record) -> Result<Option<Payload>, PayloadError> {
         let Some(version) = record.state(self.driver.now()).version() else { return Ok(None) };
-        Payload::decode(version.payload()).map(Some)
+        Payload::of(version).map(Some)
     }
 
     /// Returns the task for a record, or `None` if it has no body or is not in the sample.
@@ -335,6 +349,9 @@ impl fmt::Display for Damage {
             Self::Missing => f.write_str("the body is missing"),
             Self::Unreadable(error) => write!(f, "the body cannot be read: {error}"),
             Self::Record => f.write_str("the record in the index is damaged"),
+            Self::Index => {
+                f.write_str("a part differs from its checksum, so any blob may be changed: restore a backup")
+            }
             Self::Superfluous => f.write_str("no blob refers to the file"),
         }
     }

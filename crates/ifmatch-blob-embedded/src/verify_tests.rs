@@ -5,15 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
-use ifmatch_blob::store::{BlobStore, Delete, Put, Upload};
+use ifmatch_blob::store::{BlobStore, Delete, Put, Reading, Upload};
 
 use crate::{Damage, EmbeddedStore, Finding, OpenErrorKind, Verification};
 
 /// Size of a body that is stored in a file.
 const LONG: usize = 60_000;
+/// Number of blobs in the index whose bits are flipped, and greatest number of these bits.
+const SHORT: usize = 30;
+const FLIPS: usize = 60;
 
 fn path(name: &str) -> BlobPath {
     BlobPath::parse(&format!("/docs/{name}")).expect("valid")
@@ -145,4 +148,87 @@ async fn a_folder_in_use_or_without_a_store_is_refused() {
     let _store = EmbeddedStore::open(folder.path()).await.expect("it opens");
     let error = Verification::open(folder.path()).await.expect_err("the store has it open");
     assert_eq!(error.kind(), OpenErrorKind::InUse);
+}
+
+/// Returns tag and bytes of all short blobs, or an error of one.
+async fn served(folder: &Path) -> Result<Vec<Option<(String, Bytes)>>, String> {
+    let store = loop {
+        match EmbeddedStore::open(folder).await {
+            Err(error) if error.kind() == OpenErrorKind::InUse => tokio::task::yield_now().await,
+            opened => break opened.map_err(|error| error.to_string())?,
+        }
+    };
+    let mut all = Vec::new();
+    for number in 0..SHORT {
+        let opened = store.open(&path(&number.to_string()), Reading::WHOLE).await.map_err(|error| error.to_string())?;
+        let Some(mut opened) = opened else {
+            all.push(None);
+            continue;
+        };
+        let body = opened.source.read(None).await.map_err(|error| error.to_string())?;
+        let bytes = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
+        all.push(Some((opened.info.tag.expect("a tag").to_string(), bytes)));
+    }
+    Ok(all)
+}
+
+/// Without the checksums of the pages, a flipped bit changes a tag, or hides a blob.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_in_the_index_is_found_or_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+    for number in 0..SHORT {
+        let text = format!("{number:500}");
+        store.put(&path(&number.to_string()), Put::new(Upload::new(Full::<Bytes>::from(text)))).await.expect("written");
+    }
+    drop(store);
+    let before = served(folder.path()).await.expect("it is intact");
+    let index = folder.path().join("index.redb");
+    while Verification::open(folder.path()).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let intact = fs::read(&index).expect("readable");
+    // In the keys, which nothing else covers. Some of them are those of earlier commits.
+    let places = intact.windows(7).enumerate().filter(|(_, text)| *text == b"b/docs/").map(|(place, _)| place + 3);
+    let places: Vec<usize> = places.collect();
+    let mut found = 0;
+    for place in places.iter().step_by(places.len().div_ceil(FLIPS)) {
+        fs::write(&index, &intact).expect("writable");
+        flip(&index, *place);
+        let verification = loop {
+            match Verification::open(folder.path()).await {
+                Err(error) if error.kind() == OpenErrorKind::InUse => tokio::task::yield_now().await,
+                opened => break opened,
+            }
+        };
+        let is_found = match verification {
+            Ok(mut verification) => match verification.step().await {
+                Ok(found) => found.is_some_and(|found| found.iter().any(|found| found.damage.is_loss())),
+                Err(_) => true,
+            },
+            Err(_) => true,
+        };
+        found += usize::from(is_found);
+        if let (false, Ok(after)) = (is_found, served(folder.path()).await) {
+            assert_eq!(after, before, "byte {place}");
+        }
+    }
+    assert!(found > 0, "none of {} flipped bits is found", places.len());
+}
+
+#[tokio::test]
+async fn a_store_of_short_bodies_without_its_index_does_not_start_empty() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+    store.put(&path("short"), Put::new(Upload::new(Full::<Bytes>::from("short")))).await.expect("written");
+    drop(store);
+    fs::remove_file(folder.path().join("index.redb")).expect("removed");
+    let error = loop {
+        match EmbeddedStore::open(folder.path()).await {
+            Err(error) if error.kind() == OpenErrorKind::InUse => tokio::task::yield_now().await,
+            opened => break opened.expect_err("it starts empty"),
+        }
+    };
+    assert_eq!(error.kind(), OpenErrorKind::Unreadable);
+    assert!(error.to_string().contains("restore it from a backup"), "{error}");
 }

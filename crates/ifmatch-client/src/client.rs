@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::{Clock, SystemClock, task};
 use tokio::sync::watch;
 
 use crate::backend::{Backend, Http, HttpError, Version};
+use crate::backoff::Backoff;
 use crate::counter::Counter;
 use crate::document::Document;
 use crate::election::Election;
@@ -36,6 +39,8 @@ pub struct Client {
     clock: Arc<dyn Clock>,
     patience: Duration,
     attempt: Duration,
+    /// `true` once the server has shown that it honours conditions.
+    is_proven: Arc<AtomicBool>,
     /// Each task that acquires, renews or releases a lock has a receiver.
     background: Arc<watch::Sender<()>>,
 }
@@ -49,7 +54,14 @@ impl Client {
     /// ```
     pub fn new(backend: impl Backend) -> Self {
         let clock = Arc::new(SystemClock);
-        Self { backend: Arc::new(backend), clock, patience: PATIENCE, attempt: ATTEMPT, background: Arc::default() }
+        Self {
+            backend: Arc::new(backend),
+            clock,
+            patience: PATIENCE,
+            attempt: ATTEMPT,
+            is_proven: Arc::default(),
+            background: Arc::default(),
+        }
     }
 
     /// Creates a client of the keys below a URL, without a token.
@@ -220,9 +232,41 @@ impl Client {
         deleted.unwrap_or_else(|elapsed| Err(Error::unknown(format!("the deletion of {key}: {elapsed}"))))
     }
 
+    /// Makes sure, once, that the server honours conditions, by a document that exists. Tries again until there is an answer.
+    pub(crate) async fn prove(
+        &self,
+        key: &str,
+        body: &Bytes,
+        version: &Version,
+        until: Timestamp,
+    ) -> Result<(), Error> {
+        let mut backoff = Backoff::default();
+        while !self.is_proven.load(Ordering::Relaxed) {
+            let probed = task::timeout(&self.clock, self.attempt, self.backend.probe(key, body, version)).await;
+            match probed.unwrap_or_else(|elapsed| Err(Error::unknown(format!("{key}: {elapsed}")))) {
+                Ok(()) => self.is_proven.store(true, Ordering::Relaxed),
+                Err(error) if error.is_unknown() && self.pause_after(&error, backoff.next(), until).await => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one attempt to delete what was created in vain.
+    pub(crate) async fn discard(&self, key: &str) -> Result<(), Error> {
+        let discarded = task::timeout(&self.clock, self.attempt, self.backend.discard(key)).await;
+        discarded.unwrap_or_else(|elapsed| Err(Error::unknown(format!("the deletion of {key}: {elapsed}"))))
+    }
+
     /// Returns the end of an operation that starts now.
     pub(crate) fn until(&self) -> Timestamp {
         self.clock.now().saturating_add(self.patience)
+    }
+
+    /// Pauses after an error, as [`pause`](Self::pause) does, or for as long as the server asks, but for at most half of the time that is left.
+    pub(crate) async fn pause_after(&self, error: &Error, pause: Duration, until: Timestamp) -> bool {
+        let asked = error.retry_after().unwrap_or_default().min(self.clock.now().until(until) / 2);
+        self.pause(pause.max(asked), until).await
     }
 
     /// Pauses before the next attempt. Returns `false` if the time would then be over.

@@ -1,5 +1,7 @@
 //! Errors of operations: a conflict, an unknown outcome and a refusal are different things.
 
+use std::time::Duration;
+
 use crate::backend::Version;
 
 /// Error of an operation.
@@ -20,6 +22,7 @@ use crate::backend::Version;
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    retry_after: Option<Duration>,
 }
 
 /// Kind of an [`Error`].
@@ -51,7 +54,7 @@ impl Error {
     /// assert_eq!(error.to_string(), "the connection was closed");
     /// ```
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), retry_after: None }
     }
 
     /// Returns the kind of the error.
@@ -64,12 +67,44 @@ impl Error {
         &self.kind
     }
 
+    /// Sets the time after which the server asks for another attempt (RFC 9110 §10.2.3).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_client::{Error, ErrorKind};
+    /// let busy = Error::new(ErrorKind::Unknown, "503").with_retry_after(Some(Duration::from_secs(5)));
+    /// assert_eq!(busy.retry_after(), Some(Duration::from_secs(5)));
+    /// ```
+    #[must_use]
+    pub fn with_retry_after(mut self, delay: Option<Duration>) -> Self {
+        self.retry_after = delay;
+        self
+    }
+
+    /// Returns the time after which the server asks for another attempt.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Error, ErrorKind};
+    /// assert_eq!(Error::new(ErrorKind::Lost, "lost").retry_after(), None);
+    /// ```
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Refused, message)
     }
 
     pub(crate) fn unknown(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unknown, message)
+    }
+
+    /// Returns the error of a server that has accepted a write although this condition is false.
+    pub(crate) fn ignores(condition: &str) -> Self {
+        let why =
+            "it accepted a write although the condition is false, so clients would overwrite each other's changes";
+        let way_out = "use a server that honours conditions (`ifmatch check URL` tests one)";
+        Self::refused(format!("the server ignores {condition}: {why}: {way_out}"))
     }
 
     pub(crate) fn lost() -> Self {

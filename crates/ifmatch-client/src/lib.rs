@@ -32,6 +32,7 @@
 
 mod backend;
 mod backoff;
+mod cause;
 mod client;
 mod counter;
 mod document;
@@ -46,6 +47,7 @@ pub use backend::Azure;
 #[cfg(feature = "object-store")]
 pub use backend::Objects;
 pub use backend::{Backend, Found, Http, HttpError, Memory, Put, Read, Version, When};
+pub use cause::Cause;
 pub use client::Client;
 pub use counter::Counter;
 pub use document::{Document, UpdateError, Versioned};

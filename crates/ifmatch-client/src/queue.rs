@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lock::{self, Challenge, LockRecord, MIN_TTL, Observation};
 use ifmatch_runtime::{Clock, nonce};
@@ -12,9 +13,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backend::Version;
+use crate::backoff::jittered;
 use crate::client::Client;
 use crate::document::{Loaded, Pace, Raw, Snapshot, Written};
 use crate::error::{Error, ErrorKind};
+
+/// Number of jobs that are read at a time.
+const READ_AHEAD: usize = 16;
+/// Interval between looks for a job.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A queue of jobs.
 ///
@@ -22,7 +29,7 @@ use crate::error::{Error, ErrorKind};
 /// another one may take it. A job is thus done *at least* once: [`Job::fence`] distinguishes a late worker from the
 /// next one.
 ///
-/// Taking a job reads the jobs before it, which suits queues of up to a few thousand jobs.
+/// Taking a job reads the jobs before it, sixteen at a time, which suits queues of up to a few thousand jobs.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,6 +49,7 @@ use crate::error::{Error, ErrorKind};
 pub struct Queue {
     client: Client,
     folder: Arc<str>,
+    attempts: u32,
     /// The versions of taken jobs, and since when they have been seen.
     seen: Arc<Mutex<HashMap<String, Observation<Version>>>>,
 }
@@ -66,7 +74,26 @@ struct Record {
 
 impl Queue {
     pub(crate) fn new(client: Client, folder: Arc<str>) -> Self {
-        Self { client, folder, seen: Arc::default() }
+        Self { client, folder, attempts: u32::MAX, seen: Arc::default() }
+    }
+
+    /// Sets how often a job may be taken. One that was taken as often and is not done stays in the folder, and is not taken any more.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let queue = Client::new(Memory::default()).queue("jobs").max_attempts(1);
+    /// queue.push(&"resize broken.jpg").await?;
+    /// queue.take(Duration::from_secs(60)).await?.unwrap().abandon().await?;
+    /// assert!(queue.take(Duration::from_secs(60)).await?.is_none());
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
     }
 
     /// Adds a job, and returns its key. Jobs are taken in the order of their creation, to within the difference between
@@ -101,6 +128,9 @@ impl Queue {
     /// Takes the first job that no other worker has, and hides it from the others for `visibility`, at least 3 seconds.
     /// Returns `None` if there is none.
     ///
+    /// A job of a worker that has crashed is taken once its time is over: by the server's own dates if it sends `Date` and
+    /// `Last-Modified`, else after this queue object, or a clone, has seen the job for that time.
+    ///
     /// # Errors
     /// `Unknown` if the server does not answer; a job that was taken nevertheless is available again after `visibility`.
     /// `Refused` if it rejects the requests, or if the folder has other documents and no job to take.
@@ -115,14 +145,23 @@ impl Queue {
     /// # }).unwrap();
     /// ```
     pub async fn take(&self, visibility: Duration) -> Result<Option<Job>, Error> {
-        if visibility < MIN_TTL {
-            return Err(Error::refused(format!("a job must be hidden for at least {MIN_TTL:?}")));
-        }
+        check(visibility)?;
         let keys = self.client.list(&format!("{}/", self.folder)).await?;
         self.forget_others(&keys);
         let mut refused = None;
-        for key in keys {
-            match self.try_take(key, visibility).await {
+        let read = |key: String| async move {
+            let raw = Raw { client: self.client.clone(), key: key.into() };
+            let loaded = raw.read_until(None, self.client.until()).await;
+            (raw, loaded)
+        };
+        let mut jobs = stream::iter(keys).map(read).buffered(READ_AHEAD);
+        while let Some((raw, loaded)) = jobs.next().await {
+            let taken = match loaded {
+                Ok(Loaded::Found(snapshot, _)) => self.try_take(raw, snapshot, visibility).await,
+                Ok(Loaded::Absent | Loaded::Unchanged(_)) => Ok(None),
+                Err(error) => Err(error),
+            };
+            match taken {
                 Ok(Some(job)) => return Ok(Some(job)),
                 Ok(None) => {}
                 // A document that is no job must not hold up the others.
@@ -133,23 +172,50 @@ impl Queue {
         refused.map_or(Ok(None), Err)
     }
 
-    async fn try_take(&self, key: String, visibility: Duration) -> Result<Option<Job>, Error> {
-        let raw = Raw { client: self.client.clone(), key: key.clone().into() };
-        let Loaded::Found(snapshot, _) = raw.read_until(None, self.client.until()).await? else { return Ok(None) };
+    /// Takes the first job as [`take`](Self::take) does, and waits for one if there is none.
+    ///
+    /// # Errors
+    /// As those of [`take`](Self::take).
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn work(queue: ifmatch_client::Queue) -> Result<(), ifmatch_client::Error> {
+    /// loop {
+    ///     let job = queue.wait(Duration::from_secs(60)).await?;
+    ///     // Do the work.
+    ///     job.done().await?;
+    /// }
+    /// # }
+    /// ```
+    pub async fn wait(&self, visibility: Duration) -> Result<Job, Error> {
+        loop {
+            if let Some(job) = self.take(visibility).await? {
+                return Ok(job);
+            }
+            self.client.clock().sleep(jittered(INTERVAL)).await;
+        }
+    }
+
+    async fn try_take(&self, raw: Raw, snapshot: Snapshot, visibility: Duration) -> Result<Option<Job>, Error> {
         let record = record(&snapshot)?;
-        let Some(version) = snapshot.version.clone() else {
-            return Err(Error::refused(format!("{key}: the server names no strong ETag")));
-        };
+        let version = snapshot.version.clone().ok_or_else(|| raw.no_strong_tag())?;
         if record.done {
             // Its worker has crashed before it could delete the job. If this fails, the next one tries.
-            let _ = self.client.delete(&key, &version).await;
-            return Ok(None);
-        }
-        let now = self.client.clock().now();
-        if self.challenge(key, &record.lock, version, now) != Challenge::TakeOver {
+            let _ = self.client.delete(&raw.key, &version).await;
             return Ok(None);
         }
         let clock = self.client.clock();
+        let is_over = snapshot.age.is_some_and(|age| age >= record.lock.ttl());
+        let challenge = self.challenge(&raw.key, &record.lock, version.clone(), clock.now());
+        if !(is_over || challenge == Challenge::TakeOver) || record.attempts >= self.attempts {
+            return Ok(None);
+        }
+        // It was read ahead. If it is deleted by now, a write without an answer would leave its outcome unknown.
+        match raw.read_until(Some(&version), self.client.until()).await? {
+            Loaded::Unchanged(_) => {}
+            Loaded::Found(found, _) if found.version.as_ref() == Some(&version) => {}
+            Loaded::Absent | Loaded::Found(..) => return Ok(None),
+        }
         let lock = LockRecord::taken(Some(&record.lock), "", visibility, clock.wall());
         let record = Record { lock, attempts: record.attempts.saturating_add(1), ..record };
         let deadline = lock::deadline(clock.now(), visibility);
@@ -160,9 +226,9 @@ impl Queue {
         }
     }
 
-    fn challenge(&self, key: String, record: &LockRecord, version: Version, now: Timestamp) -> Challenge {
+    fn challenge(&self, key: &str, record: &LockRecord, version: Version, now: Timestamp) -> Challenge {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.entry(key).or_default().challenge(record, version, now)
+        seen.entry(key.to_owned()).or_default().challenge(record, version, now)
     }
 
     fn forget_others(&self, keys: &[String]) {
@@ -236,6 +302,34 @@ impl Job {
         self.raw.client.clock().now().until(self.deadline)
     }
 
+    /// Hides the job from the other workers for this time from now on, at least 3 seconds.
+    ///
+    /// # Errors
+    /// `Lost` if another worker has taken it since. `Unknown` if there is no answer: the job may then be hidden for the old
+    /// time only, or for the new one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let queue = Client::new(Memory::default()).queue("jobs");
+    /// queue.push(&"resize 1.jpg").await?;
+    /// let mut job = queue.take(Duration::from_secs(10)).await?.unwrap();
+    /// job.extend(Duration::from_secs(60)).await?;
+    /// assert!(job.remaining() > Duration::from_secs(10));
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn extend(&mut self, visibility: Duration) -> Result<(), Error> {
+        check(visibility)?;
+        let sent = self.raw.client.clock().now();
+        let lock = self.record.lock.lasting(visibility);
+        let record = Record { lock, ..self.record.clone() };
+        self.snapshot = self.write(&record).await?;
+        (self.record, self.deadline) = (record, lock::deadline(sent, visibility));
+        Ok(())
+    }
+
     /// Removes the job from the queue.
     ///
     /// # Errors
@@ -246,9 +340,8 @@ impl Job {
     /// job.done().await
     /// # }
     /// ```
-    pub async fn done(mut self) -> Result<(), Error> {
-        self.record.done = true;
-        let written = match self.write().await {
+    pub async fn done(self) -> Result<(), Error> {
+        let written = match self.write(&Record { done: true, ..self.record.clone() }).await {
             // Only jobs that are done are deleted, so this one is.
             Err(error) if error.is_unknown() && self.is_deleted().await => return Ok(()),
             written => written?,
@@ -270,26 +363,33 @@ impl Job {
     /// job.abandon().await
     /// # }
     /// ```
-    pub async fn abandon(mut self) -> Result<(), Error> {
-        self.record.lock = self.record.lock.released();
-        self.write().await.map(drop)
+    pub async fn abandon(self) -> Result<(), Error> {
+        let lock = self.record.lock.released();
+        self.write(&Record { lock, ..self.record.clone() }).await.map(drop)
     }
 
     async fn is_deleted(&self) -> bool {
         matches!(self.raw.read_until(None, self.raw.client.until()).await, Ok(Loaded::Absent))
     }
 
-    async fn write(&self) -> Result<Snapshot, Error> {
+    async fn write(&self, record: &Record) -> Result<Snapshot, Error> {
         let mut pace = Pace::until(self.raw.client.until());
-        match self.raw.write(Some(&self.snapshot), json(&self.record)?, None, &mut pace).await? {
+        match self.raw.write(Some(&self.snapshot), json(record)?, None, &mut pace).await? {
             Written::Done(snapshot) => Ok(snapshot),
             // Others write only jobs that were given back.
-            Written::Superseded if !self.record.done => Ok(self.snapshot.clone()),
+            Written::Superseded if !record.lock.held => Ok(self.snapshot.clone()),
             Written::Superseded | Written::Conflict(..) => {
                 Err(Error::new(ErrorKind::Lost, format!("another worker has taken the job {}", self.key())))
             }
         }
     }
+}
+
+fn check(visibility: Duration) -> Result<(), Error> {
+    if visibility < MIN_TTL {
+        return Err(Error::refused(format!("a job must be hidden for at least {MIN_TTL:?}")));
+    }
+    Ok(())
 }
 
 fn record(snapshot: &Snapshot) -> Result<Record, Error> {

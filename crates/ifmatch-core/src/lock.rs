@@ -81,6 +81,20 @@ impl LockRecord {
         Self { held: false, ..self.clone() }
     }
 
+    /// Returns the record with another time to live, from its next version on.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_core::lock::LockRecord;
+    /// let lasting = LockRecord::default().lasting(Duration::from_secs(60));
+    /// assert_eq!(lasting.ttl().as_secs(), 60);
+    /// ```
+    #[must_use]
+    pub fn lasting(&self, ttl: Duration) -> Self {
+        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        Self { ttl_ms, ..self.clone() }
+    }
+
     /// Returns the time to live.
     ///
     /// ```

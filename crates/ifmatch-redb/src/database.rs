@@ -118,13 +118,19 @@ impl Shared {
             let transaction = database.begin_read().map_err(unavailable)?;
             let table = transaction.open_table(RECORDS).map_err(unavailable)?;
             let range = table.range::<&[u8]>((start, Bound::Unbounded)).map_err(unavailable)?;
-            let mut page = Vec::new();
+            let mut page: Vec<(Key, Record)> = Vec::new();
             for entry in range {
                 let (key, value) = entry.map_err(unavailable)?;
                 if page.len() >= scan.limit || !key.value().starts_with(scan.prefix.as_bytes()) {
                     break;
                 }
-                page.push((as_key(key.value())?, Record::decode(value.value().1)?));
+                let key = as_key(key.value())?;
+                // In a damaged tree. A scan that continued after such a key would have no end.
+                if page.last().map(|(last, _)| last.as_str()).or(scan.after).is_some_and(|last| key.as_str() <= last) {
+                    let error = format!("the record {key} is out of order: the index is damaged");
+                    return Err(RegisterError::new(RegisterErrorKind::Unreadable, error));
+                }
+                page.push((key, Record::decode(value.value().1)?));
             }
             Ok(page)
         })

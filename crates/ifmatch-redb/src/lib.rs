@@ -31,8 +31,9 @@ use std::sync::Arc;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
-use redb::DatabaseError;
+use redb::{DatabaseError, StorageError};
 
+use copy::View;
 use database::Shared;
 pub use error::{OpenError, OpenErrorKind};
 use files::Files;
@@ -63,6 +64,30 @@ impl RedbRegister {
     /// [`OpenErrorKind::Damaged`] if the file is not a database that this release can read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_in(Files::lock(path.as_ref())?)
+    }
+
+    /// Compares all pages of the database at `path` with their checksums, and returns `false` if one differs. Changes nothing.
+    ///
+    /// Reading does not compare them: a flipped bit can change or hide a record. A copy of a damaged page has a checksum that fits.
+    ///
+    /// # Errors
+    /// As for [`RedbRegister::open`], and [`OpenErrorKind::Denied`] if there is no database.
+    ///
+    /// ```
+    /// use ifmatch_redb::RedbRegister;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let index = folder.path().join("index.redb");
+    /// drop(RedbRegister::open(&index)?);
+    /// assert!(RedbRegister::is_intact(&index)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn is_intact(path: impl AsRef<Path>) -> Result<bool, OpenError> {
+        let found = Files::lock(path.as_ref())?.open()?.ok_or_else(OpenError::removed)?;
+        match View::open(found)?.database.check_integrity() {
+            Err(DatabaseError::Storage(StorageError::Corrupted(_))) => Ok(false),
+            checked => Ok(checked?),
+        }
     }
 
     /// Opens the database in a custom storage, or creates it.

@@ -1,9 +1,12 @@
 //! The meaning of an HTTP response: done, in conflict, unknown or refused.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use http::header::ETAG;
+use http::header::{DATE, ETAG, LAST_MODIFIED, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_core::EntityTag;
+use ifmatch_core::date::HttpDate;
 use serde_json::Value;
 
 use super::Version;
@@ -25,7 +28,8 @@ pub(super) fn failure(response: &Response<Bytes>) -> Error {
     let detail = detail.or_else(code).unwrap_or_default();
     let message =
         if detail.is_empty() { format!("the server responded {status}") } else { format!("{status}: {detail}") };
-    Error::new(kind(response), message)
+    let delay = response.headers().get(RETRY_AFTER).and_then(|delay| delay.to_str().ok()?.parse().ok());
+    Error::new(kind(response), message).with_retry_after(delay.map(Duration::from_secs))
 }
 
 /// Returns `true` for a change that has taken effect. 202 only announces one (RFC 9110 §15.3.3).
@@ -67,6 +71,13 @@ pub(super) fn strong_tag(headers: &HeaderMap) -> Option<Version> {
     std::str::from_utf8(tag.as_bytes()).ok().map(Version::new)
 }
 
+/// Returns the time since the content was written at least, by one clock: that of `Date` and `Last-Modified`, which are cut to seconds.
+pub(super) fn age(headers: &HeaderMap) -> Option<Duration> {
+    let of = |name| HttpDate::from_headers(headers, name).map(HttpDate::unix);
+    let seconds = of(DATE)?.checked_sub(of(LAST_MODIFIED)?)?.checked_sub(1)?;
+    u64::try_from(seconds).ok().map(Duration::from_secs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +109,18 @@ mod tests {
         assert_eq!(kind(&answer(404, &[("x-ms-error-code", "ContainerNotFound")])), ErrorKind::Refused);
         let told = answer(412, &[("etag", "\"v2\"")]);
         assert_eq!(kind(&told), ErrorKind::Conflict { current: Some(Version::new("\"v2\"")) });
+    }
+
+    #[test]
+    fn the_age_is_a_lower_bound_from_the_servers_dates() {
+        let at = |second: u8| format!("Tue, 24 Nov 2026 11:00:{second:02} GMT");
+        for (date, modified, expected) in [(13, 10, Some(2)), (11, 10, Some(0)), (10, 10, None), (10, 13, None)] {
+            let mut headers = HeaderMap::new();
+            headers.insert("date", at(date).parse().unwrap());
+            headers.insert("last-modified", at(modified).parse().unwrap());
+            assert_eq!(age(&headers), expected.map(Duration::from_secs), "{date} {modified}");
+        }
+        assert_eq!(age(&HeaderMap::new()), None);
     }
 
     #[test]

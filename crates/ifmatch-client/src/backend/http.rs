@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join};
 use http::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH,
 };
@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use ifmatch_runtime::nonce;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
@@ -23,12 +24,15 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 
-use super::answer::{failure, is_done, strong_tag};
+use super::answer::{age, failure, is_done, strong_tag};
 use super::{Backend, Found, Put, Read, Version, When};
-use crate::error::Error;
+use crate::cause::Cause;
+use crate::error::{Error, ErrorKind};
 
 /// Maximum length of a response's content.
 const MAX_BODY: usize = 64 << 20;
+/// Maximum number of versions that a probe is sent for, while other clients replace them.
+const PROBES: usize = 5;
 /// A request's identity, for servers that remember the response to it.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// A fencing token, for an ifmatch gateway.
@@ -253,11 +257,60 @@ impl Http {
             finish(&mut head)?;
         }
         let request = Request::from_parts(head, Full::new(body));
-        let failed = |error: &dyn std::error::Error| Error::unknown(format!("{}: {}", self.origin, reason(error)));
-        let response = self.client.request(request).await.map_err(|error| failed(&error))?;
+        // A connection that failed has carried no request, and a read has no effect.
+        let is_read = *request.method() == Method::GET;
+        let failed = |error: &(dyn std::error::Error + 'static), had_no_effect: bool| {
+            let cause = Cause::of(error);
+            let kind = if cause.is_lasting && had_no_effect { ErrorKind::Refused } else { ErrorKind::Unknown };
+            Error::new(kind, format!("{}: {}", self.origin, cause.text))
+        };
+        let response = self.client.request(request).await;
+        let response = response.map_err(|error| failed(&error, is_read || error.is_connect()))?;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| failed(&*error))?;
+        let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| failed(&*error, is_read))?;
         Ok(Response::from_parts(head, body.to_bytes()))
+    }
+
+    /// Sends a write that must be rejected, since its condition is false. Returns the current version, if the server tells it.
+    async fn send_false(
+        &self,
+        condition: &str,
+        key: &str,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Option<Version>, Error> {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let response = self.send(Method::PUT, key, headers, body).await?;
+        if response.status().is_success() {
+            return Err(Error::ignores(condition));
+        }
+        // Another rejection does not concern the conditions: the write that follows gets it, too.
+        let error = failure(&response);
+        if error.is_unknown() { Err(error) } else { Ok(strong_tag(response.headers())) }
+    }
+
+    /// Makes sure that the server honours `If-None-Match: *`, beside an `If-Match` that is true: alone, it could bring back a
+    /// document that another client has deleted.
+    async fn probe_both(&self, key: &str, mut body: Bytes, mut version: Version) -> Result<(), Error> {
+        for _ in 0..PROBES {
+            let both = [(IF_MATCH, field(version.as_str())?), (IF_NONE_MATCH, HeaderValue::from_static("*"))];
+            let told = self.send_false("If-None-Match: *", key, HeaderMap::from_iter(both), body).await?;
+            if told.as_ref() == Some(&version) {
+                break;
+            }
+            // If there is another version, it may have been If-Match that was false.
+            match self.get(key, Some(&version), None).await? {
+                Read::Found(Found { body: content, version: Some(current), .. }) if current != version => {
+                    (body, version) = (content, current);
+                }
+                Read::Absent => {
+                    let kind = ErrorKind::Conflict { current: None };
+                    return Err(Error::new(kind, format!("{key} has been deleted")));
+                }
+                Read::Found(_) | Read::Unchanged { .. } => break,
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn send_delete(&self, key: &str, version: &Version) -> Result<Response<Bytes>, Error> {
@@ -348,8 +401,9 @@ impl Backend for Http {
             let response = self.send(Method::GET, key, headers, Bytes::new()).await?;
             match response.status() {
                 StatusCode::OK => {
-                    let (version, waited) = (strong_tag(response.headers()), has_waited(&response));
-                    Ok(Read::Found(Found { body: response.into_body(), version, waited }))
+                    let (version, age) = (strong_tag(response.headers()), age(response.headers()));
+                    let waited = has_waited(&response);
+                    Ok(Read::Found(Found { body: response.into_body(), version, age, waited }))
                 }
                 StatusCode::NOT_MODIFIED if known.is_some() => Ok(Read::Unchanged { waited: has_waited(&response) }),
                 StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Read::Absent),
@@ -379,6 +433,30 @@ impl Backend for Http {
         async move {
             let response = self.send_delete(key, version).await?;
             if is_done(response.status()) { Ok(()) } else { Err(failure(&response)) }
+        }
+        .boxed()
+    }
+
+    fn probe<'a>(&'a self, key: &'a str, body: &'a Bytes, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+        async move {
+            let random = nonce().map_err(|error| Error::refused(error.to_string()))?;
+            let never = HeaderMap::from_iter([(IF_MATCH, field(&format!("\"{random:016x}\""))?)]);
+            let never = self.send_false("If-Match", key, never, body.clone());
+            // Both to the end: a write that was abandoned could arrive later.
+            let (never, both) = join(never, self.probe_both(key, body.clone(), version.clone())).await;
+            never.and(both)
+        }
+        .boxed()
+    }
+
+    fn discard<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        async move {
+            let response = self.send(Method::DELETE, key, HeaderMap::new(), Bytes::new()).await?;
+            match response.status() {
+                status if is_done(status) => Ok(()),
+                StatusCode::NOT_FOUND | StatusCode::GONE => Ok(()),
+                _ => Err(failure(&response)),
+            }
         }
         .boxed()
     }
@@ -420,15 +498,6 @@ fn field(text: &str) -> Result<HeaderValue, Error> {
 
 pub(super) fn encode(segment: &str) -> String {
     utf8_percent_encode(segment, NOT_IN_SEGMENTS).to_string()
-}
-
-/// Returns the innermost cause, which is the most specific.
-fn reason(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 #[cfg(feature = "azure")]
@@ -53,6 +54,21 @@ pub trait Backend: Send + Sync + 'static {
     /// client writes any more.
     fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>>;
 
+    /// Makes sure that the server honours the conditions of writes: it must reject writes of these same bytes, the current
+    /// ones, on conditions that are false. Returns `Refused` if it accepts one, and `Conflict` if the key has been deleted meanwhile.
+    ///
+    /// A client asks once, before it relies on conditions. By default, the backend is trusted.
+    fn probe<'a>(&'a self, key: &'a str, body: &'a Bytes, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+        let _ = (key, body, version);
+        std::future::ready(Ok(())).boxed()
+    }
+
+    /// Deletes a key, whatever its version. A client does so only after a creation that it cannot rely on, since the server names no
+    /// version, or ignores conditions. By default, the key stays.
+    fn discard<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        std::future::ready(Err(Error::refused(format!("{key} cannot be deleted without a version")))).boxed()
+    }
+
     /// Returns the keys with this prefix, in order.
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>>;
 }
@@ -88,6 +104,8 @@ pub struct Found {
     pub body: Bytes,
     /// The version, or `None` if the server names none that a write could rely on: no tag, or a weak one.
     pub version: Option<Version>,
+    /// Time since this version was written at least, by the server's own clock, if the server tells it.
+    pub age: Option<Duration>,
     /// `true` if the backend has waited for a change, or would have.
     pub waited: bool,
 }

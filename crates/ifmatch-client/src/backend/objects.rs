@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryStreamExt};
+use ifmatch_runtime::nonce;
 use object_store::path::Path;
 use object_store::{
     GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
@@ -56,7 +58,7 @@ impl Objects {
             return Ok(Read::Unchanged { waited: false });
         }
         let body = result.bytes().await.map_err(|error| failure(&error))?;
-        Ok(Read::Found(Found { body, version, waited: false }))
+        Ok(Read::Found(Found { body, version, age: None, waited: false }))
     }
 }
 
@@ -99,6 +101,25 @@ impl Backend for Objects {
             self.0.delete(&path).await.map_err(|error| failure(&error))
         }
         .boxed()
+    }
+
+    fn probe<'a>(&'a self, key: &'a str, body: &'a Bytes, _version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+        async move {
+            let random = nonce().map_err(|error| Error::refused(error.to_string()))?;
+            // Google's generations are times in microseconds.
+            let never = UpdateVersion { e_tag: Some(format!("\"{random:016x}\"")), version: Some("1".to_owned()) };
+            let options = PutOptions { mode: PutMode::Update(never), ..PutOptions::default() };
+            match self.0.put_opts(&path(key)?, PutPayload::from(body.clone()), options).await {
+                Ok(_) => Err(Error::ignores("If-Match")),
+                // Another rejection does not concern the condition: the write that follows gets it, too.
+                Err(error) => Some(failure(&error)).filter(Error::is_unknown).map_or(Ok(()), Err),
+            }
+        }
+        .boxed()
+    }
+
+    fn discard<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        async move { self.0.delete(&path(key)?).await.map_err(|error| failure(&error)) }.boxed()
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>> {

@@ -299,7 +299,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
 
     fn versioned(&self, snapshot: &Snapshot) -> Result<Versioned<T>, Error> {
         let Some(version) = snapshot.version.clone() else {
-            return Err(Error::refused(format!("{}: the server names no strong ETag", self.key())));
+            return Err(self.raw.no_strong_tag());
         };
         Ok(Versioned { value: self.value(snapshot)?, version })
     }

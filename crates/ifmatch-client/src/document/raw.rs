@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::{Clock, nonce, task};
 use serde_json::Value;
@@ -13,6 +14,10 @@ use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::error::{Error, ErrorKind};
 
+/// Interval between looks at a document whose tag is weak, and their number. Some servers, such as Apache, call a tag weak for a
+/// second or two after a write, since a file's date cannot tell two writes of one second apart.
+const LOOK: Duration = Duration::from_millis(250);
+const LOOKS: u32 = 12;
 /// Number of attempts without a pause, as long as the server answers reads.
 const RESENDS: u32 = 3;
 
@@ -28,6 +33,9 @@ pub(crate) struct Raw {
 pub(crate) struct Snapshot {
     pub(crate) value: Value,
     pub(crate) stamp: Option<Stamp>,
+    pub(crate) body: Bytes,
+    /// Time since this version was written at least, if the server tells it.
+    pub(crate) age: Option<Duration>,
     /// `None` if the server names no strong tag.
     pub(crate) version: Option<Version>,
 }
@@ -78,8 +86,18 @@ impl Pace {
 }
 
 impl Raw {
-    /// Makes one attempt to read.
+    /// Makes one attempt to read. Looks again for a few seconds if the tag is weak.
     pub(crate) async fn read(&self, known: Option<&Version>, wait: Option<Duration>) -> Result<Loaded, Error> {
+        let mut loaded = self.read_once(known, wait).await?;
+        for _ in 0..LOOKS {
+            let Loaded::Found(Snapshot { version: None, .. }, _) = &loaded else { break };
+            self.client.clock().sleep(LOOK).await;
+            loaded = self.read_once(known, None).await?;
+        }
+        Ok(loaded)
+    }
+
+    async fn read_once(&self, known: Option<&Version>, wait: Option<Duration>) -> Result<Loaded, Error> {
         let limit = self.client.attempt_timeout().saturating_add(wait.unwrap_or_default());
         let read = self.client.backend().get(&self.key, known, wait);
         let read = task::timeout(self.client.clock(), limit, read).await;
@@ -95,7 +113,7 @@ impl Raw {
         let mut backoff = Backoff::default();
         loop {
             match self.read(known, None).await {
-                Err(error) if error.is_unknown() && self.client.pause(backoff.next(), until).await => {}
+                Err(error) if error.is_unknown() && self.client.pause_after(&error, backoff.next(), until).await => {}
                 read => return read,
             }
         }
@@ -103,8 +121,12 @@ impl Raw {
 
     /// Replaces the version of `base`, or creates the document. Sends the same request again while its outcome is unknown.
     ///
+    /// The first write of a client makes sure that the server honours conditions: before it replaces a document, or after it
+    /// has created one.
+    ///
     /// # Errors
-    /// `Unknown` if the time is over or the document does not tell, `Refused` if nothing was written.
+    /// `Unknown` if the time is over or the document does not tell, `Refused` if nothing was written, or what was created has
+    /// been deleted again.
     pub(crate) async fn write(
         &self,
         base: Option<&Snapshot>,
@@ -114,17 +136,51 @@ impl Raw {
     ) -> Result<Written, Error> {
         let when = match base {
             None => When::Absent,
-            Some(Snapshot { version: Some(version), .. }) => When::Is(version.clone()),
-            Some(_) => {
-                let why = "the server names no strong ETag, so a write could overwrite another client's";
-                return Err(Error::refused(format!("{}: {why}", self.key)));
+            Some(Snapshot { version: Some(version), body, .. }) => {
+                match self.client.prove(&self.key, body, version, pace.until).await {
+                    Ok(()) => When::Is(version.clone()),
+                    Err(deleted) if deleted.is_conflict() => return Ok(Written::Conflict(deleted, None)),
+                    Err(error) => return Err(error),
+                }
             }
+            Some(_) => return Err(self.no_strong_tag()),
         };
         let id = nonce().map_err(|error| Error::refused(error.to_string()))?;
         let id = format!("{:012x}", id >> 16);
         let stamp = Stamp::next(base.and_then(|base| base.stamp.as_ref()), id.clone(), fence);
         let body = stamp::encode(&value, &stamp)?;
-        Box::new(Attempt { raw: self, value, stamp, put: Put { body, when, id, fence }, pace }).run().await
+        let until = pace.until;
+        let written =
+            Box::new(Attempt { raw: self, value, stamp, put: Put { body, when, id, fence }, pace }).run().await?;
+        match (base, written) {
+            (None, Written::Done(created)) => self.check(created, until).await,
+            (_, written) => Ok(written),
+        }
+    }
+
+    /// Makes sure that a document that was just created can be changed by conditional writes. Otherwise deletes it.
+    async fn check(&self, created: Snapshot, until: Timestamp) -> Result<Written, Error> {
+        let checked = match &created.version {
+            Some(version) => self.client.prove(&self.key, &created.body, version, until).await,
+            None => Err(self.no_strong_tag()),
+        };
+        let error = match checked {
+            Ok(()) => return Ok(Written::Done(created)),
+            Err(deleted) if deleted.is_conflict() => return Ok(Written::Superseded),
+            Err(error) => error,
+        };
+        if !error.is_unknown()
+            && let Err(failed) = self.client.discard(&self.key).await
+        {
+            return Err(Error::refused(format!("{error}; what was created is left: {failed}")));
+        }
+        Err(error)
+    }
+
+    /// Returns the error of a document without a version that a write could name.
+    pub(crate) fn no_strong_tag(&self) -> Error {
+        let why = "the server names no strong ETag, so a write could overwrite another client's";
+        Error::refused(format!("{}: {why}", self.key))
     }
 }
 
@@ -154,7 +210,8 @@ impl Attempt<'_> {
                     // At once: the fewer writes follow, the surer the document tells.
                     let read = self.raw.read(None, None).await.ok();
                     resends += if read.is_some() { 1 } else { RESENDS };
-                    let error = doubt.take().unwrap_or(error);
+                    let asked = error.retry_after();
+                    let error = doubt.take().unwrap_or(error).with_retry_after(asked);
                     match self.settle(read) {
                         Ok(written) => return Ok(written),
                         Err(undecided) => self = undecided,
@@ -164,8 +221,9 @@ impl Attempt<'_> {
                 Err(error) => return Err(error),
             }
             let pause = if resends < RESENDS { Duration::ZERO } else { backoff.next() };
-            if !self.raw.client.pause(pause, self.pace.until).await {
-                return Err(doubt.unwrap_or_else(|| Error::unknown("no answer")));
+            let error = doubt.get_or_insert_with(|| Error::unknown("no answer"));
+            if !self.raw.client.pause_after(error, pause, self.pace.until).await {
+                return Err(error.clone());
             }
         }
     }
@@ -231,13 +289,14 @@ impl Attempt<'_> {
     }
 
     fn done(self: Box<Self>, version: Version) -> Written {
-        Written::Done(Snapshot { value: self.value, stamp: Some(self.stamp), version: Some(version) })
+        let Self { value, stamp, put, .. } = *self;
+        Written::Done(Snapshot { value, stamp: Some(stamp), body: put.body, age: None, version: Some(version) })
     }
 }
 
 fn snapshot(found: &Found) -> Result<Snapshot, Error> {
     let (value, stamp) = stamp::decode(&found.body)?;
-    Ok(Snapshot { value, stamp, version: found.version.clone() })
+    Ok(Snapshot { value, stamp, body: found.body.clone(), age: found.age, version: found.version.clone() })
 }
 
 /// Returns the error of a write that others were always ahead of.

@@ -316,9 +316,7 @@ impl Lock {
         // After the read, so that the holder has sent this version before.
         let now = self.raw.client.clock().now();
         let Some(snapshot) = snapshot else { return Ok(Next::Take(None)) };
-        let Some(version) = snapshot.version.clone() else {
-            return Err(Error::refused(format!("{}: the server names no strong ETag", self.raw.key)));
-        };
+        let version = snapshot.version.clone().ok_or_else(|| self.raw.no_strong_tag())?;
         let record = record(&snapshot)?;
         let mut seen = self.seen();
         seen.snapshot = Some(snapshot.clone());

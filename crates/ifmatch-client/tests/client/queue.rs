@@ -142,3 +142,36 @@ async fn a_job_is_finished_although_the_store_was_busy() {
     job.done().await.expect("no other worker has taken it");
     assert!(queue.take(VISIBILITY).await.unwrap().is_none());
 }
+
+/// Each worker takes one job and ends, as those that a timer starts. None sees the job for long.
+#[tokio::test(start_paused = true)]
+async fn workers_that_end_at_once_recover_a_job_by_the_dates_of_the_server() {
+    let store = Store::default();
+    store.tell_ages();
+    let worker = || store.client().queue("jobs");
+    worker().push(&"resize").await.unwrap();
+    let mut crashed = worker().take(VISIBILITY).await.unwrap().unwrap();
+    crashed.extend(2 * VISIBILITY).await.unwrap();
+    tokio::time::sleep(VISIBILITY + VISIBILITY / 2).await;
+    assert!(worker().take(VISIBILITY).await.unwrap().is_none(), "its time was extended");
+    tokio::time::sleep(VISIBILITY).await;
+    let job = worker().take(VISIBILITY).await.unwrap().expect("nobody works on it");
+    assert_eq!(job.attempts(), 2);
+    assert_eq!(*crashed.extend(VISIBILITY).await.unwrap_err().kind(), ErrorKind::Lost);
+    job.abandon().await.unwrap();
+    assert!(worker().max_attempts(2).take(VISIBILITY).await.unwrap().is_none());
+    assert!(worker().max_attempts(3).take(VISIBILITY).await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_waits_for_the_next_job() {
+    let store = Store::default();
+    let queue = store.client().queue("jobs");
+    let push = async {
+        tokio::time::sleep(VISIBILITY).await;
+        queue.push(&"resize").await.unwrap();
+    };
+    let wait = timeout(LIMIT, queue.wait(VISIBILITY));
+    let (job, ()) = tokio::join!(wait, push);
+    assert_eq!(job.expect("a job within two minutes").unwrap().payload::<String>().unwrap(), "resize");
+}

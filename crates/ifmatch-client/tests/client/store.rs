@@ -1,5 +1,6 @@
 //! A store that loses answers and requests, and clocks that can be stopped, on tokio's paused time.
 
+use std::collections::HashMap;
 use std::future::pending;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,6 +25,8 @@ pub(crate) enum Fault {
     Answer,
     /// The request is lost.
     Request,
+    /// The store asks for another attempt later: 503 with `Retry-After`.
+    Later(Duration),
     /// The store rejects the write because it is busy with another one, which may be an earlier attempt of the same: 409, as
     /// S3 and the gateway answer.
     Busy,
@@ -43,6 +46,8 @@ struct Inner {
     faults: Mutex<Option<Faults>>,
     /// Tags are hashes of the bytes, as those of S3.
     hashes: AtomicBool,
+    /// Answers tell the age of the content, as `Date` and `Last-Modified` do. When each key was written.
+    ages: Mutex<Option<HashMap<String, Instant>>>,
     /// There are no strong tags.
     weak: AtomicBool,
 }
@@ -62,6 +67,10 @@ impl Store {
 
     pub(crate) fn use_hashes(&self) {
         self.0.hashes.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn tell_ages(&self) {
+        *self.0.ages.lock().unwrap() = Some(HashMap::new());
     }
 
     pub(crate) fn weaken_tags(&self) {
@@ -110,6 +119,9 @@ impl Store {
             When::Is(named) => When::Is(self.own(key, named).await?),
         };
         let version = self.0.memory.put(key, &Put { when, ..put.clone() }).await?;
+        if let Some(ages) = &mut *self.0.ages.lock().unwrap() {
+            ages.insert(key.to_owned(), Instant::now());
+        }
         Ok(version.and_then(|version| self.shown(version, &put.body)))
     }
 }
@@ -149,7 +161,8 @@ impl Backend for Connection {
             if known.is_some() && known == version.as_ref() {
                 return Ok(Read::Unchanged { waited: false });
             }
-            Ok(Read::Found(Found { body, version, waited: false }))
+            let age = self.store.0.ages.lock().unwrap().as_ref().and_then(|ages| ages.get(key)).map(Instant::elapsed);
+            Ok(Read::Found(Found { body, version, age, waited: false }))
         }
         .boxed()
     }
@@ -162,6 +175,9 @@ impl Backend for Connection {
             let lost = || Error::new(ErrorKind::Unknown, "the connection was closed");
             match fault {
                 Fault::Request => return Err(lost()),
+                Fault::Later(delay) => {
+                    return Err(Error::new(ErrorKind::Unknown, "503").with_retry_after(Some(delay)));
+                }
                 Fault::Busy => return Err(Error::new(ErrorKind::Conflict { current: None }, "409 Conflict")),
                 Fault::None | Fault::Answer => {}
             }

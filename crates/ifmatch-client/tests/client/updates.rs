@@ -211,3 +211,14 @@ async fn a_store_that_stays_busy_is_a_conflict_in_the_end() {
     let error = note.replace(&first, 2).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Conflict { .. }), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_update_waits_for_as_long_as_the_store_asks() {
+    const DELAY: Duration = Duration::from_secs(20);
+    let store = Store::default();
+    store.fail(|number| if number == 0 { Fault::Later(DELAY) } else { Fault::None });
+    let begin = tokio::time::Instant::now();
+    store.client().json::<u8>("note").update(|note| *note += 1).await.unwrap();
+    // Of the paused time.
+    assert!(begin.elapsed() >= DELAY && store.writes() == 2, "{} writes after {:?}", store.writes(), begin.elapsed());
+}

@@ -29,6 +29,14 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
+/// Returns text of others, such as the name of a file, with its control characters escaped: a terminal would obey them.
+pub(crate) fn printable(text: &str) -> String {
+    let shown = |character: char| {
+        if character.is_control() { character.escape_default().collect() } else { String::from(character) }
+    };
+    text.chars().map(shown).collect()
+}
+
 /// Prints a line on stdout.
 ///
 /// # Errors
@@ -74,6 +82,11 @@ fn disables(no_color: Option<&OsStr>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(printable("a\u{1b}[2Jä\n\u{9b}"), "a\\u{1b}[2Jä\\n\\u{9b}");
+    }
 
     #[test]
     fn any_non_empty_value_disables_colours() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
+use ifmatch_client::Cause;
 use reqwest::{Certificate, Client};
 use url::Url;
 
@@ -96,7 +97,7 @@ pub(crate) fn reason(error: &reqwest::Error) -> String {
     let Some(cause) = causes.last() else { return String::new() };
     let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
     let hint = if kind == Some(ErrorKind::ConnectionRefused) { NOT_LISTENING } else { "" };
-    format!("{cause}{hint}")
+    format!("{}{hint}", Cause::of(error).text)
 }
 
 /// Reads a file in PEM format, and returns its content and the certificates in it.

@@ -4,6 +4,7 @@
 //! the same value.
 
 use std::fmt;
+use std::num::NonZero;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -159,6 +160,11 @@ fn text_or_number<'de, D: Deserializer<'de>, T: FromStr<Err = InvalidUnit>>(dese
         Raw::Text(text) => text,
     };
     text.parse().map_err(de::Error::custom)
+}
+
+/// Parses a number of at least one.
+pub(crate) fn count(text: &str) -> Result<NonZero<usize>, String> {
+    text.parse().map_err(|_| "a whole number from 1, for example 4".to_owned())
 }
 
 #[cfg(test)]

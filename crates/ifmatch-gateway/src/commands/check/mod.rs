@@ -16,7 +16,7 @@ use self::site::Site;
 use super::remote::Remote;
 use super::runtime::block_on;
 use super::store_url::is_store;
-use crate::cli::terminal::{print_line, print_text};
+use crate::cli::terminal::{counted, print_line, print_text};
 use crate::error::Error;
 
 /// Exit code for a server that does not honour conditions.
@@ -89,8 +89,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Error> {
     } else {
         print(&findings)?;
     }
-    let unsafe_ones = findings.iter().filter(|finding| finding.verdict == Verdict::No);
-    Ok(if unsafe_ones.count() == 0 { 0 } else { NOT_HONOURED })
+    Ok(if unsafe_ones(&findings) == 0 { 0 } else { NOT_HONOURED })
 }
 
 async fn findings(site: &Site<'_>, all: bool) -> Result<Vec<Finding>, Error> {
@@ -107,7 +106,18 @@ fn print(findings: &[Finding]) -> Result<(), Error> {
     for Finding { section, name, verdict, detail, .. } in findings {
         print_line(&format!("{section:<8}  {name:<width$}  {:<7}  {detail}", verdict.shown()))?;
     }
-    Ok(())
+    print_line("")?;
+    print_line(&match unsafe_ones(findings) {
+        0 => "The server honours the conditions that clients rely on.".to_owned(),
+        count => {
+            let checks = counted(count as u64, "check says", "checks say");
+            format!("Do not rely on this server: {checks} NO, so clients can lose data or cannot write on a condition.")
+        }
+    })
+}
+
+fn unsafe_ones(findings: &[Finding]) -> usize {
+    findings.iter().filter(|finding| finding.verdict == Verdict::No).count()
 }
 
 fn report(findings: &[Finding]) -> Value {

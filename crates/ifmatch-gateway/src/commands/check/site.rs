@@ -1,5 +1,6 @@
 //! The resources of a check, and the requests for them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub(super) struct Site<'a> {
     server: &'a Http,
     random: u64,
     keys: Mutex<Vec<String>>,
+    /// `true` once no strong tag, or no strong date, was seen for long enough: the server has none.
+    has_no: [AtomicBool; 2],
 }
 
 /// The representation of a resource.
@@ -46,7 +49,7 @@ pub(super) struct Seen {
 impl<'a> Site<'a> {
     pub(super) fn new(server: &'a Http) -> Result<Self, Error> {
         let random = nonce().map_err(|error| Error::runtime(error.to_string()))?;
-        Ok(Self { server, random, keys: Mutex::default() })
+        Ok(Self { server, random, keys: Mutex::default(), has_no: Default::default() })
     }
 
     /// Returns the name of a new resource.
@@ -114,14 +117,18 @@ impl<'a> Site<'a> {
     /// Waits until a resource has a strong tag, and, if `dated`, a date that is a strong validator. Gives up after a few
     /// seconds, since a server may have neither.
     pub(super) async fn settled(&self, key: &str, dated: bool) -> Result<Seen, Error> {
+        let [no_tag, no_date] = &self.has_no;
         for _ in 0..LOOKS {
             let seen = self.get(key).await?;
-            if seen.tag.is_some() && (!dated || seen.aged) {
+            let is_known = no_tag.load(Ordering::Relaxed) || dated && no_date.load(Ordering::Relaxed);
+            if is_known || seen.tag.is_some() && (!dated || seen.aged) {
                 return Ok(seen);
             }
             sleep(LOOK).await;
         }
-        self.get(key).await
+        let seen = self.get(key).await?;
+        if seen.tag.is_none() { no_tag } else { no_date }.store(true, Ordering::Relaxed);
+        Ok(seen)
     }
 
     /// Deletes everything that the check has written.

@@ -2,18 +2,23 @@
 
 mod child;
 
+use std::convert::Infallible;
 use std::ffi::OsString;
+use std::pin::pin;
 use std::time::Duration;
 
 use super::remote::Remote;
 use super::runtime::block_on;
 use super::store_url::{Place, is_store};
 use clap::Args;
-use ifmatch_client::{Client, Error as ClientError, ErrorKind, Held, Lock};
+use futures_util::future::{Either, select};
+use ifmatch_client::{Client, Document, Error as ClientError, ErrorKind, Held, Lock};
+use ifmatch_core::lock::LockRecord;
 use percent_encoding::percent_decode_str;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use self::child::{End, Received, Signals};
+use crate::cli::terminal::printable;
 use crate::config::units::Span;
 use crate::error::Error;
 
@@ -22,7 +27,9 @@ const LOST: u8 = 70;
 /// Exit code of `ifmatch lock` if the lock was not acquired in time.
 const NOT_ACQUIRED: u8 = 75;
 /// Time for a lock to be released, after a signal has ended its acquisition.
-const GIVING_UP: Duration = Duration::from_secs(3);
+const GIVING_UP: Duration = Duration::from_secs(5);
+/// Time after which a wait for the lock is reported.
+const QUIET: Duration = Duration::from_secs(1);
 /// Time after which a server that does not answer is reported.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -123,7 +130,7 @@ itself, this process ends with the same exit code.";
 pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
     block_on(async {
         let mut signals = Signals::listen()?;
-        let (client, lock) = args.guard.lock().await?;
+        let (client, lock, record) = args.guard.lock().await?;
         let acquire = async {
             match args.wait {
                 _ if args.unless_held => lock.acquire_unless_held().await,
@@ -132,7 +139,7 @@ pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
             }
         };
         let acquired = tokio::select! {
-            acquired = acquire => acquired,
+            acquired = with_notice(&record, acquire) => acquired,
             signal = signals.next() => return Ok(give_up(&client, signal, &mut signals).await),
         };
         let held = match acquired {
@@ -157,10 +164,10 @@ pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
 pub(crate) fn elect(args: &ElectArgs) -> Result<u8, Error> {
     block_on(async {
         let mut signals = Signals::listen()?;
-        let (client, lock) = args.guard.lock().await?;
+        let (client, lock, record) = args.guard.lock().await?;
         loop {
             let acquired = tokio::select! {
-                acquired = args.guard.acquire(&lock) => acquired,
+                acquired = with_notice(&record, args.guard.acquire(&lock)) => acquired,
                 signal = signals.next() => return Ok(give_up(&client, signal, &mut signals).await),
             };
             let held = acquired.map_err(|error| args.guard.failed(&error))?;
@@ -175,15 +182,16 @@ pub(crate) fn elect(args: &ElectArgs) -> Result<u8, Error> {
 }
 
 impl Guard {
-    /// Returns the lock, and its client.
-    async fn lock(&self) -> Result<(Client, Lock), Error> {
+    /// Returns the lock, its client, and the document with its record.
+    async fn lock(&self) -> Result<(Client, Lock, Document<LockRecord>), Error> {
         let (client, key) = if is_store(&self.url) { self.of_object().await? } else { self.of_resource()? };
+        let record = client.json(key.clone());
         let lock = client.lock(key).ttl(self.ttl.duration());
         let lock = match &self.name {
             Some(name) => lock.holder(name.as_str()),
             None => lock,
         };
-        Ok((client, lock))
+        Ok((client, lock, record))
     }
 
     /// Returns the client and the key of an object.
@@ -260,7 +268,28 @@ impl Guard {
 
     fn failed(&self, error: &ClientError) -> Error {
         // Without the query, which may contain a signature.
-        Error::runtime(format!("{}: {error}", self.url.split('?').next().unwrap_or_default()))
+        let url = self.url.split('?').next().unwrap_or_default();
+        let is_no_document = error.to_string().starts_with("405");
+        let hint =
+            if is_no_document { ": use the URL of a document in a folder, such as …/locks/backup" } else { "" };
+        Error::runtime(format!("{url}: {error}{hint}"))
+    }
+}
+
+/// Waits for an acquisition, and says once who holds the lock if it takes long.
+async fn with_notice<T>(record: &Document<LockRecord>, acquire: impl Future<Output = T>) -> T {
+    let notice = async {
+        sleep(QUIET).await;
+        if let Ok(Some(found)) = record.get().await
+            && found.value.held
+        {
+            complain(0, &format!("waiting for the lock, which is held by {}", printable(&found.value.holder)));
+        }
+        std::future::pending::<Infallible>().await
+    };
+    match select(pin!(acquire), pin!(notice)).await {
+        Either::Left((acquired, _)) => acquired,
+        Either::Right((never, _)) => match never {},
     }
 }
 

@@ -103,7 +103,7 @@ fn folder_error(folder: &Path, error: &embedded::OpenError) -> Error {
         Kind::Denied => "grant this user write access, or choose another folder with --data",
         Kind::Full => "free some disk space, or choose another folder with --data",
         Kind::Unreadable => "it is damaged, or was written by a newer release: use that release, or restore a backup",
-        _ => "fix the problem, or choose another folder with --data",
+        _ => "see the cause, or choose another folder with --data",
     };
     // The hint says it all if the folder is in use.
     let cause = if error.kind() == Kind::InUse { String::new() } else { format!("\n({error})") };

@@ -26,8 +26,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::cli::progress::{Display, Done};
-use crate::cli::terminal::{counted, print_line};
+use crate::cli::terminal::{counted, print_line, printable};
 use crate::commands::http_client::Connection;
+use crate::config::units::count;
 use crate::error::Error;
 
 pub(crate) use export::export;
@@ -68,7 +69,7 @@ struct Options {
     connection: Connection,
 
     /// Maximum number of blobs in transfer.
-    #[arg(long, value_name = "N", default_value = "16")]
+    #[arg(long, value_name = "N", default_value = "16", value_parser = count)]
     jobs: NonZero<usize>,
 
     /// Print JSON, one object per line: messages of the kinds `status`, `error` and `summary`.
@@ -384,6 +385,6 @@ fn line(name: &str, result: &Result<Outcome, Fault>, as_json: bool) -> Option<St
     Some(if as_json {
         json!({ "message": message, "kind": kind, "blob": name, "detail": detail }).to_string()
     } else {
-        format!("{name}: {detail}")
+        printable(&format!("{name}: {detail}"))
     })
 }

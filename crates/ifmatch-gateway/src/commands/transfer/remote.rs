@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_LENGTH, ETAG, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_client::Cause;
 use ifmatch_core::EntityTag;
 use ifmatch_core::digest::{ContentHash, Hasher};
 use reqwest::{Client, RequestBuilder, Response};
@@ -258,7 +259,8 @@ impl Remote {
         if error.is_body() || error.is_decode() {
             return Fault::passing(reason(error));
         }
-        Fault::unreachable(format!("{}: {}", self.server, reason(error)))
+        let message = format!("{}: {}", self.server, reason(error));
+        if Cause::of(error).is_lasting { Fault::last(message) } else { Fault::unreachable(message) }
     }
 
     fn slow(&self) -> Fault {

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use super::http_client::Connection;
 use super::runtime::block_on;
 use crate::cli::progress::{Display, Done};
-use crate::cli::terminal::{counted, print_line};
-use crate::config::units::ByteSize;
+use crate::cli::terminal::{counted, print_line, printable};
+use crate::config::units::{ByteSize, count};
 use crate::error::Error;
 
 /// File in the data folder with the state of an interrupted run.
@@ -44,7 +44,7 @@ pub(crate) struct VerifyArgs {
     rate: Option<ByteSize>,
 
     /// Maximum number of bodies to read at a time.
-    #[arg(long, value_name = "N", default_value = "4", requires = "url")]
+    #[arg(long, value_name = "N", default_value = "4", requires = "url", value_parser = count)]
     jobs: NonZero<usize>,
 
     #[command(flatten)]
@@ -235,13 +235,15 @@ fn line(found: &Finding, as_json: bool) -> String {
             Damage::Changed => "changed",
             Damage::Missing => "missing",
             Damage::Record => "record",
+            Damage::Index => "index",
             Damage::Superfluous => "superfluous",
             _ => "unreadable",
         };
         let damage = json!({ "message": "damage", "kind": kind, "blob": found.blob, "file": file });
         return damage.to_string();
     }
-    match (found.blob.as_deref(), file.as_deref()) {
+    let blob = found.blob.as_deref().map(printable);
+    match (blob.as_deref(), file.as_deref()) {
         (Some(blob), Some(file)) => format!("{blob}: {} ({file})", found.damage),
         (Some(one), None) | (None, Some(one)) => format!("{one}: {}", found.damage),
         (None, None) => found.damage.to_string(),
