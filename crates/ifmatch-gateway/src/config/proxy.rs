@@ -11,7 +11,7 @@ use super::address::Exposure;
 use super::cache_config::CacheConfig;
 use super::optional_address::OptionalAddress;
 use super::proxy_settings::{Balancing, DEFAULT_CACHE, ProxySettings, Route};
-use super::register_url::RegisterUrl;
+use super::register_url::{Engine, RegisterUrl};
 use super::register_urls;
 use super::server::{ServerConfig, at_least_one, positive, required};
 use super::settings::Settings;
@@ -19,6 +19,9 @@ use super::units::{ByteSize, Span};
 use super::upstream_tls;
 use crate::access;
 use crate::error::Error;
+
+/// Smallest memory in which the guard can keep records.
+const LEAST_GUARD: ByteSize = ByteSize::from_bytes(1 << 20);
 
 /// Configuration of `ifmatch proxy`. Always valid, since only [`ProxyConfig::from_settings`] creates it.
 #[derive(Clone, Debug)]
@@ -33,13 +36,21 @@ pub struct ProxyConfig {
     pub sharing: Sharing,
     /// Rules for the queries of requests.
     pub query: QueryRules,
-    /// Registers for guarding writes, if they are guarded, because the upstreams are changed through this proxy, and
-    /// through others with the same registers, only.
-    pub guard: Option<Vec<RegisterUrl>>,
+    /// The guard of writes, if the upstreams are changed through this proxy, and through others with the same registers, only.
+    pub guard: Option<Guard>,
     /// `true` if client information from a proxy in front is trusted.
     pub trusts_forwarded: bool,
     pub(crate) answer_timeout: Duration,
     pub(crate) proxy: ProxyBuilder,
+}
+
+/// The guard of writes.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// Registers of the versions. Empty for one in memory.
+    pub registers: Vec<RegisterUrl>,
+    /// Memory for records and heads of responses, in bytes.
+    pub memory: u64,
 }
 
 /// Deviations of a proxy's cache from what upstreams and clients say.
@@ -98,19 +109,26 @@ impl ProxyConfig {
                 shares_cookies: proxy_settings.share_cookies.unwrap_or_default(),
             },
             query: query_rules(&proxy_settings, settings.cache)?,
-            guard: guard(proxy_settings.guard_writes, &settings.register)?,
+            guard: guard(&proxy_settings, &settings.register)?,
             trusts_forwarded: proxy_settings.trust_forwarded.unwrap_or_default(),
         })
     }
 }
 
-fn guard(guards_writes: Option<bool>, registers: &[String]) -> Result<Option<Vec<RegisterUrl>>, Error> {
-    match (guards_writes.unwrap_or_default(), registers) {
-        (true, []) => Ok(Some(vec!["memory:".parse()?])),
-        (true, _) => register_urls(registers).map(Some),
-        (false, []) => Ok(None),
-        (false, _) => Err(Error::usage("--register keeps the records of guarded writes: set --guard-writes as well")),
+fn guard(settings: &ProxySettings, registers: &[String]) -> Result<Option<Guard>, Error> {
+    if !settings.guard_writes.unwrap_or_default() {
+        return match registers {
+            [] => Ok(None),
+            _ => Err(Error::usage("--register keeps the records of guarded writes: set --guard-writes as well")),
+        };
     }
+    let memory = required(settings.guard_memory, "--guard-memory")?;
+    if memory < LEAST_GUARD {
+        return Err(Error::usage(format!("--guard-memory is {memory}: set it to {LEAST_GUARD} or more")));
+    }
+    let registers = if registers.is_empty() { Vec::new() } else { register_urls(registers)? };
+    let in_memory = registers.iter().all(|url| *url.engine() == Engine::Memory);
+    Ok(Some(Guard { registers: if in_memory { Vec::new() } else { registers }, memory: memory.bytes() }))
 }
 
 /// Returns the rules for queries. Without a cache, nothing applies them.
@@ -282,6 +300,7 @@ mod tests {
                 "upstream = ['https://a']\nupstream-client-cert = 'c'",
                 "--upstream-client-cert needs --upstream-client-key",
             ),
+            ("upstream = ['http://a']\nguard-writes = true\nguard-memory = '1KiB'", "--guard-memory is 1KiB"),
             ("upstream = ['http://a']\ndrop-query = ['a']\nkeep-query = ['b']", "exclude each other"),
             ("upstream = ['http://a']\ndrop-query = ['a=b']", "--drop-query contains 'a=b'"),
             ("upstream = ['http://a']\nkeep-query = ['a*b']", "--keep-query contains 'a*b'"),

@@ -178,6 +178,11 @@ pub struct ProxySettings {
     #[arg(long, value_name = "BOOL", env = "IFMATCH_GUARD_WRITES", help_heading = "Upstreams",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub guard_writes: Option<bool>,
+
+    /// Memory for guarded writes: half for the versions of resources, unless --register keeps them, and half for the heads
+    /// of responses. Beyond it, the proxy forgets resources without a write in flight, and asks the upstream again.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_GUARD_MEMORY", help_heading = "Upstreams")]
+    pub guard_memory: Option<ByteSize>,
 }
 
 /// Distribution of requests over servers.
@@ -244,6 +249,7 @@ impl ProxySettings {
             share_cookies: Some(false),
             sort_query: Some(false),
             guard_writes: Some(false),
+            guard_memory: Some(ByteSize::from_bytes(64 << 20)),
             ..Self::default()
         }
     }
@@ -283,6 +289,7 @@ impl ProxySettings {
             drop_query: if self.drop_query.is_empty() { fallback.drop_query } else { self.drop_query },
             keep_query: if self.keep_query.is_empty() { fallback.keep_query } else { self.keep_query },
             guard_writes: self.guard_writes.or(fallback.guard_writes),
+            guard_memory: self.guard_memory.or(fallback.guard_memory),
         }
     }
 
@@ -300,6 +307,7 @@ impl ProxySettings {
             ("health_failures", defaults.health_failures.map(|count| count.to_string())),
             ("health_successes", defaults.health_successes.map(|count| count.to_string())),
             ("stale_if_unreachable", defaults.stale_if_unreachable.map(|span| span.to_string())),
+            ("guard_memory", defaults.guard_memory.map(|size| size.to_string())),
             ("cache", Some(DEFAULT_CACHE.to_string())),
         ];
         shown.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()

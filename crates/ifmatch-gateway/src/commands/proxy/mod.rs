@@ -54,10 +54,13 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
         .trusting_forwarded(config.trusts_forwarded)
         .with_traces(config.server.traces.as_ref().map(Traces::start).transpose()?);
     let site = Site { config, load, reserved, signals };
-    if let Some(registers) = &config.guard {
-        let register = register::open(registers).await?;
+    if let Some(guard) = &config.guard {
+        let register = match &guard.registers[..] {
+            [] => register::memory_of(guard.memory / 2),
+            urls => register::open(urls).await?,
+        };
         let untagged = MapResponse::new(proxy.clone(), guard::without_tag);
-        let guarded = guard::layer(config.answer_timeout, register).layer(untagged);
+        let guarded = guard::layer(config.answer_timeout, register, guard.memory / 2).layer(untagged);
         cached(site, state, proxy, ClientInfo::new(guarded)).await
     } else {
         cached(site, state, proxy.clone(), ClientInfo::new(proxy)).await
