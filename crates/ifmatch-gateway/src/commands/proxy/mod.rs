@@ -117,7 +117,7 @@ where
 {
     let Site { config, load, reserved, signals } = site;
     let state = Arc::new(state);
-    let tls = config.server.tls.as_ref().map(Tls::open).transpose()?;
+    let tls = config.server.tls.as_ref().map(|files| Tls::open(files, &state)).transpose()?;
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
     let mut server = Server::new(config.server.limits, observer).tls(acceptor);

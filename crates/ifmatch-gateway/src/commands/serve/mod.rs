@@ -73,7 +73,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         Some(cache) => state.with_cache(cache.handle()),
         None => state,
     });
-    let tls = config.server.tls.as_ref().map(Tls::open).transpose()?;
+    let tls = config.server.tls.as_ref().map(|files| Tls::open(files, &state)).transpose()?;
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
     let mut server = Server::new(config.server.limits, observer).tls(acceptor);
