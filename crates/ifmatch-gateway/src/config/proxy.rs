@@ -62,6 +62,8 @@ pub struct Sharing {
     pub stale_if_unreachable: Duration,
     /// Time after its lifetime during which a response may be used while it is revalidated, unless it states its own.
     pub stale_while_revalidate: Duration,
+    /// Time for which requests wait for another one's response before one of them goes to the upstream as well.
+    pub collapse_timeout: Duration,
     /// `true` to ignore the directives of requests.
     pub ignores_client_cache_control: bool,
     /// `true` to store responses with cookies that are not `public`.
@@ -105,6 +107,7 @@ impl ProxyConfig {
                 stale_if_unreachable: required(proxy_settings.stale_if_unreachable, "--stale-if-unreachable")?
                     .duration(),
                 stale_while_revalidate: proxy_settings.stale_while_revalidate.map(Span::duration).unwrap_or_default(),
+                collapse_timeout: positive(proxy_settings.collapse_timeout, "--collapse-timeout")?,
                 ignores_client_cache_control: proxy_settings.ignore_client_cache_control.unwrap_or_default(),
                 shares_cookies: proxy_settings.share_cookies.unwrap_or_default(),
             },
@@ -287,6 +290,7 @@ mod tests {
             ("upstream = ['http://a']\nbalance = 'random'", "least-connections"),
             ("upstream = ['http://a']\nhealth-path = 'up'", "--health-path"),
             ("upstream = ['http://a']\nanswer-timeout = '0s'", "--answer-timeout"),
+            ("upstream = ['http://a']\ncollapse-timeout = '0s'", "--collapse-timeout"),
             ("upstream = ['http://a']\nupstream-requests = 0", "--upstream-requests"),
             ("upstream = ['http://a']\nbreaker-pause = '0s'", "--breaker-pause"),
             ("upstream = ['http://a']\nhealth-path = '/'\nhealth-failures = 0", "--health-failures"),

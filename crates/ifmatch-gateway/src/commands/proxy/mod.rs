@@ -100,7 +100,7 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
     let builder = builder.query(config.query.clone()).normalize_accept_encoding();
     let sharing = config.sharing;
     let builder = builder.heuristic(sharing.heuristic).stale_if_unreachable(sharing.stale_if_unreachable);
-    let builder = builder.stale_while_revalidate(sharing.stale_while_revalidate);
+    let builder = builder.stale_while_revalidate(sharing.stale_while_revalidate).patience(sharing.collapse_timeout);
     let builder = if sharing.ignores_client_cache_control { builder.ignore_request_directives() } else { builder };
     Ok(if sharing.shares_cookies { builder.share_cookies() } else { builder })
 }
