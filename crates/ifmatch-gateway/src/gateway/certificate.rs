@@ -11,7 +11,7 @@ use x509_cert::der::Decode;
 use crate::metrics;
 
 /// Time before the end of a certificate in which it should have been renewed, unless a third of its lifetime is less.
-const SOON: Duration = Duration::from_secs(14 * 24 * 3_600);
+const SOON: Duration = Duration::from_hours(14 * 24);
 
 /// The time for which a chain of certificates is valid, since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_problem_is_reported_from_two_weeks_or_a_third_of_the_lifetime_before_the_end() {
-        const DAY: Duration = Duration::from_secs(24 * 3_600);
+        const DAY: Duration = Duration::from_hours(24);
         for (days, now, expected) in [
             (90, 75, None),
             (90, 76, Some("expires on ")),

@@ -30,7 +30,7 @@ struct Server {
 }
 
 /// Checks that all servers read a path as one below the route, or none does, unless the proxy rejects the path.
-pub fn route_path(data: &[u8]) {
+pub(crate) fn route_path(data: &[u8]) {
     let pieces: String = data.iter().take(40).map(|byte| PIECES[usize::from(*byte) % PIECES.len()]).collect();
     let path = format!("/{pieces}");
     let Some(normal) = normal(&path) else { return };
