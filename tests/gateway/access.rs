@@ -174,3 +174,19 @@ fn an_origin_with_a_path_is_refused() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(refused.stderr.contains("--cors-origin") && refused.stderr.contains("https://HOST"), "{}", refused.stderr);
 }
+
+/// A page of another site cannot embed what only this machine may read.
+#[tokio::test]
+async fn pages_of_other_sites_embed_public_blobs_only() {
+    for (flags, path, expected) in [
+        (&[][..], "/c/a", Some("same-site")),
+        (&[], "/c/a?sv=1&sig=x", None),
+        (&["--write-token", "w", "--public-read"], "/c/a", None),
+        (&["--write-token", "w", "--cors-origin", "https://app.example"], "/c/a", None),
+    ] {
+        let gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(flags));
+        let answer = Client::new(gateway.address()).get(path, &[]).await;
+        let policy = answer.headers.get("cross-origin-resource-policy").map(|policy| policy.to_str().unwrap());
+        assert_eq!(policy, expected, "{flags:?} {path}");
+    }
+}

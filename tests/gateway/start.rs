@@ -87,7 +87,7 @@ fn a_folder_in_use_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = serve(folder.path(), &[]);
     let end = run(["serve", "--listen", "127.0.0.1:0", "--data", folder.path().to_str().unwrap()]);
-    refused(&end, 1, &["another ifmatch process uses this folder", folder.path().to_str().unwrap()]);
+    refused(&end, 11, &["another ifmatch process uses this folder", folder.path().to_str().unwrap()]);
     assert_eq!(end.stderr.lines().count(), 1, "{}", end.stderr);
     assert_eq!(first.stop().status.code(), Some(0));
 }
@@ -118,7 +118,7 @@ fn a_damaged_index_is_named_and_not_changed() {
     let index = folder.path().join("index.redb");
     fs::write(&index, vec![0x5a; 8192]).unwrap();
     let end = run(["serve", "--listen", "127.0.0.1:0", "--data", folder.path().to_str().unwrap()]);
-    refused(&end, 1, &["index.redb", "damaged"]);
+    refused(&end, 3, &["index.redb", "damaged"]);
     assert_eq!(fs::read(&index).unwrap(), vec![0x5a; 8192]);
 }
 

@@ -69,6 +69,18 @@ async fn a_port_in_use_is_named_and_tables_can_be_disabled() {
     refused("example.com:10002", "IP:PORT");
 }
 
+/// Another gateway has the default address. It may be one of this machine or of another test.
+#[tokio::test]
+async fn a_default_address_of_tables_in_use_leaves_the_blobs() {
+    let _taken = TcpListener::bind("127.0.0.1:10002");
+    let mut ifmatch = Gateway::command();
+    ifmatch.env_remove("IFMATCH_LISTEN_TABLES").args(["serve", "--store", "memory://"]);
+    let gateway = Gateway::launch(ifmatch);
+    Client::new(gateway.address()).get("/", &[]).await.expect(200);
+    let expected = "serving no tables: 127.0.0.1:10002 is already in use";
+    assert!(gateway.stderr().contains(expected), "{}", gateway.stderr());
+}
+
 fn refused(value: &str, expected: &str) {
     let end = run(["serve", "--store", "memory://", "--listen-tables", value]);
     assert_eq!(end.status.code(), Some(2), "{end:#?}");

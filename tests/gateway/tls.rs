@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use ifmatch_runtime::{Clock, SystemClock};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use support::raw::Connection;
@@ -16,6 +18,8 @@ use support::{Gateway, run};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+use crate::eventually;
 
 /// A certificate with its key.
 pub(crate) struct Files {
@@ -34,6 +38,17 @@ impl Files {
         fs::write(folder.path().join("other.pem"), other.serialize_pem()).unwrap();
         fs::write(folder.path().join("text.pem"), "no PEM at all").unwrap();
         Self { folder, certificate: signed.cert.der().clone() }
+    }
+
+    /// Replaces the certificate by one that is valid until `end`, in seconds since 1970.
+    fn expire(&mut self, end: u64) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(end);
+        let signed = params.self_signed(&key).unwrap();
+        fs::write(self.path("cert.pem"), signed.pem()).unwrap();
+        fs::write(self.path("key.pem"), key.serialize_pem()).unwrap();
+        self.certificate = signed.der().clone();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -127,4 +142,33 @@ fn unusable_certificates_are_named() {
     }
     let end = run(["serve", "--store", "memory://", "--tls-key", "key.pem"]);
     assert!(end.status.code() == Some(2) && end.stderr.contains("--tls-cert"), "{end:#?}");
+}
+
+#[tokio::test]
+async fn a_certificate_near_its_end_is_warned_about_at_start_by_readiness_and_on_reload() {
+    let mut files = Files::new();
+    let now = SystemClock.wall().micros() / 1_000_000;
+    let end = now + 3 * 24 * 3_600;
+    files.expire(end);
+    let gateway = Gateway::start(files.flags("cert.pem", "key.pem"));
+    assert!(gateway.stderr().contains("the certificate in --tls-cert expires on "), "{}", gateway.stderr());
+    for (path, part) in [
+        ("/-/ready", "\"warning\":\"the certificate in --tls-cert expires on ".to_owned()),
+        ("/-/metrics", format!("\nifmatch_tls_certificate_not_after_seconds {end}\n")),
+    ] {
+        let stream = files.connect(&gateway, &["http/1.1"]).await;
+        let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get(path).header("host", "localhost").body(Full::<Bytes>::default()).unwrap();
+        let answer = client.send_request(request).await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let text = String::from_utf8_lossy(&body);
+        assert!(text.contains(&part), "{path}: {text}");
+    }
+    files.expire(now - 1);
+    gateway.hang_up();
+    eventually("the warning", || {
+        gateway.stderr().contains("clients refuse it; renew it and send SIGHUP").then_some(())
+    });
 }

@@ -55,7 +55,9 @@ impl Process {
         loop {
             match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => {
-                    if let Some(rest) = line.strip_prefix(prefix) {
+                    // With JSON logs, the banner is JSON, too.
+                    let text = line.trim_start_matches("{\"level\":\"INFO\",\"message\":\"").trim_end_matches("\"}");
+                    if let Some(rest) = text.strip_prefix(prefix) {
                         return rest.trim().to_owned();
                     }
                 }

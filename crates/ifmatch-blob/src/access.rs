@@ -124,6 +124,11 @@ impl Access {
         Self { public_read, ..self }
     }
 
+    /// Returns `true` if reads need no token, on any address.
+    pub fn is_public_read(&self) -> bool {
+        self.public_read
+    }
+
     /// Returns `true` if no token is needed.
     pub fn is_open(&self) -> bool {
         !self.never_open && self.has_no_tokens()

@@ -15,6 +15,9 @@ use crate::lease::{Lease, LeaseFailure, LeaseReceipt, LeaseState, LeaseUse, Seen
 use crate::precondition::Validators;
 use crate::tag::EntityTag;
 
+/// Size in memory of an allocation beyond its content, in bytes.
+const ALLOCATION: usize = 32;
+
 /// Identifies a grant. `Commit`, `Abort` and `Doubt` must present it.
 ///
 /// The revision is the fencing token: it is larger than that of every earlier grant for the resource. The nonce
@@ -370,6 +373,21 @@ impl Record {
     /// in flight, and no lease locks the resource. Such a register keeps the latest date, see [`Record::forgotten`].
     pub fn is_idle(&self, now: Timestamp) -> bool {
         self.permit(now).is_none() && !self.lease_state(now).is_locked()
+    }
+
+    /// Returns the approximate size in memory, in bytes.
+    pub fn size(&self) -> usize {
+        let tag = |tag: &EntityTag| tag.as_bytes().len() + ALLOCATION;
+        let version = self.state.version().map_or(0, |version| {
+            let variants: usize = version.variants.iter().map(|variant| size_of_val(variant) + variant.0.len()).sum();
+            let tags: usize = version.tags.iter().map(|each| size_of_val(each) + tag(each)).sum();
+            variants + tags + version.payload.len()
+        });
+        let replies = self.replies.iter().map(|reply| match &reply.answer {
+            Answer::Written(receipt) => size_of_val(reply) + receipt.tag.as_ref().map_or(0, tag),
+            Answer::Leased(_) => size_of_val(reply),
+        });
+        size_of::<Self>() + version + replies.sum::<usize>()
     }
 
     /// Returns `true` if the parts of the record are consistent, which decoding checks.

@@ -22,18 +22,28 @@ const EVICTION_TRIES: usize = 32;
 
 /// A register in memory, for a single process or for tests. Its records end with the process.
 ///
-/// With a capacity, it evicts records that a probe of the resource would restore, and fails with
-/// [`RegisterErrorKind::Full`] if all records belong to writes in flight. Without a capacity, it evicts nothing.
+/// With a limit, it evicts records that a probe of the resource would restore. If all records belong to writes in flight or
+/// to leases, it takes no new record, and fails with [`RegisterErrorKind::Full`]; records that it has can still be changed.
+/// Without a limit, it evicts nothing.
 #[derive(Debug)]
 pub struct MemoryRegister {
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
-    shard_capacity: usize,
+    shard_limit: Limit,
+}
+
+/// The maximum of a shard.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    records: usize,
+    bytes: usize,
 }
 
 #[derive(Debug)]
 struct Shard {
     records: IndexMap<Key, Record, RandomState>,
+    /// Size of the records in memory.
+    bytes: usize,
     /// Highest revision and latest date of evicted records, by the hash of the key. A key without a record has this
     /// revision, so that a read which began before the eviction cannot record a stale observation.
     forgotten: Box<[(Revision, HttpDate); FORGOTTEN]>,
@@ -42,9 +52,23 @@ struct Shard {
 impl MemoryRegister {
     /// Creates a register of about `records` records at most, for services with resources that can be probed.
     pub fn with_capacity(records: usize) -> Self {
+        Self::limited(Limit { records: records.div_ceil(SHARDS).max(1), bytes: usize::MAX })
+    }
+
+    /// Creates a register that takes about `bytes` of memory at most, for services with resources that can be probed. A
+    /// record takes about 1 KiB. Use a MiB at least.
+    ///
+    /// ```
+    /// let register = ifmatch_register::MemoryRegister::with_memory(64 << 20);
+    /// ```
+    pub fn with_memory(bytes: usize) -> Self {
+        Self::limited(Limit { records: usize::MAX, bytes: bytes / SHARDS })
+    }
+
+    fn limited(shard_limit: Limit) -> Self {
         let hasher = RandomState::new();
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(hasher.clone()))).collect();
-        Self { shards, hasher, shard_capacity: records.div_ceil(SHARDS).max(1) }
+        Self { shards, hasher, shard_limit }
     }
 
     /// Creates a register that evicts nothing, for stores that use it as their index.
@@ -66,17 +90,9 @@ impl MemoryRegister {
         if found.as_ref().map_or(Revision::NONE, Record::revision) != expected {
             return Ok(Swap::Conflict(found));
         }
-        let Some(next) = next else {
-            shard.records.swap_remove(key);
-            return Ok(Swap::Done);
-        };
-        if let Some(record) = shard.records.get_mut(key) {
-            *record = next.clone();
-        } else {
-            if shard.records.len() >= self.shard_capacity {
-                shard.forget_one(next.revision())?;
-            }
-            shard.records.insert(key.clone(), next.clone());
+        match next {
+            Some(next) => shard.put(key, next, self.shard_limit)?,
+            None => shard.remove(key),
         }
         Ok(Swap::Done)
     }
@@ -130,6 +146,7 @@ impl Shard {
     fn new(hasher: RandomState) -> Self {
         Self {
             records: IndexMap::with_hasher(hasher),
+            bytes: 0,
             forgotten: Box::new([(Revision::NONE, HttpDate::MIN); FORGOTTEN]),
         }
     }
@@ -148,20 +165,55 @@ impl Shard {
         self.records.raw_entry_v1().from_key_hashed_nocheck(hash, key).map(|(_, record)| record)
     }
 
-    /// Evicts an arbitrary record that a probe would restore. The newcomer's revision is close to the current time.
-    fn forget_one(&mut self, newcomer: Revision) -> Result<(), RegisterError> {
+    fn remove(&mut self, key: &Key) {
+        if let Some((key, record)) = self.records.swap_remove_entry(key) {
+            self.bytes -= size(&key, &record);
+        }
+    }
+
+    /// Puts a record. Evicts others beyond the limit, which a shard exceeds by what its own records grow.
+    fn put(&mut self, key: &Key, next: &Record, limit: Limit) -> Result<(), RegisterError> {
+        let size = size(key, next);
+        let before = self.records.get(key).map_or(0, |record| self::size(key, record));
+        let is_new = before == 0;
+        while !self.records.is_empty()
+            && (self.records.len() + usize::from(is_new) > limit.records
+                || self.bytes.saturating_add(size) - before > limit.bytes)
+        {
+            match self.forget_one(next.revision(), key) {
+                Err(_) if !is_new => break,
+                evicted => evicted?,
+            }
+        }
+        self.bytes = self.bytes + size - before;
+        match self.records.get_mut(key) {
+            Some(record) => *record = next.clone(),
+            None => drop(self.records.insert(key.clone(), next.clone())),
+        }
+        Ok(())
+    }
+
+    /// Evicts an arbitrary record other than that of `spared` that a probe would restore. The newcomer's revision is close to the current time.
+    fn forget_one(&mut self, newcomer: Revision, spared: &Key) -> Result<(), RegisterError> {
         let len = self.records.len();
         let start = index(newcomer.get() % len as u64);
         let idle = (start..start + EVICTION_TRIES.min(len)).map(|at| at % len).find(|at| {
             let found = self.records.get_index(*at);
-            found.is_some_and(|(_, record)| record.is_idle(newcomer.timestamp()))
+            found.is_some_and(|(key, record)| key != spared && record.is_idle(newcomer.timestamp()))
         });
         let (key, record) = idle.and_then(|at| self.records.swap_remove_index(at)).ok_or(RegisterErrorKind::Full)?;
+        self.bytes -= size(&key, &record);
         let (revision, latest) = &mut self.forgotten[slot(self.records.hasher().hash_one(&key))];
         *revision = record.revision().max(*revision);
         *latest = record.latest_date().max(*latest);
         Ok(())
     }
+}
+
+/// Returns the approximate size of a record in memory. Its place counts twice, since the table grows by doubling.
+fn size(key: &Key, record: &Record) -> usize {
+    let place = size_of::<(u64, Key, Record)>() + 2 * size_of::<usize>();
+    2 * place + key.as_str().len() + record.size() - size_of::<Record>()
 }
 
 /// Returns the slot for the revisions of evicted records with this hash.

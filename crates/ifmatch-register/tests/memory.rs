@@ -120,6 +120,44 @@ async fn writes_in_flight_are_never_evicted_and_a_register_full_of_them_fails() 
     }
 }
 
+/// Reads and writes of invented resources fill the register. Each record is evicted for the next one.
+#[tokio::test]
+async fn the_memory_bounds_the_size_of_all_records() {
+    let memory = 1 << 20;
+    let driver = Driver::new(MemoryRegister::with_memory(memory));
+    for number in 0..5_000 {
+        touch(&driver, number).await;
+    }
+    let all = Scan { limit: usize::MAX, ..Scan::default() };
+    let held = driver.register().scan(&all).await.unwrap();
+    let size: usize = held.iter().map(|(key, record)| key.as_str().len() + record.size()).sum();
+    assert!((memory / 4..=memory).contains(&size), "{} records of {size} bytes", held.len());
+}
+
+/// Writes in flight fill the memory. They stay, can be committed, and no other write begins meanwhile.
+#[tokio::test]
+async fn memory_full_of_writes_in_flight_takes_no_new_record_and_changes_those_that_it_has() {
+    let driver = Driver::new(MemoryRegister::with_memory(64 << 10));
+    let (mut granted, mut refused) = (Vec::new(), 0);
+    for number in 0..2_000 {
+        match begin(&driver, number).await {
+            Ok(token) => granted.push((number, token)),
+            Err(DriverError::Register(error)) => {
+                assert_eq!(error.kind(), RegisterErrorKind::Full);
+                refused += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(refused > 1_000 && granted.len() >= 64, "{} granted, {refused} refused", granted.len());
+    for (number, token) in granted {
+        let commit = Command::Commit(Commit::new(token, Content::Unknown));
+        let outcome = driver.apply(&key(number), &commit).await.unwrap().outcome;
+        assert!(!matches!(outcome, Outcome::Refused(_)), "{number}: {outcome:?}");
+    }
+    begin(&driver, 2_000).await.unwrap();
+}
+
 /// A read begins before there is a record. A write follows, and its record is evicted.
 /// The result of the read is older than the write and must not be recorded.
 #[tokio::test]

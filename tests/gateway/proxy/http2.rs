@@ -2,12 +2,15 @@
 
 use bytes::Bytes;
 use h2::client::{self, SendRequest};
-use http::{Method, Request, StatusCode};
+use h2::server;
+use http::{Method, Request, Response, StatusCode};
 use support::Gateway;
-use tokio::net::TcpStream;
+use support::raw::Connection;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::before;
 use super::origin::{Origin, ok};
+use crate::frames::{self, GOAWAY, HEADERS, PREFACE, RST_STREAM, SETTINGS, frame};
 
 async fn connect(gateway: &Gateway) -> SendRequest<Bytes> {
     let stream = TcpStream::connect(gateway.address()).await.unwrap();
@@ -89,4 +92,33 @@ async fn invalid_hosts_are_not_forwarded() {
     let twice = [("host", "shop.example"), ("host", "shop.example")];
     assert_eq!(ask(&mut client, "http://shop.example/", &twice, "").await, Some(StatusCode::BAD_REQUEST));
     assert_eq!(origin.asked().len(), asked, "{:?}", origin.asked());
+}
+
+/// An error of gRPC is often one HEADERS frame (Trailers-Only). Clients take an empty DATA frame after it for a missing status.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_ends_with_its_head_is_forwarded_as_one_frame() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("h2c://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut connection = server::handshake(stream).await.unwrap();
+                while let Some(Ok((_, mut reply))) = connection.accept().await {
+                    let error =
+                        Response::builder().header("content-type", "application/grpc").header("grpc-status", "5");
+                    reply.send_response(error.body(()).unwrap(), true).unwrap();
+                }
+            });
+        }
+    });
+    for flags in [&[][..], &["--cache", "0"], &["--guard-writes"]] {
+        let gateway = Gateway::start(["proxy", "--upstream", &url].iter().chain(flags));
+        let mut connection = Connection::open(gateway.address());
+        let goodbye = frame(GOAWAY, 0, 0, &[0; 8]);
+        connection.send([PREFACE, &frame(SETTINGS, 0, 0, &[]), &frames::get(1, "/"), &goodbye].concat());
+        let answer = frames::frames(&connection.rest());
+        let kinds: Vec<u8> = answer.iter().map(|(kind, _)| *kind).filter(|kind| *kind <= RST_STREAM).collect();
+        assert_eq!(kinds, [HEADERS], "{flags:?}: {answer:?}");
+    }
 }

@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::future::Future;
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Frame;
 use ifmatch_core::range::ByteRange;
-use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::body::on_disk::{DiskBody, PIECE};
 
@@ -51,6 +51,8 @@ impl Section {
     }
 }
 
+type Reading = Pin<Box<dyn Future<Output = io::Result<(Bytes, BytesMut)>> + Send>>;
+
 /// Reads a file piece by piece.
 pub(crate) struct DiskReader {
     body: Arc<DiskBody>,
@@ -60,8 +62,10 @@ pub(crate) struct DiskReader {
     last: Option<Bytes>,
     trailers: Option<HeaderMap>,
     file: Arc<File>,
+    /// The memory for pieces.
+    buffer: BytesMut,
     /// The piece being read.
-    reading: Option<(usize, JoinHandle<io::Result<Bytes>>)>,
+    reading: Option<(usize, Reading)>,
 }
 
 impl DiskReader {
@@ -76,23 +80,34 @@ impl DiskReader {
     /// Creates a reader of some sections. Returns `None` if the file is gone.
     pub(crate) fn of(body: &Arc<DiskBody>, sections: VecDeque<Section>) -> Option<Self> {
         let file = body.open()?;
-        Some(Self { body: Arc::clone(body), sections, last: None, trailers: None, file, reading: None })
+        Some(Self {
+            body: Arc::clone(body),
+            sections,
+            last: None,
+            trailers: None,
+            file,
+            buffer: BytesMut::new(),
+            reading: None,
+        })
     }
 
     /// Creates a reader of the bytes in `start..end`, which must have been written.
     pub(crate) fn between(body: &Arc<DiskBody>, file: &Arc<File>, start: u64, end: u64) -> Self {
         let (body, file) = (Arc::clone(body), Arc::clone(file));
         let sections = VecDeque::from([Section::File(Span { start, end })]);
-        Self { body, sections, last: None, trailers: None, file, reading: None }
+        Self { body, sections, last: None, trailers: None, file, buffer: BytesMut::new(), reading: None }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         if let Some((piece, reading)) = &mut self.reading {
             let piece = *piece;
-            let read = ready!(Pin::new(reading).poll(cx)).unwrap_or_else(|error| Err(error.into()));
+            let read = ready!(reading.as_mut().poll(cx));
             self.reading = None;
             return Poll::Ready(Some(match read {
-                Ok(bytes) => Ok(Frame::data(self.cut(piece, bytes))),
+                Ok((bytes, buffer)) => {
+                    self.buffer = buffer;
+                    Ok(Frame::data(self.cut(piece, bytes)))
+                }
                 Err(error) => {
                     self.sections.clear();
                     self.trailers = None;
@@ -112,8 +127,7 @@ impl DiskReader {
         if let Some(bytes) = self.last.take() {
             return Poll::Ready(Some(Ok(Frame::data(self.cut(piece, bytes)))));
         }
-        let (body, file) = (Arc::clone(&self.body), Arc::clone(&self.file));
-        self.reading = Some((piece, spawn_blocking(move || body.read(&file, piece))));
+        self.reading = Some((piece, Box::pin(self.body.read(&self.file, piece, mem::take(&mut self.buffer)))));
         self.poll_frame(cx)
     }
 

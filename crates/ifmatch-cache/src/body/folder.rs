@@ -1,6 +1,7 @@
 //! The folder of the bodies on disk: its space, its index, and its start.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::mem;
@@ -13,6 +14,8 @@ use ifmatch_runtime::private_files;
 use redb::Error;
 
 use crate::body::disk_index::{Change, FileId, Index};
+use crate::body::free_space;
+use crate::body::threads::Threads;
 
 /// Prefix of the names of bodies.
 const BODY: &str = "ifmatch-body-";
@@ -30,7 +33,8 @@ const REMEMBERED: usize = 100_000;
 ///
 /// It outlives the process. Responses of earlier processes are verified by their hash, and validated with the origin, before
 /// they are used. Files that are not in the index are removed in the background; files of other programs are left alone.
-/// When the folder is full, the oldest bodies that were not requested recently are evicted.
+/// When the folder is full, or the file system has less than 16 MiB left (or a sixteenth, if that is less), the oldest bodies
+/// that were not requested recently are evicted.
 ///
 /// ```
 /// use ifmatch_cache::{CacheLayer, Disk};
@@ -45,6 +49,20 @@ const REMEMBERED: usize = 100_000;
 #[derive(Clone, Debug)]
 pub struct Disk(pub(crate) Arc<Folder>);
 
+/// Locks the folder for this process.
+fn lock_folder(path: &Path) -> io::Result<File> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let lock = private_files::create(path).map_err(named)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(fs::TryLockError::WouldBlock) => {
+            let message = "another process uses it: stop that one, or give each process a folder of its own";
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, message))
+        }
+        Err(fs::TryLockError::Error(error)) => Err(named(error)),
+    }
+}
+
 /// The folder and its contents.
 #[derive(Debug)]
 pub(crate) struct Folder {
@@ -58,6 +76,11 @@ pub(crate) struct Folder {
     forgotten: Mutex<Vec<(Box<str>, FileId)>>,
     pub(crate) index: Arc<Index>,
     cleaner: Cleaner,
+    pub(crate) threads: Threads,
+    /// Returns the number of bytes that are missing on the disk before so many can be written.
+    missing: fn(&Path, u64) -> u64,
+    /// `true` once a problem with the file system was logged.
+    warned: AtomicBool,
     /// Holds the lock until it is closed, as the last field.
     _lock: File,
 }
@@ -66,6 +89,8 @@ pub(crate) struct Folder {
 struct Contents {
     /// Bytes of bodies, including those being written.
     taken: u64,
+    /// Bytes among them that are reserved for bodies whose writing has not reached them.
+    unwritten: u64,
     /// Files requested since they were last spared.
     used: HashSet<FileId>,
 }
@@ -78,13 +103,12 @@ impl Disk {
     pub fn open(path: impl Into<PathBuf>, bytes: u64) -> io::Result<Self> {
         let path = path.into();
         fs::create_dir_all(&path)?;
-        let lock = private_files::create(&path.join(LOCK))?;
-        lock.try_lock()?;
+        let lock = lock_folder(&path.join(LOCK))?;
         let index = Arc::new(Index::open(&path.join(INDEX)).map_err(io::Error::other)?);
         if index.run == 1 {
             remove_bodies(&path)?;
         }
-        let contents = Mutex::new(Contents { taken: index.bytes(), used: HashSet::new() });
+        let contents = Mutex::new(Contents { taken: index.bytes(), ..Contents::default() });
         let cleaner = Cleaner::start(&path, &index)?;
         Ok(Self(Arc::new(Folder {
             path,
@@ -95,6 +119,9 @@ impl Disk {
             forgotten: Mutex::default(),
             index,
             cleaner,
+            threads: Threads::start()?,
+            missing: free_space::missing,
+            warned: AtomicBool::new(false),
             _lock: lock,
         })))
     }
@@ -118,17 +145,42 @@ impl Folder {
 
     /// Allocates space, evicting other bodies if necessary. Returns `false` if there is not enough.
     pub(crate) fn allocate(&self, bytes: u64) -> bool {
+        let mut has_evicted_for_disk = false;
         loop {
             let mut contents = self.lock();
             let wanted = contents.taken.saturating_add(bytes);
-            if wanted <= self.capacity {
+            let missing = (self.missing)(&self.path, contents.unwritten.saturating_add(bytes));
+            let excess = wanted.saturating_sub(self.capacity).max(missing);
+            if excess == 0 {
                 contents.taken = wanted;
                 return true;
             }
             drop(contents);
-            if bytes > self.capacity || !self.evict(wanted - self.capacity) {
+            if missing > 0 {
+                self.warn(&"the disk is nearly full: the cache evicts files before it has reached its own limit");
+                // An evicted file that is being read takes its space until then. Others are not evicted in its place.
+                if mem::replace(&mut has_evicted_for_disk, true) {
+                    return false;
+                }
+            }
+            if bytes > self.capacity || !self.evict(excess) {
                 return false;
             }
+        }
+    }
+
+    /// Handles a failure to write `bytes` of a body: makes room for the next one if that helps.
+    pub(crate) fn note_failure(&self, error: &io::Error, bytes: u64) {
+        self.warn(error);
+        // A quota does not show in the free space.
+        if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            self.evict(bytes);
+        }
+    }
+
+    fn warn(&self, problem: &dyn fmt::Display) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(folder = %self.path.display(), "cannot store all bodies in the cache folder: {problem}");
         }
     }
 
@@ -219,7 +271,10 @@ impl Folder {
     /// Reserves space for a body of this length. Returns `None` if there is not enough.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Space> {
         let fits = bytes <= self.longest() && self.allocate(bytes);
-        fits.then(|| Space { folder: Arc::clone(self), left: bytes })
+        fits.then(|| {
+            self.lock().unwritten += bytes;
+            Space { folder: Arc::clone(self), left: bytes }
+        })
     }
 
     /// Frees space.
@@ -267,13 +322,16 @@ impl Space {
     pub(crate) fn take(&mut self, bytes: u64) -> bool {
         let missing = bytes.saturating_sub(self.left);
         let taken = missing == 0 || self.folder.allocate(missing);
-        self.left -= if taken { bytes - missing } else { 0 };
+        let used = if taken { bytes - missing } else { 0 };
+        self.left -= used;
+        self.folder.lock().unwritten -= used;
         taken
     }
 }
 
 impl Drop for Space {
     fn drop(&mut self) {
+        self.folder.lock().unwritten -= self.left;
         self.folder.free(self.left);
     }
 }
@@ -331,4 +389,69 @@ fn clean(path: &Path, index: &Index, stopped: &AtomicBool) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::disk_index::Row;
+
+    /// A disk of 1,000 bytes.
+    fn missing_of_small_disk(path: &Path, bytes: u64) -> u64 {
+        let files = fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
+        let bodies = files.filter(|file| !file.file_name().to_string_lossy().starts_with("ifmatch-cache."));
+        let used: u64 = bodies.map(|file| file.metadata().unwrap().len()).sum();
+        (used + bytes).saturating_sub(1_000)
+    }
+
+    fn small(path: &Path) -> Folder {
+        let mut folder = Arc::into_inner(Disk::open(path, 1 << 30).unwrap().0).unwrap();
+        folder.missing = missing_of_small_disk;
+        folder
+    }
+
+    fn put(folder: &Folder, key: &str) -> bool {
+        let file = folder.new_file();
+        if !folder.allocate(100) {
+            return false;
+        }
+        fs::write(folder.path(file), [0; 100]).unwrap();
+        let row = Row { at: 0, run: 1, began: 0, file, len: 100, groups: Vec::new(), head: Vec::new() };
+        folder.change(false, |change| change.put(key, row));
+        true
+    }
+
+    #[test]
+    fn on_a_full_disk_new_bodies_replace_old_ones() {
+        let path = tempfile::tempdir().unwrap();
+        let folder = small(path.path());
+        for number in 0..30 {
+            assert!(put(&folder, &format!("{number}")), "{number}");
+        }
+        let kept: Vec<bool> = (0..30).map(|number| folder.index.row(&format!("{number}")).is_some()).collect();
+        assert_eq!(kept, (0..30).map(|number| number >= 20).collect::<Vec<_>>());
+        assert_eq!(folder.taken(), 1_000);
+    }
+
+    /// Another program fills the disk. The cache gives up the space that it needs, not all that it has.
+    #[test]
+    fn a_body_evicts_no_more_than_it_needs_if_that_does_not_help() {
+        let path = tempfile::tempdir().unwrap();
+        let mut folder = small(path.path());
+        assert!((0..10).all(|number| put(&folder, &format!("{number}"))));
+        fs::write(path.path().join("foreign"), [0; 300]).unwrap();
+        folder.missing = |path, bytes| missing_of_small_disk(path, bytes).max(1);
+        assert!(!put(&folder, "more"));
+        assert!(folder.taken() >= 500, "{}", folder.taken());
+    }
+
+    #[test]
+    fn reserved_space_counts_until_it_is_written_or_given_back() {
+        let path = tempfile::tempdir().unwrap();
+        let folder = Arc::new(small(path.path()));
+        let reserved = folder.reserve(900).unwrap();
+        assert!(folder.reserve(200).is_none());
+        drop(reserved);
+        assert!(folder.reserve(900).is_some());
+    }
 }

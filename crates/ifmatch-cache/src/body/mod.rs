@@ -6,6 +6,7 @@ pub(crate) mod chunk_buffer;
 pub(crate) mod disk_index;
 pub(crate) mod disk_reader;
 pub(crate) mod folder;
+mod free_space;
 pub(crate) mod held;
 pub(crate) mod in_memory;
 pub(crate) mod on_disk;
@@ -13,3 +14,4 @@ pub(crate) mod on_disk;
 #[cfg_attr(not(unix), path = "read_at_other.rs")]
 mod read_at;
 pub(crate) mod slices;
+mod threads;

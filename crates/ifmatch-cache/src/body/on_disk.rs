@@ -12,7 +12,6 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use ifmatch_core::digest::{ContentHash, Hasher, TagFormat};
 use ifmatch_runtime::private_files;
-use tokio::task::spawn_blocking;
 
 use crate::body::disk_index::FileId;
 use crate::body::folder::{Folder, Space, lock};
@@ -79,7 +78,7 @@ impl DiskBody {
         let space = folder.reserve(content.len).ok_or(io::ErrorKind::StorageFull)?;
         let file = folder.new_file();
         let body = Arc::new(Self::new(folder, file, Written::default()));
-        let mut output = Output::new(private_files::create(&body.path)?, space);
+        let mut output = Output::new(body.create_file()?, space);
         let mut pending = BytesMut::new();
         for chunk in &content.chunks {
             pending.extend_from_slice(chunk);
@@ -92,6 +91,10 @@ impl DiskBody {
         }
         body.complete(content.trailers.clone(), output.hasher.finish());
         Ok(body)
+    }
+
+    fn create_file(&self) -> io::Result<File> {
+        private_files::create(&self.path).inspect_err(|error| self.folder.note_failure(error, 1))
     }
 
     fn complete(&self, trailers: Option<HeaderMap>, hash: ContentHash) {
@@ -123,9 +126,9 @@ impl DiskBody {
     pub(crate) fn verify(&self) -> bool {
         let Some(file) = self.handle() else { return false };
         let written = self.written();
-        let mut hasher = Hasher::new(TagFormat::Sha256);
+        let (mut hasher, mut buffer) = (Hasher::new(TagFormat::Sha256), BytesMut::new());
         let whole = (0..written.sums.len()).all(|piece| {
-            let bytes = self.try_read(&file, piece);
+            let bytes = self.try_read(&file, piece, &mut buffer);
             bytes.as_ref().is_ok_and(|bytes| {
                 hasher.update(bytes);
                 true
@@ -202,28 +205,34 @@ impl DiskBody {
         }
     }
 
-    /// Reads and verifies a piece. If that fails, the body is not used again.
-    pub(crate) fn read(&self, file: &File, piece: usize) -> io::Result<Bytes> {
-        let read = self.try_read(file, piece);
-        if read.is_err() {
-            self.discard();
-        }
-        read
+    /// Reads and verifies a piece. If that fails, the body is not used again. Uses the memory of `buffer` once the bytes that
+    /// were read into it before are gone, and returns it: the allocator would keep the memory that each thread allocates.
+    pub(crate) fn read(
+        self: &Arc<Self>,
+        file: &Arc<File>,
+        piece: usize,
+        mut buffer: BytesMut,
+    ) -> impl Future<Output = io::Result<(Bytes, BytesMut)>> + Send + use<> {
+        let (body, file) = (Arc::clone(self), Arc::clone(file));
+        self.folder.threads.run(move || {
+            let bytes = body.try_read(&file, piece, &mut buffer).inspect_err(|_| body.discard())?;
+            Ok((bytes, buffer))
+        })
     }
 
-    fn try_read(&self, file: &File, piece: usize) -> io::Result<Bytes> {
+    fn try_read(&self, file: &File, piece: usize, buffer: &mut BytesMut) -> io::Result<Bytes> {
         let start = piece as u64 * PIECE as u64;
         let (len, sum) = {
             let written = lock(&self.written);
             (written.len, written.sums.get(piece).copied())
         };
         let left = usize::try_from(len.saturating_sub(start)).unwrap_or(PIECE);
-        let mut bytes = vec![0; left.min(PIECE)];
-        read_exact_at(file, &mut bytes, start)?;
-        if sum != Some(crc32fast::hash(&bytes)) {
+        buffer.resize(left.min(PIECE), 0);
+        read_exact_at(file, buffer, start)?;
+        if sum != Some(crc32fast::hash(buffer)) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the cached file was modified"));
         }
-        Ok(bytes.into())
+        Ok(buffer.split().freeze())
     }
 
     /// Records a written piece. Returns `false` if the file is gone.
@@ -265,10 +274,14 @@ impl Output {
         if !within || !self.space.take(len) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let written = self.file.write_all(piece);
-        if written.is_err() || !body.record(len, crc32fast::hash(piece)) {
+        if let Err(error) = self.file.write_all(piece) {
             body.folder.free(len);
-            return Err(written.err().unwrap_or_else(|| io::Error::other("the file was deleted")));
+            body.folder.note_failure(&error, body.len() + len);
+            return Err(error);
+        }
+        if !body.record(len, crc32fast::hash(piece)) {
+            body.folder.free(len);
+            return Err(io::Error::other("the file was deleted"));
         }
         self.hasher.update(piece);
         Ok(())
@@ -295,8 +308,8 @@ impl DiskWriter {
         let body = Arc::new(DiskBody::new(folder, folder.new_file(), Written::default()));
         // Created first, so that the file is deleted if anything fails.
         let mut writer = Self { body: Some(Arc::clone(&body)), output: None, pending: BytesMut::new() };
-        let path = body.path.clone();
-        let file = spawn_blocking(move || private_files::create(&path)).await??;
+        let new = Arc::clone(&body);
+        let file = folder.threads.run(move || new.create_file()).await?;
         writer.output = Some(Output::new(file, space.unwrap_or_else(|| Space::none(folder))));
         let open = body.handle().ok_or(io::ErrorKind::NotFound)?;
         for chunk in so_far {
@@ -332,8 +345,9 @@ impl DiskWriter {
         let (Some(body), Some(mut output)) = (self.body.clone(), self.output.take()) else {
             return Err(io::Error::other("an earlier write failed"));
         };
+        let folder = Arc::clone(&body.folder);
         let write = move || output.write(&body, &piece).map(|()| output);
-        self.output = Some(spawn_blocking(write).await??);
+        self.output = Some(folder.threads.run(write).await?);
         Ok(())
     }
 }

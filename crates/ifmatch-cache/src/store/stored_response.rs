@@ -4,13 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
-use ifmatch_core::fields::hop_by_hop;
 use ifmatch_core::fields::not_modified::retain_304_headers;
+use ifmatch_core::fields::{compact, hop_by_hop};
 
 use crate::body::broadcast::Broadcast;
 use crate::body::in_memory::{MemoryBody, PartialBody};
@@ -184,7 +183,7 @@ impl Meta {
             groups: groups::names(&headers, &groups::CACHE_GROUPS).into(),
             last_modified,
             comparable_date: last_modified.or_else(|| fields::date(&headers, DATE)),
-            headers: compact(&headers),
+            headers: compact(&headers, ADDED_FIELDS),
             secondary_key: SecondaryKey {
                 selection: vary.select(arrival.request),
                 vary,
@@ -210,7 +209,7 @@ impl Meta {
             tag: headers.get(ETAG).and_then(|tag| EntityTag::parse(tag.as_bytes()).ok()),
             last_modified,
             comparable_date: last_modified.or_else(|| fields::date(&headers, DATE)),
-            headers: compact(&headers),
+            headers: compact(&headers, ADDED_FIELDS),
             secondary_key,
             terms,
             began,
@@ -344,18 +343,3 @@ impl Stored {
 /// Capacity for fields added to each response, so that its copy need not grow: `Age`, `Content-Length`, `Cache-Status`,
 /// and those of the server.
 const ADDED_FIELDS: usize = 6;
-
-/// Copies the values, which may be slices of a much larger buffer, into one allocation.
-fn compact(headers: &HeaderMap) -> HeaderMap {
-    let mut text = BytesMut::with_capacity(headers.values().map(HeaderValue::len).sum());
-    headers.values().for_each(|value| text.extend_from_slice(value.as_bytes()));
-    let mut text: Bytes = text.freeze();
-    let mut copy = HeaderMap::with_capacity(headers.keys_len() + ADDED_FIELDS);
-    for (name, value) in headers {
-        if let Ok(value) = HeaderValue::from_maybe_shared(text.split_to(value.len())) {
-            copy.append(name, value);
-        }
-    }
-    // The second copy drops the spare capacity for fields, which would be most of a small response, but not the index.
-    copy.clone()
-}

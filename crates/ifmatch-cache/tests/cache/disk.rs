@@ -261,7 +261,8 @@ fn a_folder_is_emptied_when_opened_and_used_by_one_process() {
     let disk = Disk::open(folder.path(), 1 << 20).unwrap();
     assert_eq!(bodies(folder.path()).0, 0);
     assert!(folder.path().join("notes.txt").exists());
-    assert!(Disk::open(folder.path(), 1 << 20).is_err());
+    let error = Disk::open(folder.path(), 1 << 20).unwrap_err().to_string();
+    assert!(error.contains("another process uses it"), "{error}");
     drop(disk);
     Disk::open(folder.path(), 1 << 20).unwrap();
 }

@@ -3,6 +3,9 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write, stdout};
 
+use serde_json::json;
+
+use crate::config::settings::LogFormat;
 use crate::error::Error;
 
 /// Escape sequences for styles, which are empty without colours.
@@ -53,16 +56,29 @@ pub(crate) fn print_text(text: &str) -> Result<(), Error> {
     stdout().lock().write_all(text.as_bytes()).map_err(|error| Error::runtime(format!("cannot write: {error}")))
 }
 
-/// Prints the name of the program and the `rest` of the banner. Errors are ignored, since a closed stdout is no reason
-/// to stop.
-pub(crate) fn print_banner(rest: impl FnOnce(&mut dyn Write, Style) -> io::Result<()>) {
+/// Prints the name of the program and the `rest` of the banner, as text or with a JSON object for each line. Errors are ignored,
+/// since a closed stdout is no reason to stop.
+pub(crate) fn print_banner(format: LogFormat, rest: impl FnOnce(&mut dyn Write, Style) -> io::Result<()>) {
     let out = stdout();
-    let style = Style::new(supports_colour(&out));
+    let style = Style::new(format == LogFormat::Text && supports_colour(&out));
     let out = &mut out.lock();
-    let written = print_title(out, style).and_then(|()| rest(out, style)).and_then(|()| out.flush());
-    if let Err(error) = written {
+    let written = match format {
+        LogFormat::Text => print_title(out, style).and_then(|()| rest(out, style)),
+        LogFormat::Json => print_objects(out, |text| print_title(text, style).and_then(|()| rest(text, style))),
+    };
+    if let Err(error) = written.and_then(|()| out.flush()) {
         tracing::debug!(%error, "cannot print the banner");
     }
+}
+
+/// Prints an object for each line of a text, like those of the log.
+fn print_objects(out: &mut dyn Write, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut text = Vec::new();
+    print(&mut text)?;
+    for line in String::from_utf8_lossy(&text).lines().filter(|line| !line.is_empty()) {
+        writeln!(out, "{}", json!({ "level": "INFO", "message": line }))?;
+    }
+    Ok(())
 }
 
 fn print_title(out: &mut dyn Write, style: Style) -> io::Result<()> {
@@ -86,6 +102,19 @@ mod tests {
     #[test]
     fn control_characters_are_escaped() {
         assert_eq!(printable("a\u{1b}[2Jä\n\u{9b}"), "a\\u{1b}[2Jä\\n\\u{9b}");
+    }
+
+    #[test]
+    fn an_object_is_printed_for_each_line() {
+        let mut out = Vec::new();
+        print_objects(&mut out, |text| write!(text, "a \"quoted\" name\n\nlistening on http://[::1]:1\n")).unwrap();
+        let lines: Vec<serde_json::Value> = out
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[1], json!({ "level": "INFO", "message": "listening on http://[::1]:1" }));
     }
 
     #[test]

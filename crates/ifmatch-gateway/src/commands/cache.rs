@@ -23,9 +23,11 @@ pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
     let Some((folder, bytes)) = &config.disk else { return Ok(builder) };
     folder::check("--cache-dir", folder)?;
     // Accessible to this user only: it may contain blobs that others need a token for.
-    let disk = embedded::create_folder(folder)
-        .and_then(|()| Disk::open(folder, *bytes))
-        .map_err(|error| Error::runtime(format!("cannot use --cache-dir {}: {error}", folder.display())))?;
+    let disk = embedded::create_folder(folder).and_then(|()| Disk::open(folder, *bytes)).map_err(|error| {
+        let message = format!("cannot use --cache-dir {}: {error}", folder.display());
+        let is_in_use = error.kind() == std::io::ErrorKind::ResourceBusy;
+        if is_in_use { Error::in_use(message) } else { Error::runtime(message) }
+    })?;
     Ok(builder.disk(disk))
 }
 

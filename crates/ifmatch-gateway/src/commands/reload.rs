@@ -49,7 +49,7 @@ impl Credentials<'_> {
     /// Exchanges the certificate for new connections, and the tokens for new requests.
     pub(crate) fn apply(self) {
         if let Some((tls, key)) = self.certificate {
-            tls.replace(key);
+            tls.replace(key, self.state);
         }
         self.state.access.store(Arc::new(self.config.access.clone()));
     }

@@ -11,6 +11,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::TlsFiles;
 use crate::error::Error;
+use crate::gateway::state::AppState;
 
 /// TLS with a certificate that can be replaced.
 #[derive(Debug)]
@@ -21,12 +22,14 @@ pub(crate) struct Tls(Arc<Certificate>);
 struct Certificate(ArcSwap<CertifiedKey>);
 
 impl Tls {
-    /// Reads the certificate and its key.
+    /// Reads the certificate and its key, and tells `state` about it.
     ///
     /// # Errors
     /// Fails if a file cannot be read or contains no certificate or key, or if they do not match.
-    pub(crate) fn open(files: &TlsFiles) -> Result<Self, Error> {
-        Ok(Self(Arc::new(Certificate(ArcSwap::from_pointee(files.certified_key()?)))))
+    pub(crate) fn open(files: &TlsFiles, state: &AppState) -> Result<Self, Error> {
+        let key = files.certified_key()?;
+        state.set_certificate(&key);
+        Ok(Self(Arc::new(Certificate(ArcSwap::from_pointee(key)))))
     }
 
     /// Returns the acceptor of connections.
@@ -43,8 +46,9 @@ impl Tls {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Replaces the certificate, for new connections.
-    pub(crate) fn replace(&self, key: CertifiedKey) {
+    /// Replaces the certificate, for new connections, and tells `state` about it.
+    pub(crate) fn replace(&self, key: CertifiedKey, state: &AppState) {
+        state.set_certificate(&key);
         self.0.0.store(Arc::new(key));
     }
 }

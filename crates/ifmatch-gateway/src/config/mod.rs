@@ -55,6 +55,8 @@ pub struct Config {
     pub server: ServerConfig,
     /// Address to serve tables on, if they are served.
     pub listen_tables: Option<ListenAddress>,
+    /// `true` if the address of tables was set. The default one may be in use.
+    pub(crate) tables_requested: bool,
     /// Accounts for signed requests. If empty, signed requests are rejected.
     pub accounts: Accounts,
     /// The settings of the accounts.
@@ -126,6 +128,7 @@ impl Config {
             register_may_lose: settings.register_may_lose.unwrap_or_default(),
             require_conditions: settings.require_conditions.unwrap_or_default(),
             listen_tables: tables.filter(|_| !accounts.is_empty()),
+            tables_requested,
             accounts,
             account_settings: settings.accounts,
         })

@@ -11,13 +11,16 @@ use super::address::Exposure;
 use super::cache_config::CacheConfig;
 use super::optional_address::OptionalAddress;
 use super::proxy_settings::{Balancing, DEFAULT_CACHE, ProxySettings, Route};
-use super::register_url::RegisterUrl;
+use super::register_url::{Engine, RegisterUrl};
 use super::server::{ServerConfig, at_least_one, positive, required};
 use super::settings::Settings;
 use super::units::{ByteSize, Span};
 use super::upstream_tls;
 use crate::access;
 use crate::error::Error;
+
+/// Smallest memory in which the guard can keep records.
+const LEAST_GUARD: ByteSize = ByteSize::from_bytes(1 << 20);
 
 /// Configuration of `ifmatch proxy`. Always valid, since only [`ProxyConfig::from_settings`] creates it.
 #[derive(Clone, Debug)]
@@ -32,13 +35,21 @@ pub struct ProxyConfig {
     pub sharing: Sharing,
     /// Rules for the queries of requests.
     pub query: QueryRules,
-    /// Registers for guarding writes, if they are guarded, because the upstreams are changed through this proxy, and
-    /// through others with the same register, only.
-    pub guard: Option<RegisterUrl>,
+    /// The guard of writes, if the upstreams are changed through this proxy, and through others with the same register, only.
+    pub guard: Option<Guard>,
     /// `true` if client information from a proxy in front is trusted.
     pub trusts_forwarded: bool,
     pub(crate) answer_timeout: Duration,
     pub(crate) proxy: ProxyBuilder,
+}
+
+/// The guard of writes.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// Register of the versions, unless they are in memory.
+    pub register: Option<RegisterUrl>,
+    /// Memory for records and heads of responses, in bytes.
+    pub memory: u64,
 }
 
 /// Deviations of a proxy's cache from what upstreams and clients say.
@@ -50,6 +61,8 @@ pub struct Sharing {
     pub stale_if_unreachable: Duration,
     /// Time after its lifetime during which a response may be used while it is revalidated, unless it states its own.
     pub stale_while_revalidate: Duration,
+    /// Time for which requests wait for another one's response before one of them goes to the upstream as well.
+    pub collapse_timeout: Duration,
     /// `true` to ignore the directives of requests.
     pub ignores_client_cache_control: bool,
     /// `true` to store responses with cookies that are not `public`.
@@ -93,24 +106,30 @@ impl ProxyConfig {
                 stale_if_unreachable: required(proxy_settings.stale_if_unreachable, "--stale-if-unreachable")?
                     .duration(),
                 stale_while_revalidate: proxy_settings.stale_while_revalidate.map(Span::duration).unwrap_or_default(),
+                collapse_timeout: positive(proxy_settings.collapse_timeout, "--collapse-timeout")?,
                 ignores_client_cache_control: proxy_settings.ignore_client_cache_control.unwrap_or_default(),
                 shares_cookies: proxy_settings.share_cookies.unwrap_or_default(),
             },
             query: query_rules(&proxy_settings, settings.cache)?,
-            guard: guard(proxy_settings.guard_writes, settings.register.as_deref())?,
+            guard: guard(&proxy_settings, settings.register.as_deref())?,
             trusts_forwarded: proxy_settings.trust_forwarded.unwrap_or_default(),
         })
     }
 }
 
-fn guard(guards_writes: Option<bool>, register: Option<&str>) -> Result<Option<RegisterUrl>, Error> {
-    match (guards_writes.unwrap_or_default(), register) {
-        (true, register) => register.unwrap_or("memory:").parse().map(Some),
-        (false, None) => Ok(None),
-        (false, Some(_)) => {
-            Err(Error::usage("--register keeps the records of guarded writes: set --guard-writes as well"))
-        }
+fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guard>, Error> {
+    if !settings.guard_writes.unwrap_or_default() {
+        return match register {
+            None => Ok(None),
+            Some(_) => Err(Error::usage("--register keeps the records of guarded writes: set --guard-writes as well")),
+        };
     }
+    let memory = required(settings.guard_memory, "--guard-memory")?;
+    if memory < LEAST_GUARD {
+        return Err(Error::usage(format!("--guard-memory is {memory}: set it to {LEAST_GUARD} or more")));
+    }
+    let register = super::register_url(register)?.filter(|url| *url.engine() != Engine::Memory);
+    Ok(Some(Guard { register, memory: memory.bytes() }))
 }
 
 /// Returns the rules for queries. Without a cache, nothing applies them.
@@ -269,6 +288,7 @@ mod tests {
             ("upstream = ['http://a']\nbalance = 'random'", "least-connections"),
             ("upstream = ['http://a']\nhealth-path = 'up'", "--health-path"),
             ("upstream = ['http://a']\nanswer-timeout = '0s'", "--answer-timeout"),
+            ("upstream = ['http://a']\ncollapse-timeout = '0s'", "--collapse-timeout"),
             ("upstream = ['http://a']\nupstream-requests = 0", "--upstream-requests"),
             ("upstream = ['http://a']\nbreaker-pause = '0s'", "--breaker-pause"),
             ("upstream = ['http://a']\nhealth-path = '/'\nhealth-failures = 0", "--health-failures"),
@@ -282,6 +302,7 @@ mod tests {
                 "upstream = ['https://a']\nupstream-client-cert = 'c'",
                 "--upstream-client-cert needs --upstream-client-key",
             ),
+            ("upstream = ['http://a']\nguard-writes = true\nguard-memory = '1KiB'", "--guard-memory is 1KiB"),
             ("upstream = ['http://a']\ndrop-query = ['a']\nkeep-query = ['b']", "exclude each other"),
             ("upstream = ['http://a']\ndrop-query = ['a=b']", "--drop-query contains 'a=b'"),
             ("upstream = ['http://a']\nkeep-query = ['a*b']", "--keep-query contains 'a*b'"),

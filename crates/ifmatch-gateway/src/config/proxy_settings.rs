@@ -145,6 +145,12 @@ pub struct ProxySettings {
     #[arg(long, value_name = "TIME", env = "IFMATCH_STALE_WHILE_REVALIDATE", help_heading = "Cache")]
     pub stale_while_revalidate: Option<Span>,
 
+    /// Time for which requests wait for the response to an equal request before one of them goes to the upstream as well, and
+    /// again after each such time. Also the time for which a slow reader can hold up others, where a body is too long to be
+    /// stored and cannot be resumed.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_COLLAPSE_TIMEOUT", help_heading = "Cache")]
+    pub collapse_timeout: Option<Span>,
+
     /// Ignore Cache-Control and Pragma of requests, so that clients cannot force requests to the upstream. `no-store` still
     /// prevents storing.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_IGNORE_CLIENT_CACHE_CONTROL", help_heading = "Cache",
@@ -178,6 +184,11 @@ pub struct ProxySettings {
     #[arg(long, value_name = "BOOL", env = "IFMATCH_GUARD_WRITES", help_heading = "Upstreams",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub guard_writes: Option<bool>,
+
+    /// Memory for guarded writes: half for the versions of resources, unless --register keeps them, and half for the heads
+    /// of responses. Beyond it, the proxy forgets resources without a write in flight, and asks the upstream again.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_GUARD_MEMORY", help_heading = "Upstreams")]
+    pub guard_memory: Option<ByteSize>,
 }
 
 /// Distribution of requests over servers.
@@ -240,10 +251,12 @@ impl ProxySettings {
             health_successes: Some(2),
             guess_lifetimes: Some(true),
             stale_if_unreachable: Some(Span::from_secs(3_600)),
+            collapse_timeout: Some(Span::from_secs(10)),
             ignore_client_cache_control: Some(false),
             share_cookies: Some(false),
             sort_query: Some(false),
             guard_writes: Some(false),
+            guard_memory: Some(ByteSize::from_bytes(64 << 20)),
             ..Self::default()
         }
     }
@@ -277,12 +290,14 @@ impl ProxySettings {
             negative_ttl: self.negative_ttl.or(fallback.negative_ttl),
             stale_if_unreachable: self.stale_if_unreachable.or(fallback.stale_if_unreachable),
             stale_while_revalidate: self.stale_while_revalidate.or(fallback.stale_while_revalidate),
+            collapse_timeout: self.collapse_timeout.or(fallback.collapse_timeout),
             ignore_client_cache_control: self.ignore_client_cache_control.or(fallback.ignore_client_cache_control),
             share_cookies: self.share_cookies.or(fallback.share_cookies),
             sort_query: self.sort_query.or(fallback.sort_query),
             drop_query: if self.drop_query.is_empty() { fallback.drop_query } else { self.drop_query },
             keep_query: if self.keep_query.is_empty() { fallback.keep_query } else { self.keep_query },
             guard_writes: self.guard_writes.or(fallback.guard_writes),
+            guard_memory: self.guard_memory.or(fallback.guard_memory),
         }
     }
 
@@ -300,6 +315,8 @@ impl ProxySettings {
             ("health_failures", defaults.health_failures.map(|count| count.to_string())),
             ("health_successes", defaults.health_successes.map(|count| count.to_string())),
             ("stale_if_unreachable", defaults.stale_if_unreachable.map(|span| span.to_string())),
+            ("collapse_timeout", defaults.collapse_timeout.map(|span| span.to_string())),
+            ("guard_memory", defaults.guard_memory.map(|size| size.to_string())),
             ("cache", Some(DEFAULT_CACHE.to_string())),
         ];
         shown.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()

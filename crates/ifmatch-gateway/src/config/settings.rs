@@ -87,7 +87,8 @@ pub struct Settings {
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", help_heading = "Listening")]
     pub listen: Option<ListenAddress>,
 
-    /// Address to serve tables on, or `off`. Tables need an account.
+    /// Address to serve tables on, or `off`. Tables need an account. If the default address is in use, the gateway warns and
+    /// serves no tables.
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN_TABLES", help_heading = "Listening")]
     pub listen_tables: Option<OptionalAddress>,
 

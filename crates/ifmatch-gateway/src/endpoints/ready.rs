@@ -89,12 +89,19 @@ async fn accepts_changes(register: Option<&dyn Register>) -> bool {
 }
 
 /// Returns 200 if requests can be served, or 503 if the store does not answer, its register does not answer or
-/// refuses changes, or the gateway is about to stop.
+/// refuses changes, or the gateway is about to stop. An expired certificate is a warning: others have the same, so taking this
+/// gateway out would not help.
 pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
     let status = match &state.blobs {
         _ if state.is_stopping() => "stopping",
         Some(blobs) if !state.readiness.check(blobs, state.register.as_deref()).await => "unavailable",
-        _ => return response::json(StatusCode::OK, &json!({ "status": "ready" })),
+        _ => {
+            let body = match state.certificate_problem() {
+                None => json!({ "status": "ready" }),
+                Some(problem) => json!({ "status": "ready", "warning": problem }),
+            };
+            return response::json(StatusCode::OK, &body);
+        }
     };
     let mut response = response::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": status }));
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));

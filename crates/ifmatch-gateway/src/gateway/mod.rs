@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use ifmatch_blob::cors::{self, Cors};
 use ifmatch_blob::name::is_server_path;
@@ -24,12 +24,17 @@ use response_body::ResponseBody;
 use state::AppState;
 use tracker::RequestTracker;
 
+mod certificate;
 pub(crate) mod logged_path;
 pub(crate) mod request_id;
 pub(crate) mod state;
 pub(crate) mod tracker;
 
 mod response_body;
+
+/// Tells browsers which pages may embed a response, such as by `<img>` (Fetch standard).
+const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+const SAME_SITE: HeaderValue = HeaderValue::from_static("same-site");
 
 const SERVER: HeaderValue = HeaderValue::from_static("ifmatch");
 
@@ -82,6 +87,14 @@ where
     /// Allows web pages of these origins.
     pub(crate) fn allowing(self, cors: Option<Cors>) -> Self {
         Self { cors, ..self }
+    }
+
+    /// Returns `true` if pages of other sites must not embed the response. They may if pages of some origin may send requests, if
+    /// everyone may read, or if the URL has a signature.
+    fn is_for_same_site(&self, request: &Request<RequestBody>) -> bool {
+        let is_signed =
+            request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair.starts_with("sig=")));
+        !self.forwards() && self.cors.is_none() && !self.state.access.load().is_public_read() && !is_signed
     }
 
     fn forwards(&self) -> bool {
@@ -195,6 +208,7 @@ where
         let mut tracker = RequestTracker::start(&self.state, &context, &request, &id, span);
         let version = request.version();
         let cross_origin = self.cors.as_ref().map(|cors| Box::new(cors.fields(&request)));
+        let for_same_site = self.is_for_same_site(&request);
         // The future does not contain the request, because it is moved often.
         let pending = self.begin(request, &mut tracker, context);
         async move {
@@ -209,6 +223,9 @@ where
             let headers = response.headers_mut();
             if let Some(fields) = cross_origin {
                 cors::add(*fields, headers);
+            }
+            if for_same_site {
+                headers.insert(CROSS_ORIGIN_RESOURCE_POLICY, SAME_SITE);
             }
             // The values of an upstream are kept.
             if !fields::has(headers, &X_REQUEST_ID) {

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_cache::CacheHandle;
 use ifmatch_http_server::{Event, Observer};
 use ifmatch_proxy::Proxy;
 use ifmatch_register::Register;
+use rustls::sign::CertifiedKey;
 
+use super::certificate::Validity;
 use super::request_id::RequestIds;
 use crate::access::Access;
 use crate::config::ServerConfig;
@@ -49,6 +51,7 @@ pub(crate) struct AppState {
     pub(crate) shares_waits: bool,
     /// The traces, if they are sent.
     pub(crate) traces: Option<Traces>,
+    certificate: ArcSwapOption<Validity>,
     stopping: AtomicBool,
 }
 
@@ -71,8 +74,21 @@ impl AppState {
             // Otherwise clients may have one address, and the limit on requests is a limit on waits.
             shares_waits: config.limits.requests.per_client.is_none(),
             traces: None,
+            certificate: ArcSwapOption::empty(),
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// Sets the certificate of the server, and warns if it has expired or soon will.
+    pub(crate) fn set_certificate(&self, key: &CertifiedKey) {
+        let validity = Validity::of(key);
+        validity.inspect(|validity| validity.announce());
+        self.certificate.store(validity.map(Arc::new));
+    }
+
+    /// Returns what is wrong with the certificate of the server, if anything is.
+    pub(crate) fn certificate_problem(&self) -> Option<String> {
+        self.certificate.load().as_ref().and_then(|validity| validity.problem())
     }
 
     /// Adds the traces.

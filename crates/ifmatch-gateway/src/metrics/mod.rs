@@ -1,5 +1,7 @@
 //! Metrics of the gateway, in the Prometheus text format.
 
+use std::time::Duration;
+
 use http::{Method, StatusCode};
 use ifmatch_http_server::Event;
 use ifmatch_register::metrics::BATCH_SIZE;
@@ -29,6 +31,7 @@ const CONNECTIONS_TOTAL: &str = "ifmatch_connections_total";
 const TURNED_AWAY: &str = "ifmatch_turned_away_total";
 const TIMEOUTS: &str = "ifmatch_timeouts_total";
 const WAITS: &str = "ifmatch_waits";
+const CERTIFICATE_END: &str = "ifmatch_tls_certificate_not_after_seconds";
 const BUILD_INFO: &str = "ifmatch_build_info";
 
 /// Upper bounds of the duration buckets, in seconds.
@@ -70,6 +73,11 @@ pub(crate) struct Metrics {
     handle: PrometheusHandle,
 }
 
+/// Sets when the server's certificate expires, since 1970.
+pub(crate) fn set_certificate_end(end: Duration) {
+    gauge!(CERTIFICATE_END).set(end.as_secs_f64());
+}
+
 /// A completed or aborted request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
@@ -100,6 +108,7 @@ impl Metrics {
     fn registered(recorder: &dyn Recorder, handle: PrometheusHandle) -> Self {
         metrics::with_local_recorder(recorder, || {
             describe();
+            gauge!(CERTIFICATE_END).set(0.0);
             gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             Self::register(handle)
         })
@@ -258,6 +267,10 @@ fn describe() {
         "Requests refused with 503, connections refused because their client has reached its limit, and idle connections closed for new ones."
     );
     describe_gauge!(WAITS, "Reads that wait for a change (`Prefer: wait`).");
+    describe_gauge!(
+        CERTIFICATE_END,
+        "When the server's certificate, or one of its chain, expires, in seconds since 1970; 0 without TLS."
+    );
     describe_gauge!(BUILD_INFO, "Always 1, with the version as a label.");
 }
 

@@ -3,6 +3,7 @@
 //! [`h2`] provides frames, flow control and the limits on them. hyper is not used because it cannot send 102 or 103,
 //! and because it hides a reset with `NO_ERROR` from the body.
 
+mod blanks;
 mod body;
 mod cancellations;
 mod cookie;
@@ -119,6 +120,7 @@ where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let (mut head, stream) = request.into_parts();
+        blanks::trim(&mut head.headers);
         cookie::join(&mut head.headers);
         let is_head = head.method == Method::HEAD;
         let expects = !stream.is_end_stream() && expects_continue(&head.headers);

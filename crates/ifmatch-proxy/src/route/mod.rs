@@ -11,6 +11,8 @@ use crate::upstream::server::Server;
 use crate::upstream::{InvalidUpstream, Upstream};
 
 pub(crate) mod path;
+#[cfg(test)]
+mod path_fuzz;
 
 /// The routes, most specific first.
 #[derive(Clone, Debug, Default)]

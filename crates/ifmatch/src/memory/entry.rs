@@ -11,6 +11,11 @@ use ifmatch_register::Key;
 
 use crate::read::vary::Vary;
 
+/// Size in memory of a header field without its text, in bytes.
+const FIELD: usize = 128;
+/// Size in memory of an entry's place in the cache, in bytes.
+const PLACE: usize = 512;
+
 /// The responses of one resource.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
@@ -63,7 +68,7 @@ impl Remembered {
     }
 
     fn size(&self) -> usize {
-        let headers: usize = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
+        let headers: usize = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum();
         size_of::<Self>() + self.variant.0.len() + self.tag.as_bytes().len() + headers
     }
 }
@@ -92,6 +97,6 @@ impl Entry {
 
     /// Returns the approximate size in memory, in bytes.
     pub(super) fn weight(&self, key: &Key) -> u32 {
-        u32::try_from(size_of::<Key>() + key.as_str().len() + self.size).unwrap_or(u32::MAX)
+        u32::try_from(PLACE + key.as_str().len() + self.size).unwrap_or(u32::MAX)
     }
 }

@@ -11,6 +11,7 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Command, Observation, Observed, Outcome};
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::fields;
+use ifmatch_core::fields::compact;
 use ifmatch_core::fields::not_modified::is_retained_by_304;
 use ifmatch_core::record::{Record, Revision, State, Variant, Version};
 
@@ -162,7 +163,7 @@ pub(crate) fn remember(context: &ReadContext, headers: &HeaderMap, reuse: &Reuse
         tag: recorded.tag.clone(),
         last_modified: recorded.last_modified,
         date: recorded.date(),
-        headers: fields,
+        headers: compact(&fields, 0),
         born,
         fresh_until: born.saturating_add(reuse.lifetime),
         checked: AtomicU64::new(baseline.at.micros()),

@@ -8,7 +8,7 @@ use crate::config::proxy::ProxyConfig;
 
 /// Prints the banner.
 pub(super) fn print(config: &ProxyConfig, address: SocketAddr) {
-    terminal::print_banner(|out, style| write(out, style, config, address));
+    terminal::print_banner(config.server.log.format, |out, style| write(out, style, config, address));
 }
 
 fn write(out: &mut dyn Write, style: Style, config: &ProxyConfig, address: SocketAddr) -> io::Result<()> {

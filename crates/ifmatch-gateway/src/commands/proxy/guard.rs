@@ -14,12 +14,13 @@ use url::Url;
 /// Time after the upstream's timeout until the outcome of a write counts as unknown.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// Returns the layer between the cache and the upstreams. A write may take as long as the upstream's timeout.
-pub(super) fn layer(answer_timeout: Duration, register: Arc<dyn Register>) -> ConditionalLayer {
+/// Returns the layer between the cache and the upstreams, which keeps the heads of responses in `memory` bytes. A write may
+/// take as long as the upstream's timeout.
+pub(super) fn layer(answer_timeout: Duration, register: Arc<dyn Register>, memory: u64) -> ConditionalLayer {
     let builder = ConditionalLayer::builder().register(register).key(HostAndPath::default());
     // Any method may change an upstream's resource. A GET that no client has sent is one that a condition needs.
     let builder = builder.guard_where(|_| true).probe_after_writes(false);
-    builder.write_timeout(answer_timeout + MARGIN).build()
+    builder.memory(memory).write_timeout(answer_timeout + MARGIN).build()
 }
 
 /// Removes an upstream's own tag, so that the layer makes one. Many servers derive it from the date and the length, and two

@@ -54,10 +54,13 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
         .trusting_forwarded(config.trusts_forwarded)
         .with_traces(config.server.traces.as_ref().map(Traces::start).transpose()?);
     let site = Site { config, load, reserved, signals };
-    if let Some(url) = &config.guard {
-        let register = register::open(url).await?;
+    if let Some(guard) = &config.guard {
+        let register = match &guard.register {
+            None => register::memory_of(guard.memory / 2),
+            Some(url) => register::open(url).await?,
+        };
         let untagged = MapResponse::new(proxy.clone(), guard::without_tag);
-        let guarded = guard::layer(config.answer_timeout, register).layer(untagged);
+        let guarded = guard::layer(config.answer_timeout, register, guard.memory / 2).layer(untagged);
         cached(site, state, proxy, ClientInfo::new(guarded)).await
     } else {
         cached(site, state, proxy.clone(), ClientInfo::new(proxy)).await
@@ -97,7 +100,7 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
     let builder = builder.query(config.query.clone()).normalize_accept_encoding();
     let sharing = config.sharing;
     let builder = builder.heuristic(sharing.heuristic).stale_if_unreachable(sharing.stale_if_unreachable);
-    let builder = builder.stale_while_revalidate(sharing.stale_while_revalidate);
+    let builder = builder.stale_while_revalidate(sharing.stale_while_revalidate).patience(sharing.collapse_timeout);
     let builder = if sharing.ignores_client_cache_control { builder.ignore_request_directives() } else { builder };
     Ok(if sharing.shares_cookies { builder.share_cookies() } else { builder })
 }
@@ -114,7 +117,7 @@ where
 {
     let Site { config, load, reserved, signals } = site;
     let state = Arc::new(state);
-    let tls = config.server.tls.as_ref().map(Tls::open).transpose()?;
+    let tls = config.server.tls.as_ref().map(|files| Tls::open(files, &state)).transpose()?;
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
     let mut server = Server::new(config.server.limits, observer).tls(acceptor);

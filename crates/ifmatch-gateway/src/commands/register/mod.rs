@@ -9,7 +9,7 @@ use ifmatch_register::{Engine, Guarantee};
 use serde_json::json;
 
 pub(crate) use accept_losses::AcceptLosses;
-pub(crate) use open::{in_folder, memory, open};
+pub(crate) use open::{in_folder, memory, memory_of, open};
 use open::{migrate, open_existing, restored};
 
 use crate::cli::terminal::{counted, print_line};

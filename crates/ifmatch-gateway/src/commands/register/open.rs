@@ -130,6 +130,11 @@ pub(crate) fn memory() -> Arc<dyn Register> {
     Arc::new(MemoryRegister::with_capacity(MEMORY_RECORDS))
 }
 
+/// Returns a register in memory that takes this many bytes at most.
+pub(crate) fn memory_of(bytes: u64) -> Arc<dyn Register> {
+    Arc::new(MemoryRegister::with_memory(usize::try_from(bytes).unwrap_or(usize::MAX)))
+}
+
 /// Opens the register of an object store in the folder given by `--data`.
 ///
 /// # Errors

@@ -47,7 +47,7 @@ pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
 async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let signals = Signals::listen()?;
     let reserved = Reserved::bind(config.server.listen, listen::BLOBS)?;
-    let reserved_tables = config.listen_tables.map(|at| Reserved::bind(at, listen::TABLES)).transpose()?;
+    let reserved_tables = reserve_tables(config)?;
     let metrics = Metrics::global()?;
     let lease_metrics = Arc::new(LeaseMetrics::new());
     let opened = storage::open(config).await?;
@@ -74,7 +74,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         Some(cache) => state.with_cache(cache.handle()),
         None => state,
     });
-    let tls = config.server.tls.as_ref().map(Tls::open).transpose()?;
+    let tls = config.server.tls.as_ref().map(|files| Tls::open(files, &state)).transpose()?;
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
     let mut server = Server::new(config.server.limits, observer).tls(acceptor);
@@ -99,6 +99,20 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let running = Reloadable { started: &config.server, tls: tls.as_ref(), state: &state };
     let reload = || reload(&running, config, load);
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
+}
+
+/// Binds the address of tables, if they are served. Another gateway on this machine usually has the default address, so without
+/// `--listen-tables`, this one goes on without tables.
+fn reserve_tables(config: &Config) -> Result<Option<Reserved>, Error> {
+    let Some(address) = config.listen_tables else { return Ok(None) };
+    match Reserved::bind(address, listen::TABLES) {
+        Ok(reserved) => Ok(Some(reserved)),
+        Err(error) if config.tables_requested => Err(error),
+        Err(error) => {
+            tracing::warn!("serving no tables: {error}");
+            Ok(None)
+        }
+    }
 }
 
 /// Exchanges the certificate and the tokens for those of the current configuration. Changes nothing if that is invalid.

@@ -107,5 +107,10 @@ fn folder_error(folder: &Path, error: &embedded::OpenError) -> Error {
     };
     // The hint says it all if the folder is in use.
     let cause = if error.kind() == Kind::InUse { String::new() } else { format!("\n({error})") };
-    Error::runtime(format!("cannot use --data {}: {hint}{cause}", folder.display()))
+    let message = format!("cannot use --data {}: {hint}{cause}", folder.display());
+    match error.kind() {
+        Kind::InUse => Error::in_use(message),
+        Kind::Unreadable => Error::damaged(message),
+        _ => Error::runtime(message),
+    }
 }

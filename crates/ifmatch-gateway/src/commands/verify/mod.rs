@@ -281,6 +281,7 @@ fn failed(error: &OpenError) -> Error {
     match error.kind() {
         OpenErrorKind::InUse => Error::in_use(error.to_string()),
         OpenErrorKind::Missing => Error::usage(error.to_string()),
+        OpenErrorKind::Unreadable => Error::damaged(error.to_string()),
         _ => Error::runtime(error.to_string()),
     }
 }

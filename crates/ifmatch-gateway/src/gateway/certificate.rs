@@ -1,0 +1,88 @@
+//! The time for which the server's certificate is valid.
+
+use std::time::Duration;
+
+use ifmatch_core::date::HttpDate;
+use ifmatch_runtime::{Clock, SystemClock};
+use rustls::sign::CertifiedKey;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+
+use crate::metrics;
+
+/// Time before the end of a certificate in which it should have been renewed, unless a third of its lifetime is less.
+const SOON: Duration = Duration::from_hours(14 * 24);
+
+/// The time for which a chain of certificates is valid, since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Validity {
+    begin: Duration,
+    end: Duration,
+}
+
+impl Validity {
+    /// Returns the time for which all certificates of a chain are valid, or `None` if none of them can be read.
+    pub(crate) fn of(key: &CertifiedKey) -> Option<Self> {
+        let certificates = key.cert.iter().filter_map(|der| Certificate::from_der(der).ok());
+        let each = certificates.map(|certificate| {
+            let validity = certificate.tbs_certificate.validity;
+            Self { begin: validity.not_before.to_unix_duration(), end: validity.not_after.to_unix_duration() }
+        });
+        each.reduce(|one, other| Self { begin: one.begin.max(other.begin), end: one.end.min(other.end) })
+    }
+
+    /// Publishes the end as a metric, and logs a warning if it has passed or is near.
+    pub(crate) fn announce(self) {
+        metrics::set_certificate_end(self.end);
+        if let Some(problem) = self.problem() {
+            tracing::warn!("{problem}");
+        }
+    }
+
+    /// Returns what is wrong with the certificate now, and what to do.
+    pub(crate) fn problem(self) -> Option<String> {
+        self.problem_at(Duration::from_micros(SystemClock.wall().micros()))
+    }
+
+    fn problem_at(self, now: Duration) -> Option<String> {
+        let date = |time: Duration| HttpDate::from_unix(i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
+        let soon = SOON.min(self.end.saturating_sub(self.begin) / 3);
+        let problem = if now >= self.end {
+            format!("expired on {}: clients refuse it", date(self.end))
+        } else if now < self.begin {
+            format!("is valid from {} on only: clients refuse it", date(self.begin))
+        } else if now + soon >= self.end {
+            format!("expires on {}", date(self.end))
+        } else {
+            return None;
+        };
+        Some(format!("the certificate in --tls-cert {problem}; renew it and send SIGHUP"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_reported_from_two_weeks_or_a_third_of_the_lifetime_before_the_end() {
+        const DAY: Duration = Duration::from_hours(24);
+        for (days, now, expected) in [
+            (90, 75, None),
+            (90, 76, Some("expires on ")),
+            (90, 90, Some("expired on ")),
+            (6, 3, None),
+            (6, 4, Some("expires on ")),
+        ] {
+            let validity = Validity { begin: DAY, end: DAY * (1 + days) };
+            let problem = validity.problem_at(DAY * (1 + now));
+            let is_expected = match expected {
+                None => problem.is_none(),
+                Some(part) => problem.as_ref().is_some_and(|problem| problem.contains(part)),
+            };
+            assert!(is_expected, "{now} of {days} days: {problem:?}");
+        }
+        let early = Validity { begin: DAY * 2, end: DAY * 9 }.problem_at(DAY).unwrap();
+        assert!(early.contains("is valid from Sat, 03 Jan 1970"), "{early}");
+    }
+}
