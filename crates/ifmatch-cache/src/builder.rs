@@ -1,6 +1,7 @@
 //! The builder of a layer.
 
 use std::any::Any;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::SET_COOKIE;
@@ -22,17 +23,25 @@ use crate::state::CacheState;
 ///
 /// let layer = CacheLayer::builder().capacity(64 * 1024 * 1024).entry_limit(1024 * 1024).scheme("https").build();
 /// ```
-#[derive(Clone, Debug, Default)]
-pub struct Builder<C = SystemClock> {
-    clock: C,
+#[derive(Clone, Debug)]
+pub struct Builder {
+    clock: Arc<dyn Clock>,
     config: Config,
     entry_limit: Option<u64>,
 }
 
-impl<C: Clock> Builder<C> {
+impl Default for Builder {
+    fn default() -> Self {
+        Self { clock: Arc::new(SystemClock), config: Config::default(), entry_limit: None }
+    }
+}
+
+impl Builder {
     /// Uses this clock instead of the system's.
-    pub fn clock<N: Clock>(self, clock: N) -> Builder<N> {
-        Builder { clock, config: self.config, entry_limit: self.entry_limit }
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
     }
 
     /// Makes this the cache of one user, on the client's side of the connection (RFC 9111 §1). It also stores responses that
@@ -282,7 +291,7 @@ impl<C: Clock> Builder<C> {
     }
 
     /// Builds the layer.
-    pub fn build(mut self) -> CacheLayer<C> {
+    pub fn build(mut self) -> CacheLayer {
         let capacity = self.config.capacity;
         self.config.entry_limit = self.entry_limit.unwrap_or(capacity / 16).min(capacity / 4);
         CacheLayer::from(CacheState::start(self.clock, self.config))

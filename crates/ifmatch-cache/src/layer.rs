@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ifmatch_runtime::{Clock, SystemClock};
 use tower_layer::Layer;
 
 use crate::builder::Builder;
@@ -23,8 +22,8 @@ use crate::state::CacheState;
 /// let routes = Router::new().route("/", get(|| async { ([("cache-control", "max-age=60")], "hello") }));
 /// let app: Router = Router::new().fallback_service(CacheLayer::new().layer(routes));
 /// ```
-pub struct CacheLayer<C = SystemClock> {
-    state: Arc<CacheState<C>>,
+pub struct CacheLayer {
+    state: Arc<CacheState>,
 }
 
 impl CacheLayer {
@@ -47,14 +46,14 @@ impl CacheLayer {
     }
 }
 
-impl<C: Clock> CacheLayer<C> {
+impl CacheLayer {
     /// Returns a handle for counters and purging.
     ///
     /// ```
     /// let handle = ifmatch_cache::CacheLayer::new().handle();
     /// assert_eq!(handle.metrics().requests(), 0);
     /// ```
-    pub fn handle(&self) -> CacheHandle<C> {
+    pub fn handle(&self) -> CacheHandle {
         CacheHandle(Arc::clone(&self.state))
     }
 }
@@ -65,26 +64,26 @@ impl Default for CacheLayer {
     }
 }
 
-impl<C> From<Arc<CacheState<C>>> for CacheLayer<C> {
-    fn from(state: Arc<CacheState<C>>) -> Self {
+impl From<Arc<CacheState>> for CacheLayer {
+    fn from(state: Arc<CacheState>) -> Self {
         Self { state }
     }
 }
 
-impl<C> Clone for CacheLayer<C> {
+impl Clone for CacheLayer {
     fn clone(&self) -> Self {
         Self { state: Arc::clone(&self.state) }
     }
 }
 
-impl<C> fmt::Debug for CacheLayer<C> {
+impl fmt::Debug for CacheLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CacheLayer").field("config", &self.state.config).finish_non_exhaustive()
     }
 }
 
-impl<S, C> Layer<S> for CacheLayer<C> {
-    type Service = Cache<S, C>;
+impl<S> Layer<S> for CacheLayer {
+    type Service = Cache<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
         Cache::new(inner, Arc::clone(&self.state))

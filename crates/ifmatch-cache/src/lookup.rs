@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use http::Response;
-use ifmatch_runtime::Clock;
 
 use crate::fetch::revalidation::Revalidation;
 use crate::fetch::single_flight::FlightKey;
@@ -49,7 +48,7 @@ impl Plan {
         Self { why: Forward::UriMiss, stored: None, unshared: true, failing: false, flight_key }
     }
 
-    fn new<C: Clock>(state: &CacheState<C>, request: &CacheRequest, found: &Found, why: Forward) -> Self {
+    fn new(state: &CacheState, request: &CacheRequest, found: &Found, why: Forward) -> Self {
         let flight_key = FlightKey::expected(found, &request.head.headers, &request.implicit_key);
         let stored = found.stored().cloned();
         let is_as_sent = stored.as_ref().is_none_or(|stored| Revalidation::of(stored, request).is_none());
@@ -65,12 +64,12 @@ impl Plan {
 }
 
 /// Looks up whether a stored response can answer the request.
-pub(crate) fn lookup<C: Clock, T>(state: &CacheState<C>, request: &CacheRequest) -> Lookup<T> {
+pub(crate) fn lookup<T>(state: &CacheState, request: &CacheRequest) -> Lookup<T> {
     decide(state, request, &state.table.find(&request.key, &request.head.headers, &request.implicit_key))
 }
 
 /// Decides whether what was found can answer the request.
-pub(crate) fn decide<C: Clock, T>(state: &CacheState<C>, request: &CacheRequest, found: &Found) -> Lookup<T> {
+pub(crate) fn decide<T>(state: &CacheState, request: &CacheRequest, found: &Found) -> Lookup<T> {
     let now = state.now();
     let forward = |why| Lookup::Forward(Plan::new(state, request, found, why));
     let Some(stored) = found.stored() else {

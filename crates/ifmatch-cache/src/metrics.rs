@@ -314,19 +314,19 @@ impl Counter {
 }
 
 /// A request without an outcome so far. Counts it when dropped.
-pub(crate) struct Tally<C> {
-    state: Arc<CacheState<C>>,
+pub(crate) struct Tally {
+    state: Arc<CacheState>,
     outcome: Outcome,
 }
 
-impl<C> Tally<C> {
+impl Tally {
     /// Begins with [`Outcome::Abandoned`]: the client may leave at any time.
-    pub(crate) fn new(state: &Arc<CacheState<C>>) -> Self {
+    pub(crate) fn new(state: &Arc<CacheState>) -> Self {
         Self::of(state, Outcome::Abandoned)
     }
 
     /// Begins with an outcome that is known in advance.
-    pub(crate) fn of(state: &Arc<CacheState<C>>, outcome: Outcome) -> Self {
+    pub(crate) fn of(state: &Arc<CacheState>, outcome: Outcome) -> Self {
         Self { state: Arc::clone(state), outcome }
     }
 
@@ -335,7 +335,7 @@ impl<C> Tally<C> {
     }
 }
 
-impl<C> Drop for Tally<C> {
+impl Drop for Tally {
     fn drop(&mut self) {
         self.state.counters.ended(self.outcome);
     }

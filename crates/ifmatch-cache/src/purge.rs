@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ifmatch_runtime::{Clock, SystemClock};
-
 use crate::metrics::{Invalidation, Metrics};
 use crate::request::key::Key;
 use crate::state::CacheState;
@@ -37,9 +35,9 @@ pub enum Purge {
 
 /// Reads counters and purges stored responses. Cheap to clone. Returned by
 /// [`CacheLayer::handle`](crate::CacheLayer::handle).
-pub struct CacheHandle<C = SystemClock>(pub(crate) Arc<CacheState<C>>);
+pub struct CacheHandle(pub(crate) Arc<CacheState>);
 
-impl<C: Clock> CacheHandle<C> {
+impl CacheHandle {
     /// Removes stored responses, and prevents pending ones from being stored. Returns the number of URLs that had
     /// stored responses.
     pub fn purge(&self, what: &Purge) -> usize {
@@ -93,13 +91,13 @@ impl<C: Clock> CacheHandle<C> {
     }
 }
 
-impl<C> Clone for CacheHandle<C> {
+impl Clone for CacheHandle {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<C> fmt::Debug for CacheHandle<C> {
+impl fmt::Debug for CacheHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CacheHandle").field("config", &self.0.config).finish_non_exhaustive()
     }

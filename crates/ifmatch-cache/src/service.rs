@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 use futures_util::future::Either;
 use http::{Request, Response};
 use http_body::Body;
-use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
 use crate::fetch::forward::{Forwarding, revalidate};
@@ -29,14 +28,14 @@ use crate::write::write;
 ///
 /// The inner service must be cheap to clone. The request body needs a default, the empty body: the cache sends requests
 /// of its own to the inner service, on the tokio runtime.
-pub struct Cache<S, C = SystemClock> {
+pub struct Cache<S> {
     inner: S,
-    state: Arc<CacheState<C>>,
+    state: Arc<CacheState>,
     client: Option<IpAddr>,
 }
 
-impl<S, C> Cache<S, C> {
-    pub(crate) fn new(inner: S, state: Arc<CacheState<C>>) -> Self {
+impl<S> Cache<S> {
+    pub(crate) fn new(inner: S, state: Arc<CacheState>) -> Self {
         Self { inner, state, client: None }
     }
 
@@ -57,13 +56,13 @@ impl<S, C> Cache<S, C> {
     }
 }
 
-impl<S: Clone, C> Clone for Cache<S, C> {
+impl<S: Clone> Clone for Cache<S> {
     fn clone(&self) -> Self {
         Self { client: self.client, ..Self::new(self.inner.clone(), Arc::clone(&self.state)) }
     }
 }
 
-impl<S: fmt::Debug, C> fmt::Debug for Cache<S, C> {
+impl<S: fmt::Debug> fmt::Debug for Cache<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache").field("inner", &self.inner).finish_non_exhaustive()
     }
@@ -74,12 +73,11 @@ type ResponseFuture<T, E> =
     Either<Ready<ResponseResult<T, E>>, Pin<Box<dyn Future<Output = ResponseResult<T, E>> + Send>>>;
 type ResponseResult<T, E> = Result<Response<ResponseBody<T>>, E>;
 
-impl<S, B, T, C> Service<Request<B>> for Cache<S, C>
+impl<S, B, T> Service<Request<B>> for Cache<S>
 where
     S: Service<Request<B>, Response = Response<T>, Future: Send, Error: Send + 'static> + Clone + Send + 'static,
     B: Body + Default + Send + 'static,
     T: Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
-    C: Clock,
 {
     type Response = Response<ResponseBody<T>>;
     type Error = S::Error;
@@ -118,7 +116,7 @@ where
                         let (state, inner) = (Arc::clone(state), inner.clone());
                         Either::Right(Box::pin(async move {
                             let response = resumable::<B, _>(response, &request, inner.clone());
-                            revalidate::<_, _, B>(&state, &request, plan, inner);
+                            revalidate::<_, B>(&state, &request, plan, inner);
                             Ok(response)
                         }))
                     }
@@ -143,7 +141,7 @@ where
     }
 }
 
-impl<S, C: Clock> Cache<S, C> {
+impl<S> Cache<S> {
     /// Forwards a request without caching.
     fn pass<B, N>(&self, mut inner: N, request: Request<B>, why: Forward) -> ResponseFuture<N::Body, N::Error>
     where

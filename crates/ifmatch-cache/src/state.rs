@@ -17,7 +17,7 @@ use crate::respond::recent_heads::RecentHeads;
 use crate::store::table::Table;
 
 #[derive(Debug)]
-pub(crate) struct CacheState<C> {
+pub(crate) struct CacheState {
     pub(crate) config: Config,
     pub(crate) table: Table,
     pub(crate) flights: Arc<Flights>,
@@ -27,12 +27,12 @@ pub(crate) struct CacheState<C> {
     pub(crate) held: Budget,
     pub(crate) counters: Counters,
     pub(crate) recent_heads: RecentHeads,
-    clock: C,
+    clock: Arc<dyn Clock>,
 }
 
-impl<C: Clock> CacheState<C> {
+impl CacheState {
     /// Creates the state. With a disk, starts the thread that writes evicted responses to it.
-    pub(crate) fn start(clock: C, config: Config) -> Arc<Self> {
+    pub(crate) fn start(clock: Arc<dyn Clock>, config: Config) -> Arc<Self> {
         let (table, spilled) = Table::new(config.capacity, config.entry_limit, config.disk.as_ref());
         let state = Arc::new(Self {
             table,

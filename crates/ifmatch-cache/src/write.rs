@@ -6,7 +6,6 @@ use http::header::CONTENT_LOCATION;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::Clock;
 use ifmatch_runtime::task::detach;
 
 use crate::fetch::forward::bad_gateway;
@@ -28,14 +27,13 @@ use crate::store::table::Invalidated;
 
 /// Forwards a write in a separate task: the origin may carry it out even if the client has left, and its response
 /// decides if the stored responses remain valid.
-pub(crate) async fn write<C, B, S>(
-    state: Arc<CacheState<C>>,
+pub(crate) async fn write<B, S>(
+    state: Arc<CacheState>,
     inner: S,
     key: Key,
     request: Request<B>,
 ) -> Result<Response<ResponseBody<S::Body>>, S::Error>
 where
-    C: Clock,
     B: Send + 'static,
     S: InnerService<B>,
 {
@@ -43,14 +41,13 @@ where
     written.unwrap_or_else(|| Ok(bad_gateway(Forward::Method)))
 }
 
-async fn forward_write<C, B, S>(
-    state: Arc<CacheState<C>>,
+async fn forward_write<B, S>(
+    state: Arc<CacheState>,
     mut inner: S,
     key: Key,
     request: Request<B>,
 ) -> Result<Response<ResponseBody<S::Body>>, S::Error>
 where
-    C: Clock,
     S: InnerService<B>,
 {
     let _tally = Tally::of(&state, Outcome::Write);
@@ -87,7 +84,7 @@ where
 }
 
 /// Invalidates the target of a write, and the URIs and groups named in the response.
-fn invalidate<C: Clock>(state: &CacheState<C>, key: &Key, target: &str, response: &HeaderMap) -> Invalidated {
+fn invalidate(state: &CacheState, key: &Key, target: &str, response: &HeaderMap) -> Invalidated {
     let changed = state.table.invalidate(key);
     state.counters.invalidated(Invalidation::Write, changed.found.into());
     let sibling = |path: String| key.sibling(&state.config.query.apply(&path));
@@ -109,7 +106,7 @@ struct PostRequest {
 }
 
 impl PostRequest {
-    fn new<C: Clock, B>(state: &CacheState<C>, key: &Key, request: &Request<B>) -> Self {
+    fn new<B>(state: &CacheState, key: &Key, request: &Request<B>) -> Self {
         let (mut head, ()) = Request::new(()).into_parts();
         head.uri.clone_from(request.uri());
         head.headers.clone_from(request.headers());
@@ -120,15 +117,14 @@ impl PostRequest {
 
     /// Stores the response for later GETs, if its `Content-Location` names the target, it states a lifetime, and no other
     /// request has invalidated the target since this one began.
-    fn store<C, T>(
+    fn store<T>(
         self,
-        state: &Arc<CacheState<C>>,
+        state: &Arc<CacheState>,
         target: &str,
         response: Response<T>,
         changed: &Invalidated,
     ) -> NewResponse<T>
     where
-        C: Clock,
         T: Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     {
         let headers = response.headers();
@@ -146,13 +142,13 @@ impl PostRequest {
 
 /// Invalidates the target unless the outcome of the write is known. If the inner service fails or panics, the write may
 /// have taken effect.
-struct InvalidateOnDrop<'a, C: Clock> {
-    state: &'a CacheState<C>,
+struct InvalidateOnDrop<'a> {
+    state: &'a CacheState,
     key: &'a Key,
     resolved: bool,
 }
 
-impl<C: Clock> Drop for InvalidateOnDrop<'_, C> {
+impl Drop for InvalidateOnDrop<'_> {
     fn drop(&mut self) {
         if !self.resolved {
             let found = self.state.table.invalidate(self.key).found;

@@ -1,6 +1,5 @@
 //! Runs commands on a register: load, apply, compare and swap, and retry after a conflict.
 
-use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +37,7 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::
 /// the register decides between all processes. The one exception is a permit that has ended by the clock although its
 /// handler still runs in this process: the [`KeyLock`] returned with it keeps other writers out. Clones share their queues and
 /// locks.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Driver {
     shared: Arc<Shared>,
     initial: Record,
@@ -48,6 +47,7 @@ pub struct Driver {
 }
 
 /// What a driver shares with its work in the background.
+#[derive(Debug)]
 struct Shared {
     register: Arc<dyn Register>,
     clock: Arc<dyn Clock>,
@@ -65,12 +65,6 @@ pub struct Applied {
     pub after: Record,
     /// The command's outcome.
     pub outcome: Outcome,
-}
-
-impl fmt::Debug for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("is_index", &self.is_index).finish_non_exhaustive()
-    }
 }
 
 /// A command failed without an outcome.

@@ -102,6 +102,12 @@ impl<R: Register + ?Sized> Register for Arc<R> {
     }
 }
 
+impl fmt::Debug for dyn Register {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Register")
+    }
+}
+
 /// The engine in which a register keeps its records.
 ///
 /// ```

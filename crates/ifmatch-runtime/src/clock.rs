@@ -1,5 +1,6 @@
 //! Clocks and timers.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,12 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Waits for the given time. A wait may take longer, for example if the machine is suspended.
     async fn sleep(&self, duration: Duration);
+}
+
+impl fmt::Debug for dyn Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
 }
 
 /// The system's clocks, with timers of the tokio runtime or the JavaScript event loop.

@@ -1,6 +1,5 @@
 //! [`Builder`].
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,18 +30,12 @@ use crate::write::Unguarded;
 ///     .write_timeout(Duration::from_secs(5))
 ///     .build();
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Builder {
     register: Arc<dyn Register>,
     clock: Arc<dyn Clock>,
     config: Config,
     memory: u64,
-}
-
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("config", &self.config).field("memory", &self.memory).finish_non_exhaustive()
-    }
 }
 
 impl Default for Builder {

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
-use ifmatch_runtime::Clock;
 
 use crate::body::broadcast::{Broadcast, Broken};
 use crate::body::budget::Reservation;
@@ -31,8 +30,8 @@ use crate::store::stored_response::{Meta, Stored, StoredBody};
 const IDLE: Duration = Duration::from_secs(10);
 
 /// A response with an incomplete body.
-pub(crate) struct Fill<C> {
-    pub(crate) state: Arc<CacheState<C>>,
+pub(crate) struct Fill {
+    pub(crate) state: Arc<CacheState>,
     pub(crate) key: Key,
     pub(crate) meta: Arc<Meta>,
     pub(crate) broadcast: Arc<Broadcast>,
@@ -47,7 +46,7 @@ pub(crate) struct Fill<C> {
     pub(crate) lost: Option<NotStored>,
 }
 
-impl<C: Clock> Fill<C> {
+impl Fill {
     /// Reads the body to its end.
     pub(crate) async fn run<T>(mut self, body: T)
     where
@@ -207,7 +206,7 @@ impl<C: Clock> Fill<C> {
 }
 
 /// Releases the readers if the fill ends early.
-impl<C> Drop for Fill<C> {
+impl Drop for Fill {
     fn drop(&mut self) {
         if let Some(reason) = self.lost {
             self.state.counters.not_stored(reason);

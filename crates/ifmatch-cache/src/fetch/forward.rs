@@ -7,7 +7,6 @@ use std::time::Duration;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, Request, Response, StatusCode};
 use ifmatch_core::problem::Problem;
-use ifmatch_runtime::Clock;
 use ifmatch_runtime::task::detach;
 
 use crate::fetch::head;
@@ -30,9 +29,8 @@ use crate::store::table::Found;
 const MAX_JOINS: usize = 3;
 
 /// Revalidates a stored response in the background, unless another request already does.
-pub(crate) fn revalidate<C, S, B>(state: &Arc<CacheState<C>>, request: &CacheRequest, plan: Plan, inner: S)
+pub(crate) fn revalidate<S, B>(state: &Arc<CacheState>, request: &CacheRequest, plan: Plan, inner: S)
 where
-    C: Clock,
     S: InnerService<B>,
     B: Default + Send + 'static,
 {
@@ -43,11 +41,11 @@ where
 }
 
 /// A request that needs the origin.
-pub(crate) struct Forwarding<C> {
-    state: Arc<CacheState<C>>,
+pub(crate) struct Forwarding {
+    state: Arc<CacheState>,
     request: CacheRequest,
     plan: Plan,
-    tally: Tally<C>,
+    tally: Tally,
 }
 
 /// The end of a request's wait for others.
@@ -58,8 +56,8 @@ enum Turn<T> {
     Ask(Option<Leader>),
 }
 
-impl<C: Clock> Forwarding<C> {
-    pub(crate) fn new(state: &Arc<CacheState<C>>, request: CacheRequest, plan: Plan) -> Self {
+impl Forwarding {
+    pub(crate) fn new(state: &Arc<CacheState>, request: CacheRequest, plan: Plan) -> Self {
         Self { state: Arc::clone(state), request, plan, tally: Tally::new(state) }
     }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::Clock;
 
 use crate::policy::reuse::is_failure;
 use crate::policy::storable::Exchange;
@@ -18,8 +17,8 @@ use crate::store::stored_response::{Arrival, Stored, StoredBody};
 ///
 /// The stored content is still the one requested back then, so it keeps its ordinal: an invalidation since then applies
 /// to it.
-pub(crate) fn update_stored<C: Clock, T>(
-    state: &CacheState<C>,
+pub(crate) fn update_stored<T>(
+    state: &CacheState,
     request: &CacheRequest,
     stored: &Stored,
     head: &Response<T>,

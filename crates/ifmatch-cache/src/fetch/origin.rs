@@ -9,7 +9,6 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, response};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::range::ByteRange;
-use ifmatch_runtime::Clock;
 use ifmatch_runtime::task::detach;
 
 use crate::body::broadcast::{Broadcast, Reader};
@@ -42,8 +41,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 const MAX_FIELDS: usize = 1_000;
 
 /// A request to the origin. It has no body.
-pub(crate) struct Fetch<C> {
-    state: Arc<CacheState<C>>,
+pub(crate) struct Fetch {
+    state: Arc<CacheState>,
     key: Key,
     client: Parts,
     implicit_key: Box<str>,
@@ -77,9 +76,9 @@ pub(crate) enum NewResponse<T> {
     NotStored(Response<T>, RequestOutcome),
 }
 
-impl<C: Clock> Fetch<C> {
+impl Fetch {
     /// Creates a client's request. The stored response is revalidated or completed where possible.
-    pub(crate) fn new(state: &Arc<CacheState<C>>, request: &CacheRequest, plan: Plan, leader: Option<Leader>) -> Self {
+    pub(crate) fn new(state: &Arc<CacheState>, request: &CacheRequest, plan: Plan, leader: Option<Leader>) -> Self {
         let Plan { stored, flight_key, failing, .. } = plan;
         let revalidation = stored.as_ref().map_or(Revalidation::None, |stored| Revalidation::of(stored, request));
         Self {

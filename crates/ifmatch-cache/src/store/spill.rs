@@ -5,8 +5,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 
-use ifmatch_runtime::Clock;
-
 use crate::request::key::Key;
 use crate::state::CacheState;
 use crate::store::entry::Entry;
@@ -60,13 +58,13 @@ impl Spill {
 
 impl Spilled {
     /// Starts the thread, which ends with the cache.
-    pub(crate) fn start<C: Clock>(self, state: &Arc<CacheState<C>>) {
+    pub(crate) fn start(self, state: &Arc<CacheState>) {
         let state = Arc::downgrade(state);
         // Without a thread, evicted responses are lost, as without a disk.
         drop(thread::Builder::new().name("cache-spill".to_owned()).spawn(move || self.run(&state)));
     }
 
-    fn run<C: Clock>(&self, state: &Weak<CacheState<C>>) {
+    fn run(&self, state: &Weak<CacheState>) {
         let mut pending = 0;
         while let Ok((key, entry)) = self.receiver.recv() {
             let mut next = Some((key, entry));

@@ -182,7 +182,7 @@ async fn a_304_that_sets_a_cookie_is_for_one_client() {
 
 #[tokio::test]
 async fn responses_that_vary_by_an_overwritten_field_are_not_stored() {
-    let set = |builder: ifmatch_cache::Builder<_>| builder.overwritten(|name| name == "x-forwarded-for");
+    let set = |builder: ifmatch_cache::Builder| builder.overwritten(|name| name == "x-forwarded-for");
     for vary in ["x-forwarded-for", "accept, X-Forwarded-For"] {
         let world = World::with(set);
         world.origin.will(200, &[FRESH[0], ("vary", vary)], "one client's");

@@ -90,7 +90,7 @@ async fn a_cookie_is_set_once() {
 async fn a_shared_cache_on_the_same_folder_finds_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let long = "private".repeat(10_000);
-    let open = |set: fn(Builder<_>) -> Builder<_>| {
+    let open = |set: fn(Builder) -> Builder| {
         let disk = Disk::open(folder.path(), 10 << 20).unwrap();
         World::with(|builder| set(builder.capacity(1 << 20).entry_limit(1_000).disk(disk)))
     };

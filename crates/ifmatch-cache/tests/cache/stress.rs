@@ -111,8 +111,8 @@ impl Documents {
 /// A client that reads and changes documents, and tracks the oldest version that any client may get.
 #[derive(Clone)]
 struct Client {
-    cache: Cache<Documents, TestClock>,
-    handle: CacheHandle<TestClock>,
+    cache: Cache<Documents>,
+    handle: CacheHandle,
     documents: Documents,
     known: Arc<[AtomicU64; DOCUMENTS]>,
 }

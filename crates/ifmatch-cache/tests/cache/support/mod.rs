@@ -75,8 +75,8 @@ impl Clock for TestClock {
 pub(crate) struct World {
     pub(crate) origin: Origin,
     pub(crate) clock: TestClock,
-    pub(crate) cache: Cache<Origin, TestClock>,
-    pub(crate) handle: CacheHandle<TestClock>,
+    pub(crate) cache: Cache<Origin>,
+    pub(crate) handle: CacheHandle,
 }
 
 impl Default for World {
@@ -86,7 +86,7 @@ impl Default for World {
 }
 
 impl World {
-    pub(crate) fn with(set: impl FnOnce(Builder<TestClock>) -> Builder<TestClock>) -> Self {
+    pub(crate) fn with(set: impl FnOnce(Builder) -> Builder) -> Self {
         let (origin, clock) = (Origin::default(), TestClock::default());
         let layer = set(CacheLayer::builder().clock(clock.clone())).build();
         Self { cache: layer.layer(origin.clone()), handle: layer.handle(), origin, clock }
