@@ -296,15 +296,7 @@ impl Driver {
         }
     }
 
-    /// Runs a command as the writer that holds a key's lock.
-    ///
-    /// # Errors
-    /// As for [`Driver::apply`].
-    pub async fn apply_locked(&self, lock: &KeyLock<'_>, command: &Command<'_>) -> Result<Applied, DriverError> {
-        self.apply_as(&mut Writer::Locked, lock.key(), None, command).await
-    }
-
-    /// Requests a permit, waiting in turn as [`Driver::apply_in_turn_to`] does. Returns it with a lock that keeps this
+    /// Requests a permit, waiting in turn as [`Driver::apply_in_turn`] does. Returns it with a lock that keeps this
     /// process's other writers away: hold it until the handler has ended and its result is in the register.
     ///
     /// # Errors
@@ -328,20 +320,7 @@ impl Driver {
     /// # Errors
     /// As for [`Driver::apply`].
     pub async fn apply_in_turn(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
-        self.apply_in_turn_to(key, None, command).await
-    }
-
-    /// Runs a command like [`Driver::apply_in_turn`], on a record that was loaded earlier: see [`Driver::apply_to`].
-    ///
-    /// # Errors
-    /// As for [`Driver::apply`].
-    pub async fn apply_in_turn_to(
-        &self,
-        key: &Key,
-        seen: Option<Record>,
-        command: &Command<'_>,
-    ) -> Result<Applied, DriverError> {
-        self.in_turn(&mut Writer::Passing, key, seen, command).await
+        self.in_turn(&mut Writer::Passing, key, None, command).await
     }
 
     async fn in_turn<'a>(
@@ -398,7 +377,7 @@ impl Driver {
     /// Returns `true` if a running writer of this process prevents the proposed outcome.
     fn is_locked_out<'a>(&'a self, writer: &mut Writer<'_, 'a>, key: &Key, proposed: &Proposed<'_>) -> bool {
         match (writer, proposed.command, proposed.outcome) {
-            (Writer::Locked, ..) | (_, _, Outcome::Refused(Refusal::Lease(_) | Refusal::InFlight { .. })) => false,
+            (_, _, Outcome::Refused(Refusal::Lease(_) | Refusal::InFlight { .. })) => false,
             (Writer::Beginning(lock), Command::Begin(_), _) => {
                 **lock = lock.take().or_else(|| self.shared.locks.try_lock(key, &self.shared.waiters));
                 lock.is_none()
@@ -516,8 +495,6 @@ enum Writer<'p, 'a> {
     Passing,
     /// Locks the key along with its permit.
     Beginning(&'p mut Option<KeyLock<'a>>),
-    /// Holds the lock.
-    Locked,
 }
 
 /// A transition about to be proposed to the register.

@@ -34,13 +34,6 @@ pub struct KeyLock<'a> {
     key: Key,
 }
 
-impl KeyLock<'_> {
-    /// Returns the key.
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
-    }
-}
-
 impl Drop for KeyLock<'_> {
     fn drop(&mut self) {
         self.locks.0.unlock(&self.key);
