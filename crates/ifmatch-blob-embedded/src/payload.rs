@@ -11,10 +11,8 @@ use thiserror::Error;
 use super::body_files::BodyName;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
 
-/// The encoding version that this build writes.
-const VERSION: u8 = 2;
-/// The previous encoding, without an MD5.
-const WITHOUT_MD5: u8 = 1;
+/// The encoding version that this build writes and reads.
+const VERSION: u8 = 3;
 /// Sufficient size for nearly all payloads, apart from an inline body, in bytes.
 const USUAL_SIZE: usize = 192;
 
@@ -86,14 +84,12 @@ impl Payload {
         let inline = if let Place::Inline(bytes) = &self.place { bytes.len() } else { 0 };
         let mut encoded = Vec::with_capacity(USUAL_SIZE + inline);
         encoded.push(VERSION);
-        let encoded = postcard::to_extend(&stored, encoded)?;
-        let md5 = self.headers.content_md5.as_ref().map(ContentMd5::as_bytes);
-        postcard::to_extend(&md5, encoded).map(Bytes::from)
+        postcard::to_extend(&stored, encoded).map(Bytes::from)
     }
 
     /// Returns the file that an encoded payload refers to, without decoding the rest.
     pub(super) fn file_in(bytes: &[u8]) -> Result<Option<BodyName>, PayloadError> {
-        let (_, rest) = version_of(bytes)?;
+        let rest = after_version(bytes)?;
         let (beginning, _) = postcard::take_from_bytes::<Beginning<'_>>(rest).map_err(|_| PayloadError::Damaged)?;
         Ok(match beginning.place {
             StoredPlace::Inline(_) => None,
@@ -103,9 +99,8 @@ impl Payload {
 
     /// Decodes a payload. An inline body shares its memory.
     pub(super) fn decode(bytes: &Bytes) -> Result<Self, PayloadError> {
-        let (version, rest) = version_of(bytes)?;
+        let rest = after_version(bytes)?;
         let (stored, rest) = postcard::take_from_bytes::<Stored<'_>>(rest).map_err(|_| PayloadError::Damaged)?;
-        let (md5, rest) = if version == WITHOUT_MD5 { (None, rest) } else { md5_at(rest)? };
         let place = match stored.place {
             StoredPlace::Inline(body) => Place::Inline(bytes.slice_ref(body)),
             StoredPlace::File(nonce) => Place::File(nonce),
@@ -118,26 +113,20 @@ impl Payload {
             return Err(PayloadError::Damaged);
         }
         let headers = stored.headers.parse().ok_or(PayloadError::Damaged)?;
-        let headers = BlobHeaders { content_md5: md5, ..headers };
         Ok(Self { hash: stored.hash, length: stored.length, place, created: stored.created, headers })
     }
 }
 
-/// Splits an encoded payload into the version and the rest.
-fn version_of(bytes: &[u8]) -> Result<(u8, &[u8]), PayloadError> {
+/// Returns an encoded payload after its version.
+fn after_version(bytes: &[u8]) -> Result<&[u8], PayloadError> {
     match bytes.split_first() {
-        Some((version @ WITHOUT_MD5..=VERSION, rest)) => Ok((*version, rest)),
+        Some((&VERSION, rest)) => Ok(rest),
         Some((version, _)) if *version > VERSION => Err(PayloadError::Newer(*version)),
         _ => Err(PayloadError::Damaged),
     }
 }
 
-fn md5_at(bytes: &[u8]) -> Result<(Option<ContentMd5>, &[u8]), PayloadError> {
-    let (md5, rest) = postcard::take_from_bytes::<Option<[u8; 16]>>(bytes).map_err(|_| PayloadError::Damaged)?;
-    Ok((md5.map(ContentMd5::from_bytes), rest))
-}
-
-/// Data after the version byte, followed by the MD5.
+/// Data after the version byte.
 #[derive(Serialize, Deserialize)]
 struct Stored<'a> {
     hash: ContentHash,
@@ -182,6 +171,7 @@ struct StoredHeaders<'a> {
     content_disposition: Option<&'a str>,
     #[serde(borrow)]
     cache_control: Option<&'a str>,
+    content_md5: Option<[u8; 16]>,
     #[serde(borrow)]
     metadata: BTreeMap<&'a str, &'a str>,
 }
@@ -195,6 +185,7 @@ impl<'a> From<&'a BlobHeaders> for StoredHeaders<'a> {
             content_language: text(&headers.content_language),
             content_disposition: text(&headers.content_disposition),
             cache_control: text(&headers.cache_control),
+            content_md5: headers.content_md5.as_ref().map(|md5| *md5.as_bytes()),
             metadata: headers.metadata.iter().map(|(name, value)| (&**name, value.as_str())).collect(),
         }
     }
@@ -210,7 +201,7 @@ impl StoredHeaders<'_> {
             content_language: field(self.content_language)?,
             content_disposition: field(self.content_disposition)?,
             cache_control: field(self.cache_control)?,
-            content_md5: None,
+            content_md5: self.content_md5.map(ContentMd5::from_bytes),
             metadata: self.metadata.iter().map(entry).collect::<Option<_>>()?,
         })
     }
@@ -237,17 +228,6 @@ mod tests {
             assert_eq!(Payload::file_in(&bytes), Ok(payload.file()));
             assert_eq!(Payload::decode(&bytes), Ok(payload));
         }
-    }
-
-    #[test]
-    fn a_payload_from_before_md5_was_kept_is_read() {
-        let headers = BlobHeaders { content_md5: None, ..payload().headers };
-        let payload = Payload { headers, ..payload() };
-        let mut bytes = payload.encode().expect("plain data").to_vec();
-        assert_eq!(bytes.pop(), Some(0), "there is no MD5 at the end");
-        bytes[0] = WITHOUT_MD5;
-        assert_eq!(Payload::file_in(&bytes), Ok(None));
-        assert_eq!(Payload::decode(&bytes.into()), Ok(payload));
     }
 
     #[test]
