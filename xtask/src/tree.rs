@@ -161,16 +161,10 @@ const RULES: &[Rule] = &[
 
 const LAYER: &str = "ifmatch";
 
-/// Maximum numbers of crates that a user of a package compiles on this platform, with its default features.
-const MAX_CRATES: [(&str, usize); 2] = [(LAYER, 68), ("ifmatch-client", 60)];
-
 /// Checks every rule.
 pub(crate) fn check(context: &Context<'_>) -> Result {
     let root = context.workspace.root();
     let mut broken: Vec<String> = RULES.iter().map(|rule| rule.violations(root)).collect::<Result<Vec<_>>>()?.concat();
-    for (package, limit) in MAX_CRATES {
-        broken.extend(too_many_crates(package, limit, root)?);
-    }
     broken.extend(too_new(LAYER, root)?);
     if broken.is_empty() { Ok(()) } else { Err(broken.join("\n").into()) }
 }
@@ -195,12 +189,6 @@ impl Rule {
         found.dedup();
         found.into_iter()
     }
-}
-
-fn too_many_crates(package: &str, limit: usize, root: &Path) -> Result<Option<String>> {
-    let count = crates_of(package, root)?.len();
-    println!("{package}: {count} crates");
-    Ok((count > limit).then(|| format!("{package} has {count} crates: at most {limit}, so that it builds quickly")))
 }
 
 /// Returns the crates, each as `name v1.2.3`, that a user of a package compiles with its default features.
