@@ -171,7 +171,13 @@ fn clippy(context: &Context<'_>) -> Result {
     cargo(context, &format!("clippy --quiet --locked {SELECTION} --all-targets -- -D warnings"))?;
     // `--all-targets` leaves out those that only commands of their own run.
     cargo(context, &format!("clippy --quiet --locked {SELECTION} --test * --bench * -- -D warnings"))?;
-    cargo(context, "clippy --quiet --locked --package wasm-harness -- -D warnings")
+    cargo(context, "clippy --quiet --locked --package wasm-harness -- -D warnings")?;
+    // Each of the crates that users add, alone: features of the others would hide what it lacks.
+    for package in ["ifmatch-core", "ifmatch-runtime", "ifmatch-register", "ifmatch", "ifmatch-cache", "ifmatch-client"]
+    {
+        cargo(context, &format!("clippy --quiet --locked --package {package} --no-default-features -- -D warnings"))?;
+    }
+    Ok(())
 }
 
 /// The fuzz targets are a separate workspace, since cargo-fuzz builds them with its own flags.

@@ -1,12 +1,16 @@
 //! Header fields: lookup, and the sets of fields that are removed or kept when a message is forwarded or stored.
 
-use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+#[cfg(feature = "protocol")]
+mod compact;
 pub mod forwarded;
 pub mod hop_by_hop;
 pub mod not_modified;
 pub mod trailers;
+
+#[cfg(feature = "protocol")]
+pub use compact::compact;
 
 /// Returns `true` if a field is present.
 ///
@@ -38,28 +42,4 @@ pub fn has(headers: &HeaderMap, name: &HeaderName) -> bool {
 /// ```
 pub fn lines(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &HeaderValue> {
     headers.iter().filter(move |(other, _)| **other == name).map(|(_, value)| value)
-}
-
-/// Copies header fields for storage. The values share one allocation: those of a received message are slices of a much larger
-/// buffer, which they would keep in memory. Leaves room in the index for `added` more names.
-///
-/// ```
-/// use http::{header, HeaderMap, HeaderValue};
-/// use ifmatch_core::fields;
-///
-/// let headers = HeaderMap::from_iter([(header::VIA, HeaderValue::from_static("1.1 a"))]);
-/// assert_eq!(fields::compact(&headers, 0), headers);
-/// ```
-pub fn compact(headers: &HeaderMap, added: usize) -> HeaderMap {
-    let mut text = BytesMut::with_capacity(headers.values().map(HeaderValue::len).sum());
-    headers.values().for_each(|value| text.extend_from_slice(value.as_bytes()));
-    let mut text: Bytes = text.freeze();
-    let mut copy = HeaderMap::with_capacity(headers.keys_len() + added);
-    for (name, value) in headers {
-        if let Ok(value) = HeaderValue::from_maybe_shared(text.split_to(value.len())) {
-            copy.append(name, value);
-        }
-    }
-    // The second copy drops the spare capacity for fields, which would be most of a small response, but not the index.
-    copy.clone()
 }

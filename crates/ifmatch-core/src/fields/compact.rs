@@ -1,0 +1,28 @@
+//! Copies of header fields for storage.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue};
+
+/// Copies header fields for storage. The values share one allocation: those of a received message are slices of a much larger
+/// buffer, which they would keep in memory. Leaves room in the index for `added` more names.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_core::fields;
+///
+/// let headers = HeaderMap::from_iter([(header::VIA, HeaderValue::from_static("1.1 a"))]);
+/// assert_eq!(fields::compact(&headers, 0), headers);
+/// ```
+pub fn compact(headers: &HeaderMap, added: usize) -> HeaderMap {
+    let mut text = BytesMut::with_capacity(headers.values().map(HeaderValue::len).sum());
+    headers.values().for_each(|value| text.extend_from_slice(value.as_bytes()));
+    let mut text: Bytes = text.freeze();
+    let mut copy = HeaderMap::with_capacity(headers.keys_len() + added);
+    for (name, value) in headers {
+        if let Ok(value) = HeaderValue::from_maybe_shared(text.split_to(value.len())) {
+            copy.append(name, value);
+        }
+    }
+    // The second copy drops the spare capacity for fields, which would be most of a small response, but not the index.
+    copy.clone()
+}
