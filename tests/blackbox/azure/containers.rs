@@ -32,6 +32,11 @@ fn life(site: &Site) {
         let found = http.send(method, &target, &[], "").is(200);
         assert_eq!((found.header("x-ms-meta-owner"), found.etag()), ("me", created.etag()));
         assert_eq!(found.header("last-modified"), created.header("last-modified"));
+        // The SDK for C++, and with it pyarrow and ClickHouse, fails without them.
+        assert_eq!(
+            (found.header("x-ms-has-immutability-policy"), found.header("x-ms-has-legal-hold")),
+            ("false", "false")
+        );
     }
     let changed = http.put(&format!("{path}&comp=metadata"), &[("x-ms-meta-a", "1")], "").is(200);
     assert_ne!(changed.etag(), created.etag());

@@ -12,6 +12,12 @@ pub(crate) fn add(suite: &mut Suite) {
             assert_eq!(pages(&mut http, &own, "", size), SORTED);
             assert_eq!(pages(&mut http, &own, "&prefix=c", size), ["c/d/e", "ccc"]);
             assert!(pages(&mut http, &own, "&prefix=none", size).is_empty());
+            for (query, first) in
+                [("startFrom=b", 2), ("startFrom=a%2Fc", 2), ("startFrom=c%2Fd%2Ff", 4), ("startFrom=", 0)]
+            {
+                assert_eq!(pages(&mut http, &own, &format!("&{query}"), size), SORTED[first..], "{query}");
+            }
+            assert_eq!(pages(&mut http, &own, "&prefix=c&startFrom=cb", size), ["ccc"]);
         });
         suite.case(format!("azure list: folders in pages of {size}"), move |site| {
             let (mut http, own) = filled(site, &["a!", "a/1", "a/2", "a/b/3", "a/b/4", "a0", "b/1", "c"]);
@@ -19,6 +25,8 @@ pub(crate) fn add(suite: &mut Suite) {
             assert_eq!(pages(&mut http, &own, &with(""), size), ["a!", "a/", "a0", "b/", "c"]);
             assert_eq!(pages(&mut http, &own, &with("&prefix=a%2F"), size), ["a/1", "a/2", "a/b/"]);
             assert_eq!(pages(&mut http, &own, &with("&prefix=a"), size), ["a!", "a/", "a0"]);
+            assert_eq!(pages(&mut http, &own, &with("&startFrom=a%2F2"), size), ["a/", "a0", "b/", "c"]);
+            assert_eq!(pages(&mut http, &own, &with("&startFrom=a0"), size), ["a0", "b/", "c"]);
         });
     }
     suite.case("azure list: properties, metadata and leases", properties);

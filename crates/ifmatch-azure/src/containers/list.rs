@@ -28,7 +28,8 @@ pub(crate) async fn list_blobs(
     let name = list.container_name(container).unwrap_or(container.as_str());
     let mut xml = begin(list, &[("ServiceEndpoint", &list.endpoint), ("ContainerName", name)]);
     xml.open("Blobs");
-    let mut after = list.marker.clone();
+    // The marker of a later page.
+    let mut after = list.marker.clone().max(list.start.as_deref().map(before));
     let (mut count, mut next) = (0, None);
     'pages: loop {
         let limit = (list.limit - count).saturating_add(1).min(STEP);
@@ -36,7 +37,8 @@ pub(crate) async fn list_blobs(
         let page = context.store.list(container, &query).await.map_err(AzureError::of_container)?;
         let page = page.ok_or_else(AzureError::container_not_found)?;
         for entry in &page.items {
-            if after.as_deref().is_some_and(|after| entry.name.as_str() <= after) {
+            let is_before = list.start.as_deref().is_some_and(|start| entry.name.as_str() < start);
+            if is_before || after.as_deref().is_some_and(|after| entry.name.as_str() <= after) {
                 continue;
             }
             let folder = list.folder(entry.name.as_str());
@@ -66,6 +68,17 @@ pub(crate) async fn list_blobs(
     }
     xml.close("Blobs");
     Ok(end(xml, next))
+}
+
+/// Returns a name right before `start`: a listing after it begins with `start`, except for names with the last character.
+fn before(start: &str) -> String {
+    let mut name = start.to_owned();
+    let last = name.pop().map_or(0, u32::from);
+    // Below the surrogates, where the range of characters has a gap.
+    if let Some(previous) = (0..last).next_back().and_then(|code| char::from_u32(code).or(char::from_u32(0xd7ff))) {
+        name.extend([previous, LAST]);
+    }
+    name
 }
 
 /// Returns `true` if a listing that continues after this name has already shown the folder.
@@ -200,4 +213,19 @@ fn add_metadata(xml: &mut Xml, stored: &BlobHeaders) {
         }
     }
     xml.close("Metadata");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_before_another_is_smaller_by_as_little_as_possible() {
+        for (start, expected) in
+            [("b", "a\u{10ffff}"), ("a/b", "a/a\u{10ffff}"), ("a\0", "a"), ("\u{e000}", "\u{d7ff}\u{10ffff}"), ("", "")]
+        {
+            assert_eq!(before(start), expected, "{start:?}");
+            assert!(before(start).as_str() < start || start.is_empty(), "{start:?}");
+        }
+    }
 }

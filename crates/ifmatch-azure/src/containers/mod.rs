@@ -2,7 +2,7 @@
 
 mod list;
 
-use http::{Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::BlobHeaders;
@@ -38,6 +38,10 @@ pub(crate) async fn get_container(
     let mut response = changed(StatusCode::OK, &info);
     headers::add_metadata(response.headers_mut(), &info.headers);
     headers::add_lease(response.headers_mut(), info.lease.as_ref());
+    // The SDK for C++ reads both without asking if they are there.
+    for name in ["x-ms-has-immutability-policy", "x-ms-has-legal-hold"] {
+        response.headers_mut().insert(name, HeaderValue::from_static("false"));
+    }
     Ok(response)
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct List {
     pub(crate) prefix: String,
     pub(crate) delimiter: Option<String>,
     pub(crate) marker: Option<String>,
+    /// The first name that may be listed.
+    pub(crate) start: Option<String>,
     pub(crate) limit: usize,
     pub(crate) with_metadata: bool,
     /// `maxresults` as sent.
@@ -87,6 +89,7 @@ impl List {
             prefix: text("prefix").unwrap_or_default(),
             delimiter: text("delimiter"),
             marker: marker.transpose()?,
+            start: text("startFrom"),
             limit: limit(query.get("maxresults"))?,
             with_metadata: include.contains(&"metadata"),
             max_results: text("maxresults"),
