@@ -4,10 +4,9 @@ import { createHash } from "node:crypto";
 import http from "node:http";
 import net from "node:net";
 import { after, before, test } from "node:test";
-import { ask } from "./support.mjs";
+import { FOLDER, ask, limit } from "./support.mjs";
 import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
 import { options, urls } from "../miniflare/options.mjs";
-import { FOLDER } from "./support.mjs";
 
 let miniflare;
 let url;
@@ -140,15 +139,17 @@ test("a large blob is intact in both directions", async () => {
 
 // Sends a request with Node's client, which does not change header fields.
 function raw(method, path, headers, body = []) {
+  const signal = limit(`${method} ${path}`);
   return new Promise((resolve, reject) => {
-    const request = http.request({ host: url.hostname, port: url.port, agent: false, method, path, headers }, (response) => {
+    const request = http.request({ host: url.hostname, port: url.port, agent: false, method, path, headers, signal }, (response) => {
       const chunks = [];
       response.on("data", (chunk) => chunks.push(chunk));
       response.on("end", () =>
         resolve({ status: response.statusCode, headers: response.headers, body: Buffer.concat(chunks).toString() }),
       );
+      response.on("error", (error) => reject(signal.reason ?? error));
     });
-    request.on("error", reject);
+    request.on("error", (error) => reject(signal.reason ?? error));
     for (const chunk of [body].flat()) {
       request.write(chunk);
     }

@@ -5,7 +5,7 @@ import fs from "node:fs";
 import http from "node:http";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { interposed, start } from "./support.mjs";
+import { interposed, limit, start } from "./support.mjs";
 
 const MEGABYTES = 200;
 // The runtime itself uses about 150 MB; a buffered body would add twice 200 MB.
@@ -66,12 +66,13 @@ function peakOfRuntime() {
 }
 
 function upload(url, path, headers) {
+  const signal = limit(`PUT ${path}`);
   return new Promise((resolve, reject) => {
-    const request = http.request({ host: url.hostname, port: url.port, agent: false, method: "PUT", path, headers }, (response) => {
+    const request = http.request({ host: url.hostname, port: url.port, agent: false, method: "PUT", path, headers, signal }, (response) => {
       response.resume();
       resolve(response.statusCode);
     });
-    request.on("error", reject);
+    request.on("error", (error) => reject(signal.reason ?? error));
     let sent = 0;
     const more = () => {
       while (sent < MEGABYTES) {

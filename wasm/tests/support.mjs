@@ -16,10 +16,22 @@ export async function start(t, settings = {}) {
 }
 
 // Sends a request without fetch's own Accept-Encoding, on a new connection. The runtime closes a connection that is idle for 5
-// seconds, and if its thread is blocked for that long, even one with a pending request.
+// seconds, and if its thread is blocked for that long, even one with a pending request. The limit covers the response's body.
 export function ask(url, target, init = {}) {
   const headers = { "accept-encoding": "identity", connection: "close", ...init.headers };
-  return fetch(new URL(target, url), { ...init, headers });
+  const late = limit(`${init.method ?? "GET"} ${target}`);
+  const signal = init.signal ? AbortSignal.any([init.signal, late]) : late;
+  return fetch(new URL(target, url), { ...init, headers, signal });
+}
+
+// Maximum time in seconds for a request with its body, generous for a busy machine.
+export const LIMIT = 300;
+
+// Returns a signal that aborts after the limit, with an error that names what was waited for.
+export function limit(subject) {
+  const stop = new AbortController();
+  setTimeout(() => stop.abort(new Error(`${subject}: not done within ${LIMIT} s`)), LIMIT * 1000).unref();
+  return stop.signal;
 }
 
 // Runs `work` for each item, eight at a time. The runtime closes a connection 15 seconds after accepting it if it has not
@@ -130,7 +142,8 @@ export const HOLDING = `(env) => {
 export async function held(fetch, target, init) {
   await set(fetch, "hold", 1);
   const response = fetch(target, init);
-  while ((await set(fetch, "held", 0)) === 0) {}
+  const late = limit(`${init?.method ?? "GET"} ${target} reaches the bucket`);
+  while ((await set(fetch, "held", 0)) === 0) late.throwIfAborted();
   return async () => {
     await set(fetch, "hold", 0);
     return response;
