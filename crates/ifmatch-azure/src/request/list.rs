@@ -89,7 +89,7 @@ impl List {
             prefix: text("prefix").unwrap_or_default(),
             delimiter: text("delimiter"),
             marker: marker.transpose()?,
-            start: text("startFrom"),
+            start: text("startfrom"),
             limit: limit(query.get("maxresults"))?,
             with_metadata: include.contains(&"metadata"),
             max_results: text("maxresults"),

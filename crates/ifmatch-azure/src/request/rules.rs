@@ -96,7 +96,7 @@ const PUT: &[&str] = &[
 ];
 const DELETE: &[&str] = &["x-ms-lease-id", "x-ms-delete-snapshots"];
 const LISTING: &[&str] = &["prefix", "marker", "maxresults", "include"];
-const LISTING_BLOBS: &[&str] = &["prefix", "delimiter", "marker", "maxresults", "include", "startFrom"];
+const LISTING_BLOBS: &[&str] = &["prefix", "delimiter", "marker", "maxresults", "include", "startfrom"];
 
 #[rustfmt::skip]
 const RULES: [Rule; 23] = {
