@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { subscribe } from "node:diagnostics_channel";
-import { readFileSync } from "node:fs";
 import { globalAgent } from "node:http";
 import { setTimeout as pause } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
@@ -21,14 +20,6 @@ export const cases = new Map();
 export function test(title, body, { waits = false } = {}) {
   assert(!cases.has(title), `two cases have the same name: ${title}`);
   cases.set(title, { body, waits });
-}
-
-/** Returns the rows of a table in ../cases as objects. */
-export function rows(file) {
-  const text = readFileSync(new URL(`../cases/${file}`, import.meta.url), "utf8");
-  const lines = text.split("\n").filter((line) => line && !line.startsWith("#"));
-  const [head, ...rest] = lines.map((line) => line.split(/\s+/));
-  return rest.map((line) => Object.fromEntries(head.map((name, at) => [name, line[at]])));
 }
 
 // For a server that closes idle connections early, open a new one each time. Without keep-alive, the clients use
@@ -106,12 +97,6 @@ export async function outcome(call) {
 export async function refused(call, status, code) {
   const answer = await outcome(call);
   assert(code ? answer === `${status} ${code}` : answer.startsWith(`${status} `), `${answer} instead of ${status} ${code}`);
-}
-
-/** Checks the outcome against a row: `ok` or a status, and a code or `any`. */
-export async function check(call, { status, code }) {
-  if (status === "ok") return assert.equal(await outcome(call), "ok");
-  await refused(call, status, code === "any" ? undefined : code);
 }
 
 /** Runs `work(number)` `count` times concurrently and returns the results by number. */
