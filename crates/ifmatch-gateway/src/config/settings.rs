@@ -41,7 +41,7 @@ pub struct Settings {
     #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", help_heading = "Storage")]
     pub data: Option<PathBuf>,
 
-    /// Object store for the blobs, such as s3://bucket/prefix.
+    /// Object store for the blobs, such as `s3://bucket/prefix`.
     ///
     /// `s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`, `file:///folder` or `memory://`.
     /// Credentials come from the usual variables (AWS_*, AZURE_*, GOOGLE_*). With --data as well, that folder keeps
