@@ -30,17 +30,17 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Serve blobs from a folder or an object store.
-    #[command(after_help = SERVE_EXAMPLES)]
+    #[command(after_help = SHORT_HELP, after_long_help = SERVE_EXAMPLES)]
     Serve(Box<ServeArgs>),
     /// Forward requests to other servers, with a shared cache.
-    #[command(after_help = PROXY_EXAMPLES)]
+    #[command(after_help = SHORT_HELP, after_long_help = PROXY_EXAMPLES)]
     Proxy(Box<ProxyArgs>),
     /// List, show and break the leases of a running gateway.
     Lease(lease::Lease),
-    /// Run a command while holding a lock, as flock does, but across machines.
+    /// Run a command while holding a lock that machines share, as flock does on one machine.
     #[command(after_help = guard::LOCK_EXAMPLES)]
     Lock(guard::LockArgs),
-    /// Run a command on one machine at a time: whenever this one is the leader.
+    /// Run a command only while this machine is the elected leader.
     #[command(after_help = guard::ELECT_EXAMPLES)]
     Elect(guard::ElectArgs),
     /// Check whether a server honours conditional requests.
@@ -54,16 +54,16 @@ enum Command {
     Export(transfer::ExportArgs),
     /// Prepare, inspect and copy registers.
     Register(register::RegisterArgs),
-    /// Compare all stored bodies with their hashes.
+    /// Check that all stored blobs are intact.
     #[command(after_help = verify::VERIFY_EXAMPLES)]
     Verify(verify::VerifyArgs),
-    /// Copy the data folder of a running gateway, as of one moment.
+    /// Copy the data folder of a running gateway.
     #[command(after_help = backup::EXAMPLES)]
     Backup(backup::BackupArgs),
     /// Remove files that belong to no blob.
     #[command(after_help = verify::GC_EXAMPLES)]
     Gc(verify::GcArgs),
-    /// Ask a running gateway or proxy if it serves requests.
+    /// Check whether a running gateway or proxy serves requests.
     #[command(after_help = health::EXAMPLES)]
     Health(health::HealthArgs),
     /// Print the completions of a shell.
@@ -79,7 +79,9 @@ enum Command {
 
 #[derive(Args)]
 struct ServeArgs {
-    /// TOML file with the names of the flags as keys: `max-body-size = "1GiB"`. Flags and environment override it.
+    /// TOML file with the names of the flags as keys.
+    ///
+    /// For example `max-body-size = "1GiB"`. Flags and environment override it.
     #[arg(long, value_name = "FILE", env = "IFMATCH_CONFIG")]
     config: Option<PathBuf>,
 
@@ -89,7 +91,9 @@ struct ServeArgs {
 
 #[derive(Args)]
 struct ProxyArgs {
-    /// TOML file with the names of the flags as keys. Settings of the proxy, such as `upstream`, belong to the table
+    /// TOML file with the names of the flags as keys.
+    ///
+    /// Settings of the proxy, such as `upstream`, belong to the table
     /// `[proxy]`. Flags and environment override the file.
     #[arg(long, value_name = "FILE", env = "IFMATCH_CONFIG")]
     config: Option<PathBuf>,
@@ -100,6 +104,9 @@ struct ProxyArgs {
     #[command(flatten)]
     settings: Settings,
 }
+
+/// The end of the short help of the servers.
+const SHORT_HELP: &str = "Use --help for all settings, their variables (IFMATCH_…), examples and signals.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -226,13 +233,22 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
 
 /// Returns the command, with the defaults in its help.
 fn command() -> clap::Command {
-    Cli::command().mut_subcommand("serve", |serve| with_defaults(serve, Settings::shown_defaults())).mut_subcommand(
-        "proxy",
-        |proxy| {
+    Cli::command()
+        .mut_subcommand("serve", |serve| line_per_flag(with_defaults(serve, Settings::shown_defaults())))
+        .mut_subcommand("proxy", |proxy| {
             let proxy = with_defaults(proxy, Settings::shown_defaults());
-            adapt_to_proxy(with_defaults(proxy, ProxySettings::shown_defaults()))
-        },
-    )
+            line_per_flag(adapt_to_proxy(with_defaults(proxy, ProxySettings::shown_defaults())))
+        })
+}
+
+/// Moves the environment variables from the lines of `-h` to the paragraphs of `--help`, and leaves out possible values, which the
+/// texts name.
+fn line_per_flag(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| {
+        let Some(variable) = arg.get_env().map(|name| name.to_string_lossy().into_owned()) else { return arg };
+        let long = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
+        arg.hide_env(true).hide_possible_values(true).long_help(format!("{long}\n\n[env: {variable}]"))
+    })
 }
 
 fn with_defaults(command: clap::Command, defaults: Vec<(&'static str, String)>) -> clap::Command {
@@ -247,18 +263,28 @@ fn with_defaults(command: clap::Command, defaults: Vec<(&'static str, String)>) 
 
 /// Adapts the shared flags to the proxy: hides the storage flags, and describes the tokens.
 fn adapt_to_proxy(command: clap::Command) -> clap::Command {
+    let command = command.mut_arg("register", |arg| arg.help_heading("Upstreams"));
     let command = STORAGE.iter().fold(command, |command, flag| command.mut_arg(flag, |arg| arg.hide(true)));
     [
-        ("read_token", "Bearer token for reading /-/metrics and /-/cache. Repeatable. Prefer a file"),
-        ("register", "Register for the records of --guard-writes: `redb:///FILE` or `memory:`"),
-        ("write_token", "Bearer token for purging by DELETE /-/cache as well. Repeatable. Prefer a file"),
+        ("read_token", "Bearer token for reading /-/metrics and /-/cache"),
+        ("register", "Register for --guard-writes: `redb:///FILE` or `memory:`"),
+        ("write_token", "Bearer token for purging by DELETE /-/cache as well"),
     ]
     .into_iter()
     .fold(command, |command, (flag, help)| command.mut_arg(flag, |arg| arg.help(help).long_help(help)))
 }
 
 /// The storage flags.
-const STORAGE: [&str; 6] = ["data", "store", "register_may_lose", "require_conditions", "listen_tables", "accounts"];
+const STORAGE: [&str; 8] = [
+    "data",
+    "store",
+    "register_may_lose",
+    "require_conditions",
+    "listen_tables",
+    "accounts",
+    "public_read",
+    "cors_origin",
+];
 
 fn configure(args: &ServeArgs) -> Result<Config, Error> {
     Config::from_settings(args.settings.clone().or(from_file(args.config.as_deref())?))
@@ -293,11 +319,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_short_help_of_a_server_fits_a_screen() {
+        let mut command = command();
+        for (server, most) in [("serve", 55), ("proxy", 58)] {
+            let help = command.find_subcommand_mut(server).unwrap().render_help().to_string();
+            assert!(help.lines().count() <= most && help.lines().all(|line| line.chars().count() <= 100), "{help}");
+        }
+    }
+
     /// clap breaks longer lines without regard to their indentation, and does not join lines into paragraphs.
     #[test]
     fn examples_fit_a_terminal_and_paragraphs_are_one_line() {
         fn check(command: &mut clap::Command) {
-            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let text = command.get_after_long_help().or_else(|| command.get_after_help());
+            let text = text.map(ToString::to_string).unwrap_or_default();
             let lines: Vec<&str> = text.lines().collect();
             for pair in lines.windows(2) {
                 let is_prose = |line: &str| line.starts_with(|first: char| !first.is_whitespace());

@@ -88,8 +88,9 @@ fn tables(page: &mut String, command: &Command) {
 
 fn row(page: &mut String, arg: &Arg) {
     let help = sentence(arg.get_long_help().or_else(|| arg.get_help()));
-    // The defaults of settings are part of their help.
-    let (help, shown) = help.split_once(" [default: ").unwrap_or((&help, ""));
+    // The variables and the defaults of settings are part of their help.
+    let help = help.split_once(" [env: ").map_or(help.as_str(), |(help, _)| help);
+    let (help, shown) = help.split_once(" [default: ").unwrap_or((help, ""));
     let stop = if help.ends_with('.') { "" } else { "." };
     let own = arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
     let default = own.unwrap_or_else(|| shown.trim_end_matches([']', '.']).to_owned());

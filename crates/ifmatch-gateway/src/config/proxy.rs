@@ -22,6 +22,15 @@ use crate::error::Error;
 /// Smallest memory in which the guard can keep records.
 const LEAST_GUARD: ByteSize = ByteSize::from_bytes(1 << 20);
 
+/// Maximum time until the response to a health check begins.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Number of consecutive failed health checks after which a server gets no more requests.
+const HEALTH_FAILURES: u32 = 3;
+
+/// Number of consecutive successful health checks after which a server gets requests again.
+const HEALTH_SUCCESSES: u32 = 2;
+
 /// Configuration of `ifmatch proxy`. Always valid, since only [`ProxyConfig::from_settings`] creates it.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
@@ -227,9 +236,9 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
         Some(path) if path.starts_with('/') => Ok(builder.health_check(HealthCheck {
             path: path.clone(),
             interval: positive(settings.health_interval, "--health-interval")?,
-            timeout: positive(settings.health_timeout, "--health-timeout")?,
-            failures: at_least_one(settings.health_failures, "--health-failures")?,
-            successes: at_least_one(settings.health_successes, "--health-successes")?,
+            timeout: HEALTH_TIMEOUT,
+            failures: HEALTH_FAILURES,
+            successes: HEALTH_SUCCESSES,
         })),
         Some(path) => Err(Error::usage(format!("--health-path is {path:?}, but must start with a slash"))),
     }
@@ -238,7 +247,7 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
 /// Limits the requests of an upstream. By default, a hanging upstream leaves slots to the others. Clients share its slots as they
 /// share those of the proxy.
 fn limit(upstream: Upstream, settings: &ProxySettings, max_requests: SlotLimit) -> Result<Upstream, Error> {
-    let queue = settings.upstream_queue.unwrap_or(max_requests.total / 4);
+    let queue = max_requests.total / 4;
     let upstream = upstream.per_client(max_requests.per_client);
     match settings.upstream_requests {
         None => Ok(upstream.share(max_requests.total / 2, queue)),
@@ -288,10 +297,9 @@ mod tests {
             ("upstream = ['http://a']\nbalance = 'random'", "least-connections"),
             ("upstream = ['http://a']\nhealth-path = 'up'", "--health-path"),
             ("upstream = ['http://a']\nanswer-timeout = '0s'", "--answer-timeout"),
-            ("upstream = ['http://a']\ncollapse-timeout = '0s'", "--collapse-timeout"),
             ("upstream = ['http://a']\nupstream-requests = 0", "--upstream-requests"),
             ("upstream = ['http://a']\nbreaker-pause = '0s'", "--breaker-pause"),
-            ("upstream = ['http://a']\nhealth-path = '/'\nhealth-failures = 0", "--health-failures"),
+            ("upstream = ['http://a']\nhealth-path = '/'\nhealth-interval = '0s'", "--health-interval"),
             ("upstream = ['http://a']\nupstream-ca = 'ca.pem'", "--upstream-ca needs"),
             ("upstream = ['https://a']\nupstream-ca = 'missing.pem'", "cannot read --upstream-ca missing.pem"),
             (

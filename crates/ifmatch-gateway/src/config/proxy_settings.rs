@@ -23,171 +23,240 @@ pub(super) const DEFAULT_CACHE: ByteSize = ByteSize::from_bytes(256 << 20);
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ProxySettings {
-    /// Server to forward requests to: http://, https:// or h2c:// (HTTP/2 without TLS), a host, an optional port, and an optional path prefix.
-    /// Repeatable, or separated by commas: several servers take turns. Options may follow the URL, separated by spaces:
-    /// `weight=N` gives a server N times as many requests as one without, and `backup` uses a server only while no other
-    /// one is available. For example `http://10.0.0.7:8080 weight=3,http://10.0.0.8:8080,http://10.0.0.9:8080 backup`.
+    /// Server to forward requests to. Repeatable.
+    ///
+    /// http://, https:// or h2c:// (HTTP/2 without TLS), a host, an optional port, and an optional path prefix.
+    /// Several servers, also separated by commas, take turns. Options may follow the URL, separated by spaces:
+    /// `weight=N` gives a server N times as many requests as one without, and `backup` uses a server only while no
+    /// other one is available. For example `http://10.0.0.7:8080 weight=3,http://10.0.0.8:8080,http://10.0.0.9:8080
+    /// backup`.
     #[arg(long, value_name = "URL", env = "IFMATCH_UPSTREAM", value_delimiter = ',', help_heading = "Upstreams")]
     pub upstream: Vec<String>,
 
-    /// Other upstreams for a host, a path or both: `example.com/images=http://10.0.0.7:8080,http://10.0.0.8:8080`. The
-    /// most specific route wins. Repeatable; separated by semicolons in the environment.
+    /// Other upstreams for a host, a path or both.
+    ///
+    /// For example `example.com/images=http://10.0.0.7:8080,http://10.0.0.8:8080`. The most specific route wins.
+    /// Repeatable; separated by semicolons in the environment.
     #[arg(long, value_name = "ROUTE=URLS", env = "IFMATCH_ROUTE", value_delimiter = ';', help_heading = "Upstreams")]
     pub route: Vec<Route>,
 
-    /// Distribution of requests over the servers of an upstream.
+    /// Choice of the server: round-robin or least-connections.
     #[arg(long, value_enum, value_name = "METHOD", env = "IFMATCH_BALANCE", help_heading = "Upstreams")]
     pub balance: Option<Balancing>,
 
-    /// Send the host of the upstream as Host, instead of the client's.
+    /// Send the upstream's host as Host, instead of the client's.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_REWRITE_HOST", help_heading = "Upstreams",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub rewrite_host: Option<bool>,
 
-    /// Trust the Forwarded and X-Forwarded-* headers of requests. Use it only behind another proxy of yours.
+    /// Trust Forwarded and X-Forwarded-* headers of requests.
+    ///
+    /// Use it only behind another proxy of yours.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_TRUST_FORWARDED", help_heading = "Upstreams",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub trust_forwarded: Option<bool>,
 
-    /// Time to connect to a server, including DNS and TLS. Afterwards the next server is tried, or the client gets 502.
-    #[arg(long, value_name = "TIME", env = "IFMATCH_CONNECT_TIMEOUT", help_heading = "Upstreams")]
+    /// Time to connect to a server, including DNS and TLS.
+    ///
+    /// Afterwards the next server is tried, or the client gets 502.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        env = "IFMATCH_CONNECT_TIMEOUT",
+        help_heading = "Upstreams"
+    )]
     pub connect_timeout: Option<Span>,
 
-    /// Time in which a server must start its response, send each further part of it, and take each part of the
-    /// request's content. Afterwards the client gets 504.
+    /// Time for a server to begin or continue a response.
+    ///
+    /// It also limits the time in which a server takes each part of the request's content. Afterwards the client gets
+    /// 504.
     #[arg(long, value_name = "TIME", env = "IFMATCH_ANSWER_TIMEOUT", help_heading = "Upstreams")]
     pub answer_timeout: Option<Span>,
 
-    /// Maximum number of concurrent requests to one server; further requests go to another server of the upstream, or
-    /// wait. By default, all servers of an upstream together get half of --max-requests. Clients share them as they share
-    /// --max-requests.
-    #[arg(long, value_name = "N", env = "IFMATCH_UPSTREAM_REQUESTS", help_heading = "Upstreams")]
+    /// Maximum number of concurrent requests to one server.
+    ///
+    /// Further requests go to another server of the upstream, or wait. By default, all servers of an upstream
+    /// together get half of --max-requests. Clients share them as they share --max-requests. As many requests as a
+    /// quarter of --max-requests may wait for an upstream, up to --connect-timeout each; further ones get 503 with
+    /// Retry-After.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        env = "IFMATCH_UPSTREAM_REQUESTS",
+        help_heading = "Upstreams"
+    )]
     pub upstream_requests: Option<u32>,
 
-    /// Maximum number of requests that wait for an upstream, up to --connect-timeout each; further ones get 503 with
-    /// Retry-After. Defaults to a quarter of --max-requests.
-    #[arg(long, value_name = "N", env = "IFMATCH_UPSTREAM_QUEUE", help_heading = "Upstreams")]
-    pub upstream_queue: Option<u32>,
-
-    /// Number of consecutive failures, of several clients or for several paths, after which a server is skipped for
-    /// --breaker-pause: no response in time, a closed connection, invalid HTTP, or 502, 503 and 504. If all servers of an
+    /// Number of failures after which a server is skipped.
+    ///
+    /// They are consecutive failures, of several clients or for several paths: no response in time, a closed
+    /// connection, invalid HTTP, or 502, 503 and 504. The server is skipped for --breaker-pause. If all servers of an
     /// upstream hang, clients get a stale response or 503 with Retry-After at once. 0 disables it.
-    #[arg(long, value_name = "N", env = "IFMATCH_BREAKER_FAILURES", help_heading = "Upstreams")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        env = "IFMATCH_BREAKER_FAILURES",
+        help_heading = "Upstreams"
+    )]
     pub breaker_failures: Option<u32>,
 
-    /// Time for which a server is skipped after it was unreachable, failed or hung. Unless it hangs, it still gets
-    /// requests that no other server can take.
-    #[arg(long, value_name = "TIME", env = "IFMATCH_BREAKER_PAUSE", help_heading = "Upstreams")]
+    /// Time for which a server is skipped after it was unreachable, failed or hung.
+    ///
+    /// Unless it hangs, it still gets requests that no other server can take.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        env = "IFMATCH_BREAKER_PAUSE",
+        help_heading = "Upstreams"
+    )]
     pub breaker_pause: Option<Span>,
 
-    /// Certificate authorities for https upstreams, as a PEM file, in place of those of the system. To trust both,
-    /// append the system's to the file.
+    /// PEM file of certificate authorities for https upstreams.
+    ///
+    /// They replace those of the system. To trust both, append the system's to the file.
     #[arg(long, value_name = "FILE", env = "IFMATCH_UPSTREAM_CA", help_heading = "Upstreams")]
     pub upstream_ca: Option<PathBuf>,
 
-    /// Certificate chain that the proxy sends to https upstreams that ask for one (mutual TLS), as a PEM file.
-    #[arg(long, value_name = "FILE", env = "IFMATCH_UPSTREAM_CLIENT_CERT", help_heading = "Upstreams")]
+    /// PEM file of the certificate sent to https upstreams.
+    ///
+    /// The proxy sends the chain to upstreams that ask for one (mutual TLS).
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "FILE",
+        env = "IFMATCH_UPSTREAM_CLIENT_CERT",
+        help_heading = "Upstreams"
+    )]
     pub upstream_client_cert: Option<PathBuf>,
 
     /// Private key of --upstream-client-cert, as a PEM file.
-    #[arg(long, value_name = "FILE", env = "IFMATCH_UPSTREAM_CLIENT_KEY", help_heading = "Upstreams")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "FILE",
+        env = "IFMATCH_UPSTREAM_CLIENT_KEY",
+        help_heading = "Upstreams"
+    )]
     pub upstream_client_key: Option<PathBuf>,
 
-    /// Offer HTTP/2 to https upstreams, which select it or HTTP/1.1 (ALPN). For HTTP/2 without TLS, write h2c:// in the
-    /// URL of the upstream.
+    /// Offer HTTP/2 to https upstreams.
+    ///
+    /// They select it or HTTP/1.1 (ALPN). For HTTP/2 without TLS, write h2c:// in the URL of the upstream.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_UPSTREAM_HTTP2", help_heading = "Upstreams",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub upstream_http2: Option<bool>,
 
-    /// Path for periodic health checks. A server that does not respond with 2xx in time gets no requests while another
-    /// one is healthy.
+    /// Path for periodic health checks.
+    ///
+    /// A server that does not respond with 2xx within five seconds fails a check. The first check decides alone.
+    /// After three failed checks in a row, a server gets no requests while another one is healthy; after two
+    /// successful ones, it gets requests again.
     #[arg(long, value_name = "PATH", env = "IFMATCH_HEALTH_PATH", help_heading = "Upstreams")]
     pub health_path: Option<String>,
 
     /// Time between health checks of a server.
-    #[arg(long, value_name = "TIME", env = "IFMATCH_HEALTH_INTERVAL", help_heading = "Upstreams")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        env = "IFMATCH_HEALTH_INTERVAL",
+        help_heading = "Upstreams"
+    )]
     pub health_interval: Option<Span>,
 
-    /// Maximum time until the response to a health check begins.
-    #[arg(long, value_name = "TIME", env = "IFMATCH_HEALTH_TIMEOUT", help_heading = "Upstreams")]
-    pub health_timeout: Option<Span>,
-
-    /// Number of consecutive failed health checks after which a server gets no more requests. The first check of a
-    /// server decides alone.
-    #[arg(long, value_name = "N", env = "IFMATCH_HEALTH_FAILURES", help_heading = "Upstreams")]
-    pub health_failures: Option<u32>,
-
-    /// Number of consecutive successful health checks after which a server gets requests again.
-    #[arg(long, value_name = "N", env = "IFMATCH_HEALTH_SUCCESSES", help_heading = "Upstreams")]
-    pub health_successes: Option<u32>,
-
-    /// Guess the lifetime of responses that do not state one, from their Last-Modified (RFC 9111 §4.2.2).
-    #[arg(long, value_name = "BOOL", env = "IFMATCH_GUESS_LIFETIMES", help_heading = "Cache",
+    /// Guess the lifetime of responses that state none.
+    ///
+    /// The guess is a part of the time since their Last-Modified (RFC 9111 §4.2.2).
+    #[arg(long, hide_short_help = true, value_name = "BOOL", env = "IFMATCH_GUESS_LIFETIMES", help_heading = "Cache",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub guess_lifetimes: Option<bool>,
 
-    /// Lifetime of responses that do not state one, and for which none is guessed. Responses to requests with credentials,
-    /// and responses with cookies, get none.
+    /// Lifetime of responses without a stated or guessed one.
+    ///
+    /// Responses to requests with credentials, and responses with cookies, get none.
     #[arg(long, value_name = "TIME", env = "IFMATCH_DEFAULT_TTL", help_heading = "Cache")]
     pub default_ttl: Option<Span>,
 
     /// Lifetime of 404, 405, 410, 414 and 501 responses that do not state one.
-    #[arg(long, value_name = "TIME", env = "IFMATCH_NEGATIVE_TTL", help_heading = "Cache")]
+    #[arg(long, hide_short_help = true, value_name = "TIME", env = "IFMATCH_NEGATIVE_TTL", help_heading = "Cache")]
     pub negative_ttl: Option<Span>,
 
-    /// Maximum time after its lifetime for which a response may be used while its upstream is unreachable, unless the
+    /// Time to use stale responses if the upstream fails.
+    ///
+    /// It begins when the lifetime of a response ends, and counts while the upstream is unreachable, unless the
     /// response forbids it. 0s disables it.
     #[arg(long, value_name = "TIME", env = "IFMATCH_STALE_IF_UNREACHABLE", help_heading = "Cache")]
     pub stale_if_unreachable: Option<Span>,
 
-    /// Time after its lifetime for which a response may be used while it is revalidated in the background, unless the
-    /// response forbids it or states its own stale-while-revalidate. Unset, only the latter counts.
+    /// Time to use stale responses during their revalidation.
+    ///
+    /// It begins when the lifetime of a response ends. The proxy revalidates the response in the background, unless
+    /// the response forbids it or states its own stale-while-revalidate. Unset, only the latter counts.
     #[arg(long, value_name = "TIME", env = "IFMATCH_STALE_WHILE_REVALIDATE", help_heading = "Cache")]
     pub stale_while_revalidate: Option<Span>,
 
-    /// Time for which requests wait for the response to an equal request before one of them goes to the upstream as well, and
-    /// again after each such time. Also the time for which a slow reader can hold up others, where a body is too long to be
-    /// stored and cannot be resumed.
-    #[arg(long, value_name = "TIME", env = "IFMATCH_COLLAPSE_TIMEOUT", help_heading = "Cache")]
+    /// Time that equal requests wait for one response.
+    ///
+    /// Then one of them goes to the upstream as well, and again after each such time. Also the time for which a slow reader can
+    /// hold up others, where a body is too long to be stored and cannot be resumed.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_COLLAPSE_TIMEOUT", hide_short_help = true, help_heading = "Cache")]
     pub collapse_timeout: Option<Span>,
 
-    /// Ignore Cache-Control and Pragma of requests, so that clients cannot force requests to the upstream. `no-store` still
-    /// prevents storing.
-    #[arg(long, value_name = "BOOL", env = "IFMATCH_IGNORE_CLIENT_CACHE_CONTROL", help_heading = "Cache",
+    /// Ignore Cache-Control and Pragma of requests.
+    ///
+    /// Clients can then not force requests to the upstream. `no-store` still prevents storing.
+    #[arg(long, hide_short_help = true, value_name = "BOOL", env = "IFMATCH_IGNORE_CLIENT_CACHE_CONTROL", help_heading = "Cache",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub ignore_client_cache_control: Option<bool>,
 
-    /// Store responses with Set-Cookie and an explicit lifetime even if they are not `public`: every client then gets
+    /// Store responses with cookies, for all clients.
+    ///
+    /// It applies to responses with Set-Cookie and an explicit lifetime that are not `public`: every client then gets
     /// the same cookie.
-    #[arg(long, value_name = "BOOL", env = "IFMATCH_SHARE_COOKIES", help_heading = "Cache",
+    #[arg(long, hide_short_help = true, value_name = "BOOL", env = "IFMATCH_SHARE_COOKIES", help_heading = "Cache",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub share_cookies: Option<bool>,
 
-    /// Sort the query parameters of each request by name, so that their order makes no difference to the cache. The
-    /// upstream receives the sorted query. Parameters with the same name keep their order.
-    #[arg(long, value_name = "BOOL", env = "IFMATCH_SORT_QUERY", help_heading = "Cache",
+    /// Sort the query parameters of each request by name.
+    ///
+    /// Their order then makes no difference to the cache. The upstream receives the sorted query. Parameters with the
+    /// same name keep their order.
+    #[arg(long, hide_short_help = true, value_name = "BOOL", env = "IFMATCH_SORT_QUERY", help_heading = "Cache",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub sort_query: Option<bool>,
 
-    /// Query parameters to remove from each request before it is looked up and forwarded, such as `utm_*,fbclid`. `*` at
-    /// the end matches any rest. Repeatable, or separated by commas.
+    /// Query parameters to remove, such as `utm_*,fbclid`.
+    ///
+    /// They are removed from each request before it is looked up and forwarded. `*` at the end matches any rest.
+    /// Repeatable, or separated by commas.
     #[arg(long, value_name = "NAMES", env = "IFMATCH_DROP_QUERY", value_delimiter = ',', help_heading = "Cache")]
     pub drop_query: Vec<String>,
 
-    /// Query parameters to keep; all others are removed from each request before it is looked up and forwarded.
-    /// Repeatable, or separated by commas.
+    /// Query parameters to keep; all others are removed.
+    ///
+    /// They are removed from each request before it is looked up and forwarded. Repeatable, or separated by commas.
     #[arg(long, value_name = "NAMES", env = "IFMATCH_KEEP_QUERY", value_delimiter = ',', help_heading = "Cache")]
     pub keep_query: Vec<String>,
 
-    /// Guard writes: conditional PUT, PATCH, POST and DELETE lose no update even if the upstream ignores conditions,
-    /// and each response gets the hash of its content as its entity tag. Use it only if the upstreams are changed through this proxy alone.
+    /// Lose no conditional write, even if the upstream does.
+    ///
+    /// Conditional PUT, PATCH, POST and DELETE lose no update even if the upstream ignores conditions, and each
+    /// response gets the hash of its content as its entity tag. Use it only if the upstreams are changed through this
+    /// proxy alone.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_GUARD_WRITES", help_heading = "Upstreams",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub guard_writes: Option<bool>,
 
-    /// Memory for guarded writes: half for the versions of resources, unless --register keeps them, and half for the heads
-    /// of responses. Beyond it, the proxy forgets resources without a write in flight, and asks the upstream again.
-    #[arg(long, value_name = "SIZE", env = "IFMATCH_GUARD_MEMORY", help_heading = "Upstreams")]
+    /// Memory for guarded writes.
+    ///
+    /// Half is for the versions of resources, unless --register keeps them, and half for the heads of responses.
+    /// Beyond it, the proxy forgets resources without a write in flight, and asks the upstream again.
+    #[arg(long, hide_short_help = true, value_name = "SIZE", env = "IFMATCH_GUARD_MEMORY", help_heading = "Upstreams")]
     pub guard_memory: Option<ByteSize>,
 }
 
@@ -246,9 +315,6 @@ impl ProxySettings {
             breaker_failures: Some(5),
             breaker_pause: Some(Span::from_secs(5)),
             health_interval: Some(Span::from_secs(10)),
-            health_timeout: Some(Span::from_secs(5)),
-            health_failures: Some(3),
-            health_successes: Some(2),
             guess_lifetimes: Some(true),
             stale_if_unreachable: Some(Span::from_secs(3_600)),
             collapse_timeout: Some(Span::from_secs(10)),
@@ -273,7 +339,6 @@ impl ProxySettings {
             connect_timeout: self.connect_timeout.or(fallback.connect_timeout),
             answer_timeout: self.answer_timeout.or(fallback.answer_timeout),
             upstream_requests: self.upstream_requests.or(fallback.upstream_requests),
-            upstream_queue: self.upstream_queue.or(fallback.upstream_queue),
             breaker_failures: self.breaker_failures.or(fallback.breaker_failures),
             breaker_pause: self.breaker_pause.or(fallback.breaker_pause),
             upstream_ca: self.upstream_ca.or(fallback.upstream_ca),
@@ -282,15 +347,12 @@ impl ProxySettings {
             upstream_http2: self.upstream_http2.or(fallback.upstream_http2),
             health_path: self.health_path.or(fallback.health_path),
             health_interval: self.health_interval.or(fallback.health_interval),
-            health_timeout: self.health_timeout.or(fallback.health_timeout),
-            health_failures: self.health_failures.or(fallback.health_failures),
-            health_successes: self.health_successes.or(fallback.health_successes),
             guess_lifetimes: self.guess_lifetimes.or(fallback.guess_lifetimes),
             default_ttl: self.default_ttl.or(fallback.default_ttl),
             negative_ttl: self.negative_ttl.or(fallback.negative_ttl),
             stale_if_unreachable: self.stale_if_unreachable.or(fallback.stale_if_unreachable),
-            stale_while_revalidate: self.stale_while_revalidate.or(fallback.stale_while_revalidate),
             collapse_timeout: self.collapse_timeout.or(fallback.collapse_timeout),
+            stale_while_revalidate: self.stale_while_revalidate.or(fallback.stale_while_revalidate),
             ignore_client_cache_control: self.ignore_client_cache_control.or(fallback.ignore_client_cache_control),
             share_cookies: self.share_cookies.or(fallback.share_cookies),
             sort_query: self.sort_query.or(fallback.sort_query),
@@ -311,9 +373,6 @@ impl ProxySettings {
             ("breaker_failures", defaults.breaker_failures.map(|count| count.to_string())),
             ("breaker_pause", defaults.breaker_pause.map(|span| span.to_string())),
             ("health_interval", defaults.health_interval.map(|span| span.to_string())),
-            ("health_timeout", defaults.health_timeout.map(|span| span.to_string())),
-            ("health_failures", defaults.health_failures.map(|count| count.to_string())),
-            ("health_successes", defaults.health_successes.map(|count| count.to_string())),
             ("stale_if_unreachable", defaults.stale_if_unreachable.map(|span| span.to_string())),
             ("collapse_timeout", defaults.collapse_timeout.map(|span| span.to_string())),
             ("guard_memory", defaults.guard_memory.map(|size| size.to_string())),

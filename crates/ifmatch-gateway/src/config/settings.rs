@@ -35,45 +35,58 @@ use crate::error::Error;
 #[derive(Args, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Settings {
-    /// Folder for the blobs and their index, used by one process at a time. It is created if missing, for this user
-    /// only.
+    /// Folder for the blobs and their index.
+    ///
+    /// One process at a time uses it. It is created if missing, for this user only.
     #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", help_heading = "Storage")]
     pub data: Option<PathBuf>,
 
-    /// Object store for the blobs: `s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`,
-    /// `file:///folder` or `memory://`. Credentials come from the usual variables (AWS_*, AZURE_*, GOOGLE_*). With
-    /// --data as well, that folder keeps leases and other records across restarts.
+    /// Object store for the blobs, such as `s3://bucket/prefix`.
+    ///
+    /// `s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`, `file:///folder` or `memory://`.
+    /// Credentials come from the usual variables (AWS_*, AZURE_*, GOOGLE_*). With --data as well, that folder keeps
+    /// leases and other records across restarts.
     #[arg(long, value_name = "URL", env = "IFMATCH_STORE", help_heading = "Storage")]
     pub store: Option<String>,
 
-    /// Register for the records of --store in place of a folder: `postgres://USER@HOST/DATABASE`, which gateways share,
-    /// `redis://HOST`, `etcd://HOST`, `s3://BUCKET/PREFIX`, `redb:///FILE` or `memory:`.
+    /// Register for the records of --store, in place of a folder.
+    ///
+    /// `postgres://USER@HOST/DATABASE`, which gateways share, `redis://HOST`, `etcd://HOST`, `s3://BUCKET/PREFIX`,
+    /// `redb:///FILE` or `memory:`.
     #[arg(long, value_name = "URL", env = "IFMATCH_REGISTER", hide_env_values = true, help_heading = "Storage")]
     pub register: Option<String>,
 
-    /// Accept a register that may lose acknowledged changes in a failover, such as Redis: leases may then have two
-    /// holders, and deleted containers may return.
+    /// Accept a register that may lose acknowledged changes.
+    ///
+    /// Redis may lose them in a failover. Leases may then have two holders, and deleted containers may return.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_REGISTER_MAY_LOSE", help_heading = "Storage",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub register_may_lose: Option<bool>,
 
-    /// Reject PUT and DELETE without a condition (If-Match, If-None-Match, If-Unmodified-Since) with 428.
+    /// Reject writes without a condition with 428.
+    ///
+    /// PUT and DELETE then need If-Match, If-None-Match or If-Unmodified-Since.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_REQUIRE_CONDITIONS", help_heading = "Storage",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub require_conditions: Option<bool>,
 
-    /// Memory for cached responses of upstreams, or for cached blobs of an object store, which are revalidated for each
-    /// request. 0 disables the cache.
+    /// Memory for the cache; 0 disables it.
+    ///
+    /// `proxy` caches responses of upstreams. `serve` caches blobs of an object store, and revalidates them for each
+    /// request.
     #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE", help_heading = "Cache")]
     pub cache: Option<ByteSize>,
 
-    /// Maximum size of a body in memory, at most a quarter of the cache. Larger bodies are cached in --cache-dir, if
-    /// set, and otherwise not at all.
-    #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_BODY_SIZE", help_heading = "Cache")]
+    /// Maximum size of a body in memory, at most a quarter of the cache.
+    ///
+    /// Larger bodies are cached in --cache-dir, if set, and otherwise not at all.
+    #[arg(long, hide_short_help = true, value_name = "SIZE", env = "IFMATCH_CACHE_BODY_SIZE", help_heading = "Cache")]
     pub cache_body_size: Option<ByteSize>,
 
-    /// Folder for cached bodies that are too large for memory, and for responses evicted from memory. It outlives a
-    /// restart: its responses are then verified, and validated before their first use.
+    /// Folder for cached bodies that memory has no room for.
+    ///
+    /// It keeps bodies that are too large for memory, and responses evicted from memory. It outlives a restart: its
+    /// responses are then verified, and validated before their first use.
     #[arg(long, value_name = "DIR", env = "IFMATCH_CACHE_DIR", help_heading = "Cache")]
     pub cache_dir: Option<PathBuf>,
 
@@ -81,18 +94,22 @@ pub struct Settings {
     #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_DISK", help_heading = "Cache")]
     pub cache_disk: Option<ByteSize>,
 
-    /// Address to listen on: IP:PORT, localhost:PORT, or PORT for localhost. Port 0 selects a free port. Addresses
-    /// beyond loopback require tokens or accounts. Without those, `serve` accepts only requests addressed to an IP
-    /// address or to localhost.
+    /// Address to listen on.
+    ///
+    /// IP:PORT, localhost:PORT, or PORT for localhost. Port 0 selects a free port. Addresses beyond loopback require
+    /// tokens or accounts. Without those, `serve` accepts only requests addressed to an IP address or to localhost.
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", help_heading = "Listening")]
     pub listen: Option<ListenAddress>,
 
-    /// Address to serve tables on, or `off`. Tables need an account. If the default address is in use, the gateway warns and
-    /// serves no tables.
+    /// Address to serve tables on, or `off`.
+    ///
+    /// Tables need an account. If the default address is in use, the gateway warns and serves no tables.
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN_TABLES", help_heading = "Listening")]
     pub listen_tables: Option<OptionalAddress>,
 
-    /// PEM file with the certificate chain. Enables TLS, with HTTP/2 and HTTP/1.1.
+    /// PEM file with the certificate chain.
+    ///
+    /// Enables TLS, with HTTP/2 and HTTP/1.1.
     #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_CERT", help_heading = "Listening")]
     pub tls_cert: Option<PathBuf>,
 
@@ -100,7 +117,9 @@ pub struct Settings {
     #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_KEY", help_heading = "Listening")]
     pub tls_key: Option<PathBuf>,
 
-    /// Bearer token for reading. Repeatable. Prefer a file, since other users of this machine can see flags.
+    /// Bearer token for reading.
+    ///
+    /// Repeatable. Prefer a file, since other users of this machine can see flags.
     #[arg(
         long,
         value_name = "TOKEN",
@@ -111,7 +130,9 @@ pub struct Settings {
     )]
     pub read_token: Vec<String>,
 
-    /// Bearer token for reading and writing. Repeatable.
+    /// Bearer token for reading and writing.
+    ///
+    /// Repeatable.
     #[arg(
         long,
         value_name = "TOKEN",
@@ -122,7 +143,9 @@ pub struct Settings {
     )]
     pub write_token: Vec<String>,
 
-    /// File with tokens for reading, one per line. Empty lines and lines that start with # are ignored.
+    /// File with tokens for reading, one per line.
+    ///
+    /// Empty lines and lines that start with # are ignored.
     #[arg(long, value_name = "FILE", env = "IFMATCH_READ_TOKEN_FILE", help_heading = "Access")]
     pub read_token_file: Option<PathBuf>,
 
@@ -130,21 +153,24 @@ pub struct Settings {
     #[arg(long, value_name = "FILE", env = "IFMATCH_WRITE_TOKEN_FILE", help_heading = "Access")]
     pub write_token_file: Option<PathBuf>,
 
-    /// Allow reads of blobs and listings without a token. Writes and `/-/…` still need a token, and requests in the Azure
-    /// dialect a signature.
+    /// Allow reads of blobs and listings without a token.
+    ///
+    /// Writes and `/-/…` still need a token, and requests in the Azure dialect a signature.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_PUBLIC_READ", help_heading = "Access",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub public_read: Option<bool>,
 
-    /// Origin of web pages that may use the plain dialect (CORS), such as `https://app.example`, or `*` for all.
-    /// Repeatable.
+    /// Origin of web pages that may use the plain dialect (CORS).
+    ///
+    /// For example `https://app.example`, or `*` for all. Repeatable.
     #[arg(long, value_name = "ORIGIN", env = "IFMATCH_CORS_ORIGIN", value_delimiter = ',', help_heading = "Access")]
     pub cors_origin: Vec<String>,
 
-    /// Account for Azure SDKs, with one or two keys in base64. Repeatable. The plain URLs of its containers are
-    /// /CONTAINER for the first account, and /NAME.CONTAINER for the others. In the file: `[[accounts]]` with `name`,
-    /// `key` and `key2`. Without accounts and tokens, the development account (`UseDevelopmentStorage=true`) is
-    /// enabled, on loopback only.
+    /// Account for Azure SDKs, with one or two keys in base64.
+    ///
+    /// Repeatable. The plain URLs of its containers are /CONTAINER for the first account, and /NAME.CONTAINER for the
+    /// others. In the file: `[[accounts]]` with `name`, `key` and `key2`. Without accounts and tokens, the
+    /// development account (`UseDevelopmentStorage=true`) is enabled, on loopback only.
     #[arg(
         long,
         value_name = "NAME:KEY[:KEY2]",
@@ -155,90 +181,133 @@ pub struct Settings {
     )]
     pub accounts: Vec<AccountSetting>,
 
-    /// Maximum size of a request body. Larger ones get 413.
+    /// Maximum size of a request body.
+    ///
+    /// Larger ones get 413.
     #[arg(long, value_name = "SIZE", env = "IFMATCH_MAX_BODY_SIZE", help_heading = "Limits")]
     pub max_body_size: Option<ByteSize>,
 
-    /// Maximum size of the request line and the headers. Larger ones get 431, as do more than 100 headers.
-    #[arg(long, value_name = "SIZE", env = "IFMATCH_MAX_HEADER_SIZE", help_heading = "Limits")]
+    /// Maximum size of the request line and the headers.
+    ///
+    /// Larger ones get 431, as do more than 100 headers.
+    #[arg(long, hide_short_help = true, value_name = "SIZE", env = "IFMATCH_MAX_HEADER_SIZE", help_heading = "Limits")]
     pub max_header_size: Option<ByteSize>,
 
-    /// Maximum number of connections. A further connection replaces the one that was idle for longest, or waits until
-    /// one closes.
+    /// Maximum number of connections.
+    ///
+    /// A further connection replaces the one that was idle for longest, or waits until one closes.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_CONNECTIONS", help_heading = "Limits")]
     pub max_connections: Option<u32>,
 
-    /// Maximum number of connections of one client, which is an IPv4 address or an IPv6 network (/64). A further
-    /// connection replaces an idle one of the same client, or is closed. Set this if all clients share one address, for
-    /// example behind a load balancer. By default, a client gets another connection as long as more are free than it
-    /// holds, which is half of all at most.
-    #[arg(long, value_name = "N", env = "IFMATCH_MAX_CONNECTIONS_PER_CLIENT", help_heading = "Limits")]
+    /// Maximum number of connections of one client, which is an IPv4 address or an IPv6 network (/64).
+    ///
+    /// A further connection replaces an idle one of the same client, or is closed. Set this if all clients share one
+    /// address, for example behind a load balancer. By default, a client gets another connection as long as more are
+    /// free than it holds, which is half of all at most.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        env = "IFMATCH_MAX_CONNECTIONS_PER_CLIENT",
+        help_heading = "Limits"
+    )]
     pub max_connections_per_client: Option<u32>,
 
-    /// Maximum number of concurrent requests; further ones get 503 with Retry-After. A proxy counts only requests that
-    /// it forwards.
+    /// Maximum number of concurrent requests.
+    ///
+    /// Further ones get 503 with Retry-After. A proxy counts only requests that it forwards.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_REQUESTS", help_heading = "Limits")]
     pub max_requests: Option<u32>,
 
-    /// Maximum number of concurrent requests of one client; further ones get 503 with Retry-After. Clients and the
-    /// default are as for --max-connections-per-client. It applies to the slots of each upstream, too.
-    #[arg(long, value_name = "N", env = "IFMATCH_MAX_REQUESTS_PER_CLIENT", help_heading = "Limits")]
+    /// Maximum number of concurrent requests of one client; further ones get 503 with Retry-After.
+    ///
+    /// Clients and the default are as for --max-connections-per-client. It applies to the slots of each upstream,
+    /// too.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        env = "IFMATCH_MAX_REQUESTS_PER_CLIENT",
+        help_heading = "Limits"
+    )]
     pub max_requests_per_client: Option<u32>,
 
-    /// Maximum number of reads that wait for a change (`Prefer: wait`), each up to a minute; further ones are answered at
-    /// once. At most half of --max-requests; 256 by default, or that half. 0 disables waiting. Without
+    /// Maximum number of reads that wait for a change (`Prefer: wait`), each up to a minute; further ones are answered at once.
+    ///
+    /// At most half of --max-requests; 256 by default, or that half. 0 disables waiting. Without
     /// --max-requests-per-client, a client gets another wait as long as more are free than it has.
-    #[arg(long, value_name = "N", env = "IFMATCH_MAX_WAITS", help_heading = "Limits")]
+    #[arg(long, hide_short_help = true, value_name = "N", env = "IFMATCH_MAX_WAITS", help_heading = "Limits")]
     pub max_waits: Option<u32>,
 
     /// Maximum number of concurrent requests on one HTTP/2 connection.
-    #[arg(long, value_name = "N", env = "IFMATCH_MAX_STREAMS", help_heading = "Limits")]
+    #[arg(long, hide_short_help = true, value_name = "N", env = "IFMATCH_MAX_STREAMS", help_heading = "Limits")]
     pub max_streams: Option<u32>,
 
-    /// Time to send a complete request head, or to finish a TLS handshake. Afterwards the connection is closed.
-    #[arg(long, value_name = "TIME", env = "IFMATCH_HEAD_TIMEOUT", help_heading = "Limits")]
+    /// Time to send a complete request head, or to finish a TLS handshake.
+    ///
+    /// Afterwards the connection is closed.
+    #[arg(long, hide_short_help = true, value_name = "TIME", env = "IFMATCH_HEAD_TIMEOUT", help_heading = "Limits")]
     pub head_timeout: Option<Span>,
 
-    /// Time in which a client must send at least 1 KiB of a body, or read at least 1 KiB of a response. A slower client
-    /// gets 408, or its connection is closed, or its HTTP/2 stream is reset.
-    #[arg(long, value_name = "TIME", env = "IFMATCH_BODY_TIMEOUT", help_heading = "Limits")]
+    /// Time in which a client must send at least 1 KiB of a body, or read at least 1 KiB of a response.
+    ///
+    /// A slower client gets 408, or its connection is closed, or its HTTP/2 stream is reset.
+    #[arg(long, hide_short_help = true, value_name = "TIME", env = "IFMATCH_BODY_TIMEOUT", help_heading = "Limits")]
     pub body_timeout: Option<Span>,
 
     /// Time that a connection without requests is kept open.
-    #[arg(long, value_name = "TIME", env = "IFMATCH_KEEP_ALIVE", help_heading = "Limits")]
+    #[arg(long, hide_short_help = true, value_name = "TIME", env = "IFMATCH_KEEP_ALIVE", help_heading = "Limits")]
     pub keep_alive: Option<Span>,
 
-    /// Time between a stop signal and the closing of the port. Meanwhile, `/-/health` and `/-/ready` respond 503, so that
-    /// load balancers stop sending requests.
+    /// Time between a stop signal and the closing of the port.
+    ///
+    /// Meanwhile, `/-/health` and `/-/ready` respond 503, so that load balancers stop sending requests.
     #[arg(long, value_name = "TIME", env = "IFMATCH_SHUTDOWN_DELAY", help_heading = "Running")]
     pub shutdown_delay: Option<Span>,
 
-    /// Time for requests in flight to finish after the port is closed.
+    /// Time for requests in flight to finish at a stop.
+    ///
+    /// It begins when the port is closed.
     #[arg(long, value_name = "TIME", env = "IFMATCH_SHUTDOWN_GRACE", help_heading = "Running")]
     pub shutdown_grace: Option<Span>,
 
-    /// Number of worker threads. One per core by default.
-    #[arg(long, value_name = "N", env = "IFMATCH_THREADS", help_heading = "Running")]
+    /// Number of worker threads.
+    ///
+    /// One per core by default.
+    #[arg(long, hide_short_help = true, value_name = "N", env = "IFMATCH_THREADS", help_heading = "Running")]
     pub threads: Option<u16>,
 
-    /// Filter of the log on stderr: a level (error, warn, info, debug, trace) or directives such as
-    /// `info,ifmatch_blob=debug`. Defaults to `RUST_LOG`, or info.
+    /// Filter of the log on stderr, such as `info`.
+    ///
+    /// A level (error, warn, info, debug, trace) or directives such as `info,ifmatch_blob=debug`. Defaults to
+    /// `RUST_LOG`, or info.
     #[arg(long, value_name = "FILTER", env = "IFMATCH_LOG", help_heading = "Running")]
     pub log: Option<String>,
 
-    /// Format of the log.
+    /// Format of the log: text or json.
     #[arg(long, value_name = "FORMAT", env = "IFMATCH_LOG_FORMAT", help_heading = "Running")]
     pub log_format: Option<LogFormat>,
 
-    /// Log each request: client, method, path, status, condition, decision, duration, bytes and request id. Without a value
-    /// or with `true`, in the log on stderr; `-` is stdout; other values name a file, which SIGHUP opens again.
+    /// Log each request, on stderr or in a file.
+    ///
+    /// A line has the client, method, path, status, condition, decision, duration, bytes and request id. Without a
+    /// value or with `true`, it goes to the log on stderr; `-` is stdout; other values name a file, which SIGHUP
+    /// opens again.
     #[arg(long, value_name = "FILE", env = "IFMATCH_ACCESS_LOG", help_heading = "Running",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub access_log: Option<AccessLog>,
 
-    /// OpenTelemetry collector for a trace of each request, such as `http://localhost:4318`, which gets OTLP by HTTP on
-    /// /v1/traces. Defaults to `OTEL_EXPORTER_OTLP_ENDPOINT`; the other variables of OpenTelemetry apply as well.
-    #[arg(long, value_name = "URL", env = "IFMATCH_OTLP", hide_env_values = true, help_heading = "Running")]
+    /// OpenTelemetry collector for a trace of each request, such as `http://localhost:4318`, which gets OTLP by HTTP on /v1/traces.
+    ///
+    /// Defaults to `OTEL_EXPORTER_OTLP_ENDPOINT`; the other variables of OpenTelemetry apply as well.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "URL",
+        env = "IFMATCH_OTLP",
+        hide_env_values = true,
+        help_heading = "Running"
+    )]
     pub otlp: Option<String>,
 
     /// Settings of `ifmatch proxy`: the table `[proxy]` of the file, which `ifmatch serve` ignores.
