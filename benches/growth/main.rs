@@ -30,7 +30,7 @@ fn main() {
         "| register | resources | 304, ns | If-Match PUT, ns | record, bytes | with its response in memory, bytes |"
     );
     println!("|---|---|---|---|---|---|");
-    let in_memory: Vec<Grown<MemoryRegister>> =
+    let in_memory: Vec<Grown> =
         sizes.iter().map(|size| Grown::new(&runtime, *size, MemoryRegister::unbounded())).collect();
     report(&runtime, "memory", in_memory);
     let folder = tempfile::tempdir().unwrap();
@@ -44,17 +44,17 @@ fn main() {
 }
 
 /// A layer with a number of resources, and their footprint.
-struct Grown<R> {
-    subject: Subject<R>,
+struct Grown {
+    subject: Subject,
     size: usize,
     record: u64,
     remembered: u64,
     file: Option<u64>,
 }
 
-impl<R: Register> Grown<R> {
+impl Grown {
     /// Creates all resources, and reads each once.
-    fn new(runtime: &Runtime, size: usize, register: R) -> Self {
+    fn new(runtime: &Runtime, size: usize, register: impl Register) -> Self {
         eprintln!("filling {size}");
         let start = resident();
         let mut subject = Subject::new(size, register);
@@ -72,7 +72,7 @@ impl<R: Register> Grown<R> {
     }
 }
 
-fn report<R: Register>(runtime: &Runtime, name: &str, mut all: Vec<Grown<R>>) {
+fn report(runtime: &Runtime, name: &str, mut all: Vec<Grown>) {
     let mut reads = vec![Vec::new(); all.len()];
     let mut writes = vec![Vec::new(); all.len()];
     for round in 0..ROUNDS {

@@ -29,14 +29,14 @@ const MEMORY: u64 = 8 << 30;
 type Body = Full<Bytes>;
 
 /// A layer around a service with a number of resources.
-pub(crate) struct Subject<R> {
-    service: ConditionalService<Resources, R>,
+pub(crate) struct Subject {
+    service: ConditionalService<Resources>,
     size: usize,
     next: usize,
 }
 
-impl<R: Register> Subject<R> {
-    pub(crate) fn new(size: usize, register: R) -> Self {
+impl Subject {
+    pub(crate) fn new(size: usize, register: impl Register) -> Self {
         let layer = ConditionalLayer::builder().register(register).authoritative().memory(MEMORY).build();
         Self { service: layer.layer(Resources), size, next: 0 }
     }
