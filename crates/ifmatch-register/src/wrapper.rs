@@ -6,7 +6,7 @@ use ifmatch_core::record::{Record, Revision};
 use crate::key::Key;
 use crate::register::{Engine, Register, RegisterError, Scan, Swap};
 
-/// A register around another one, such as for metrics or for faults in tests: it passes on all calls that it does not override,
+/// A register around another one, such as for metrics or for faults in tests: it passes on the calls that it does not override,
 /// and so is a [`Register`] itself.
 ///
 /// ```
@@ -57,9 +57,10 @@ pub trait Wrapper: Send + Sync + 'static {
         self.inner().engine()
     }
 
-    /// See [`Register::revision_at_once`].
-    fn revision_at_once(&self, key: &Key) -> Option<Revision> {
-        self.inner().revision_at_once(key)
+    /// See [`Register::revision_at_once`]. Defaults to `None`, so that no answer passes by a [`load`](Self::load) that is
+    /// overridden.
+    fn revision_at_once(&self, _key: &Key) -> Option<Revision> {
+        None
     }
 }
 

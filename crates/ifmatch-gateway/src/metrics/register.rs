@@ -80,6 +80,10 @@ impl Wrapper for MeteredRegister {
         &self.register
     }
 
+    fn revision_at_once(&self, key: &Key) -> Option<Revision> {
+        self.register.revision_at_once(key)
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.measured(LOAD, self.register.load(key), |_| DONE).await
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ifmatch_register::{Engine, Guarantee, Register, Wrapper};
+use ifmatch_core::record::Revision;
+use ifmatch_register::{Engine, Guarantee, Key, Register, Wrapper};
 
 /// A register with the guarantee that the operator assumes (`--register-may-lose`).
 pub(crate) struct AcceptLosses(pub(crate) Arc<dyn Register>);
@@ -10,6 +11,10 @@ pub(crate) struct AcceptLosses(pub(crate) Arc<dyn Register>);
 impl Wrapper for AcceptLosses {
     fn inner(&self) -> &dyn Register {
         &self.0
+    }
+
+    fn revision_at_once(&self, key: &Key) -> Option<Revision> {
+        self.0.revision_at_once(key)
     }
 
     fn engine(&self) -> Engine {

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
-    Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait,
+    Engine, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait,
 };
 use ifmatch_runtime::Clock;
 use tokio::sync::{oneshot, watch};
@@ -97,6 +97,11 @@ impl Cuttable {
 impl Wrapper for Cuttable {
     fn inner(&self) -> &dyn Register {
         &self.register
+    }
+
+    /// The records outlast the processes of a test.
+    fn engine(&self) -> Engine {
+        Engine::default()
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
