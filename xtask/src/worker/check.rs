@@ -19,7 +19,7 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     npm::require(context.workspace, npm::MINIFLARE, context.deadline)?;
     wrangler::check(context, &folder)?;
     Run::new("node", &context.workspace.root().join("wasm/tests"))
-        .args(["--test", "--test-concurrency=1", "."])
+        .args(["--test", "--test-concurrency=1", "--test-timeout=1200000", "."])
         .env("IFMATCH_WORKER", &folder)
         .env("IFMATCH_EXAMPLE", build_package(context.workspace, "worker-axum", "worker-axum", context.deadline)?)
         .passes(context.deadline)?;
