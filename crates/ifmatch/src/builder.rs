@@ -248,7 +248,7 @@ impl Builder {
     /// [`lease_where`](Self::lease_where).
     ///
     /// A holder relies on its lease until it ends, even across a restart. Lease operations therefore get 501 unless the
-    /// register [keeps every swap](Register::guarantee), which the default in-memory register does not. Set another one
+    /// register [keeps every swap](ifmatch_register::Guarantee), which the default in-memory register does not. Set another one
     /// with [`register`](Self::register), or accept the loss with [`ephemeral_leases`](Self::ephemeral_leases).
     ///
     /// ```
