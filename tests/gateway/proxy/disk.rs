@@ -38,7 +38,7 @@ fn large_bodies_are_served_from_the_folder_also_after_a_crash() {
     // Another process can use the folder only afterwards.
     let upstream = origin.url();
     let end = run(["proxy", "--upstream", &upstream, "--listen", "127.0.0.1:0"].iter().chain(&flags));
-    assert_eq!(end.status.code(), Some(1), "{end:#?}");
+    assert_eq!(end.status.code(), Some(11), "{end:#?}");
     assert!(end.stderr.contains("--cache-dir"), "{end:#?}");
 
     gateway.kill();
