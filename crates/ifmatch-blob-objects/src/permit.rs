@@ -110,7 +110,8 @@ impl Shared {
         renewed.unwrap_or(deadline)
     }
 
-    /// Returns the end of the work until a deadline: three quarters of what is left. An abandoned request may still take effect in the rest, while no one else writes.
+    /// Returns the end of the work until a deadline: three quarters of what is left. An abandoned request may still take effect
+    /// in the rest, while no one else writes.
     pub(super) fn end_of_work(&self, deadline: Timestamp) -> Timestamp {
         let now = self.driver.now();
         now.saturating_add(now.until(deadline) * 3 / 4)

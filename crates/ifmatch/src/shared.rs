@@ -24,8 +24,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Returns the time that ends the permit and the lease of a key.
-    pub(crate) fn now(&self, _key: &Key) -> Timestamp {
+    /// Returns the time that deadlines are compared with.
+    pub(crate) fn now(&self) -> Timestamp {
         self.driver.now()
     }
 

@@ -50,5 +50,5 @@ where
 async fn check(shared: &Shared, key: &Key, lease: LeaseUse) -> Result<(), Problem> {
     let record = shared.for_read(shared.driver.load(key)).await;
     let record = record.ok_or_else(|| Problem::unavailable(responses::RETRY_AFTER))?;
-    record.check_lease(lease, shared.now(key)).map_err(Problem::lease_failed)
+    record.check_lease(lease, shared.now()).map_err(Problem::lease_failed)
 }

@@ -34,7 +34,7 @@ pub(super) fn success<T: Body>(
         headers.extend(HeaderValue::from_str(&lease.id().to_string()).ok().map(|id| (azure::ID, id)));
     }
     let shared = &context.shared;
-    let now = shared.now(&context.key);
+    let now = shared.now();
     let was_probed = observed.is_some_and(|observed| Some(observed.snapshot) == applied.before.snapshot(now));
     let version = applied.after.settled(now).filter(|_| was_probed || shared.is_authoritative());
     if let Some(version) = version

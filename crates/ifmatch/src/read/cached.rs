@@ -53,7 +53,7 @@ pub(crate) enum Cached<T: Body> {
 
 impl Lookup {
     pub(crate) fn new(shared: &Shared, key: Key, head: &Parts) -> Self {
-        let (at, wall) = (shared.now(&key), shared.wall());
+        let (at, wall) = (shared.now(), shared.wall());
         let hit = if shared.config.is_shareable(head) { Hit::find(shared, &key, head, at, wall) } else { None };
         Self { key, at, wall, hit }
     }

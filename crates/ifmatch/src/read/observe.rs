@@ -64,7 +64,7 @@ pub(crate) async fn observe(context: &ReadContext, headers: &HeaderMap, tag: Opt
         },
     };
     let record = Box::pin(apply(context, &record, observation)).await?;
-    let version = record.settled(context.shared.now(&context.request.key))?;
+    let version = record.settled(context.shared.now())?;
     let tag = tag.filter(|tag| version.tag(&variant) == Some(tag))?;
     Some(Recorded::from_record(version, record.revision(), variant, vary, tag))
 }

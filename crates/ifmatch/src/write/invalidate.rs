@@ -15,7 +15,7 @@ impl Shared {
         if !self.try_invalidate(key).await {
             let (shared, key) = (Arc::clone(self), key.clone());
             drop(detach(async move {
-                let deadline = shared.now(&key).saturating_add(shared.config.write_timeout);
+                let deadline = shared.now().saturating_add(shared.config.write_timeout);
                 shared.driver.retry_until(deadline, || async { shared.try_invalidate(&key).await.then_some(()) }).await;
             }));
         }

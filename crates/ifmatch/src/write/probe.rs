@@ -64,7 +64,7 @@ impl WriteContext {
         S: InnerService<B>,
         B: RequestContent,
     {
-        let at = self.shared.now(&self.key);
+        let at = self.shared.now();
         let Ok(record) = self.shared.driver.load(&self.key).await else {
             return Probe::Failed(Ok(responses::unavailable()));
         };

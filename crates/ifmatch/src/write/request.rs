@@ -69,7 +69,7 @@ impl WriteContext {
             Refusal::PreconditionFailed { precondition, current } => {
                 Problem::precondition_failed(*precondition, current.as_ref())
             }
-            Refusal::InFlight { deadline } => Problem::write_in_flight(self.shared.now(&self.key).until(*deadline)),
+            Refusal::InFlight { deadline } => Problem::write_in_flight(self.shared.now().until(*deadline)),
             Refusal::Lease(failure) => Problem::lease_failed(*failure),
             Refusal::LeaseConflict(conflict) => Problem::lease_conflict(*conflict),
             Refusal::NotFound => Problem::not_found().code("ResourceNotFound"),

@@ -52,7 +52,7 @@ impl WriteContext {
         B: RequestContent,
     {
         let mut deadline = self.handler_deadline(grant.deadline);
-        if deadline <= self.shared.now(&self.key) {
+        if deadline <= self.shared.now() {
             return End::TooLate;
         }
         let mut head = self.head.clone();
@@ -87,7 +87,7 @@ impl WriteContext {
 
     /// Returns the time at which the progress of the body decides about a renewal: after three quarters of what is left.
     fn renewal_due(&self, deadline: Timestamp) -> Timestamp {
-        let now = self.shared.now(&self.key);
+        let now = self.shared.now();
         now.saturating_add(now.until(deadline) / 4 * 3)
     }
 
