@@ -21,7 +21,7 @@ async fn a_register_in_a_file_keeps_leases_across_a_restart() {
     azure.lease("/docs/a", "acquire", &[("x-ms-lease-duration", "-1")]).await.expect(201);
 
     let second = run(args);
-    assert_eq!(second.status.code(), Some(1), "{}", second.stderr);
+    assert_eq!(second.status.code(), Some(11), "{}", second.stderr);
     assert!(second.stderr.contains("another process has the database open"), "{}", second.stderr);
 
     gateway.restart();

@@ -32,7 +32,6 @@
 
 mod backend;
 mod backoff;
-mod cause;
 mod client;
 mod counter;
 mod document;
@@ -47,12 +46,12 @@ pub use backend::Azure;
 #[cfg(feature = "object-store")]
 pub use backend::Objects;
 pub use backend::{Backend, Found, Http, HttpError, Memory, Put, Read, Version, When};
-pub use cause::Cause;
 pub use client::Client;
 pub use counter::Counter;
 pub use document::{Document, UpdateError, Versioned};
 pub use election::{Election, Leader};
 pub use error::{Error, ErrorKind};
+pub use ifmatch_runtime::Cause;
 pub use lock::{Grant, Held, Lock};
 pub use queue::{Job, Queue};
 

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting};
 use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan, Swap};
-use ifmatch_runtime::{SystemClock, task};
+use ifmatch_runtime::{Cause, SystemClock, task};
 use prost::Message;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::Channel;
@@ -236,7 +236,7 @@ impl Connect for Place {
 
 impl Place {
     async fn open_member(&self, member: usize) -> Result<Open, ConnectError> {
-        let unreachable = |error| ConnectError::new(ConnectErrorKind::Unreachable, detailed(&error));
+        let unreachable = |error| ConnectError::new(ConnectErrorKind::Unreachable, Cause::of(&error).text);
         let (connector, stream) = stream::once();
         let channel = self.address.members[member].connect_with_connector(connector).await.map_err(unreachable)?;
         let mut open = Open { channel, stream, token: None };
@@ -364,12 +364,6 @@ fn encode(record: &Record) -> Vec<u8> {
 fn decode(bytes: &[u8]) -> Result<Record, RegisterError> {
     let (_, record) = bytes.split_at_checked(REVISION).ok_or(RegisterErrorKind::Unreadable)?;
     Ok(Record::decode(record)?)
-}
-
-/// Returns an error with its causes: the outer one only names the transport.
-fn detailed(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use ifmatch_register::{RegisterError, RegisterErrorKind};
+use ifmatch_runtime::Cause;
 use tokio_postgres::error::{Severity, SqlState};
 
 /// Error returned if a register cannot be opened. The message says what to do, and contains no password.
@@ -83,7 +84,7 @@ impl ConnectError {
                 (ConnectErrorKind::Unreachable, "the server cannot be used: check that it runs and accepts connections")
             }
         };
-        Self::new(kind, text).because(error)
+        Self::new(kind, text).because(Cause::explain(error))
     }
 }
 

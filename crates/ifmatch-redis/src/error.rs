@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use ifmatch_register::{RegisterError, RegisterErrorKind};
+use ifmatch_runtime::Cause;
 use redis::{ErrorKind, RedisError};
 
 /// A server cannot be used.
@@ -67,7 +68,7 @@ impl From<RedisError> for ConnectError {
             _ if error.kind() == ErrorKind::AuthenticationFailed => ConnectErrorKind::Denied,
             _ => ConnectErrorKind::Unreachable,
         };
-        Self::new(kind, error)
+        Self::new(kind, Cause::explain(error))
     }
 }
 

@@ -14,6 +14,8 @@
 //! # });
 //! ```
 
+#[cfg(feature = "tls")]
+mod cause;
 mod clock;
 mod platform;
 #[cfg(feature = "fs")]
@@ -22,6 +24,8 @@ mod random;
 pub mod task;
 
 pub use async_trait::async_trait;
+#[cfg(feature = "tls")]
+pub use cause::Cause;
 pub use clock::{Clock, SystemClock};
 pub use platform::{KeyedLocks, KeyedQueue, MAX_POLL_INTERVAL, Turn};
 pub use random::{RandomError, nonce};

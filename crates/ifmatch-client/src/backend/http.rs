@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use ifmatch_runtime::Cause;
 use ifmatch_runtime::nonce;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use rustls::crypto::ring;
@@ -26,7 +27,6 @@ use serde_json::Value;
 
 use super::answer::{age, failure, is_done, strong_tag};
 use super::{Backend, Found, Put, Read, Version, When};
-use crate::cause::Cause;
 use crate::error::{Error, ErrorKind};
 
 /// Maximum length of a response's content.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ifmatch_blob_objects::{Backing, OpenError, OpenErrorKind};
-use ifmatch_client::Objects;
+use ifmatch_client::{Cause, Objects};
 
 use crate::error::Error;
 
@@ -45,7 +45,12 @@ pub(crate) fn open(name: &str, url: &str) -> Result<Backing, Error> {
 
 /// Returns the error of a command for a store that cannot be used.
 pub(crate) fn failed(name: &str, error: &OpenError) -> Error {
-    let message = format!("{name}: {error}");
+    let mut message = format!("{name}: {error}");
+    // The messages of HTTP clients name the request only.
+    let cause = Cause::of(error).text;
+    if !message.contains(&cause) {
+        message = format!("{message}: {cause}");
+    }
     match error.kind() {
         OpenErrorKind::Url | OpenErrorKind::Settings => Error::usage(message),
         _ => Error::runtime(message),

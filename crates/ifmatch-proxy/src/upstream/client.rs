@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
+use ifmatch_runtime::Cause;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
@@ -143,7 +144,7 @@ impl Shared {
             Ok(Leased { connection, reused: false })
         };
         match timeout(self.timeout, open).await {
-            Ok(leased) => leased.map_err(SendError::Connect),
+            Ok(leased) => leased.map_err(|error: BoxError| SendError::Connect(Cause::explain(error))),
             Err(elapsed) => Err(SendError::Connect(elapsed.into())),
         }
     }

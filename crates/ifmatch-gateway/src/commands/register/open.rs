@@ -58,7 +58,7 @@ pub(crate) async fn open(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> 
         Engine::Redb(file) => {
             let folder = file.parent().map(Path::to_owned).unwrap_or_default();
             let file = file.clone();
-            redb(folder, file).await.map_err(|error| Error::runtime(format!("cannot use --register {url}: {error}")))
+            redb(folder, file).await.map_err(|error| redb_error(&format!("--register {url}"), &error))
         }
     }
 }
@@ -141,7 +141,16 @@ pub(crate) fn memory_of(bytes: u64) -> Arc<dyn Register> {
 /// States why the folder cannot be used.
 pub(crate) async fn in_folder(folder: &Path) -> Result<Arc<dyn Register>, Error> {
     let opened = redb(folder.to_owned(), folder.join("register.redb")).await;
-    opened.map_err(|error| Error::runtime(format!("cannot use --data {}: {error}", folder.display())))
+    opened.map_err(|error| redb_error(&format!("--data {}", folder.display()), &error))
+}
+
+fn redb_error(option: &str, error: &BoxError) -> Error {
+    let message = format!("cannot use {option}: {error}");
+    match error.downcast_ref().map(ifmatch_redb::OpenError::kind) {
+        Some(ifmatch_redb::OpenErrorKind::InUse) => Error::in_use(message),
+        Some(ifmatch_redb::OpenErrorKind::Damaged) => Error::damaged(message),
+        _ => Error::runtime(message),
+    }
 }
 
 async fn redb(folder: PathBuf, file: PathBuf) -> Result<Arc<dyn Register>, BoxError> {

@@ -2,13 +2,16 @@
 
 use std::error::Error;
 use std::io;
+use std::sync::Arc;
 
 use rustls::{CertificateError, InvalidMessage};
+
+type Shared = Arc<dyn Error + Send + Sync>;
 
 /// The cause of a failed connection.
 ///
 /// ```
-/// use ifmatch_client::Cause;
+/// use ifmatch_runtime::Cause;
 ///
 /// let error = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
 /// let cause = Cause::of(&error);
@@ -31,8 +34,9 @@ impl Cause {
             if let Some(error) = innermost.downcast_ref::<rustls::Error>() {
                 return Self::of_tls(error);
             }
-            // The source of an I/O error is that of the error that it wraps.
-            let wrapped = innermost.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+            // The source of these two is that of the error that they wrap.
+            let in_io = innermost.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+            let wrapped = in_io.or_else(|| innermost.downcast_ref::<Shared>().map(|shared| &**shared));
             match wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| innermost.source()) {
                 Some(cause) => innermost = cause,
                 None => break,
@@ -46,12 +50,19 @@ impl Cause {
         Self { text, is_lasting: false }
     }
 
+    /// Returns these words in place of an error that no other attempt avoids, and any other error as it is.
+    pub fn explain(error: impl Into<Box<dyn Error + Send + Sync>>) -> Box<dyn Error + Send + Sync> {
+        let error = error.into();
+        let cause = Self::of(&*error);
+        if cause.is_lasting { cause.text.into() } else { error }
+    }
+
     fn of_tls(error: &rustls::Error) -> Self {
         use CertificateError as Certificate;
         let rustls::Error::InvalidCertificate(certificate) = error else {
             return match error {
                 rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-                    Self::lasting("the server does not speak TLS at this port: use http://, or the port for https")
+                    Self::lasting("the server does not speak TLS at this port: use a URL without TLS, such as http://, or the port for TLS")
                 }
                 rustls::Error::AlertReceived(alert) => {
                     Self { text: format!("the server has ended the TLS connection: {alert:?}"), is_lasting: false }
@@ -97,7 +108,8 @@ mod tests {
     fn a_certificate_that_is_refused_is_described_however_deep_it_is() {
         let refused = |certificate| {
             let error = rustls::Error::InvalidCertificate(certificate);
-            Cause::of(&io::Error::other(io::Error::new(io::ErrorKind::InvalidData, error)))
+            let inner: Shared = Arc::new(io::Error::new(io::ErrorKind::InvalidData, error));
+            Cause::of(&io::Error::other(inner))
         };
         for (certificate, text) in [
             (CertificateError::UnknownIssuer, "--ca"),
