@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use http::request::Parts;
+
 use crate::metrics::{Invalidation, Metrics};
 use crate::request::key::Key;
 use crate::state::CacheState;
@@ -82,6 +84,11 @@ impl CacheHandle {
     fn prefix(&self, start: &str) -> String {
         let changes = self.0.config.query.is_active();
         Key::prefix(start.split_once('?').filter(|_| changes).map_or(start, |(path, _)| path))
+    }
+
+    /// Returns the URL of a request, as a purge of it expects. Returns `None` if the request names no host or several.
+    pub fn url(&self, head: &Parts) -> Option<String> {
+        Some(Key::of(head, self.0.config.scheme.as_deref())?.as_str().to_owned())
     }
 
     /// Returns the current counters.

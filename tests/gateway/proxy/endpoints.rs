@@ -91,6 +91,54 @@ fn a_group_of_an_origin_is_purged_together() {
 }
 
 #[test]
+fn surrogate_keys_and_cache_tags_are_groups_and_too_many_are_never_fresh() {
+    let many = "k ".repeat(1025);
+    let origin = Origin::start(move |asked| {
+        let groups = match asked.head.split_whitespace().nth(1) {
+            Some("/key") => "surrogate-key: home news-1\r\n",
+            Some("/tag") => "cache-tag: home,news-2\r\n",
+            _ => &format!("surrogate-key: {many}\r\n"),
+        };
+        ok(&format!("cache-control: max-age=600\r\n{groups}"), "hello")
+    });
+    let gateway = before(&origin, &[]);
+    let purge = |name: &str| {
+        delete(&gateway, &format!("/-/cache?group={name}&origin=http://example.com"), "").expect(200);
+    };
+    for (name, gone) in [("news-1", &["/key"][..]), ("news-2", &["/tag"]), ("home", &["/key", "/tag"])] {
+        for path in ["/key", "/tag"] {
+            store(&gateway, path);
+        }
+        purge(name);
+        for path in ["/key", "/tag"] {
+            assert_eq!(status(&get(&gateway, path, "")).contains("; hit"), !gone.contains(&path), "{name} {path}");
+        }
+    }
+    get(&gateway, "/many", "").expect(200);
+    assert!(!status(&get(&gateway, "/many", "").expect(200)).contains("; hit"));
+}
+
+#[test]
+fn the_method_purge_removes_a_url_for_those_who_may_write() {
+    let origin = origin();
+    let gateway = before(&origin, &["--read-token", "reader", "--write-token", "writer"]);
+    let purge = |path: &str, fields: &str| {
+        exchange(gateway.address(), format!("PURGE {path} HTTP/1.1\r\nhost: example.com\r\n{fields}\r\n"))
+    };
+    for path in ["/a?x=1", "/b"] {
+        store(&gateway, path);
+    }
+    purge("/a?x=1", "").expect(401);
+    purge("/a?x=1", "authorization: Bearer reader\r\n").expect(403);
+    assert!(status(&get(&gateway, "/a?x=1", "")).contains("; hit"));
+    let purged = purge("/a?x=1", "authorization: Bearer writer\r\n").expect(200);
+    assert_eq!(purged.json()["purged"], 1);
+    assert!(status(&get(&gateway, "/a?x=1", "")).contains("fwd=uri-miss"));
+    assert!(status(&get(&gateway, "/b", "")).contains("; hit"));
+    assert!(origin.asked().iter().all(|asked| asked.head.starts_with("get /")), "{:?}", origin.asked());
+}
+
+#[test]
 fn a_soft_purge_makes_responses_stale() {
     let origin = Origin::start(|_| {
         ok("cache-control: max-age=600, stale-if-error=600\r\netag: \"1\"\r\ncache-groups: \"g\"\r\n", "hello")

@@ -177,10 +177,12 @@ impl Meta {
         }
         let terms = Terms::new(&governing, lifetime).with_default_window(&governing, arrival.while_revalidate);
         let last_modified = fields::date(&headers, LAST_MODIFIED);
+        let groups = groups::of(&headers);
+        let always_validate = arrival.always_validate || terms.always_validate || groups.is_none();
         let tag = headers.get(ETAG).and_then(|tag| EntityTag::parse(tag.as_bytes()).ok());
         Self {
             status,
-            groups: groups::names(&headers, &groups::CACHE_GROUPS).into(),
+            groups: groups.unwrap_or_default().into(),
             last_modified,
             comparable_date: last_modified.or_else(|| fields::date(&headers, DATE)),
             headers: compact(&headers, ADDED_FIELDS),
@@ -189,7 +191,7 @@ impl Meta {
                 vary,
                 implicit_key: arrival.implicit_key.into(),
             },
-            terms: Terms { always_validate: arrival.always_validate || terms.always_validate, ..terms },
+            terms: Terms { always_validate, ..terms },
             tag,
             began: arrival.began,
             used: Used::default(),

@@ -35,6 +35,19 @@ pub(super) fn respond<B>(cache: &CacheHandle, request: &Request<B>) -> Response<
     }
 }
 
+/// Returns `true` for `PURGE`, the method of Varnish and its successors.
+pub(crate) fn is_purge(method: &Method) -> bool {
+    method.as_str() == "PURGE"
+}
+
+/// Purges the target of a request.
+pub(super) fn purge_target<B>(cache: &CacheHandle, request: Request<B>) -> Result<Response<Bytes>, Problem> {
+    let url =
+        cache.url(&request.into_parts().0).ok_or_else(|| Problem::bad_request("name the host of the URL once"))?;
+    let purged = cache.purge(&Purge::Url(url));
+    Ok(response::json(StatusCode::OK, &json!({ "purged": purged })))
+}
+
 fn counters(cache: &CacheHandle) -> Response<Bytes> {
     let metrics = cache.metrics();
     let mut requests: Map<String, Value> = Map::new();

@@ -12,12 +12,12 @@ pub(crate) mod leases;
 pub(crate) mod ready;
 pub(crate) mod snapshot;
 
-mod cache;
+pub(crate) mod cache;
 mod health;
 mod metrics;
 mod response;
 
-/// Responds to a request to `/-/…`.
+/// Responds to a request to `/-/…`, or to purge a URL.
 pub(crate) async fn respond(state: &AppState, request: Request<RequestBody>) -> Response<Bytes> {
     route(state, request).await.unwrap_or_else(|problem| problem.to_response())
 }
@@ -25,6 +25,10 @@ pub(crate) async fn respond(state: &AppState, request: Request<RequestBody>) -> 
 async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Response<Bytes>, Problem> {
     let path = request.uri().path();
     match (path, &state.blobs, &state.cache) {
+        (_, None, Some(cache)) if cache::is_purge(request.method()) => {
+            check_access(state, &request)?;
+            cache::purge_target(cache, request)
+        }
         (health::PATH, ..) => {
             check_read(&request)?;
             Ok(health::respond(state))

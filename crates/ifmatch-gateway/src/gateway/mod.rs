@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use ifmatch_blob::cors::{self, Cors};
 use ifmatch_blob::name::is_server_path;
@@ -17,7 +17,7 @@ use ifmatch_http_server::{BoxError, RequestBody, RequestContext, RequestHandler,
 use tower_service::Service;
 
 use crate::access::{Access, Denied, host_check};
-use crate::endpoints;
+use crate::endpoints::{self, cache::is_purge};
 use crate::traces::RequestSpan;
 use request_id::X_REQUEST_ID;
 use response_body::ResponseBody;
@@ -97,6 +97,11 @@ where
         !self.forwards() && self.cors.is_none() && !self.state.access.load().is_public_read() && !is_signed
     }
 
+    /// Returns `true` for a purge of a URL by a method of its own.
+    fn is_purge(&self, method: &Method) -> bool {
+        self.forwards() && self.state.cache.is_some() && is_purge(method)
+    }
+
     fn forwards(&self) -> bool {
         self.set_context.is_some()
     }
@@ -114,7 +119,7 @@ where
             Pending::Rejected(rejected)
         } else if let Some(rejected) = self.check_host(&access, &request) {
             Pending::Rejected(rejected)
-        } else if is_server_path(request.uri().path()) {
+        } else if is_server_path(request.uri().path()) || self.is_purge(request.method()) {
             let state = Arc::clone(&self.state);
             Pending::Endpoint(Box::pin(async move { endpoints::respond(&state, request).await }))
         } else if let Some(preflight) = self.cors.as_ref().and_then(|cors| cors.preflight(&request)) {
