@@ -9,9 +9,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body::Body;
 use ifmatch_runtime::Clock;
 
+use crate::access::Access;
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
-use crate::entity::properties::Entity;
+use crate::entity::properties::{Entity, key_in};
 use crate::error::{Code, TableError};
 use crate::operations::query;
 use crate::operations::read;
@@ -23,7 +24,7 @@ use crate::response::ResponseFormat;
 use crate::storage::entities::{Change, Entities};
 use crate::storage::tables::{AccountContainers, TableName};
 use ifmatch_azure::accounts::Accounts;
-use ifmatch_azure::auth;
+use ifmatch_azure::auth::{self, Authenticated};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 
@@ -62,7 +63,7 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    let account = auth::authenticate_table(&shared.accounts, head, shared.clock.wall())?;
+    let Authenticated { account, grant } = auth::authenticate_table(&shared.accounts, head, shared.clock.wall())?;
     let address = Resource::parse(head.uri.path())?;
     let method = Verb::of(head)?;
     let options = Options::parse(head.uri.query().unwrap_or_default())?;
@@ -73,7 +74,7 @@ where
     let format = ResponseFormat::new(head, account.name(), metadata);
     let containers =
         AccountContainers::of(account).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-    let request = Request { shared, headers: &head.headers, options, format, containers };
+    let request = Request { shared, headers: &head.headers, options, format, containers, access: Access(grant) };
     match address {
         Resource::Entity(table, key) => request.entity(&table, &key, method, body).await,
         Resource::Entities(table) => request.entities(&table, method, body).await,
@@ -89,6 +90,7 @@ struct Request<'a> {
     options: Options,
     format: ResponseFormat,
     containers: AccountContainers,
+    access: Access,
 }
 
 impl Request<'_> {
@@ -98,6 +100,7 @@ impl Request<'_> {
         B::Error: Into<BoxError>,
     {
         let store = &*self.shared.store;
+        self.access.to_tables(if verb == Verb::Get { "l" } else { "cw" })?;
         match verb {
             Verb::Get => query::tables(store, &self.containers, &self.options, &self.format).await,
             Verb::Post => {
@@ -111,6 +114,7 @@ impl Request<'_> {
 
     async fn table(&self, name: &TableName, verb: Verb) -> Result<Response<BlobBody>, TableError> {
         let store = &*self.shared.store;
+        self.access.to_tables(if verb == Verb::Get { "l" } else { "d" })?;
         match verb {
             Verb::Get => read::table(store, &self.containers, name, &self.format).await,
             Verb::Delete => {
@@ -129,6 +133,7 @@ impl Request<'_> {
         if !matches!(verb, Verb::Get | Verb::Post) {
             return Err(TableError::new(Code::UnsupportedHttpVerb));
         }
+        self.access.to_entities(if verb == Verb::Get { "r" } else { "a" })?;
         let body = if verb == Verb::Post {
             write::no_conditions(self.headers)?;
             Some(write::object(self.headers, body).await?)
@@ -140,8 +145,11 @@ impl Request<'_> {
         let Shared { store, clock, .. } = self.shared;
         let entities = Entities { store: &**store, clock, containers: &self.containers, table: &table };
         match body {
-            Some(body) => write::insert(&entities, self.headers, &body, &self.format).await,
-            None => query::entities(&entities, &self.options, &self.format).await,
+            Some(body) => {
+                self.access.to_entity(&table.name, &key_in(&body)?)?;
+                write::insert(&entities, self.headers, &body, &self.format).await
+            }
+            None => query::entities(&entities, &self.options, &self.format, &self.access).await,
         }
     }
 
@@ -156,6 +164,7 @@ impl Request<'_> {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
+        self.access.to_entity(table, key)?;
         let (guard, entity) = match verb {
             Verb::Get => (IfMatch::None, Entity::default()),
             Verb::Put | Verb::Merge => {
@@ -168,6 +177,9 @@ impl Request<'_> {
             },
             Verb::Post => return Err(TableError::new(Code::UnsupportedHttpVerb)),
         };
+        for needed in permissions(verb, &guard) {
+            self.access.to_entities(needed)?;
+        }
         let table = self.containers.find(&*self.shared.store, table).await?;
         let table = table.ok_or_else(|| TableError::new(Code::TableNotFound))?;
         let Shared { store, clock, .. } = self.shared;
@@ -179,6 +191,17 @@ impl Request<'_> {
             Verb::Delete => Change::Delete,
         };
         write::change(&entities, key, &guard, change).await
+    }
+}
+
+/// Returns the permissions that an operation on an entity needs. Without a condition, a change may also insert.
+fn permissions(verb: Verb, guard: &IfMatch) -> &'static [&'static str] {
+    match (verb, guard) {
+        (Verb::Get, _) => &["r"],
+        (Verb::Post, _) => &["a"],
+        (Verb::Put | Verb::Merge, IfMatch::None) => &["a", "u"],
+        (Verb::Put | Verb::Merge, _) => &["u"],
+        (Verb::Delete, _) => &["d"],
     }
 }
 

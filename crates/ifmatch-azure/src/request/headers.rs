@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
 use ifmatch_core::lease::azure::CLIENT_REQUEST_ID;
 
+use crate::auth::Grant;
 use crate::error::AzureError;
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
@@ -127,9 +128,10 @@ fn field_text(name: &str, text: &str) -> Result<FieldText, AzureError> {
 }
 
 /// Rejects a request with a malformed version, or with a client request id that is too long.
-pub(super) fn check_common(headers: &HeaderMap) -> Result<(), AzureError> {
+pub(super) fn check_common(headers: &HeaderMap, grant: &Grant) -> Result<(), AzureError> {
     let version = one(headers, &VERSION)?;
-    if !version.is_some_and(is_version) {
+    // A shared access signature states a version itself, so that a browser can open it.
+    if !version.map_or(matches!(grant, Grant::SharedAccess(_)), is_version) {
         return Err(AzureError::invalid_header(VERSION.as_str(), "must be a date such as 2026-02-06"));
     }
     match one(headers, &CLIENT_REQUEST_ID)? {

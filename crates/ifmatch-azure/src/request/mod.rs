@@ -7,6 +7,7 @@ pub(crate) mod block_id;
 pub(crate) mod conditions;
 pub(crate) mod headers;
 mod list;
+pub(crate) mod permissions;
 mod query;
 mod retry;
 mod rules;
@@ -24,6 +25,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
 
 use crate::accounts::{Account, Accounts};
+use crate::auth::Grant;
 use crate::error::AzureError;
 use crate::guid;
 use block_id::BlockId;
@@ -100,6 +102,8 @@ pub(crate) struct Write {
     pub(crate) lease: LeaseUse,
     /// The identity of the request, if it may be a retry.
     pub(crate) request: Option<RequestKey>,
+    /// The signature does not permit replacing a blob. The conditions require that there is none.
+    pub(crate) may_only_create: bool,
 }
 
 impl Write {
@@ -160,10 +164,14 @@ pub(crate) fn parse<'a>(
     head: &'a Parts,
     account: &Account,
     accounts: &Accounts,
+    grant: &Grant,
 ) -> Result<Operation<'a>, AzureError> {
-    headers::check_common(&head.headers)?;
+    headers::check_common(&head.headers, grant)?;
     let target = Target::parse(head.uri.path(), account, accounts)?;
-    let query = Query::parse(head.uri.query().unwrap_or_default())?;
+    let mut query = Query::parse(head.uri.query().unwrap_or_default())?;
+    if let Grant::SharedAccess(access) = grant {
+        query.remove(|name| access.has_parameter(name));
+    }
     let name = rules::find(target.kind(), &head.method, &query, &head.headers)?;
     let Context { required, max_body, .. } = context;
     let parser = Parser { head, query, required, max_body: *max_body };
@@ -317,7 +325,7 @@ impl<'a> Parser<'a, '_> {
         let lease = fields::write(self.fields(), self.lease_id()?)?;
         conditions.check_policy(self.required, &self.head.method)?;
         let request = if conditions.hold_once() { retry::key(self.head) } else { None };
-        Ok(Write { conditions, lease, request })
+        Ok(Write { conditions, lease, request, may_only_create: false })
     }
 
     /// Like [`Self::write`], for a write of a whole blob.

@@ -7,6 +7,7 @@ mod blocks;
 mod bodies;
 mod garbage;
 mod interleavings;
+mod shared_access;
 #[path = "../../../../tests/support/signer.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
 mod signer;
