@@ -163,6 +163,8 @@ async fn on_blob(
     match operation {
         BlobOperation::Get(get) => Box::pin(blobs::get_blob(context, blob, get)).await,
         BlobOperation::Put(put) => Box::pin(blobs::put_blob(context, blob, put, body)).await,
+        BlobOperation::AppendBlock(append) => Box::pin(blobs::append_block(context, blob, append, body)).await,
+        BlobOperation::Seal(seal) => Box::pin(blobs::seal_blob(context, blob, seal)).await,
         BlobOperation::PutBlock(block) => Box::pin(blocks::put_block(context, blob, block, body)).await,
         BlobOperation::PutBlockList(put) => Box::pin(blocks::put_block_list(context, blob, put, body)).await,
         BlobOperation::GetBlockList(get) => Box::pin(blocks::get_block_list(context, blob, get)).await,

@@ -48,7 +48,11 @@ fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
     match operation {
         BlobOperation::Get(_) | BlobOperation::GetBlockList(_) => "r",
         BlobOperation::Put(_) => "cw",
-        BlobOperation::PutBlock(_) | BlobOperation::PutBlockList(_) | BlobOperation::Set(..) => "w",
+        BlobOperation::AppendBlock(_) => "aw",
+        BlobOperation::Seal(_)
+        | BlobOperation::PutBlock(_)
+        | BlobOperation::PutBlockList(_)
+        | BlobOperation::Set(..) => "w",
         BlobOperation::Lease(lease) => on_lease(&lease.request.action),
         BlobOperation::Delete(_) => "d",
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test fails on anything unexpected")]
 
 mod accounts;
+mod appends;
 mod blocks;
 mod bodies;
 mod garbage;

@@ -305,7 +305,14 @@ mod tests {
         ] {
             let status = status.map(|status| StatusCode::from_u16(status).unwrap());
             let conditions = Conditions::of(headers);
-            metrics.finished(&Finished { method: method_index(&Method::GET), status, conditions, by_lease, seconds });
+            metrics.finished(&Finished {
+                method: method_index(&Method::GET),
+                credentials: 0,
+                status,
+                conditions,
+                by_lease,
+                seconds,
+            });
         }
         let text = metrics.render();
         for line in [
