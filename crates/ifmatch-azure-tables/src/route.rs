@@ -14,9 +14,11 @@ use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
 use crate::entity::properties::{Entity, key_in};
 use crate::error::{Code, TableError};
+use crate::operations::batch::{self, Batch, Failed};
 use crate::operations::query;
 use crate::operations::read;
 use crate::operations::write;
+use crate::request::changeset;
 use crate::request::metadata_level::MetadataLevel;
 use crate::request::options::Options;
 use crate::request::resource::Resource;
@@ -67,15 +69,24 @@ where
     let address = Resource::parse(head.uri.path())?;
     let method = Verb::of(head)?;
     let options = Options::parse(head.uri.query().unwrap_or_default())?;
-    if options.other || matches!(address, Resource::Service | Resource::Batch) {
+    if options.other || address == Resource::Service {
         return Err(TableError::new(Code::NotImplemented));
     }
     let metadata = MetadataLevel::requested(options.format.as_deref(), &head.headers)?;
     let format = ResponseFormat::new(head, account.name(), metadata);
     let containers =
         AccountContainers::of(account).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-    let request = Request { shared, headers: &head.headers, options, format, containers, access: Access(grant) };
+    let request = Request {
+        shared,
+        headers: &head.headers,
+        options,
+        format,
+        containers,
+        access: Access(grant),
+        account: account.name().to_owned(),
+    };
     match address {
+        Resource::Batch => request.batch(method, body).await,
         Resource::Entity(table, key) => request.entity(&table, &key, method, body).await,
         Resource::Entities(table) => request.entities(&table, method, body).await,
         Resource::Table(table) => request.table(&table, method).await,
@@ -91,9 +102,37 @@ struct Request<'a> {
     format: ResponseFormat,
     containers: AccountContainers,
     access: Access,
+    account: String,
 }
 
 impl Request<'_> {
+    async fn batch<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        if verb != Verb::Post {
+            return Err(TableError::new(Code::UnsupportedHttpVerb));
+        }
+        write::no_conditions(self.headers)?;
+        let body = write::whole(body).await?;
+        let body = str::from_utf8(&body).map_err(|_| TableError::invalid("the body is not UTF-8"))?;
+        let parts = changeset::parse(self.headers, body)?;
+        let id = ifmatch_runtime::nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?;
+        batch::multipart(self.run_batch(parts).await, id).await
+    }
+
+    async fn run_batch(&self, parts: Vec<changeset::Part>) -> Result<Vec<Response<BlobBody>>, Failed> {
+        let batch = Batch::parse(parts, &self.account, &self.access)?;
+        let first = |error| (0, error);
+        let table =
+            self.containers.find(&*self.shared.store, &batch.table).await.map_err(|error| first(error.into()))?;
+        let table = table.ok_or_else(|| first(TableError::new(Code::TableNotFound)))?;
+        let Shared { store, clock, .. } = self.shared;
+        let entities = Entities { store: &**store, clock, containers: &self.containers, table: &table };
+        batch.run(&entities, &self.format).await
+    }
+
     async fn tables<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
     where
         B: Body<Data = Bytes> + Send,
@@ -195,7 +234,7 @@ impl Request<'_> {
 }
 
 /// Returns the permissions that an operation on an entity needs. Without a condition, a change may also insert.
-fn permissions(verb: Verb, guard: &IfMatch) -> &'static [&'static str] {
+pub(crate) fn permissions(verb: Verb, guard: &IfMatch) -> &'static [&'static str] {
     match (verb, guard) {
         (Verb::Get, _) => &["r"],
         (Verb::Post, _) => &["a"],
@@ -207,7 +246,7 @@ fn permissions(verb: Verb, guard: &IfMatch) -> &'static [&'static str] {
 
 /// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verb {
+pub(crate) enum Verb {
     Get,
     Post,
     Put,
@@ -217,7 +256,7 @@ enum Verb {
 
 impl Verb {
     /// Returns the method, or the one in `X-HTTP-Method`.
-    fn of(head: &Parts) -> Result<Self, TableError> {
+    pub(crate) fn of(head: &Parts) -> Result<Self, TableError> {
         let mut others = head.headers.get_all(X_HTTP_METHOD).iter();
         let method = match (others.next(), others.next()) {
             (None, _) => return Self::named(head.method.as_str(), Code::UnsupportedHttpVerb),

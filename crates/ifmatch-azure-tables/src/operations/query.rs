@@ -19,6 +19,8 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::{BlobName, BlobPath};
 use ifmatch_blob::store::BlobStore;
 
+/// Maximum number of reads of a page that batches change meanwhile.
+const READS: usize = 100;
 /// Headers with continuation tokens.
 const NEXT_PARTITION: HeaderName = HeaderName::from_static("x-ms-continuation-nextpartitionkey");
 const NEXT_ROW: HeaderName = HeaderName::from_static("x-ms-continuation-nextrowkey");
@@ -33,7 +35,7 @@ pub(crate) async fn entities(
 ) -> Result<Response<BlobBody>, TableError> {
     let table = entities.table;
     let (partition, row) = options.filter.as_ref().map(Filter::keys).unwrap_or_default();
-    let mut part = PageQuery {
+    let part = PageQuery {
         container: &entities.containers.entities,
         prefix: key::prefix(&table.identity, partition, row),
         after: after(options, table)?,
@@ -41,9 +43,36 @@ pub(crate) async fn entities(
         budget: PageBudget::default(),
     };
     let rows = MatchingEntities { entities, filter: options.filter.as_ref(), access };
+    // A batch that takes effect meanwhile might be seen in part.
+    for _ in 0..READS {
+        let before = match partition {
+            Some(partition) => Some(entities.batches(partition).await?),
+            None => None,
+        };
+        let response = read_page(entities, options, format, access, part.clone(), &rows).await?;
+        if let (Some(partition), Some(before)) = (partition, before)
+            && entities.batches(partition).await? != before
+        {
+            continue;
+        }
+        return Ok(response);
+    }
+    Err(TableError::new(Code::ServerBusy).detail("batches changed the partition during each read"))
+}
+
+/// Reads one page.
+async fn read_page(
+    entities: &Entities<'_>,
+    options: &Options,
+    format: &ResponseFormat,
+    access: &Access,
+    mut part: PageQuery<'_>,
+    rows: &MatchingEntities<'_>,
+) -> Result<Response<BlobBody>, TableError> {
+    let table = entities.table;
     // A continuation token must not name an entity that the client may not see.
     let (page, next) = loop {
-        let page = page(entities.store, part.clone(), &rows).await?;
+        let page = page(entities.store, part.clone(), rows).await?;
         let next = page.next.as_ref().and_then(|name| EntityKey::parse(name.as_str()));
         match (next, page.rows.last()) {
             (Some(next), Some((last, _))) if !access.covers(&table.name, &next) => {
