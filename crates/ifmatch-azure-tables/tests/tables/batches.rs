@@ -182,6 +182,36 @@ async fn a_batch_and_another_write_take_effect_one_after_the_other() {
     }
 }
 
+/// A write has seen the entity before the intent, and arrives while the batch is not decided.
+#[tokio::test]
+async fn a_write_does_not_remove_the_intent_of_a_batch() {
+    for (method, fields, expected) in [
+        ("PUT", &[][..], json!({ "a": [2, 1], "b": [2, null] })),
+        ("PUT", &[("if-match", "*")], json!({ "a": [2, 1], "b": [2, null] })),
+        ("MERGE", &[], json!({ "a": [2, 1], "b": [2, null] })),
+        ("DELETE", &[("if-match", "*")], json!({ "c": [1, null] })),
+    ] {
+        let (fixture, _) = prepared().await;
+        let (late, undecided) = (Stop::at(0, writes), Stop::at(3, writes));
+        let (writer, batcher) = (late.over(&fixture), undecided.over(&fixture));
+        let writing = tokio::spawn(async move {
+            writer.send(method, "/tab(PartitionKey='p',RowKey='a')", fields, r#"{"other":1}"#).await
+        });
+        late.0.reached.acquire().await.expect("open").forget();
+        let running = tokio::spawn(async move { batch(&batcher, "*").await });
+        undecided.0.reached.acquire().await.expect("open").forget();
+        late.0.resumed.add_permits(1);
+        let written = tokio::time::timeout(LIMIT, writing).await.expect("the write ends within a minute");
+        written.expect("no panic").is(204);
+        undecided.0.resumed.add_permits(1);
+        let answer = tokio::time::timeout(LIMIT, running).await.expect("the batch ends within a minute");
+        answer.expect("no panic").is(202);
+        let seen = query(&fixture.client).await;
+        assert_eq!(seen, expected, "{method} {fields:?}");
+        read_alone(&fixture.client, &seen).await;
+    }
+}
+
 /// The batch takes effect between two steps of a query.
 #[tokio::test]
 async fn a_query_of_a_partition_sees_all_of_a_batch_or_nothing() {

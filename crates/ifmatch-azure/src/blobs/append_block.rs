@@ -181,10 +181,10 @@ async fn read(mut body: Upload, length: u64) -> Result<Bytes, AzureError> {
 async fn body(mut opened: Opened, block: Bytes) -> Result<Upload, AzureError> {
     let current = opened.source.read(None).await.map_err(AzureError::of_blob)?;
     let frames = stream::try_unfold((opened, current, Some(block)), |(opened, mut current, mut block)| async move {
-        if block.is_some() {
-            if let Some(frame) = current.frame().await {
-                return Ok(Some((frame?, (opened, current, block))));
-            }
+        if block.is_some()
+            && let Some(frame) = current.frame().await
+        {
+            return Ok(Some((frame?, (opened, current, block))));
         }
         let last = block.take().map(Frame::data);
         Ok::<_, BoxError>(last.map(|frame| (frame, (opened, current, block))))
