@@ -48,6 +48,8 @@ async fn a_file_gets_conditions_and_decisions_but_no_signatures() {
     );
     assert_eq!((&lines[0]["path"], &lines[0]["bytes_in"]), (&"/docs/a".into(), &5.into()), "{}", lines[0]);
     assert_eq!((&lines[3]["status"], &lines[3]["bytes_out"]), (&200.into(), &5.into()), "{}", lines[3]);
+    let kinds: Vec<_> = lines.iter().map(|line| line["credentials"].as_str().unwrap_or_default()).collect();
+    assert_eq!(kinds, ["token", "token", "token", "token", "shared-access"]);
     assert!(lines[4]["path"].as_str().is_some_and(|path| path.ends_with("/docs/a")), "{}", lines[4]);
     assert!(!log.contains("ifmatch::access"), "{log}");
 }

@@ -16,6 +16,8 @@ const X_MS_ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
 pub(crate) struct TableError {
     reason: Reason,
     detail: Option<String>,
+    /// The operation of a batch that failed.
+    index: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +47,14 @@ macro_rules! codes {
 
 codes! {
     AtomFormatNotSupported UNSUPPORTED_MEDIA_TYPE "Atom format is not supported.",
+    CommandsInBatchActOnDifferentPartitions BAD_REQUEST
+        "All commands in a batch must operate on same entity group.",
     ConditionHeadersNotSupported BAD_REQUEST "Condition headers are not supported.",
     EntityAlreadyExists CONFLICT "The specified entity already exists.",
     EntityTooLarge BAD_REQUEST "The entity is larger than the maximum allowed size (1MB).",
     InternalError INTERNAL_SERVER_ERROR "Server encountered an internal error. Please try again after some time.",
+    InvalidDuplicateRow BAD_REQUEST
+        "The batch request contains multiple changes with same row key. An entity can appear only once in a batch request.",
     InvalidInput BAD_REQUEST "One of the request inputs is not valid.",
     InvalidQueryParameterValue BAD_REQUEST
         "Value for one of the query parameters specified in the request URI is invalid.",
@@ -79,12 +85,18 @@ codes! {
 
 impl TableError {
     pub(crate) fn new(code: Code) -> Self {
-        Self { reason: Reason::Refused(code), detail: None }
+        Self { reason: Reason::Refused(code), detail: None, index: None }
     }
 
     /// Creates an `InvalidInput` error with details.
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(Code::InvalidInput).detail(detail)
+    }
+
+    /// Adds the index of the failed operation of a batch.
+    pub(crate) fn at(mut self, index: usize) -> Self {
+        self.index = Some(index);
+        self
     }
 
     /// Adds details to the message.
@@ -115,6 +127,8 @@ impl TableError {
             Reason::NotAuthorised(error) => Some(error.to_string()),
         };
         let message = detail.map_or(message.to_owned(), |detail| format!("{message}\n{detail}"));
+        // Clients take the index from the text before the colon.
+        let message = self.index.map_or(message.clone(), |index| format!("{index}:{message}"));
         let body = json!({ "odata.error": { "code": code, "message": { "lang": "en-US", "value": message } } });
         let mut response = Response::new(BlobBody::from(body.to_string()));
         *response.status_mut() = status;
@@ -130,7 +144,7 @@ impl TableError {
 
 impl From<AuthError> for TableError {
     fn from(error: AuthError) -> Self {
-        Self { reason: Reason::NotAuthorised(error), detail: None }
+        Self { reason: Reason::NotAuthorised(error), detail: None, index: None }
     }
 }
 

@@ -9,13 +9,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body::Body;
 use ifmatch_runtime::Clock;
 
+use crate::access::Access;
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
-use crate::entity::properties::Entity;
+use crate::entity::properties::{Entity, key_in};
 use crate::error::{Code, TableError};
+use crate::operations::batch::{self, Batch, Failed};
 use crate::operations::query;
 use crate::operations::read;
 use crate::operations::write;
+use crate::request::changeset;
 use crate::request::metadata_level::MetadataLevel;
 use crate::request::options::Options;
 use crate::request::resource::Resource;
@@ -23,7 +26,7 @@ use crate::response::ResponseFormat;
 use crate::storage::entities::{Change, Entities};
 use crate::storage::tables::{AccountContainers, TableName};
 use ifmatch_azure::accounts::Accounts;
-use ifmatch_azure::auth;
+use ifmatch_azure::auth::{self, Authenticated};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 
@@ -62,19 +65,28 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    let account = auth::authenticate_table(&shared.accounts, head, shared.clock.wall())?;
+    let Authenticated { account, grant } = auth::authenticate_table(&shared.accounts, head, shared.clock.wall())?;
     let address = Resource::parse(head.uri.path())?;
     let method = Verb::of(head)?;
     let options = Options::parse(head.uri.query().unwrap_or_default())?;
-    if options.other || matches!(address, Resource::Service | Resource::Batch) {
+    if options.other || address == Resource::Service {
         return Err(TableError::new(Code::NotImplemented));
     }
     let metadata = MetadataLevel::requested(options.format.as_deref(), &head.headers)?;
     let format = ResponseFormat::new(head, account.name(), metadata);
     let containers =
         AccountContainers::of(account).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-    let request = Request { shared, headers: &head.headers, options, format, containers };
+    let request = Request {
+        shared,
+        headers: &head.headers,
+        options,
+        format,
+        containers,
+        access: Access(grant),
+        account: account.name().to_owned(),
+    };
     match address {
+        Resource::Batch => request.batch(method, body).await,
         Resource::Entity(table, key) => request.entity(&table, &key, method, body).await,
         Resource::Entities(table) => request.entities(&table, method, body).await,
         Resource::Table(table) => request.table(&table, method).await,
@@ -89,15 +101,45 @@ struct Request<'a> {
     options: Options,
     format: ResponseFormat,
     containers: AccountContainers,
+    access: Access,
+    account: String,
 }
 
 impl Request<'_> {
+    async fn batch<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        if verb != Verb::Post {
+            return Err(TableError::new(Code::UnsupportedHttpVerb));
+        }
+        write::no_conditions(self.headers)?;
+        let body = write::whole(body).await?;
+        let body = str::from_utf8(&body).map_err(|_| TableError::invalid("the body is not UTF-8"))?;
+        let parts = changeset::parse(self.headers, body)?;
+        let id = ifmatch_runtime::nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?;
+        batch::multipart(self.run_batch(parts).await, id).await
+    }
+
+    async fn run_batch(&self, parts: Vec<changeset::Part>) -> Result<Vec<Response<BlobBody>>, Failed> {
+        let batch = Batch::parse(parts, &self.account, &self.access)?;
+        let first = |error| (0, error);
+        let table =
+            self.containers.find(&*self.shared.store, &batch.table).await.map_err(|error| first(error.into()))?;
+        let table = table.ok_or_else(|| first(TableError::new(Code::TableNotFound)))?;
+        let Shared { store, clock, .. } = self.shared;
+        let entities = Entities { store: &**store, clock, containers: &self.containers, table: &table };
+        batch.run(&entities, &self.format).await
+    }
+
     async fn tables<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
         let store = &*self.shared.store;
+        self.access.to_tables(if verb == Verb::Get { "l" } else { "cw" })?;
         match verb {
             Verb::Get => query::tables(store, &self.containers, &self.options, &self.format).await,
             Verb::Post => {
@@ -111,6 +153,7 @@ impl Request<'_> {
 
     async fn table(&self, name: &TableName, verb: Verb) -> Result<Response<BlobBody>, TableError> {
         let store = &*self.shared.store;
+        self.access.to_tables(if verb == Verb::Get { "l" } else { "d" })?;
         match verb {
             Verb::Get => read::table(store, &self.containers, name, &self.format).await,
             Verb::Delete => {
@@ -129,6 +172,7 @@ impl Request<'_> {
         if !matches!(verb, Verb::Get | Verb::Post) {
             return Err(TableError::new(Code::UnsupportedHttpVerb));
         }
+        self.access.to_entities(if verb == Verb::Get { "r" } else { "a" })?;
         let body = if verb == Verb::Post {
             write::no_conditions(self.headers)?;
             Some(write::object(self.headers, body).await?)
@@ -140,8 +184,11 @@ impl Request<'_> {
         let Shared { store, clock, .. } = self.shared;
         let entities = Entities { store: &**store, clock, containers: &self.containers, table: &table };
         match body {
-            Some(body) => write::insert(&entities, self.headers, &body, &self.format).await,
-            None => query::entities(&entities, &self.options, &self.format).await,
+            Some(body) => {
+                self.access.to_entity(&table.name, &key_in(&body)?)?;
+                write::insert(&entities, self.headers, &body, &self.format).await
+            }
+            None => query::entities(&entities, &self.options, &self.format, &self.access).await,
         }
     }
 
@@ -156,6 +203,7 @@ impl Request<'_> {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
+        self.access.to_entity(table, key)?;
         let (guard, entity) = match verb {
             Verb::Get => (IfMatch::None, Entity::default()),
             Verb::Put | Verb::Merge => {
@@ -168,6 +216,9 @@ impl Request<'_> {
             },
             Verb::Post => return Err(TableError::new(Code::UnsupportedHttpVerb)),
         };
+        for needed in permissions(verb, &guard) {
+            self.access.to_entities(needed)?;
+        }
         let table = self.containers.find(&*self.shared.store, table).await?;
         let table = table.ok_or_else(|| TableError::new(Code::TableNotFound))?;
         let Shared { store, clock, .. } = self.shared;
@@ -182,9 +233,20 @@ impl Request<'_> {
     }
 }
 
+/// Returns the permissions that an operation on an entity needs. Without a condition, a change may also insert.
+pub(crate) fn permissions(verb: Verb, guard: &IfMatch) -> &'static [&'static str] {
+    match (verb, guard) {
+        (Verb::Get, _) => &["r"],
+        (Verb::Post, _) => &["a"],
+        (Verb::Put | Verb::Merge, IfMatch::None) => &["a", "u"],
+        (Verb::Put | Verb::Merge, _) => &["u"],
+        (Verb::Delete, _) => &["d"],
+    }
+}
+
 /// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verb {
+pub(crate) enum Verb {
     Get,
     Post,
     Put,
@@ -194,7 +256,7 @@ enum Verb {
 
 impl Verb {
     /// Returns the method, or the one in `X-HTTP-Method`.
-    fn of(head: &Parts) -> Result<Self, TableError> {
+    pub(crate) fn of(head: &Parts) -> Result<Self, TableError> {
         let mut others = head.headers.get_all(X_HTTP_METHOD).iter();
         let method = match (others.next(), others.next()) {
             (None, _) => return Self::named(head.method.as_str(), Code::UnsupportedHttpVerb),

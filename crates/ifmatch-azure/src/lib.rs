@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use http::request::Parts;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Response, Uri};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::{Context, Dialect};
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -26,8 +26,9 @@ use ifmatch_blob::store::{StoreError, Upload};
 use ifmatch_core::fields::has;
 
 use accounts::Accounts;
+use auth::{Authenticated, Grant};
 use error::AzureError;
-use request::{BlobOperation, ContainerOperation, Operation};
+use request::{BlobOperation, ContainerOperation, Operation, permissions};
 use response::RequestIds;
 
 /// The Azure dialect of a [`BlobService`](ifmatch_blob::BlobService), for requests with `x-ms-version` or with a signature
@@ -65,8 +66,7 @@ impl AzureDialect {
 
 impl Dialect for AzureDialect {
     fn speaks(&self, head: &Parts) -> bool {
-        let has_signature = |query: &str| query.split('&').any(|parameter| parameter.starts_with("sig="));
-        is_signed(&head.headers) || head.uri.query().is_some_and(has_signature)
+        is_signed(&head.uri, &head.headers)
     }
 
     fn answer(&self, context: Arc<Context>, head: Parts, body: Upload) -> BoxFuture<'static, Response<BlobBody>> {
@@ -74,9 +74,9 @@ impl Dialect for AzureDialect {
     }
 }
 
-/// Returns `true` if a request has an `x-ms-version`, so that this dialect verifies its signature.
-pub fn is_signed(headers: &HeaderMap) -> bool {
-    has(headers, &request::headers::VERSION)
+/// Returns `true` if a request has an `x-ms-version` or a shared access signature, so that this dialect verifies its signature.
+pub fn is_signed(uri: &Uri, headers: &HeaderMap) -> bool {
+    has(headers, &request::headers::VERSION) || auth::shared_access::is_in(uri.query())
 }
 
 /// Removes blocks left uncommitted for a week, and block lists without a blob. Returns the number of entries removed.
@@ -105,8 +105,29 @@ async fn execute(
     head: &Parts,
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let account = auth::authenticate_blob(accounts, head, context.wall())?;
-    match request::parse(context, head, account, accounts)? {
+    let Authenticated { account, grant } = auth::authenticate_blob(accounts, head, context.wall())?;
+    let mut operation = request::parse(context, head, account, accounts, &grant)?;
+    let Grant::SharedAccess(access) = grant else {
+        return carry_out(context, operation, body).await;
+    };
+    permissions::check(&mut operation, &access)?;
+    let is_read = matches!(operation, Operation::Blob(_, BlobOperation::Get(_)));
+    let mut response = carry_out(context, operation, body).await?;
+    if is_read && response.status().is_success() {
+        for (name, value) in access.overrides() {
+            response.headers_mut().insert(name, value.clone());
+        }
+    }
+    Ok(response)
+}
+
+/// Executes a permitted operation.
+async fn carry_out(
+    context: &Context,
+    operation: Operation<'_>,
+    body: Upload,
+) -> Result<Response<BlobBody>, AzureError> {
+    match operation {
         Operation::GetAccountInformation => Ok(service::account_information()),
         Operation::GetServiceProperties => Ok(service::properties()),
         Operation::ListContainers(list) => Box::pin(containers::list_containers(context, &list)).await,
@@ -142,6 +163,8 @@ async fn on_blob(
     match operation {
         BlobOperation::Get(get) => Box::pin(blobs::get_blob(context, blob, get)).await,
         BlobOperation::Put(put) => Box::pin(blobs::put_blob(context, blob, put, body)).await,
+        BlobOperation::AppendBlock(append) => Box::pin(blobs::append_block(context, blob, append, body)).await,
+        BlobOperation::Seal(seal) => Box::pin(blobs::seal_blob(context, blob, seal)).await,
         BlobOperation::PutBlock(block) => Box::pin(blocks::put_block(context, blob, block, body)).await,
         BlobOperation::PutBlockList(put) => Box::pin(blocks::put_block_list(context, blob, put, body)).await,
         BlobOperation::GetBlockList(get) => Box::pin(blocks::get_block_list(context, blob, get)).await,

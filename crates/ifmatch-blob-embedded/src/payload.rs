@@ -1,5 +1,6 @@
 //! The payload of a record: a version byte, then postcard.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -159,6 +160,9 @@ fn all_at_once<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::
     serializer.serialize_bytes(bytes)
 }
 
+/// The name of the state of an append blob. A field's name contains no space.
+const APPEND: &str = " append";
+
 #[derive(Serialize, Deserialize)]
 struct StoredHeaders<'a> {
     #[serde(borrow)]
@@ -173,7 +177,8 @@ struct StoredHeaders<'a> {
     cache_control: Option<&'a str>,
     content_md5: Option<[u8; 16]>,
     #[serde(borrow)]
-    metadata: BTreeMap<&'a str, &'a str>,
+    /// Also contains the state of an append blob, under a name that no field can have.
+    metadata: BTreeMap<&'a str, Cow<'a, str>>,
 }
 
 impl<'a> From<&'a BlobHeaders> for StoredHeaders<'a> {
@@ -186,7 +191,12 @@ impl<'a> From<&'a BlobHeaders> for StoredHeaders<'a> {
             content_disposition: text(&headers.content_disposition),
             cache_control: text(&headers.cache_control),
             content_md5: headers.content_md5.as_ref().map(|md5| *md5.as_bytes()),
-            metadata: headers.metadata.iter().map(|(name, value)| (&**name, value.as_str())).collect(),
+            metadata: headers
+                .metadata
+                .iter()
+                .map(|(name, value)| (&**name, value.as_str().into()))
+                .chain(headers.append.map(|append| (APPEND, append.to_string().into())))
+                .collect(),
         }
     }
 }
@@ -194,7 +204,8 @@ impl<'a> From<&'a BlobHeaders> for StoredHeaders<'a> {
 impl StoredHeaders<'_> {
     fn parse(&self) -> Option<BlobHeaders> {
         let field = |value: Option<&str>| value.map(FieldText::new).transpose().ok();
-        let entry = |(name, value): (&&str, &&str)| Some(((*name).into(), FieldText::new(value).ok()?));
+        let entry = |(name, value): (&&str, &Cow<'_, str>)| Some(((*name).into(), FieldText::new(value).ok()?));
+        let own = self.metadata.iter().filter(|(name, _)| **name != APPEND);
         Some(BlobHeaders {
             content_type: field(self.content_type)?,
             content_encoding: field(self.content_encoding)?,
@@ -202,7 +213,8 @@ impl StoredHeaders<'_> {
             content_disposition: field(self.content_disposition)?,
             cache_control: field(self.cache_control)?,
             content_md5: self.content_md5.map(ContentMd5::from_bytes),
-            metadata: self.metadata.iter().map(entry).collect::<Option<_>>()?,
+            metadata: own.map(entry).collect::<Option<_>>()?,
+            append: self.metadata.get(APPEND).map(|text| text.parse()).transpose().ok()?,
         })
     }
 }

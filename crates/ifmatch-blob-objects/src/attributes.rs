@@ -16,6 +16,8 @@ const RESERVED: &str = "ifmatch";
 const WRITE: &str = "ifmatchwrite";
 const HASH: &str = "ifmatchhash";
 const MD5: &str = "ifmatchmd5";
+/// The state of an append blob.
+const APPEND: &str = "ifmatchappend";
 const REQUEST: &str = "ifmatchrequest";
 const CONTAINER: &str = "ifmatchcontainer";
 
@@ -117,6 +119,9 @@ impl Stamp {
         }
         if let Some(md5) = &headers.content_md5 {
             own(MD5, hex::encode(md5.as_bytes()));
+        }
+        if let Some(append) = &headers.append {
+            own(APPEND, append.to_string());
         }
         if let Some(incarnation) = &self.incarnation {
             own(CONTAINER, format!("{:016x}", incarnation.get()));
@@ -232,6 +237,7 @@ fn headers(attributes: &Attributes) -> BlobHeaders {
         content_disposition: field(Attribute::ContentDisposition),
         cache_control: field(Attribute::CacheControl),
         content_md5: attributes.get(&Attribute::Metadata(Cow::Borrowed(MD5))).and_then(|text| md5(text)),
+        append: attributes.get(&Attribute::Metadata(Cow::Borrowed(APPEND))).and_then(|text| text.parse().ok()),
         ..BlobHeaders::default()
     };
     for (attribute, value) in attributes {

@@ -87,6 +87,10 @@ impl Shared {
         based_on: Option<EntityTag>,
     ) -> Result<Written, StoreError> {
         let this = self;
+        if put.headers.append.is_some() && !this.capability.metadata {
+            let message = "a store without metadata cannot keep the state of an append blob";
+            return Err(StoreError::new(StoreErrorKind::Unsupported, message));
+        }
         let (location, key) = (this.location(blob)?, key(blob)?);
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
         let (incarnation, members) = match put.container {

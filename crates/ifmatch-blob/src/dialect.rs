@@ -1,5 +1,6 @@
 //! The interface of a dialect: a protocol that some requests speak, over the same store as all others.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -51,6 +52,24 @@ pub trait Dialect: Send + Sync + 'static {
 
     /// Answers a request. Reads its body only in order to store it.
     fn answer(&self, context: Arc<Context>, head: Parts, body: Upload) -> BoxFuture<'static, Response<BlobBody>>;
+}
+
+/// The other end of a request's connection, in the request's extensions, for dialects whose signatures name addresses or
+/// protocols.
+///
+/// ```
+/// use ifmatch_blob::dialect::Peer;
+///
+/// let mut request = http::Request::get("/c/b").body(())?;
+/// request.extensions_mut().insert(Peer { address: [192, 0, 2, 7].into(), is_secure: true });
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Address of the client, or of a proxy in front of the server.
+    pub address: IpAddr,
+    /// The connection uses TLS.
+    pub is_secure: bool,
 }
 
 /// The store, and the settings that apply to every dialect.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 use http::HeaderValue;
 use thiserror::Error;
@@ -36,7 +37,53 @@ pub struct BlobHeaders {
     pub content_md5: Option<ContentMd5>,
     /// The user's own fields, by lower-case name without a dialect's prefix.
     pub metadata: BTreeMap<Box<str>, FieldText>,
+    /// The state of a blob to which blocks are appended. `None` for all other blobs.
+    pub append: Option<Append>,
 }
+
+/// The state of a blob to which blocks are appended, and which is written in no other way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Append {
+    /// Number of blocks appended so far.
+    pub blocks: u32,
+    /// Nothing more can be appended.
+    pub sealed: bool,
+}
+
+/// The number of blocks, and `-sealed` after it. Stores keep it in this form.
+///
+/// ```
+/// use ifmatch_blob::headers::Append;
+///
+/// for append in [Append::default(), Append { blocks: 7, sealed: true }] {
+///     assert_eq!(append.to_string().parse(), Ok(append));
+/// }
+/// assert!("+7".parse::<Append>().is_err());
+/// ```
+impl fmt::Display for Append {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.blocks, if self.sealed { SEALED } else { "" })
+    }
+}
+
+impl FromStr for Append {
+    type Err = InvalidAppend;
+
+    fn from_str(text: &str) -> Result<Self, InvalidAppend> {
+        let number = text.strip_suffix(SEALED);
+        let digits = number.unwrap_or(text);
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+        let blocks = digits.parse().ok().filter(|_| is_number).ok_or(InvalidAppend)?;
+        Ok(Self { blocks, sealed: number.is_some() })
+    }
+}
+
+const SEALED: &str = "-sealed";
+
+/// Error returned for text that is not the state of an append blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the state of an append blob is a number, optionally followed by -sealed")]
+pub struct InvalidAppend;
 
 /// The value of a header field: visible ASCII characters, spaces and tabs, with no space or tab at either end.
 ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::SET_COOKIE;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Uri};
 use ifmatch_runtime::{Clock, SystemClock};
 
 use crate::body::folder::Disk;
@@ -220,14 +220,14 @@ impl Builder {
         self
     }
 
-    /// Forwards requests with such header fields without caching: no lookup, no storing, no invalidation.
+    /// Forwards requests with such a URI or header fields without caching: no lookup, no storing, no invalidation.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().bypass(|headers| headers.contains_key("x-signature")).build();
+    /// let layer = CacheLayer::builder().bypass(|_, headers| headers.contains_key("x-signature")).build();
     /// ```
     #[must_use]
-    pub fn bypass(mut self, requests: fn(&HeaderMap) -> bool) -> Self {
+    pub fn bypass(mut self, requests: fn(&Uri, &HeaderMap) -> bool) -> Self {
         self.config.bypass = Some(requests);
         self
     }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Uri};
 
 use crate::body::folder::Folder;
 use crate::policy::audience::Audience;
@@ -31,7 +31,7 @@ pub(crate) struct Config {
     pub(crate) unchanged: fn(&dyn Any) -> bool,
     pub(crate) unstored: Vec<HeaderName>,
     pub(crate) always_validate: bool,
-    pub(crate) bypass: Option<fn(&HeaderMap) -> bool>,
+    pub(crate) bypass: Option<fn(&Uri, &HeaderMap) -> bool>,
     pub(crate) stale_if_unreachable: Duration,
     pub(crate) stale_while_revalidate: Duration,
     pub(crate) patience: Duration,

@@ -5,6 +5,7 @@
 
 pub use tag::EntityTag;
 
+pub mod append;
 pub mod date;
 pub mod fields;
 pub mod lock;

@@ -26,7 +26,11 @@ fn check(site: &Site, operation: &str, fields: &str, status: &str, code: &str) {
     let own = container(&mut http, site);
     let (on, what) = operation.split_once('-').unwrap_or(("there", operation));
     http.upload(&format!("{own}/there"), &[], "first").is(201);
-    if what == "list" {
+    if on == "log" {
+        http.put(&format!("{own}/log"), &[("x-ms-blob-type", "AppendBlob")], "").is(201);
+        http.put(&format!("{own}/log?comp=appendblock"), &[], "first").is(201);
+    }
+    if what == "list" && on != "log" {
         http.put(&format!("{own}/{on}?comp=block&blockid=AA=="), &[], "second").is(201);
     }
     let target = if on == "container" { format!("{own}?restype=container") } else { format!("{own}/{on}") };
@@ -88,6 +92,8 @@ fn send(http: &mut Http<'_>, what: &str, target: &str, fields: &[(&str, &str)]) 
         "acquire" => http.lease(target, "acquire", &[&leasing, fields].concat()),
         "create" => http.put(target, fields, ""),
         "block" => http.put(&with("comp=block&blockid=AQ=="), fields, "x"),
+        "append" => http.put(&with("comp=appendblock"), fields, "xy"),
+        "seal" => http.put(&with("comp=seal"), fields, ""),
         "blocks" => http.send("GET", &with("comp=blocklist"), fields, ""),
         _ => panic!("no such operation: {what}"),
     }

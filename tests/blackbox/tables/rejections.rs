@@ -106,8 +106,7 @@ const ADDRESSES: [(&str, &str); 7] = [
     ("()?NextPartitionKey=p", "InvalidQueryParameterValue"),
 ];
 
-const NOT_IMPLEMENTED: [(&str, &str); 5] = [
-    ("POST", "/$batch"),
+const NOT_IMPLEMENTED: [(&str, &str); 4] = [
     ("GET", "/?restype=service&comp=properties"),
     ("GET", "/?restype=service&comp=stats"),
     ("GET", "/table?comp=acl"),

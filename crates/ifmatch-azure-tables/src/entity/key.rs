@@ -42,6 +42,16 @@ impl EntityKey {
         BlobName::new(&name).map_err(|_| TableError::new(Code::KeyValueTooLarge))
     }
 
+    /// Returns the name of the record of the partition's batches. No key contains it: `!.` is not an escape.
+    ///
+    /// # Errors
+    /// The partition key is too long.
+    pub(crate) fn record_in(&self, table: &str) -> Result<BlobName, TableError> {
+        let mut name = format!("{table}/!.");
+        escape(&self.partition, &mut name);
+        BlobName::new(&name).map_err(|_| TableError::new(Code::KeyValueTooLarge))
+    }
+
     /// Parses a blob's name.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let (_, keys) = name.split_once('/')?;

@@ -1,5 +1,6 @@
 //! The operations of the table service.
 
+pub(crate) mod batch;
 pub(crate) mod query;
 pub(crate) mod read;
 pub(crate) mod write;

@@ -3,6 +3,7 @@
 use http::{HeaderName, HeaderValue, Response};
 use serde_json::Value as Json;
 
+use crate::access::Access;
 use crate::entity::datetime::DateTime;
 use crate::entity::edm::Value;
 use crate::entity::key::{self, EntityKey};
@@ -18,6 +19,8 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::{BlobName, BlobPath};
 use ifmatch_blob::store::BlobStore;
 
+/// Maximum number of reads of a page that batches change meanwhile.
+const READS: usize = 100;
 /// Headers with continuation tokens.
 const NEXT_PARTITION: HeaderName = HeaderName::from_static("x-ms-continuation-nextpartitionkey");
 const NEXT_ROW: HeaderName = HeaderName::from_static("x-ms-continuation-nextrowkey");
@@ -28,6 +31,7 @@ pub(crate) async fn entities(
     entities: &Entities<'_>,
     options: &Options,
     format: &ResponseFormat,
+    access: &Access,
 ) -> Result<Response<BlobBody>, TableError> {
     let table = entities.table;
     let (partition, row) = options.filter.as_ref().map(Filter::keys).unwrap_or_default();
@@ -38,7 +42,49 @@ pub(crate) async fn entities(
         limit: options.top,
         budget: PageBudget::default(),
     };
-    let page = page(entities.store, part, &MatchingEntities { entities, filter: options.filter.as_ref() }).await?;
+    let rows = MatchingEntities { entities, filter: options.filter.as_ref(), access };
+    // A batch that takes effect meanwhile might be seen in part.
+    for _ in 0..READS {
+        let before = match partition {
+            Some(partition) => Some(entities.batches(partition).await?),
+            None => None,
+        };
+        let response = read_page(entities, options, format, access, part.clone(), &rows).await?;
+        if let (Some(partition), Some(before)) = (partition, before)
+            && entities.batches(partition).await? != before
+        {
+            continue;
+        }
+        return Ok(response);
+    }
+    Err(TableError::new(Code::ServerBusy).detail("batches changed the partition during each read"))
+}
+
+/// Reads one page.
+async fn read_page(
+    entities: &Entities<'_>,
+    options: &Options,
+    format: &ResponseFormat,
+    access: &Access,
+    mut part: PageQuery<'_>,
+    rows: &MatchingEntities<'_>,
+) -> Result<Response<BlobBody>, TableError> {
+    let table = entities.table;
+    // A continuation token must not name an entity that the client may not see.
+    let (page, next) = loop {
+        let page = page(entities.store, part.clone(), rows).await?;
+        let next = page.next.as_ref().and_then(|name| EntityKey::parse(name.as_str()));
+        match (next, page.rows.last()) {
+            (Some(next), Some((last, _))) if !access.covers(&table.name, &next) => {
+                let last = last.clone();
+                break (page, Some(last));
+            }
+            (Some(next), None) if !access.covers(&table.name, &next) => {
+                part.after = page.next.map(|name| name.as_str().to_owned());
+            }
+            (next, _) => break (page, next),
+        }
+    };
     if entities.containers.find(entities.store, &table.name).await?.as_ref() != Some(table) {
         // The table was deleted meanwhile, so the page may be incomplete.
         return Err(TableError::new(Code::TableNotFound));
@@ -46,7 +92,7 @@ pub(crate) async fn entities(
     let select = options.select.as_deref();
     let json = |(key, stored): &(EntityKey, Stored)| Json::Object(format.entity(&table.name, key, stored, select));
     let mut response = format.listing(table.name.as_str(), page.rows.iter().map(json).collect());
-    if let Some(key) = page.next.as_ref().and_then(|name| EntityKey::parse(name.as_str())) {
+    if let Some(key) = next {
         let next = [(NEXT_PARTITION, key.partition), (NEXT_ROW, key.row)];
         response.headers_mut().extend(next.into_iter().filter_map(|(name, key)| Some((name, token(&key)?))));
     }
@@ -92,6 +138,7 @@ fn token(key: &str) -> Option<HeaderValue> {
 struct MatchingEntities<'a> {
     entities: &'a Entities<'a>,
     filter: Option<&'a Filter>,
+    access: &'a Access,
 }
 
 impl Rows for MatchingEntities<'_> {
@@ -102,7 +149,7 @@ impl Rows for MatchingEntities<'_> {
         let passes = |stored: Option<&Stored>| {
             self.filter.map_or(Some(true), |filter| filter.holds(&Seen { key: &key, stored }))
         };
-        if passes(None) == Some(false) {
+        if !self.access.covers(&self.entities.table.name, &key) || passes(None) == Some(false) {
             return Ok(None);
         }
         let stored = self.entities.get(&key).await?;

@@ -124,6 +124,23 @@ where
     if media.contains("xml") {
         return Err(TableError::new(Code::AtomFormatNotSupported));
     }
+    let bytes = whole(body).await?;
+    match serde_json::from_slice(&bytes) {
+        Ok(Json::Object(object)) => Ok(object),
+        Ok(_) => Err(TableError::invalid("the body is not a JSON object")),
+        Err(error) => Err(TableError::invalid(format!("the body is not JSON: {error}"))),
+    }
+}
+
+/// Reads a body.
+///
+/// # Errors
+/// The body is too long, or ends early.
+pub(crate) async fn whole<B>(body: B) -> Result<Vec<u8>, TableError>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: Into<BoxError>,
+{
     let (mut body, mut bytes) = (pin!(Limited::new(body, MAX_BODY)), Vec::new());
     // Copied frame by frame: keeping tiny frames would take many times the memory.
     while let Some(frame) = body.frame().await {
@@ -134,15 +151,11 @@ where
         })?;
         bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
     }
-    match serde_json::from_slice(&bytes) {
-        Ok(Json::Object(object)) => Ok(object),
-        Ok(_) => Err(TableError::invalid("the body is not a JSON object")),
-        Err(error) => Err(TableError::invalid(format!("the body is not JSON: {error}"))),
-    }
+    Ok(bytes)
 }
 
 /// Builds the response to a creation, without content if the client prefers so.
-fn created(headers: &HeaderMap, content: impl FnOnce() -> Response<BlobBody>) -> Response<BlobBody> {
+pub(crate) fn created(headers: &HeaderMap, content: impl FnOnce() -> Response<BlobBody>) -> Response<BlobBody> {
     let prefers = |preference: &str| {
         let lines = headers.get_all(PREFER).iter().filter_map(|line| line.to_str().ok());
         lines.flat_map(|line| line.split(',')).any(|one| one.trim().eq_ignore_ascii_case(preference))

@@ -1,5 +1,6 @@
 //! Requests: the resource, query parameters and filters.
 
+pub(crate) mod changeset;
 pub(crate) mod filter;
 pub(crate) mod metadata_level;
 pub(crate) mod options;

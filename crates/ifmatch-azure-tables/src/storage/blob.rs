@@ -29,11 +29,6 @@ pub(crate) fn absent() -> Preconditions {
     Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() }
 }
 
-/// Requires that there is a blob.
-pub(crate) fn present() -> Preconditions {
-    Preconditions { if_match: Some(TagList::Any), ..Preconditions::default() }
-}
-
 /// Requires that the blob has this tag.
 pub(crate) fn exactly(tag: &EntityTag) -> Preconditions {
     Preconditions { if_match: Some(TagList::Tags(vec![tag.clone()])), ..Preconditions::default() }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_core::EntityTag;
-use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
 use ifmatch_runtime::Clock;
 
@@ -12,7 +11,8 @@ use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
 use crate::entity::properties::Entity;
 use crate::error::{Code, TableError};
-use crate::storage::blob::{absent, bytes, exactly, is_refused, present, put};
+use crate::storage::blob::{absent, bytes, exactly, is_refused, put};
+use crate::storage::partition::{Batches, Content, Intent, State};
 use crate::storage::tables::{AccountContainers, Table};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind};
@@ -32,12 +32,15 @@ pub(crate) struct Stored {
     pub(crate) generation: Revision,
 }
 
-/// The current version before a write.
+/// The blob of an entity before a write.
 #[derive(Clone, Debug)]
 struct Before {
-    stored: Stored,
+    /// The entity, unless there is none although there is a blob.
+    stored: Option<Stored>,
     /// The strong tag that a write of the next version requires.
     tag: EntityTag,
+    /// The batch that may change the entity, if it is not decided.
+    undecided: Option<String>,
 }
 
 /// A change to an entity.
@@ -50,31 +53,49 @@ pub(crate) enum Change<'a> {
 
 /// Maximum number of attempts if other writers are faster.
 const ATTEMPTS: u32 = 100;
+/// Number of attempts after which an undecided batch is rejected.
+const PATIENCE: u32 = 10;
 /// The first and the longest pause between attempts; pauses double.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 impl Entities<'_> {
     /// Returns the entity with this key.
     pub(crate) async fn get(&self, key: &EntityKey) -> Result<Option<Stored>, TableError> {
-        let before = self.load(&self.blob(key)?, Reading::WHOLE).await?;
-        Ok(before.map(|before| before.stored))
+        Ok(self.load(key).await?.and_then(|before| before.stored))
     }
 
     /// Inserts an entity and returns its generation. Of several concurrent inserts one succeeds.
     pub(crate) async fn insert(&self, key: &EntityKey, entity: &Entity) -> Result<Revision, TableError> {
         entity.check(key)?;
-        let put = put(entity.encode(), absent());
-        match self.store.put(&self.blob(key)?, put).await {
-            Ok(written) => numbered(written.generation),
-            Err(error) if is_refused(&error) => Err(TableError::new(Code::EntityAlreadyExists)),
-            Err(error) => Err(error.into()),
+        let blob = self.blob(key)?;
+        for attempt in 0..ATTEMPTS {
+            self.pause(attempt).await?;
+            // Usually there is no blob. One without an entity is left by a batch.
+            let preconditions = match attempt {
+                0 => absent(),
+                _ => match self.load(key).await? {
+                    None => absent(),
+                    Some(before) if before.stored.is_some() => return Err(TableError::new(Code::EntityAlreadyExists)),
+                    Some(Before { undecided: Some(batch), .. }) => {
+                        self.wait_for(key, &batch, attempt).await?;
+                        continue;
+                    }
+                    Some(before) => exactly(&before.tag),
+                },
+            };
+            match self.store.put(&blob, put(entity.encode(), preconditions)).await {
+                Ok(written) => return numbered(written.generation),
+                Err(error) if is_refused(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        Err(busy())
     }
 
     /// Changes an entity and returns its new generation.
     ///
-    /// A change that depends on the current version is bound to it: if another writer is faster, the store rejects the
-    /// write, and the change is applied to the new version.
+    /// Every change is bound to the version that it replaces, since that may be part of a batch: if another writer is faster, the
+    /// store rejects the write, and the change is applied to the new version.
     pub(crate) async fn change(
         &self,
         key: &EntityKey,
@@ -82,67 +103,185 @@ impl Entities<'_> {
         change: Change<'_>,
     ) -> Result<Option<Revision>, TableError> {
         let blob = self.blob(key)?;
-        let depends = matches!(change, Change::Merge(_)) || matches!(guard, IfMatch::Tag(_));
         for attempt in 0..ATTEMPTS {
             self.pause(attempt).await?;
-            let reading = if matches!(change, Change::Merge(_)) { Reading::WHOLE } else { Reading::HEAD };
-            let before = if depends { self.load(&blob, reading).await? } else { None };
-            let preconditions = match (&before, guard) {
-                (Some(before), _) => exactly(&before.tag),
-                (None, _) if depends => absent(),
-                (None, IfMatch::Exists) => present(),
-                (None, _) => Preconditions::default(),
+            let before = self.load(key).await?;
+            let stored = before.as_ref().and_then(|before| before.stored.as_ref());
+            guard.check(stored.map(|stored| stored.generation))?;
+            if let Some(batch) = before.as_ref().and_then(|before| before.undecided.as_ref()) {
+                self.wait_for(key, batch, attempt).await?;
+                continue;
+            }
+            let preconditions = before.as_ref().map_or_else(absent, |before| exactly(&before.tag));
+            let written = match change.of(key, stored)? {
+                Some(entity) => {
+                    let written = self.store.put(&blob, put(entity.encode(), preconditions)).await;
+                    written.map(|written| written.generation)
+                }
+                None => self.store.delete(&blob, Delete { preconditions, ..Delete::default() }).await.map(|()| None),
             };
-            if depends {
-                guard.check(before.as_ref().map(|before| before.stored.generation))?;
-            }
-            match self.write(key, &blob, change, before, preconditions).await? {
-                Written::Done(generation) => return Ok(generation),
-                Written::Refused if depends => {}
-                Written::Refused => return Err(TableError::new(Code::ResourceNotFound)),
+            match written {
+                Ok(None) if matches!(change, Change::Delete) => return Ok(None),
+                Ok(generation) => return Ok(Some(numbered(generation)?)),
+                Err(error) if is_overtaken(&error) => {}
+                Err(error) => return Err(error.into()),
             }
         }
-        Err(TableError::new(Code::ServerBusy).detail("other writers changed the entity before each attempt"))
+        Err(busy())
     }
 
-    async fn write(
+    /// Makes all changes to entities of one partition, or none, and returns the generations. See [`partition`](super::partition).
+    ///
+    /// # Errors
+    /// The index of the change that cannot be made, and the reason.
+    pub(crate) async fn change_all(
         &self,
-        key: &EntityKey,
-        blob: &BlobPath,
-        change: Change<'_>,
-        before: Option<Before>,
-        preconditions: Preconditions,
-    ) -> Result<Written, TableError> {
-        let entity = match change {
-            Change::Replace(entity) => entity.clone(),
-            Change::Merge(entity) => before.map_or_else(Entity::default, |before| before.stored.entity).merged(entity),
-            Change::Delete => {
-                let deleted = self.store.delete(blob, Delete { preconditions, ..Delete::default() }).await;
-                return Written::of(deleted.map(|()| None));
+        changes: &[BatchChange],
+    ) -> Result<Vec<Option<Revision>>, (usize, TableError)> {
+        let Some(first) = changes.first() else { return Ok(Vec::new()) };
+        let record = self.record(&first.key).map_err(|error| (0, error))?;
+        // Batches place their intents in one order, so that they do not reject each other in turn.
+        let mut order: Vec<usize> = (0..changes.len()).collect();
+        order.sort_by(|one, other| changes[*one].key.cmp(&changes[*other].key));
+        'attempts: for attempt in 0..ATTEMPTS {
+            self.pause(attempt).await.map_err(|error| (0, error))?;
+            let mut planned = Vec::with_capacity(changes.len());
+            for (index, change) in changes.iter().enumerate() {
+                let failed = |error| (index, error);
+                let before = self.load(&change.key).await.map_err(failed)?;
+                let stored = before.as_ref().and_then(|before| before.stored.as_ref());
+                let after = change.after(stored).map_err(failed)?;
+                if let Some(batch) = before.as_ref().and_then(|before| before.undecided.as_ref()) {
+                    self.wait_for(&change.key, batch, attempt).await.map_err(failed)?;
+                    continue 'attempts;
+                }
+                planned.push((before, after));
             }
-        };
-        entity.check(key)?;
-        match self.store.put(blob, put(entity.encode(), preconditions)).await {
-            Ok(written) => Ok(Written::Done(Some(numbered(written.generation)?))),
-            Err(error) => Written::of(Err(error)),
+            let failed = |error| (0, error);
+            let batch =
+                format!("{:032x}", u128::from(random().map_err(failed)?) << 64 | u128::from(random().map_err(failed)?));
+            let mut placed: Vec<Placed> = Vec::new();
+            for index in &order {
+                let (before, after) = &planned[*index];
+                let preconditions = before.as_ref().map_or_else(absent, |before| exactly(&before.tag));
+                let stored = before.as_ref().and_then(|before| before.stored.clone());
+                let intent = Intent {
+                    batch: batch.clone(),
+                    before: stored.map(|stored| (stored.entity, stored.generation)),
+                    after: after.clone(),
+                };
+                let blob = self.blob(&changes[*index].key).map_err(|error| (*index, error))?;
+                let content = Content::Intent(intent.clone()).encode();
+                match self.store.put(&blob, put(content, preconditions)).await {
+                    Ok(written) => {
+                        let generation = numbered(written.generation).map_err(failed)?;
+                        placed.push(Placed { index: *index, blob, tag: written.tag, generation, intent });
+                    }
+                    Err(error) => {
+                        // Without the commit, nothing has changed: the intents can go in any order, now or later.
+                        self.finish(&record, &batch, &placed, false).await;
+                        if is_overtaken(&error) {
+                            continue 'attempts;
+                        }
+                        return Err((*index, error.into()));
+                    }
+                }
+            }
+            let is_committed = Batches::decide(self.store, &record, &batch, true).await.map_err(failed)?;
+            self.finish(&record, &batch, &placed, is_committed).await;
+            if is_committed {
+                let mut generations = vec![None; changes.len()];
+                for Placed { index, generation, intent, .. } in placed {
+                    generations[index] = intent.after.map(|_| generation);
+                }
+                return Ok(generations);
+            }
+        }
+        Err((0, busy()))
+    }
+
+    /// Replaces the intents of a batch that is decided, and removes it from the record. Others read the intents that are left by the record.
+    async fn finish(&self, record: &BlobPath, batch: &str, placed: &[Placed], is_committed: bool) {
+        let mut is_done = true;
+        for Placed { blob, tag, generation, intent, .. } in placed {
+            let Some(tag) = tag else { return };
+            let rest = match (is_committed, intent) {
+                (true, Intent { after, .. }) => after.clone().map(|after| (after, *generation)),
+                (false, Intent { before, .. }) => before.clone(),
+            };
+            let preconditions = exactly(tag);
+            let result = match rest {
+                Some((entity, generation)) => {
+                    let content = Content::Plain(entity, Some(generation)).encode();
+                    self.store.put(blob, put(content, preconditions)).await.map(drop)
+                }
+                None => self.store.delete(blob, Delete { preconditions, ..Delete::default() }).await,
+            };
+            if let Err(error) = result.or_else(|error| if is_overtaken(&error) { Ok(()) } else { Err(error) }) {
+                tracing::warn!(%error, "an intent of a batch is left");
+                is_done = false;
+            }
+        }
+        if is_done && let Err(error) = Batches::forget(self.store, record, batch).await {
+            tracing::warn!(?error, "a finished batch is left in the record of its partition");
         }
     }
 
-    async fn load(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Before>, TableError> {
-        let Some(opened) = self.store.open(blob, reading.without_lease()).await? else { return Ok(None) };
-        let generation = numbered(opened.info.generation)?;
-        let tag = opened.info.tag.clone().filter(|tag| !tag.is_weak());
-        let tag =
-            tag.ok_or_else(|| StoreError::new(StoreErrorKind::Unsupported, "the store does not provide strong tags"))?;
-        let entity = match reading {
-            Reading::HEAD => Entity::default(),
-            _ => Entity::decode(&bytes(opened).await?)?,
-        };
-        Ok(Some(Before { stored: Stored { entity, generation }, tag }))
+    /// Returns the number of batches that have taken effect in a partition.
+    pub(crate) async fn batches(&self, partition: &str) -> Result<u64, TableError> {
+        let key = EntityKey::new(partition, "")?;
+        Ok(Batches::load(self.store, &self.record(&key)?).await?.count)
+    }
+
+    /// Gives a batch time to be decided, and rejects it after some attempts: its process may have ended.
+    async fn wait_for(&self, key: &EntityKey, batch: &str, attempt: u32) -> Result<(), TableError> {
+        if attempt < PATIENCE {
+            return Ok(());
+        }
+        Batches::decide(self.store, &self.record(key)?, batch, false).await.map(drop)
+    }
+
+    async fn load(&self, key: &EntityKey) -> Result<Option<Before>, TableError> {
+        let blob = self.blob(key)?;
+        let mut last: Option<EntityTag> = None;
+        for _ in 0..ATTEMPTS {
+            let Some(opened) = self.store.open(&blob, Reading::WHOLE.without_lease()).await? else { return Ok(None) };
+            let generation = numbered(opened.info.generation)?;
+            let tag = opened.info.tag.clone().filter(|tag| !tag.is_weak());
+            let tag = tag.ok_or_else(|| {
+                StoreError::new(StoreErrorKind::Unsupported, "the store does not provide strong tags")
+            })?;
+            let Intent { batch, before, after } = match Content::decode(&bytes(opened).await?)? {
+                Content::Plain(entity, own) => {
+                    let stored = Some(Stored { entity, generation: own.unwrap_or(generation) });
+                    return Ok(Some(Before { stored, tag, undecided: None }));
+                }
+                Content::Intent(intent) => intent,
+            };
+            let before = before.map(|(entity, generation)| Stored { entity, generation });
+            match Batches::load(self.store, &self.record(key)?).await?.state(&batch) {
+                State::Committed => {
+                    let stored = after.map(|entity| Stored { entity, generation });
+                    return Ok(Some(Before { stored, tag, undecided: None }));
+                }
+                State::Rejected => return Ok(Some(Before { stored: before, tag, undecided: None })),
+                // The batch may have been committed and finished after the intent was read: read it again.
+                State::Unknown if last.as_ref() == Some(&tag) => {
+                    return Ok(Some(Before { stored: before, tag, undecided: Some(batch) }));
+                }
+                State::Unknown => last = Some(tag),
+            }
+        }
+        Err(busy())
     }
 
     fn blob(&self, key: &EntityKey) -> Result<BlobPath, TableError> {
         Ok(BlobPath { container: self.containers.entities.clone(), name: key.name_in(&self.table.identity)? })
+    }
+
+    /// Returns the record of the batches of the key's partition.
+    fn record(&self, key: &EntityKey) -> Result<BlobPath, TableError> {
+        Ok(BlobPath { container: self.containers.entities.clone(), name: key.record_in(&self.table.identity)? })
     }
 
     /// Waits before another attempt, for a random part of an increasing pause.
@@ -158,22 +297,74 @@ impl Entities<'_> {
     }
 }
 
-/// The outcome of a conditional write.
-enum Written {
-    /// The write took place. Deletions have no generation.
-    Done(Option<Revision>),
-    /// The preconditions are false.
-    Refused,
+/// A change of a batch.
+#[derive(Clone, Debug)]
+pub(crate) struct BatchChange {
+    pub(crate) key: EntityKey,
+    pub(crate) operation: BatchOperation,
 }
 
-impl Written {
-    fn of(result: Result<Option<Revision>, StoreError>) -> Result<Self, TableError> {
-        match result {
-            Ok(generation) => Ok(Self::Done(generation)),
-            Err(error) if is_refused(&error) || *error.kind() == StoreErrorKind::NotFound => Ok(Self::Refused),
-            Err(error) => Err(error.into()),
-        }
+/// The operation of a change.
+#[derive(Clone, Debug)]
+pub(crate) enum BatchOperation {
+    Insert(Entity),
+    Replace(IfMatch, Entity),
+    Merge(IfMatch, Entity),
+    Delete(IfMatch),
+}
+
+impl BatchChange {
+    /// Returns the entity after the change, or `None` if it is deleted.
+    ///
+    /// # Errors
+    /// The change is not possible on the entity before.
+    fn after(&self, before: Option<&Stored>) -> Result<Option<Entity>, TableError> {
+        let (guard, change) = match &self.operation {
+            BatchOperation::Insert(_) if before.is_some() => return Err(TableError::new(Code::EntityAlreadyExists)),
+            BatchOperation::Insert(entity) => (&IfMatch::None, Change::Replace(entity)),
+            BatchOperation::Replace(guard, entity) => (guard, Change::Replace(entity)),
+            BatchOperation::Merge(guard, entity) => (guard, Change::Merge(entity)),
+            BatchOperation::Delete(guard) => (guard, Change::Delete),
+        };
+        guard.check(before.map(|before| before.generation))?;
+        change.of(&self.key, before)
     }
+}
+
+impl Change<'_> {
+    /// Returns the entity after the change, or `None` if it is deleted.
+    fn of(&self, key: &EntityKey, before: Option<&Stored>) -> Result<Option<Entity>, TableError> {
+        let entity = match self {
+            Self::Replace(entity) => (*entity).clone(),
+            Self::Merge(entity) => before.map_or_else(Entity::default, |before| before.entity.clone()).merged(entity),
+            Self::Delete => return Ok(None),
+        };
+        entity.check(key)?;
+        Ok(Some(entity))
+    }
+}
+
+/// An intent in the store.
+struct Placed {
+    index: usize,
+    blob: BlobPath,
+    tag: Option<EntityTag>,
+    generation: Revision,
+    intent: Intent,
+}
+
+/// Returns `true` if another write was faster.
+fn is_overtaken(error: &StoreError) -> bool {
+    is_refused(error) || *error.kind() == StoreErrorKind::NotFound
+}
+
+fn busy() -> TableError {
+    TableError::new(Code::ServerBusy).detail("other writers changed the entity before each attempt")
+}
+
+fn random() -> Result<u64, TableError> {
+    let random = ifmatch_runtime::nonce();
+    Ok(random.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?)
 }
 
 fn numbered(generation: Option<Revision>) -> Result<Revision, TableError> {

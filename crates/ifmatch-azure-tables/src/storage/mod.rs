@@ -4,4 +4,5 @@ pub(crate) mod blob;
 pub(crate) mod entities;
 pub(crate) mod garbage;
 pub(crate) mod page;
+pub(crate) mod partition;
 pub(crate) mod tables;

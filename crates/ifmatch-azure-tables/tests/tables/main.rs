@@ -2,6 +2,7 @@
 //! suites test everything that can be observed over the wire.
 #![allow(clippy::expect_used, reason = "a test fails on anything unexpected")]
 
+mod batches;
 mod garbage;
 mod interleavings;
 mod interposed;

@@ -6,6 +6,8 @@
 //! 15 minutes, a signed request can be replayed, and the parts that the signature does not cover can be changed. TLS
 //! prevents both.
 
+pub mod shared_access;
+
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -14,11 +16,15 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, DATE};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
+use ifmatch_blob::dialect::Peer;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::shared_key::{self, Key, X_MS_DATE};
 use thiserror::Error;
 
 use crate::accounts::{Account, Accounts};
+use shared_access::{Claim as SharedAccessClaim, Service};
+
+pub use shared_access::{Level, SharedAccess, SharedAccessError};
 
 /// Maximum distance between a request's date and now.
 const MAX_SKEW: Duration = Duration::from_mins(15);
@@ -26,22 +32,54 @@ const MAX_SKEW: Duration = Duration::from_mins(15);
 const SHARED_KEY: &str = "SharedKey";
 const SHARED_KEY_LITE: &str = "SharedKeyLite";
 
-/// Returns the account that signed a request to the Blob service.
+/// An authenticated request: the account that it is for, and what it may do there.
+#[derive(Clone, Debug)]
+pub struct Authenticated<'a> {
+    /// The account.
+    pub account: &'a Account,
+    /// What the request may do.
+    pub grant: Grant,
+}
+
+/// What a request may do.
+#[derive(Clone, Debug)]
+pub enum Grant {
+    /// Everything: it is signed with the account's key.
+    Everything,
+    /// What a shared access signature grants.
+    SharedAccess(SharedAccess),
+}
+
+/// Returns the account that signed a request to the Blob service, and what the request may do.
 ///
 /// # Errors
 /// The signature is missing, wrong or too old, or the path names another account.
-pub fn authenticate_blob<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) -> Result<&'a Account, AuthError> {
+pub fn authenticate_blob<'a>(
+    accounts: &'a Accounts,
+    head: &Parts,
+    now: Timestamp,
+) -> Result<Authenticated<'a>, AuthError> {
+    if has_shared_access(head) {
+        return authenticate_shared(accounts, head, Service::Blob, now);
+    }
     authenticate(accounts, head, now, |claim| match claim.scheme {
         Scheme::Full => shared_key::blob(head, claim.account),
         Scheme::Lite => shared_key::blob_lite(head, claim.account),
     })
 }
 
-/// Returns the account that signed a request to the Table service.
+/// Returns the account that signed a request to the Table service, and what the request may do.
 ///
 /// # Errors
 /// The signature is missing, wrong or too old, or the path names another account.
-pub fn authenticate_table<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) -> Result<&'a Account, AuthError> {
+pub fn authenticate_table<'a>(
+    accounts: &'a Accounts,
+    head: &Parts,
+    now: Timestamp,
+) -> Result<Authenticated<'a>, AuthError> {
+    if has_shared_access(head) {
+        return authenticate_shared(accounts, head, Service::Table, now);
+    }
     authenticate(accounts, head, now, |claim| match claim.scheme {
         Scheme::Full => shared_key::table(head, claim.account),
         Scheme::Lite => shared_key::table_lite(head, claim.account),
@@ -57,9 +95,9 @@ pub enum AuthError {
     /// `Authorization` is repeated or malformed, or its scheme is unknown.
     #[error("Authorization has the form 'SharedKey account:signature' or 'SharedKeyLite account:signature'")]
     Malformed,
-    /// The request carries a shared access signature.
-    #[error("shared access signatures are not supported: sign with the account's key")]
-    SharedAccess,
+    /// The shared access signature does not allow the request.
+    #[error("{0}")]
+    SharedAccess(#[from] SharedAccessError),
     /// The date is missing, or too far from now.
     #[error("the request's date (x-ms-date, else Date) is more than 15 minutes from the server's, or missing")]
     Skewed,
@@ -74,7 +112,8 @@ impl AuthError {
         match self {
             Self::Missing => "NoAuthenticationInformation",
             Self::Malformed => "InvalidAuthenticationInfo",
-            Self::SharedAccess | Self::Skewed | Self::Mismatch => "AuthenticationFailed",
+            Self::Skewed | Self::Mismatch => "AuthenticationFailed",
+            Self::SharedAccess(error) => error.code(),
         }
     }
 
@@ -83,7 +122,7 @@ impl AuthError {
         match self {
             Self::Missing => StatusCode::UNAUTHORIZED,
             Self::Malformed => StatusCode::BAD_REQUEST,
-            Self::SharedAccess | Self::Skewed | Self::Mismatch => StatusCode::FORBIDDEN,
+            Self::SharedAccess(_) | Self::Skewed | Self::Mismatch => StatusCode::FORBIDDEN,
         }
     }
 }
@@ -107,7 +146,7 @@ fn authenticate<'a>(
     head: &Parts,
     now: Timestamp,
     signed: impl FnOnce(Claim<'_>) -> Option<String>,
-) -> Result<&'a Account, AuthError> {
+) -> Result<Authenticated<'a>, AuthError> {
     let claim = claim(head)?;
     let signature = STANDARD.decode(claim.signature).map_err(|_| AuthError::Malformed)?;
     let text = signed(claim).ok_or(AuthError::Mismatch)?;
@@ -115,7 +154,26 @@ fn authenticate<'a>(
     let is_signed = is_signed(account.map_or(&[], Account::keys), &text, &signature);
     let account = account.filter(|_| is_signed).ok_or(AuthError::Mismatch)?;
     // The date is checked last, so that only signed requests learn about the server's clock.
-    if in_time(&head.headers, now) { Ok(account) } else { Err(AuthError::Skewed) }
+    let grant = Grant::Everything;
+    if in_time(&head.headers, now) { Ok(Authenticated { account, grant }) } else { Err(AuthError::Skewed) }
+}
+
+/// Returns what the shared access signature in the query grants to the request.
+fn authenticate_shared<'a>(
+    accounts: &'a Accounts,
+    head: &Parts,
+    service: Service,
+    now: Timestamp,
+) -> Result<Authenticated<'a>, AuthError> {
+    let claim = SharedAccessClaim::parse(head, service)?;
+    let signature = claim.signature().and_then(|text| STANDARD.decode(text).ok()).ok_or(AuthError::Mismatch)?;
+    let name = head.uri.path().split('/').nth(1).unwrap_or_default();
+    let account = accounts.get(name).filter(|account| addresses(head.uri.path(), account));
+    let is_signed = is_signed(account.map_or(&[], Account::keys), &claim.text(name), &signature);
+    let account = account.filter(|_| is_signed).ok_or(AuthError::Mismatch)?;
+    // Limits are checked last, so that only the holder of a signature learns about them.
+    let grant = claim.grant(service, head.extensions.get::<Peer>().copied(), now)?;
+    Ok(Authenticated { account, grant: Grant::SharedAccess(grant) })
 }
 
 fn claim(head: &Parts) -> Result<Claim<'_>, AuthError> {
@@ -123,7 +181,6 @@ fn claim(head: &Parts) -> Result<Claim<'_>, AuthError> {
     let line = match (lines.next(), lines.next()) {
         (Some(line), None) => line.to_str().map_err(|_| AuthError::Malformed)?,
         (Some(_), Some(_)) => return Err(AuthError::Malformed),
-        (None, _) if has_shared_access(head) => return Err(AuthError::SharedAccess),
         (None, _) => return Err(AuthError::Missing),
     };
     let (scheme, credentials) = line.split_once(' ').ok_or(AuthError::Malformed)?;
@@ -136,8 +193,10 @@ fn claim(head: &Parts) -> Result<Claim<'_>, AuthError> {
     Ok(Claim { scheme, account, signature })
 }
 
+/// Returns `true` if the request is to be authenticated by its query. `Authorization` takes precedence: the query's signature is then
+/// a parameter that no operation knows.
 fn has_shared_access(head: &Parts) -> bool {
-    head.uri.query().is_some_and(|query| query.split('&').any(|parameter| parameter.starts_with("sig=")))
+    !head.headers.contains_key(AUTHORIZATION) && shared_access::is_in(head.uri.query())
 }
 
 /// Returns `true` if the path begins with the account's name: a key is valid only for its own account.

@@ -38,7 +38,7 @@ impl Vector {
         } else {
             authenticate_blob(&accounts, head, now)
         };
-        account.map(|account| assert_eq!(account.name(), crate::accounts::DEVELOPMENT_ACCOUNT))
+        account.map(|found| assert_eq!(found.account.name(), crate::accounts::DEVELOPMENT_ACCOUNT))
     }
 
     fn date(&self) -> Timestamp {

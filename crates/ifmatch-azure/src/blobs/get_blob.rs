@@ -15,7 +15,7 @@ use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
 
 use crate::containers;
 use crate::error::AzureError;
-use crate::request::headers::{BLOB_CONTENT_MD5, BLOB_TYPE, CONTENT_MD5, RANGE_MD5};
+use crate::request::headers::{BLOB_CONTENT_MD5, CONTENT_MD5, RANGE_MD5};
 use crate::request::{Get, Part, conditions};
 use crate::response::{self, headers};
 
@@ -109,7 +109,7 @@ fn describe(target: &mut HeaderMap, info: &BlobInfo) {
     target.extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
     target.insert(LAST_MODIFIED, info.last_modified.to_header());
     target.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    target.insert(BLOB_TYPE, HeaderValue::from_static("BlockBlob"));
+    headers::add_type(target, &info.headers);
     target.insert(SERVER_ENCRYPTED, HeaderValue::from_static("false"));
     target.extend(info.created.map(|created| (CREATION_TIME, headers::creation_date(created).to_header())));
     headers::add_lease(target, info.lease.as_ref());

@@ -1,5 +1,6 @@
 //! Operations on blobs.
 
+mod append_block;
 mod delete_blob;
 mod get_blob;
 mod lease_blob;
@@ -7,6 +8,7 @@ mod put_blob;
 mod set_blob_headers;
 pub(crate) mod write;
 
+pub(crate) use append_block::{append_block, require_block_blob, seal_blob};
 pub(crate) use delete_blob::delete_blob;
 pub(crate) use get_blob::get_blob;
 pub(crate) use lease_blob::lease_blob;

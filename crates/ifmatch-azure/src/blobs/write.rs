@@ -8,6 +8,7 @@ use ifmatch_blob::store::{MissingContainer, Put, Reading, StoreError, StoreError
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Precondition;
 
+use crate::auth::{AuthError, SharedAccessError};
 use crate::containers;
 use crate::error::AzureError;
 use crate::request::Write;
@@ -48,6 +49,9 @@ pub(crate) fn put(write: &Write, body: Upload, limit: u64) -> Put {
 /// Translates the error of a rejected write. Creating a blob that exists is a conflict.
 pub(crate) fn rejected(write: &Write, error: StoreError) -> AzureError {
     match error.kind() {
+        StoreErrorKind::PreconditionFailed { precondition: Precondition::IfNoneMatch, .. } if write.may_only_create => {
+            AuthError::from(SharedAccessError::Overwrite).into()
+        }
         StoreErrorKind::PreconditionFailed { precondition: Precondition::IfNoneMatch, .. } if write.creates() => {
             AzureError::new(StatusCode::CONFLICT, "BlobAlreadyExists", "the blob already exists")
         }

@@ -10,6 +10,7 @@ use ifmatch_core::lease::SeenLease;
 
 use super::committed::CommittedList;
 use super::staging::BlobPaths;
+use crate::blobs;
 use crate::error::AzureError;
 use crate::request::GetBlockList;
 use crate::request::block_id::BlockId;
@@ -30,6 +31,7 @@ pub(crate) async fn get_block_list(
     let info = opened.map(|opened| opened.info);
     SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), lease)
         .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+    blobs::require_block_blob(info.as_ref())?;
     let list = match &info {
         None if staged.is_empty() => return Err(AzureError::blob_not_found()),
         None => None,

@@ -9,6 +9,7 @@ use ifmatch_blob::store::{Md5Use, Put, Reading, StoreErrorKind, Upload};
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 
 use super::staging::BlobPaths;
+use crate::blobs;
 use crate::error::AzureError;
 use crate::request::PutBlock;
 use crate::request::headers::CONTENT_MD5;
@@ -39,10 +40,12 @@ pub(crate) async fn put_block(
     Ok(response)
 }
 
-/// Checks the lease of the blob, which may not exist yet. Put Block List checks it again, in the same step as the
+/// Checks the type and the lease of the blob, which may not exist yet. Put Block List checks it again, in the same step as the
 /// write.
 async fn check_lease(context: &Context, blob: &BlobPath, r#use: LeaseUse) -> Result<(), AzureError> {
     let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
-    let seen = opened.and_then(|opened| opened.info.lease);
-    SeenLease::check(seen.as_ref(), r#use).map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))
+    let info = opened.map(|opened| opened.info);
+    SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), r#use)
+        .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+    blobs::require_block_blob(info.as_ref())
 }

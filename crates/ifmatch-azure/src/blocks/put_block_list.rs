@@ -18,7 +18,7 @@ use super::body::{self, Moved, Segment};
 use super::committed::CommittedList;
 use super::document::{self, From};
 use super::staging::{self, BlobPaths, StagedBlocks};
-use crate::blobs::write;
+use crate::blobs::{self, write};
 use crate::error::AzureError;
 use crate::request::block_id::BlockId;
 use crate::request::{PutBlockList, Write};
@@ -42,6 +42,8 @@ pub(crate) async fn put_block_list(
     let PutBlockList { write, headers, md5, length } = put;
     let wanted = document::parse(&read(upload, md5, length).await?)?;
     write::check(context, blob, &write.conditions, write.lease).await?;
+    let opened = context.store.open(blob, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?;
+    blobs::require_block_blob(opened.as_ref().map(|opened| &opened.info))?;
     for _ in 0..TRIES {
         if let Some(response) = attempt(context, blob, &write, &headers, &wanted).await? {
             return Ok(response);

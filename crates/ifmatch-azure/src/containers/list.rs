@@ -155,7 +155,10 @@ fn add_blob(xml: &mut Xml, entry: &BlobEntry, with_metadata: bool) {
     }
     xml.maybe("Content-Disposition", field(&info.headers.content_disposition).as_deref());
     xml.maybe("Cache-Control", field(&info.headers.cache_control).as_deref());
-    xml.text("BlobType", "BlockBlob");
+    xml.text("BlobType", headers::blob_type(&info.headers));
+    if info.headers.append.is_some_and(|append| append.sealed) {
+        xml.text("Sealed", "true");
+    }
     add_lease(xml, info.lease.as_ref());
     xml.text("ServerEncrypted", "false");
     xml.close("Properties");

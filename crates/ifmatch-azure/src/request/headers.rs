@@ -7,8 +7,10 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, StatusCode};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
+use ifmatch_core::append::AppendConditions;
 use ifmatch_core::lease::azure::CLIENT_REQUEST_ID;
 
+use crate::auth::Grant;
 use crate::error::AzureError;
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
@@ -17,6 +19,8 @@ pub(crate) const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5"
 /// The MD5 of the whole blob.
 pub(crate) const BLOB_CONTENT_MD5: HeaderName = HeaderName::from_static("x-ms-blob-content-md5");
 pub(crate) const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
+const APPEND_POSITION: HeaderName = HeaderName::from_static("x-ms-blob-condition-appendpos");
+const MAX_SIZE: HeaderName = HeaderName::from_static("x-ms-blob-condition-maxsize");
 const BLOB_CONTENT_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-content-type");
 const BLOB_CONTENT_ENCODING: HeaderName = HeaderName::from_static("x-ms-blob-content-encoding");
 const BLOB_CONTENT_LANGUAGE: HeaderName = HeaderName::from_static("x-ms-blob-content-language");
@@ -84,6 +88,7 @@ pub(super) fn stored(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHead
             own => own,
         },
         metadata: BTreeMap::new(),
+        append: None,
     };
     let BlobHeaders { content_type, content_encoding, content_language, content_disposition, cache_control, .. } =
         &stored;
@@ -127,9 +132,10 @@ fn field_text(name: &str, text: &str) -> Result<FieldText, AzureError> {
 }
 
 /// Rejects a request with a malformed version, or with a client request id that is too long.
-pub(super) fn check_common(headers: &HeaderMap) -> Result<(), AzureError> {
+pub(super) fn check_common(headers: &HeaderMap, grant: &Grant) -> Result<(), AzureError> {
     let version = one(headers, &VERSION)?;
-    if !version.is_some_and(is_version) {
+    // A shared access signature states a version itself, so that a browser can open it.
+    if !version.map_or(matches!(grant, Grant::SharedAccess(_)), is_version) {
         return Err(AzureError::invalid_header(VERSION.as_str(), "must be a date such as 2026-02-06"));
     }
     match one(headers, &CLIENT_REQUEST_ID)? {
@@ -150,9 +156,26 @@ fn is_version(text: &str) -> bool {
 /// Rejects unsupported blob types.
 pub(super) fn check_blob_type(headers: &HeaderMap) -> Result<(), AzureError> {
     match one(headers, &BLOB_TYPE)? {
-        None | Some("" | "BlockBlob") => Ok(()),
-        Some(_) => Err(AzureError::invalid_header(BLOB_TYPE.as_str(), "only BlockBlob is supported")),
+        None | Some("" | "BlockBlob" | "AppendBlob") => Ok(()),
+        Some(_) => Err(AzureError::invalid_header(BLOB_TYPE.as_str(), "only BlockBlob and AppendBlob are supported")),
     }
+}
+
+/// Returns `true` if the request creates an append blob.
+pub(super) fn is_append_blob(headers: &HeaderMap) -> Result<bool, AzureError> {
+    Ok(one(headers, &BLOB_TYPE)? == Some("AppendBlob"))
+}
+
+/// Parses the conditions of an append.
+pub(super) fn append_conditions(headers: &HeaderMap) -> Result<AppendConditions, AzureError> {
+    let number = |name: &HeaderName| {
+        let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let parse = |text: &str| Some(text).filter(digits).and_then(|text| text.parse().ok());
+        let text = one(headers, name)?;
+        let invalid = || AzureError::invalid_header(name.as_str(), "must be a number of bytes");
+        text.map(|text| parse(text).ok_or_else(invalid)).transpose()
+    };
+    Ok(AppendConditions { position: number(&APPEND_POSITION)?, max_size: number(&MAX_SIZE)? })
 }
 
 /// Rejects a request without a blob type.

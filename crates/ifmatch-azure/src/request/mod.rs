@@ -7,6 +7,7 @@ pub(crate) mod block_id;
 pub(crate) mod conditions;
 pub(crate) mod headers;
 mod list;
+pub(crate) mod permissions;
 mod query;
 mod retry;
 mod rules;
@@ -15,15 +16,17 @@ pub(crate) mod target;
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
+use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, RequestKey};
+use ifmatch_core::append::AppendConditions;
 use ifmatch_core::lease::{LeaseId, LeaseUse, azure, fields};
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
 
 use crate::accounts::{Account, Accounts};
+use crate::auth::Grant;
 use crate::error::AzureError;
 use crate::guid;
 use block_id::BlockId;
@@ -36,6 +39,8 @@ pub(crate) use list::List;
 
 /// Maximum length of a block, in bytes: 4,000 MiB.
 const MAX_BLOCK: u64 = 4000 * 1024 * 1024;
+/// Maximum length of an appended block, in bytes, which is kept in memory.
+const MAX_APPENDED: u64 = 4 * 1024 * 1024;
 /// Maximum size of a block list, in bytes: enough for 50,000 blocks with the longest ids.
 const MAX_DOCUMENT: u64 = 8 * 1024 * 1024;
 
@@ -62,6 +67,8 @@ pub(crate) enum ContainerOperation {
 pub(crate) enum BlobOperation<'a> {
     Get(Get<'a>),
     Put(PutBlob),
+    AppendBlock(AppendBlock),
+    Seal(SealBlob),
     PutBlock(PutBlock),
     PutBlockList(PutBlockList),
     GetBlockList(GetBlockList),
@@ -100,6 +107,8 @@ pub(crate) struct Write {
     pub(crate) lease: LeaseUse,
     /// The identity of the request, if it may be a retry.
     pub(crate) request: Option<RequestKey>,
+    /// The signature does not permit replacing a blob. The conditions require that there is none.
+    pub(crate) may_only_create: bool,
 }
 
 impl Write {
@@ -121,6 +130,20 @@ pub(crate) struct PutBlob {
     pub(crate) write: Write,
     pub(crate) headers: BlobHeaders,
     pub(crate) length: u64,
+}
+
+/// Append Block.
+pub(crate) struct AppendBlock {
+    pub(crate) write: Write,
+    pub(crate) conditions: AppendConditions,
+    pub(crate) md5: Option<ContentMd5>,
+    pub(crate) length: u64,
+}
+
+/// Append Blob Seal.
+pub(crate) struct SealBlob {
+    pub(crate) write: Write,
+    pub(crate) conditions: AppendConditions,
 }
 
 /// Put Block.
@@ -160,10 +183,14 @@ pub(crate) fn parse<'a>(
     head: &'a Parts,
     account: &Account,
     accounts: &Accounts,
+    grant: &Grant,
 ) -> Result<Operation<'a>, AzureError> {
-    headers::check_common(&head.headers)?;
+    headers::check_common(&head.headers, grant)?;
     let target = Target::parse(head.uri.path(), account, accounts)?;
-    let query = Query::parse(head.uri.query().unwrap_or_default())?;
+    let mut query = Query::parse(head.uri.query().unwrap_or_default())?;
+    if let Grant::SharedAccess(access) = grant {
+        query.remove(|name| access.has_parameter(name));
+    }
     let name = rules::find(target.kind(), &head.method, &query, &head.headers)?;
     let Context { required, max_body, .. } = context;
     let parser = Parser { head, query, required, max_body: *max_body };
@@ -219,6 +246,11 @@ impl<'a> Parser<'a, '_> {
         let fields = self.fields();
         Ok(match name {
             Name::PutBlob => BlobOperation::Put(self.put_blob()?),
+            Name::AppendBlock => BlobOperation::AppendBlock(self.append_block()?),
+            Name::SealBlob => {
+                let conditions = headers::append_conditions(fields)?;
+                BlobOperation::Seal(SealBlob { write: self.write_at(conditions)?, conditions })
+            }
             Name::PutBlock => BlobOperation::PutBlock(self.put_block()?),
             Name::PutBlockList => BlobOperation::PutBlockList(self.put_block_list()?),
             Name::GetBlockList => BlobOperation::GetBlockList(self.get_block_list()?),
@@ -262,8 +294,26 @@ impl<'a> Parser<'a, '_> {
         if length > self.max_body {
             return Err(AzureError::too_large(self.max_body));
         }
+        let append = headers::is_append_blob(fields)?.then(Append::default);
+        if append.is_some() && length > 0 {
+            return Err(AzureError::invalid_header("content-length", "an append blob is created empty"));
+        }
         let metadata = headers::metadata(fields)?;
-        Ok(PutBlob { write, headers: BlobHeaders { metadata, ..headers::stored(fields, true)? }, length })
+        Ok(PutBlob { write, headers: BlobHeaders { metadata, append, ..headers::stored(fields, true)? }, length })
+    }
+
+    fn append_block(&self) -> Result<AppendBlock, AzureError> {
+        let fields = self.fields();
+        let conditions = headers::append_conditions(fields)?;
+        let md5 = headers::md5(fields, &headers::CONTENT_MD5)?;
+        let length = headers::length(fields)?;
+        if length == 0 {
+            return Err(AzureError::invalid_header("content-length", "a block has at least one byte"));
+        }
+        if length > MAX_APPENDED {
+            return Err(AzureError::too_large(MAX_APPENDED));
+        }
+        Ok(AppendBlock { write: self.write_at(conditions)?, conditions, md5, length })
     }
 
     fn put_block(&self) -> Result<PutBlock, AzureError> {
@@ -317,7 +367,17 @@ impl<'a> Parser<'a, '_> {
         let lease = fields::write(self.fields(), self.lease_id()?)?;
         conditions.check_policy(self.required, &self.head.method)?;
         let request = if conditions.hold_once() { retry::key(self.head) } else { None };
-        Ok(Write { conditions, lease, request })
+        Ok(Write { conditions, lease, request, may_only_create: false })
+    }
+
+    /// Like [`Self::write`], for a write at the end of a blob. A required position is a condition.
+    fn write_at(&self, at: AppendConditions) -> Result<Write, AzureError> {
+        let conditions = conditions::of_write(self.fields())?;
+        let lease = fields::write(self.fields(), self.lease_id()?)?;
+        if at.position.is_none() {
+            conditions.check_policy(self.required, &self.head.method)?;
+        }
+        Ok(Write { conditions, lease, request: None, may_only_create: false })
     }
 
     /// Like [`Self::write`], for a write of a whole blob.

@@ -24,6 +24,11 @@ impl Query {
         Ok(query)
     }
 
+    /// Removes parameters by name.
+    pub(super) fn remove(&mut self, is_removed: impl Fn(&str) -> bool) {
+        self.0.retain(|(name, _)| !is_removed(name));
+    }
+
     /// Returns the value of a parameter.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())

@@ -26,6 +26,8 @@ pub(super) enum Name {
     GetBlob,
     GetBlobProperties,
     PutBlob,
+    AppendBlock,
+    SealBlob,
     PutBlock,
     PutBlockList,
     GetBlockList,
@@ -94,12 +96,14 @@ const PUT: &[&str] = &[
     "x-ms-blob-content-disposition",
     "x-ms-blob-cache-control",
 ];
+const APPEND: &[&str] = &["x-ms-lease-id", "x-ms-blob-condition-appendpos", "x-ms-blob-condition-maxsize"];
+const SEAL: &[&str] = &["x-ms-lease-id", "x-ms-blob-condition-appendpos"];
 const DELETE: &[&str] = &["x-ms-lease-id", "x-ms-delete-snapshots"];
 const LISTING: &[&str] = &["prefix", "marker", "maxresults", "include"];
 const LISTING_BLOBS: &[&str] = &["prefix", "delimiter", "marker", "maxresults", "include", "startfrom"];
 
 #[rustfmt::skip]
-const RULES: [Rule; 23] = {
+const RULES: [Rule; 25] = {
     use Conditions::{All, Dates, None};
     use Name as N;
     const fn rule(
@@ -125,6 +129,8 @@ const RULES: [Rule; 23] = {
         rule(N::GetBlobProperties, Kind::Blob, ("HEAD", "", ""), &[], LEASE, All),
         rule(N::GetBlobProperties, Kind::Blob, ("GET HEAD", "", "metadata"), &[], LEASE, All),
         rule(N::PutBlob, Kind::Blob, ("PUT", "", ""), &[], PUT, All),
+        rule(N::AppendBlock, Kind::Blob, ("PUT", "", "appendblock"), &[], APPEND, All),
+        rule(N::SealBlob, Kind::Blob, ("PUT", "", "seal"), &[], SEAL, All),
         rule(N::PutBlock, Kind::Blob, ("PUT", "", "block"), &["blockid"], LEASE_META, None),
         rule(N::PutBlockList, Kind::Blob, ("PUT", "", "blocklist"), &[], PUT_LIST, All),
         rule(N::GetBlockList, Kind::Blob, ("GET", "", "blocklist"), &["blocklisttype"], LEASE, None),

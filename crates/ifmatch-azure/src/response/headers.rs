@@ -8,10 +8,30 @@ use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::lease::{LeaseDuration, LeaseState, SeenLease};
 
-use crate::request::headers::METADATA;
+use crate::request::headers::{BLOB_TYPE, METADATA};
 
 /// The content type of a blob that was written without one.
 pub(crate) const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
+
+pub(crate) const APPEND_OFFSET: HeaderName = HeaderName::from_static("x-ms-blob-append-offset");
+pub(crate) const BLOCK_COUNT: HeaderName = HeaderName::from_static("x-ms-blob-committed-block-count");
+pub(crate) const SEALED: HeaderName = HeaderName::from_static("x-ms-blob-sealed");
+
+/// Returns the type of a blob.
+pub(crate) fn blob_type(stored: &BlobHeaders) -> &'static str {
+    if stored.append.is_some() { "AppendBlob" } else { "BlockBlob" }
+}
+
+/// Adds the type of a blob, and the state of an append blob, to a response.
+pub(crate) fn add_type(response: &mut HeaderMap, stored: &BlobHeaders) {
+    response.insert(BLOB_TYPE, HeaderValue::from_static(blob_type(stored)));
+    if let Some(append) = &stored.append {
+        response.insert(BLOCK_COUNT, append.blocks.into());
+        if append.sealed {
+            response.insert(SEALED, HeaderValue::from_static("true"));
+        }
+    }
+}
 
 /// Adds the headers stored with a blob to a response.
 pub(crate) fn add_stored(response: &mut HeaderMap, stored: &BlobHeaders) {

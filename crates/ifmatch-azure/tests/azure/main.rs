@@ -3,10 +3,12 @@
 #![expect(clippy::expect_used, reason = "a test fails on anything unexpected")]
 
 mod accounts;
+mod appends;
 mod blocks;
 mod bodies;
 mod garbage;
 mod interleavings;
+mod shared_access;
 #[path = "../../../../tests/support/signer.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
 mod signer;

@@ -1,6 +1,6 @@
 //! A read returns the bytes that were written.
 
-use crate::headers::{BlobHeaders, ContentMd5, FieldText};
+use crate::headers::{Append, BlobHeaders, ContentMd5, FieldText};
 use crate::store::{Put, Reading, StoreErrorKind};
 use http_body_util::BodyExt;
 use ifmatch_core::digest::ContentHash;
@@ -113,6 +113,7 @@ async fn headers_are_kept(subject: &Subject) {
         metadata: [("owner", "me"), ("first-name", "Ada L."), ("a_2d", "x"), ("ifmatchwrite", "0")]
             .map(|(name, value)| (name.into(), text(value)))
             .into(),
+        append: Some(Append { blocks: 7, sealed: true }),
     };
     let blob = blob("reading", "headers");
     subject.store.put(&blob, Put { headers: headers.clone(), ..put("hello") }).await.unwrap();

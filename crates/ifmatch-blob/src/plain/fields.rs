@@ -29,6 +29,7 @@ pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> 
         cache_control: field(headers, &CACHE_CONTROL)?,
         content_md5: None,
         metadata: metadata(headers)?,
+        append: None,
     };
     if size(&kept) > MAX_BYTES {
         let detail = format!("the fields kept with a blob are limited to {MAX_BYTES} bytes in total");

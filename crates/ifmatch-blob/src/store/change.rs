@@ -8,7 +8,7 @@ use ifmatch_core::lease::{LeaseAction, LeaseReceipt, LeaseUse, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 
 use super::write::RequestKey;
-use crate::headers::{BlobHeaders, FieldText};
+use crate::headers::{Append, BlobHeaders, FieldText};
 
 /// A change of header fields, which keeps the bytes.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub enum HeaderChange {
     Metadata(BTreeMap<Box<str>, FieldText>),
     /// Replaces all fields except the user's own.
     Fields(Box<BlobHeaders>),
+    /// Replaces the state of an append blob, and keeps all fields.
+    Append(Append),
 }
 
 impl HeaderChange {
@@ -49,7 +51,10 @@ impl HeaderChange {
     pub fn of(&self, kept: &BlobHeaders) -> BlobHeaders {
         match self {
             Self::Metadata(metadata) => BlobHeaders { metadata: metadata.clone(), ..kept.clone() },
-            Self::Fields(fields) => BlobHeaders { metadata: kept.metadata.clone(), ..BlobHeaders::clone(fields) },
+            Self::Fields(fields) => {
+                BlobHeaders { metadata: kept.metadata.clone(), append: kept.append, ..BlobHeaders::clone(fields) }
+            }
+            Self::Append(append) => BlobHeaders { append: Some(*append), ..kept.clone() },
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) enum Handling {
 
 impl Handling {
     pub(crate) fn of(head: &Parts, body: &impl Body, config: &Config) -> Self {
-        if config.bypass.is_some_and(|bypasses| bypasses(&head.headers)) {
+        if config.bypass.is_some_and(|bypasses| bypasses(&head.uri, &head.headers)) {
             return Self::Bypass;
         }
         let key = || Key::of(head, config.scheme.as_deref());

@@ -10,6 +10,7 @@ use crate::error::Error;
 
 pub mod accounts;
 
+pub(crate) mod credentials;
 pub(crate) mod host_check;
 
 /// Minimum length of a token if other machines can try it. 16 random hexadecimal digits have 64 bits.

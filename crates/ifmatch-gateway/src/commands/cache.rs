@@ -2,7 +2,8 @@
 
 use std::task::{Context, Poll};
 
-use http::{HeaderMap, Request, header};
+use http::{HeaderMap, Request, Uri, header};
+use ifmatch_azure::auth::shared_access;
 use ifmatch_blob_embedded as embedded;
 use ifmatch_cache::{Builder, CacheLayer, Disk};
 use tower_layer::Layer;
@@ -44,11 +45,12 @@ pub(crate) fn before_blobs(config: &CacheConfig, scheme: &str) -> Result<CacheLa
     Ok(builder(config)?.scheme(scheme).heuristic(None).always_validate().bypass(bypasses).build())
 }
 
-/// Returns `true` for a request in Azure's dialect, with `x-ms-…` headers, and for one about a lease or with preferences,
+/// Returns `true` for a request in Azure's dialect, with `x-ms-…` headers or a shared access signature, and for one about a lease or with preferences,
 /// such as to wait for a change: only the blob service can answer it.
-fn bypasses(headers: &HeaderMap) -> bool {
+fn bypasses(uri: &Uri, headers: &HeaderMap) -> bool {
     let names = ["x-ms-", "lease-", "prefer"];
-    headers.keys().any(|header| names.iter().any(|name| header.as_str().starts_with(name)))
+    shared_access::is_in(uri.query())
+        || headers.keys().any(|header| names.iter().any(|name| header.as_str().starts_with(name)))
 }
 
 /// Removes the token from authorised requests, so that their responses can be shared with other clients.
@@ -79,7 +81,7 @@ impl<S: Service<Request<B>>, B> Service<Request<B>> for RemoveTokenService<S> {
     }
 
     fn call(&mut self, mut request: Request<B>) -> S::Future {
-        if !bypasses(request.headers()) {
+        if !bypasses(request.uri(), request.headers()) {
             request.headers_mut().remove(header::AUTHORIZATION);
         }
         self.inner.call(request)

@@ -6,9 +6,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body;
+use ifmatch_azure::auth::shared_access;
 use ifmatch_blob::cors::{self, Cors};
+use ifmatch_blob::dialect::Peer;
 use ifmatch_blob::name::is_server_path;
 use ifmatch_blob::waits::{self, Waiter};
 use ifmatch_core::fields;
@@ -42,7 +44,7 @@ const SERVER: HeaderValue = HeaderValue::from_static("ifmatch");
 pub(crate) struct Gateway<S> {
     state: Arc<AppState>,
     inner: S,
-    is_signed: fn(&HeaderMap) -> bool,
+    is_signed: fn(&Uri, &HeaderMap) -> bool,
     /// Passes the request context to the inner service, if that forwards requests.
     set_context: Option<fn(&mut S, RequestContext)>,
     /// The origins of web pages that may send requests.
@@ -72,7 +74,7 @@ where
 {
     /// Puts the gateway in front of `inner`, which is always ready. Requests for which `is_signed` returns `true` need
     /// no token: `inner` must reject those without a valid signature.
-    pub(crate) fn new(state: Arc<AppState>, inner: S, is_signed: fn(&HeaderMap) -> bool) -> Self {
+    pub(crate) fn new(state: Arc<AppState>, inner: S, is_signed: fn(&Uri, &HeaderMap) -> bool) -> Self {
         Self { state, inner, is_signed, set_context: None, cors: None }
     }
 
@@ -92,8 +94,7 @@ where
     /// Returns `true` if pages of other sites must not embed the response. They may if pages of some origin may send requests, if
     /// everyone may read, or if the URL has a signature.
     fn is_for_same_site(&self, request: &Request<RequestBody>) -> bool {
-        let is_signed =
-            request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair.starts_with("sig=")));
+        let is_signed = shared_access::is_in(request.uri().query());
         !self.forwards() && self.cors.is_none() && !self.state.access.load().is_public_read() && !is_signed
     }
 
@@ -137,6 +138,10 @@ where
             if self.state.shares_waits && waits::may_wait(request.headers()) {
                 request.extensions_mut().insert(Waiter(context.client()));
             }
+            if shared_access::is_in(request.uri().query()) {
+                let peer = Peer { address: context.remote_address().ip(), is_secure: context.is_secure() };
+                request.extensions_mut().insert(peer);
+            }
             Pending::Inner(self.inner.clone().call(request))
         }
     }
@@ -155,7 +160,8 @@ where
     /// endpoints are its own.
     fn check_host(&self, access: &Access, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
         let is_own = is_server_path(request.uri().path());
-        let needs_no_secret = || self.state.accepts_published_key && (self.is_signed)(request.headers()) && !is_own;
+        let needs_no_secret =
+            || self.state.accepts_published_key && (self.is_signed)(request.uri(), request.headers()) && !is_own;
         if (self.forwards() && !is_own) || !(access.is_open() || needs_no_secret()) {
             return None;
         }
@@ -165,7 +171,7 @@ where
     fn check_access(&self, access: &Access, request: &Request<RequestBody>) -> Result<(), Denied> {
         let headers = request.headers();
         let checked = access.check(request.method(), headers);
-        checked.or_else(|denied| if (self.is_signed)(headers) { Ok(()) } else { Err(denied) })
+        checked.or_else(|denied| if (self.is_signed)(request.uri(), headers) { Ok(()) } else { Err(denied) })
     }
 
     /// Returns the response of the inner service, or 408 or 413 if it failed because of the request body.

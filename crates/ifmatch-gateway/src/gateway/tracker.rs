@@ -13,6 +13,7 @@ use tracing::{Level, debug, enabled};
 
 use super::logged_path;
 use super::state::AppState;
+use crate::access::credentials;
 use crate::metrics::conditions::{Conditions, is_by_lease};
 use crate::metrics::{Finished, method_index};
 use crate::traces::{Attributes, RequestSpan};
@@ -28,6 +29,7 @@ pub(crate) struct RequestTracker {
     started: Instant,
     slot: Option<RequestSlot>,
     method: usize,
+    credentials: usize,
     conditions: Conditions,
     by_lease: bool,
     status: Option<StatusCode>,
@@ -78,6 +80,7 @@ impl RequestTracker {
             started: Instant::now(),
             slot: None,
             method: method_index(request.method()),
+            credentials: credentials::kind_of(request),
             conditions: Conditions::of(request.headers()),
             by_lease: false,
             status: None,
@@ -139,6 +142,7 @@ impl Drop for RequestTracker {
         count(&metrics.bytes_out, self.bytes_out);
         metrics.finished(&Finished {
             method: self.method,
+            credentials: self.credentials,
             status: self.status,
             conditions: self.conditions,
             by_lease: self.by_lease,
@@ -154,6 +158,7 @@ impl Drop for RequestTracker {
                 forwarded_for = line.forwarded_for.as_deref(),
                 method = %line.method,
                 path = %logged_path::escape(line.uri.path()),
+                credentials = credentials::KINDS[self.credentials],
                 status = self.status.map_or(0, |status| status.as_u16()),
                 condition = self.conditions.names(),
                 decision,

@@ -11,6 +11,7 @@ use metrics::{
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
+use crate::access::credentials::KINDS;
 use crate::error::Error;
 use conditions::{Conditions, HEADERS};
 
@@ -22,6 +23,7 @@ pub(crate) mod upstreams;
 
 const REQUESTS: &str = "ifmatch_requests_total";
 const DURATION: &str = "ifmatch_request_duration_seconds";
+const CREDENTIALS: &str = "ifmatch_credentials_total";
 const IN_FLIGHT: &str = "ifmatch_requests_in_flight";
 const BODY_BYTES: &str = "ifmatch_body_bytes_total";
 const CONDITIONS: &str = "ifmatch_conditions_total";
@@ -57,6 +59,7 @@ pub(crate) struct Metrics {
     pub(crate) in_flight: Gauge,
     /// Bytes of request bodies.
     pub(crate) bytes_in: Counter,
+    credentials: [[Counter; 2]; KINDS.len()],
     /// Bytes of response bodies.
     pub(crate) bytes_out: Counter,
     /// Requests that failed because their body arrived too slowly.
@@ -83,6 +86,8 @@ pub(crate) fn set_certificate_end(end: Duration) {
 pub(crate) struct Finished {
     /// Index of its method: see [`method_index`].
     pub(crate) method: usize,
+    /// Index of the kind of its credentials in [`KINDS`].
+    pub(crate) credentials: usize,
     /// `None` if the client disconnected before the response.
     pub(crate) status: Option<StatusCode>,
     /// Its conditions.
@@ -140,6 +145,9 @@ impl Metrics {
             conditions_failed: conditions("failed"),
             conditions_required: counter!(CONDITIONS, "outcome" => "required"),
             store_errors: ["unreadable", "unavailable", "full"].map(|kind| counter!(STORE_ERRORS, "kind" => kind)),
+            credentials: KINDS.map(|kind| {
+                ["accepted", "refused"].map(|outcome| counter!(CREDENTIALS, "kind" => kind, "outcome" => outcome))
+            }),
             in_flight: gauge!(IN_FLIGHT),
             bytes_in: counter!(BODY_BYTES, "direction" => "in"),
             bytes_out: counter!(BODY_BYTES, "direction" => "out"),
@@ -177,6 +185,8 @@ impl Metrics {
     pub(crate) fn finished(&self, request: &Finished) {
         self.durations[request.method].record(request.seconds);
         self.requests[request.method][class_index(request.status)].increment(1);
+        let is_refused = matches!(request.status, Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN));
+        self.credentials[request.credentials][usize::from(is_refused)].increment(1);
         match request.status.map(|status| status.as_u16()) {
             Some(304) => count(&self.not_modified, request.conditions.not_modified()),
             Some(412) if !request.by_lease => count(&self.conditions_failed, request.conditions.failed()),
@@ -249,6 +259,7 @@ fn describe() {
         "Requests by method and status class; aborted: the client disconnected before the response."
     );
     describe_histogram!(DURATION, "Seconds from the head of a request to the end of its response.");
+    describe_counter!(CREDENTIALS, "Requests by the kind of their credentials; refused: 401 or 403.");
     describe_gauge!(IN_FLIGHT, "Requests in progress.");
     describe_counter!(BODY_BYTES, "Bytes of request bodies (in) and response bodies (out).");
     describe_counter!(
@@ -294,7 +305,14 @@ mod tests {
         ] {
             let status = status.map(|status| StatusCode::from_u16(status).unwrap());
             let conditions = Conditions::of(headers);
-            metrics.finished(&Finished { method: method_index(&Method::GET), status, conditions, by_lease, seconds });
+            metrics.finished(&Finished {
+                method: method_index(&Method::GET),
+                credentials: 0,
+                status,
+                conditions,
+                by_lease,
+                seconds,
+            });
         }
         let text = metrics.render();
         for line in [

@@ -43,7 +43,7 @@ impl Front {
             return Some(sent(preflight));
         }
         // The service checks signatures. Every request to tables must be signed.
-        let is_checked = self.serves == Serves::Tables || is_signed(request.headers());
+        let is_checked = self.serves == Serves::Tables || is_signed(request.uri(), request.headers());
         if is_checked {
             return None;
         }

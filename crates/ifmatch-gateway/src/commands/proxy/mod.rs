@@ -124,7 +124,7 @@ where
     let (listeners, address) = reserved.listen()?;
     let service = ProxyService::new(inner, proxy.clone(), config.server.max_body);
     // The upstream decides about access.
-    server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, |_| true).forwarding()));
+    server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, |_, _| true).forwarding()));
     banner::print(config, address);
     let running = Reloadable { started: &config.server, tls: tls.as_ref(), state: &state };
     let reload = || upstreams::reload(load, &proxy, &running);

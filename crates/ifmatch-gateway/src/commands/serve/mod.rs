@@ -92,7 +92,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     if let Some(reserved) = reserved_tables {
         let (listeners, address) = reserved.listen()?;
         // All requests to tables are signed.
-        server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), tables, |_| true)));
+        server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), tables, |_, _| true)));
         addresses.tables = Some(address);
     }
     banner::print(config, &addresses);

@@ -1,6 +1,7 @@
 //! Requests of the runtime.
 
 use http::{Method, Request, Uri, header};
+use ifmatch_blob::dialect::Peer;
 use worker::{Error, Headers, Result, web_sys};
 
 use super::body::EdgeBody;
@@ -14,8 +15,14 @@ use super::stream::ByteStream;
 pub(crate) fn from_js(request: &web_sys::Request) -> Result<Request<EdgeBody>> {
     let mut parsed = Request::new(EdgeBody::empty());
     *parsed.method_mut() = request.method().parse().map_err(|error| Error::from(http::Error::from(error)))?;
-    *parsed.uri_mut() = target(&request.url())?;
+    let url = request.url();
+    *parsed.uri_mut() = target(&url)?;
     *parsed.headers_mut() = headers::from_js(&Headers(request.headers()))?;
+    // The edge sets the field, whatever the client sent.
+    let address = parsed.headers().get("cf-connecting-ip").and_then(|address| address.to_str().ok()?.parse().ok());
+    if let Some(address) = address {
+        parsed.extensions_mut().insert(Peer { address, is_secure: url.starts_with("https://") });
+    }
     // A body has no meaning in these.
     let is_read = matches!(*parsed.method(), Method::GET | Method::HEAD);
     if let Some(whole) = (!is_read).then(|| request.body()).flatten() {

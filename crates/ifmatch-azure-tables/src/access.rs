@@ -1,0 +1,43 @@
+//! What a request may do: everything, or what its shared access signature grants.
+
+use ifmatch_azure::auth::{AuthError, Grant, Level, SharedAccessError};
+
+use crate::entity::key::EntityKey;
+use crate::error::TableError;
+use crate::storage::tables::TableName;
+
+/// What a request may do.
+#[derive(Clone, Debug)]
+pub(crate) struct Access(pub(crate) Grant);
+
+impl Access {
+    /// Permits operations on tables that need any of these permissions.
+    pub(crate) fn to_tables(&self, any_of: &str) -> Result<(), TableError> {
+        self.check(Level::Container, any_of)
+    }
+
+    /// Permits operations on entities that need any of these permissions.
+    pub(crate) fn to_entities(&self, any_of: &str) -> Result<(), TableError> {
+        self.check(Level::Object, any_of)
+    }
+
+    /// Permits operations on this entity.
+    pub(crate) fn to_entity(&self, table: &TableName, key: &EntityKey) -> Result<(), TableError> {
+        if self.covers(table, key) { Ok(()) } else { Err(AuthError::from(SharedAccessError::Range).into()) }
+    }
+
+    /// Returns `true` if the entity is in the signed range.
+    pub(crate) fn covers(&self, table: &TableName, key: &EntityKey) -> bool {
+        match &self.0 {
+            Grant::Everything => true,
+            Grant::SharedAccess(access) => access.covers(table.as_str(), &key.partition, &key.row),
+        }
+    }
+
+    fn check(&self, level: Level, any_of: &str) -> Result<(), TableError> {
+        match &self.0 {
+            Grant::Everything => Ok(()),
+            Grant::SharedAccess(access) => Ok(access.permit(level, any_of).map_err(AuthError::from)?),
+        }
+    }
+}

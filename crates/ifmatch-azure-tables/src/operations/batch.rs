@@ -1,0 +1,183 @@
+//! Entity group transactions: `$batch`.
+
+use std::collections::BTreeSet;
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::BodyExt;
+use ifmatch_blob::body::BlobBody;
+use ifmatch_core::record::Revision;
+use serde_json::{Map, Value as Json};
+
+use super::write::{self, created};
+use crate::access::Access;
+use crate::entity::etag::IfMatch;
+use crate::entity::properties::{Entity, key_in};
+use crate::error::{Code, TableError};
+use crate::request::changeset::Part;
+use crate::request::resource::Resource;
+use crate::response::{self, ResponseFormat};
+use crate::route::{Verb, permissions};
+use crate::storage::entities::{BatchChange, BatchOperation, Entities, Stored};
+use crate::storage::tables::TableName;
+
+/// Maximum number of operations.
+const MAX_OPERATIONS: usize = 100;
+
+/// A failed operation, by its index, and the reason.
+pub(crate) type Failed = (usize, TableError);
+
+/// The operations of a batch.
+pub(crate) struct Batch {
+    pub(crate) table: TableName,
+    changes: Vec<BatchChange>,
+    /// The headers of each operation.
+    headers: Vec<HeaderMap>,
+}
+
+impl Batch {
+    /// Parses the operations, and checks that the request may carry them out.
+    ///
+    /// # Errors
+    /// An operation is not valid, or not on the same partition and table as the others.
+    pub(crate) fn parse(parts: Vec<Part>, account: &str, access: &Access) -> Result<Self, Failed> {
+        if parts.len() > MAX_OPERATIONS {
+            let detail = "The batch request operation exceeds the maximum 100 changes per change set.";
+            return Err((MAX_OPERATIONS - 1, TableError::invalid(detail)));
+        }
+        let mut batch: Option<Self> = None;
+        let mut rows = BTreeSet::new();
+        for (index, part) in parts.into_iter().enumerate() {
+            let failed = |error| (index, error);
+            let (table, change) = change(&part, account, access).map_err(failed)?;
+            let headers = part.head.headers;
+            let batch =
+                batch.get_or_insert_with(|| Self { table: table.clone(), changes: Vec::new(), headers: Vec::new() });
+            let is_same = batch.table.as_str().eq_ignore_ascii_case(table.as_str())
+                && batch.changes.first().is_none_or(|first| first.key.partition == change.key.partition);
+            if !is_same {
+                return Err(failed(TableError::new(Code::CommandsInBatchActOnDifferentPartitions)));
+            }
+            if !rows.insert(change.key.row.clone()) {
+                return Err(failed(TableError::new(Code::InvalidDuplicateRow)));
+            }
+            batch.changes.push(change);
+            batch.headers.push(headers);
+        }
+        batch.ok_or_else(|| (0, TableError::invalid("a batch must have at least one operation")))
+    }
+
+    /// Carries out all operations or none, and returns the responses of all.
+    ///
+    /// # Errors
+    /// An operation cannot be carried out.
+    pub(crate) async fn run(
+        &self,
+        entities: &Entities<'_>,
+        format: &ResponseFormat,
+    ) -> Result<Vec<Response<BlobBody>>, Failed> {
+        let generations = entities.change_all(&self.changes).await?;
+        let all = self.changes.iter().zip(&self.headers).zip(generations);
+        Ok(all.map(|((change, headers), generation)| respond(entities, format, change, headers, generation)).collect())
+    }
+}
+
+fn change(part: &Part, account: &str, access: &Access) -> Result<(TableName, BatchChange), TableError> {
+    let path = part.head.uri.path();
+    if path.split('/').nth(1) != Some(account) {
+        return Err(TableError::new(Code::InvalidUri).detail("all operations must be on the account of the batch"));
+    }
+    let verb = Verb::of(&part.head)?;
+    let headers = &part.head.headers;
+    let (table, key, operation, guard) = match (Resource::parse(path)?, verb) {
+        (Resource::Entities(table), Verb::Post) => {
+            write::no_conditions(headers)?;
+            let body = object(&part.body)?;
+            (table, key_in(&body)?, BatchOperation::Insert(Entity::parse(&body)?), IfMatch::None)
+        }
+        (Resource::Entity(table, key), Verb::Put | Verb::Merge) => {
+            let guard = write::guard(headers)?;
+            let entity = Entity::parse(&object(&part.body)?)?;
+            let operation = match verb {
+                Verb::Put => BatchOperation::Replace(guard.clone(), entity),
+                _ => BatchOperation::Merge(guard.clone(), entity),
+            };
+            (table, key, operation, guard)
+        }
+        (Resource::Entity(table, key), Verb::Delete) => match write::guard(headers)? {
+            IfMatch::None => return Err(TableError::new(Code::MissingRequiredHeader).detail("If-Match")),
+            guard => (table, key, BatchOperation::Delete(guard.clone()), guard),
+        },
+        _ => return Err(TableError::new(Code::NotImplemented).detail("a batch consists of changes to entities")),
+    };
+    for needed in permissions(verb, &guard) {
+        access.to_entities(needed)?;
+    }
+    access.to_entity(&table, &key)?;
+    Ok((table, BatchChange { key, operation }))
+}
+
+fn object(body: &str) -> Result<Map<String, Json>, TableError> {
+    match serde_json::from_str(body) {
+        Ok(Json::Object(object)) => Ok(object),
+        Ok(_) => Err(TableError::invalid("the body is not a JSON object")),
+        Err(error) => Err(TableError::invalid(format!("the body is not JSON: {error}"))),
+    }
+}
+
+fn respond(
+    entities: &Entities<'_>,
+    format: &ResponseFormat,
+    change: &BatchChange,
+    headers: &HeaderMap,
+    generation: Option<Revision>,
+) -> Response<BlobBody> {
+    let name = &entities.table.name;
+    let mut response = match (&change.operation, generation) {
+        (BatchOperation::Insert(entity), Some(generation)) => {
+            let mut response = created(headers, || {
+                let stored = Stored { entity: entity.clone(), generation };
+                format.element(name.as_str(), format.entity(name, &change.key, &stored, None))
+            });
+            format.locate(response.headers_mut(), name, &change.key);
+            response
+        }
+        _ => response::empty(),
+    };
+    if let Some(generation) = generation {
+        response::tag(response.headers_mut(), generation);
+    }
+    response
+}
+
+/// Builds the response with the responses of all operations, or with that of the one that failed.
+pub(crate) async fn multipart(
+    outcome: Result<Vec<Response<BlobBody>>, Failed>,
+    id: u64,
+) -> Result<Response<BlobBody>, TableError> {
+    let parts = outcome.unwrap_or_else(|(index, error)| vec![error.at(index).to_response()]);
+    let (batch, set) = (format!("batchresponse_{id:016x}"), format!("changesetresponse_{id:016x}"));
+    let mut text = format!("--{batch}\r\nContent-Type: multipart/mixed; boundary={set}\r\n\r\n");
+    for part in parts {
+        let (head, body) = part.into_parts();
+        let body =
+            body.collect().await.map_err(|error| TableError::new(Code::InternalError).detail(error.to_string()))?;
+        let reason = head.status.canonical_reason().unwrap_or_default();
+        text += &format!("--{set}\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n");
+        text += &format!("HTTP/1.1 {} {reason}\r\n", head.status.as_u16());
+        text += "X-Content-Type-Options: nosniff\r\nCache-Control: no-cache\r\n";
+        for (name, value) in &head.headers {
+            text += &format!("{name}: {}\r\n", value.to_str().unwrap_or_default());
+        }
+        text += &format!("\r\n{}\r\n", String::from_utf8_lossy(&body.to_bytes()));
+    }
+    text += &format!("--{set}--\r\n--{batch}--\r\n");
+    let mut response = Response::new(BlobBody::from(text));
+    *response.status_mut() = StatusCode::ACCEPTED;
+    let media = HeaderValue::from_str(&format!("multipart/mixed; boundary={batch}"));
+    let headers = response.headers_mut();
+    headers.extend(media.ok().map(|media| (CONTENT_TYPE, media)));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
+}

@@ -1,0 +1,201 @@
+//! Batches: changes to several entities of a partition that take effect together.
+//!
+//! A swap covers one blob, and each entity is a blob of its own. A batch therefore takes effect in the swap of one record of its
+//! partition:
+//!
+//! 1. Each entity's blob is replaced by an *intent*: the entity before, the entity after, and the batch. Nothing has changed yet:
+//!    until the batch is in the record, the entity before counts.
+//! 2. The batch is added to the record of the partition. From then on, the entities after count, all at once.
+//! 3. The intents are replaced by the entities after, and the batch is removed from the record.
+//!
+//! A process that ends in between leaves intents behind. Everyone reads them by the record. A writer that meets an intent of a
+//! batch that is not decided waits for a moment, and then rejects the batch, by the same record: either the batch is added as
+//! committed, or as rejected. A batch that was rejected starts over.
+
+use serde_json::{Value as Json, json};
+
+use crate::entity::properties::Entity;
+use crate::error::{Code, TableError};
+use crate::storage::blob::{absent, bytes, exactly, is_refused, put};
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{BlobStore, Reading, StoreError, StoreErrorKind};
+use ifmatch_core::record::Revision;
+
+/// Maximum number of attempts if other batches of the partition are faster.
+const ATTEMPTS: usize = 100;
+/// Version of the stored format.
+const VERSION: u64 = 1;
+
+/// A blob of an entity, or the intent of a batch.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// The entity, and its generation if that is not the blob's.
+    Plain(Entity, Option<Revision>),
+    Intent(Intent),
+}
+
+/// A change that takes effect with its batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Intent {
+    pub(crate) batch: String,
+    /// The entity before, and its generation.
+    pub(crate) before: Option<(Entity, Revision)>,
+    /// The entity after, whose generation is the blob's.
+    pub(crate) after: Option<Entity>,
+}
+
+impl Content {
+    pub(crate) fn encode(&self) -> String {
+        let entity = |entity: &Entity| Json::String(entity.encode());
+        match self {
+            Self::Plain(plain, None) => plain.encode(),
+            Self::Plain(plain, Some(generation)) => {
+                json!({ "generation": generation.get(), "entity": entity(plain) }).to_string()
+            }
+            Self::Intent(Intent { batch, before, after }) => {
+                let generation = before.as_ref().map(|(_, generation)| generation.get());
+                let before = before.as_ref().map(|(before, _)| entity(before));
+                json!({ "batch": batch, "before": before, "generation": generation, "after": after.as_ref().map(entity) })
+                    .to_string()
+            }
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
+        let json: Json = serde_json::from_slice(bytes).map_err(|_| damaged())?;
+        let entity = |name: &str| json[name].as_str().map(|text| Entity::decode(text.as_bytes())).transpose();
+        let generation = json["generation"].as_u64().map(Revision::new);
+        if let Some(batch) = json["batch"].as_str() {
+            let before = match entity("before")? {
+                Some(before) => Some((before, generation.ok_or_else(damaged)?)),
+                None => None,
+            };
+            return Ok(Self::Intent(Intent { batch: batch.to_owned(), before, after: entity("after")? }));
+        }
+        match entity("entity")? {
+            Some(plain) => Ok(Self::Plain(plain, generation)),
+            None => Ok(Self::Plain(Entity::decode(bytes)?, None)),
+        }
+    }
+}
+
+/// The record of a partition: its batches that still have intents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Batches {
+    /// Number of batches committed so far. Two reads that find the same number saw no batch take effect in between.
+    pub(crate) count: u64,
+    committed: Vec<String>,
+    rejected: Vec<String>,
+}
+
+/// The state of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Committed,
+    Rejected,
+    /// Not decided yet, or finished.
+    Unknown,
+}
+
+impl Batches {
+    /// Loads the record of a partition.
+    pub(crate) async fn load(store: &dyn BlobStore, record: &BlobPath) -> Result<Self, StoreError> {
+        Ok(Self::read(store, record).await?.0)
+    }
+
+    pub(crate) fn state(&self, batch: &str) -> State {
+        let is_in = |list: &[String]| list.iter().any(|one| one == batch);
+        match () {
+            () if is_in(&self.committed) => State::Committed,
+            () if is_in(&self.rejected) => State::Rejected,
+            () => State::Unknown,
+        }
+    }
+
+    /// Commits or rejects a batch, unless it is decided. Returns `true` if it is committed.
+    ///
+    /// # Errors
+    /// The store failed. If the outcome is unknown, the batch may be committed.
+    pub(crate) async fn decide(
+        store: &dyn BlobStore,
+        record: &BlobPath,
+        batch: &str,
+        commits: bool,
+    ) -> Result<bool, TableError> {
+        Self::change(store, record, |batches| match batches.state(batch) {
+            State::Committed => Ok(true),
+            State::Rejected => Ok(false),
+            State::Unknown => {
+                let list = if commits { &mut batches.committed } else { &mut batches.rejected };
+                list.push(batch.to_owned());
+                batches.count += u64::from(commits);
+                Err(commits)
+            }
+        })
+        .await
+    }
+
+    /// Removes a batch without intents.
+    pub(crate) async fn forget(store: &dyn BlobStore, record: &BlobPath, batch: &str) -> Result<(), TableError> {
+        Self::change(store, record, |batches| {
+            if batches.state(batch) == State::Unknown {
+                return Ok(());
+            }
+            batches.committed.retain(|one| one != batch);
+            batches.rejected.retain(|one| one != batch);
+            Err(())
+        })
+        .await
+    }
+
+    /// Changes the record in one swap. `change` returns `Ok` to leave it as it is.
+    async fn change<T>(
+        store: &dyn BlobStore,
+        record: &BlobPath,
+        change: impl Fn(&mut Self) -> Result<T, T>,
+    ) -> Result<T, TableError> {
+        for _ in 0..ATTEMPTS {
+            let (mut batches, tag) = Self::read(store, record).await?;
+            let outcome = match change(&mut batches) {
+                Ok(outcome) => return Ok(outcome),
+                Err(outcome) => outcome,
+            };
+            let preconditions = tag.as_ref().map_or_else(absent, exactly);
+            match store.put(record, put(batches.encode(), preconditions)).await {
+                Ok(_) => return Ok(outcome),
+                Err(error) if is_refused(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(TableError::new(Code::ServerBusy).detail("other batches of the partition were faster each time"))
+    }
+
+    async fn read(
+        store: &dyn BlobStore,
+        record: &BlobPath,
+    ) -> Result<(Self, Option<ifmatch_core::EntityTag>), StoreError> {
+        let Some(opened) = store.open(record, Reading::WHOLE.without_lease()).await? else {
+            return Ok((Self::default(), None));
+        };
+        let tag = opened.info.tag.clone().filter(|tag| !tag.is_weak());
+        let tag = tag.ok_or_else(|| StoreError::from(StoreErrorKind::Unsupported))?;
+        Ok((Self::decode(&bytes(opened).await?).ok_or_else(damaged)?, Some(tag)))
+    }
+
+    fn encode(&self) -> String {
+        let Self { count, committed, rejected } = self;
+        json!({ "version": VERSION, "count": count, "committed": committed, "rejected": rejected }).to_string()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let json: Json = serde_json::from_slice(bytes).ok().filter(|json: &Json| json["version"] == VERSION)?;
+        let list = |name: &str| -> Option<Vec<String>> {
+            json[name].as_array()?.iter().map(|one| one.as_str().map(ToOwned::to_owned)).collect()
+        };
+        Some(Self { count: json["count"].as_u64()?, committed: list("committed")?, rejected: list("rejected")? })
+    }
+}
+
+fn damaged() -> StoreError {
+    StoreError::new(StoreErrorKind::Unreadable, "a batch is damaged, or was written by a newer release")
+}

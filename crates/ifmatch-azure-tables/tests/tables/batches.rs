@@ -1,0 +1,237 @@
+//! Batches that stop at every step, for ever or while others write and read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::test_util::{Hook, Hooked, Step};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::support::{Answer, Client, Fixture, fixture};
+
+/// Far longer than any step takes.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// Stops before one of the steps of a request.
+#[derive(Clone)]
+struct Stop(Arc<State>);
+
+struct State {
+    is_counted: fn(Step) -> bool,
+    at: usize,
+    seen: AtomicUsize,
+    reached: Semaphore,
+    resumed: Semaphore,
+}
+
+impl Stop {
+    fn at(at: usize, is_counted: fn(Step) -> bool) -> Self {
+        let (reached, resumed) = (Semaphore::new(0), Semaphore::new(0));
+        Self(Arc::new(State { is_counted, at, seen: AtomicUsize::new(0), reached, resumed }))
+    }
+
+    fn over(&self, fixture: &Fixture) -> Client {
+        Client::over(Hooked { inner: Arc::new(fixture.store.clone()), hook: self.clone() }, &fixture.clock)
+    }
+}
+
+#[async_trait]
+impl Hook for Stop {
+    async fn before(&self, step: Step, _: &ContainerName) {
+        if (self.0.is_counted)(step) && self.0.seen.fetch_add(1, Ordering::SeqCst) == self.0.at {
+            self.0.reached.add_permits(1);
+            self.0.resumed.acquire().await.expect("open").forget();
+        }
+    }
+}
+
+fn writes(step: Step) -> bool {
+    matches!(step, Step::Put | Step::Delete)
+}
+
+fn opens(step: Step) -> bool {
+    step == Step::Open
+}
+
+/// Sends a batch that changes `a`, creates `b` and deletes `c`.
+async fn batch(client: &Client, if_match: &str) -> Answer {
+    let part = |method: &str, target: &str, if_match: Option<&str>, body: &str| {
+        let guard = if_match.map_or(String::new(), |tag| format!("If-Match: {tag}\r\n"));
+        format!(
+            "--c\r\nContent-Type: application/http\r\n\r\n{method} http://h/photos/tab{target} HTTP/1.1\r\n\
+             Content-Type: application/json\r\nPrefer: return-no-content\r\n{guard}\r\n{body}\r\n"
+        )
+    };
+    let parts = [
+        part("PATCH", "(PartitionKey='p',RowKey='a')", Some(if_match), r#"{"v":2}"#),
+        part("POST", "", None, r#"{"PartitionKey":"p","RowKey":"b","v":2}"#),
+        part("DELETE", "(PartitionKey='p',RowKey='c')", Some("*"), ""),
+    ];
+    let parts = parts.concat();
+    let body = format!("--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n{parts}--c--\r\n--b--\r\n");
+    client.send("POST", "/$batch", &[("content-type", "multipart/mixed; boundary=b")], &body).await
+}
+
+/// Returns `v` and `other` of each entity of the partition, as a query finds them.
+async fn query(client: &Client) -> Value {
+    let fields = [("accept", "application/json;odata=nometadata")];
+    let answer = client.send("GET", "/tab()?$filter=PartitionKey%20eq%20'p'", &fields, "").await;
+    let rows = answer.is(200).json()["value"].as_array().expect("rows").clone();
+    let row = |row: &Value| (row["RowKey"].as_str().expect("a key").to_owned(), json!([row["v"], row["other"]]));
+    Value::Object(rows.iter().map(row).collect())
+}
+
+fn old() -> Value {
+    json!({ "a": [1, null], "c": [1, null] })
+}
+
+fn new() -> Value {
+    json!({ "a": [2, null], "b": [2, null] })
+}
+
+async fn prepared() -> (Fixture, String) {
+    let fixture = fixture().await;
+    let tag = fixture.client.insert_as("p", "a", json!({ "v": 1 })).await.tag();
+    fixture.client.insert_as("p", "c", json!({ "v": 1 })).await.is(204);
+    (fixture, tag)
+}
+
+/// Checks that each entity read alone is as in the query.
+async fn read_alone(client: &Client, expected: &Value) {
+    for row in ["a", "b", "c"] {
+        let answer = client.get(&format!("/tab(PartitionKey='p',RowKey='{row}')")).await;
+        match expected.get(row) {
+            None => answer.refused(404, "ResourceNotFound"),
+            Some(values) => assert_eq!(answer.is(200).json()["v"], values[0], "{row}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_ends_at_any_step_took_effect_or_did_not() {
+    let (mut unchanged, mut changed) = (0, 0);
+    for at in 0.. {
+        let (fixture, _) = prepared().await;
+        let stop = Stop::at(at, writes);
+        let stopped = stop.over(&fixture);
+        let running = tokio::spawn(async move { batch(&stopped, "*").await });
+        let is_stopped = tokio::select! {
+            permit = stop.0.reached.acquire() => { permit.expect("open").forget(); true }
+            () = tokio::time::sleep(LIMIT) => panic!("the batch neither stopped nor ended within a minute"),
+            () = async { while !running.is_finished() { tokio::task::yield_now().await; } } => false,
+        };
+        let before = query(&fixture.client).await;
+        running.abort();
+        if !is_stopped {
+            assert_eq!(before, new());
+            break;
+        }
+        let _ = running.await;
+        let seen = query(&fixture.client).await;
+        assert_eq!(seen, before, "step {at}");
+        assert!(seen == old() || seen == new(), "step {at}: {seen}");
+        read_alone(&fixture.client, &seen).await;
+        let is_new = seen == new();
+        (unchanged, changed) = (unchanged + usize::from(!is_new), changed + usize::from(is_new));
+        // Others go on, whatever is left behind.
+        let merged = fixture.client.send("MERGE", "/tab(PartitionKey='p',RowKey='a')", &[], r#"{"other":1}"#).await;
+        merged.is(204);
+        assert_eq!(query(&fixture.client).await["a"], json!([if is_new { 2 } else { 1 }, 1]), "step {at}");
+        fixture.client.insert_as("p", "b", json!({ "v": 3 })).await.is(if is_new { 409 } else { 204 });
+        fixture.client.insert_as("p", "c", json!({ "v": 3 })).await.is(if is_new { 204 } else { 409 });
+        let deleted =
+            fixture.client.send("DELETE", "/tab(PartitionKey='p',RowKey='b')", &[("if-match", "*")], "").await;
+        deleted.is(204);
+        let again = batch(&fixture.client, "*").await;
+        assert!(String::from_utf8_lossy(&again.body).matches("HTTP/1.1 204").count() == 3, "step {at}: {again:?}");
+        assert_eq!(query(&fixture.client).await, json!({ "a": [2, 1], "b": [2, null] }), "step {at}");
+    }
+    // Three intents and the record come before, as many after.
+    assert_eq!((unchanged, changed), (4, 4));
+}
+
+#[tokio::test]
+async fn a_batch_and_another_write_take_effect_one_after_the_other() {
+    for at in 0..8 {
+        for is_guarded in [false, true] {
+            let (fixture, tag) = prepared().await;
+            let stop = Stop::at(at, writes);
+            let stopped = stop.over(&fixture);
+            let if_match = if is_guarded { tag } else { "*".to_owned() };
+            let running = tokio::spawn(async move { batch(&stopped, &if_match).await });
+            stop.0.reached.acquire().await.expect("open").forget();
+            let merged = fixture.client.send("MERGE", "/tab(PartitionKey='p',RowKey='a')", &[], r#"{"other":1}"#).await;
+            merged.is(204);
+            stop.0.resumed.add_permits(1);
+            let answer = tokio::time::timeout(LIMIT, running).await.expect("the batch ends within a minute");
+            let answer = answer.expect("no panic");
+            let text = String::from_utf8_lossy(answer.is(202).body.as_ref()).into_owned();
+            let seen = query(&fixture.client).await;
+            if text.contains("UpdateConditionNotSatisfied") {
+                assert!(is_guarded && text.contains("\"0:"), "step {at}: {text}");
+                assert_eq!(seen, json!({ "a": [1, 1], "c": [1, null] }), "step {at}");
+            } else {
+                assert_eq!(text.matches("HTTP/1.1 204").count(), 3, "step {at}: {text}");
+                assert_eq!(seen, json!({ "a": [2, 1], "b": [2, null] }), "step {at}");
+            }
+            read_alone(&fixture.client, &seen).await;
+        }
+    }
+}
+
+/// A write has seen the entity before the intent, and arrives while the batch is not decided.
+#[tokio::test]
+async fn a_write_does_not_remove_the_intent_of_a_batch() {
+    for (method, fields, expected) in [
+        ("PUT", &[][..], json!({ "a": [2, 1], "b": [2, null] })),
+        ("PUT", &[("if-match", "*")], json!({ "a": [2, 1], "b": [2, null] })),
+        ("MERGE", &[], json!({ "a": [2, 1], "b": [2, null] })),
+        ("DELETE", &[("if-match", "*")], json!({ "c": [1, null] })),
+    ] {
+        let (fixture, _) = prepared().await;
+        let (late, undecided) = (Stop::at(0, writes), Stop::at(3, writes));
+        let (writer, batcher) = (late.over(&fixture), undecided.over(&fixture));
+        let writing = tokio::spawn(async move {
+            writer.send(method, "/tab(PartitionKey='p',RowKey='a')", fields, r#"{"other":1}"#).await
+        });
+        late.0.reached.acquire().await.expect("open").forget();
+        let running = tokio::spawn(async move { batch(&batcher, "*").await });
+        undecided.0.reached.acquire().await.expect("open").forget();
+        late.0.resumed.add_permits(1);
+        let written = tokio::time::timeout(LIMIT, writing).await.expect("the write ends within a minute");
+        written.expect("no panic").is(204);
+        undecided.0.resumed.add_permits(1);
+        let answer = tokio::time::timeout(LIMIT, running).await.expect("the batch ends within a minute");
+        answer.expect("no panic").is(202);
+        let seen = query(&fixture.client).await;
+        assert_eq!(seen, expected, "{method} {fields:?}");
+        read_alone(&fixture.client, &seen).await;
+    }
+}
+
+/// The batch takes effect between two steps of a query.
+#[tokio::test]
+async fn a_query_of_a_partition_sees_all_of_a_batch_or_nothing() {
+    for at in 0.. {
+        let (fixture, _) = prepared().await;
+        let stop = Stop::at(at, opens);
+        let stopped = stop.over(&fixture);
+        let running = tokio::spawn(async move { query(&stopped).await });
+        let is_stopped = tokio::select! {
+            permit = stop.0.reached.acquire() => { permit.expect("open").forget(); true }
+            () = async { while !running.is_finished() { tokio::task::yield_now().await; } } => false,
+        };
+        if !is_stopped {
+            assert!(at > 4, "a query opens the record and the entities: {at}");
+            break;
+        }
+        batch(&fixture.client, "*").await.is(202);
+        stop.0.resumed.add_permits(1);
+        let seen =
+            tokio::time::timeout(LIMIT, running).await.expect("the query ends within a minute").expect("no panic");
+        assert!(seen == old() || seen == new(), "step {at}: {seen}");
+    }
+}

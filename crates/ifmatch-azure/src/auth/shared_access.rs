@@ -1,0 +1,453 @@
+//! Shared access signatures: what the query of a request claims, and what a verified one grants.
+//!
+//! A signature covers a text of its own, which names a resource, permissions and limits, but neither the request nor its
+//! headers. Everything that a request may do because of it must therefore be in the text, and everything in the text
+//! must limit the request.
+
+use std::net::IpAddr;
+
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, header};
+use ifmatch_blob::dialect::Peer;
+use ifmatch_blob::name;
+use ifmatch_core::date::Timestamp;
+use thiserror::Error;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// First version whose text ends with the fields of [`BLOB_2018`].
+const OLDEST: &str = "2018-11-09";
+/// First version whose text contains the encryption scope.
+const WITH_SCOPE: &str = "2020-12-06";
+
+/// A line of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// The value of a parameter; empty if it is missing.
+    Of(&'static str),
+    Account,
+    /// The resource of the request.
+    Resource,
+    Empty,
+}
+
+use Line::{Account as ACCOUNT, Empty, Of, Resource as RESOURCE};
+
+// The lines of the text, by kind and version. The line after the version's `sr` is that of a snapshot.
+#[rustfmt::skip]
+const BLOB_2018: &[Line] = &[
+    Of("sp"), Of("st"), Of("se"), RESOURCE, Of("si"), Of("sip"), Of("spr"), Of("sv"), Of("sr"), Empty,
+    Of("rscc"), Of("rscd"), Of("rsce"), Of("rscl"), Of("rsct"),
+];
+#[rustfmt::skip]
+const BLOB_2020: &[Line] = &[
+    Of("sp"), Of("st"), Of("se"), RESOURCE, Of("si"), Of("sip"), Of("spr"), Of("sv"), Of("sr"), Empty, Of("ses"),
+    Of("rscc"), Of("rscd"), Of("rsce"), Of("rscl"), Of("rsct"),
+];
+#[rustfmt::skip]
+const TABLE: &[Line] = &[
+    Of("sp"), Of("st"), Of("se"), RESOURCE, Of("si"), Of("sip"), Of("spr"), Of("sv"),
+    Of("spk"), Of("srk"), Of("epk"), Of("erk"),
+];
+#[rustfmt::skip]
+const ACCOUNT_2018: &[Line] = &[
+    ACCOUNT, Of("sp"), Of("ss"), Of("srt"), Of("st"), Of("se"), Of("sip"), Of("spr"), Of("sv"), Empty,
+];
+#[rustfmt::skip]
+const ACCOUNT_2020: &[Line] = &[
+    ACCOUNT, Of("sp"), Of("ss"), Of("srt"), Of("st"), Of("se"), Of("sip"), Of("spr"), Of("sv"), Of("ses"), Empty,
+];
+
+/// The parameters that replace header fields of a response to a read.
+const OVERRIDES: [(&str, HeaderName); 5] = [
+    ("rscc", header::CACHE_CONTROL),
+    ("rscd", header::CONTENT_DISPOSITION),
+    ("rsce", header::CONTENT_ENCODING),
+    ("rscl", header::CONTENT_LANGUAGE),
+    ("rsct", header::CONTENT_TYPE),
+];
+
+/// The service that a request was sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    Blob,
+    Table,
+}
+
+/// The level of an operation, as in `srt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// The account.
+    Service,
+    /// A container or table.
+    Container,
+    /// A blob or entity.
+    Object,
+}
+
+/// A reason to reject a shared access signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SharedAccessError {
+    /// A parameter is missing, repeated or malformed.
+    #[error("the parameter {0} of the shared access signature is missing, repeated or malformed")]
+    Malformed(&'static str),
+    /// The version is older than those supported.
+    #[error("sv must be 2018-11-09 or later: create the shared access signature with a newer version")]
+    Version,
+    /// A kind of signature that is not supported.
+    #[error("{0}: create a service or account SAS that states its own permissions and times, with the account's key")]
+    Unsupported(&'static str),
+    /// The time is not between `st` and `se`.
+    #[error("the shared access signature has expired, or is not valid yet, by the server's clock")]
+    Time,
+    /// The connection does not use TLS although `spr` requires it.
+    #[error("the shared access signature requires https")]
+    Protocol,
+    /// The client's address is not in `sip`.
+    #[error("the shared access signature is not for this client's address")]
+    Address,
+    /// An account SAS for other services.
+    #[error("the shared access signature is not for this service: see ss")]
+    Service,
+    /// An account SAS for other levels.
+    #[error("the shared access signature is not for resources of this type: see srt")]
+    ResourceType,
+    /// The operation needs a permission that was not signed.
+    #[error("the shared access signature does not permit this operation: see sp")]
+    Permission,
+    /// A blob exists, and the signature permits creation only.
+    #[error("the shared access signature permits creating blobs, not overwriting them: see sp")]
+    Overwrite,
+    /// The entity is outside the signed range of keys.
+    #[error("the shared access signature is not for this entity: see spk, srk, epk and erk")]
+    Range,
+}
+
+impl SharedAccessError {
+    /// Returns Azure's error code.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Malformed(_) | Self::Version | Self::Unsupported(_) | Self::Time => "AuthenticationFailed",
+            Self::Protocol => "AuthorizationProtocolMismatch",
+            Self::Address => "AuthorizationSourceIPMismatch",
+            Self::Service => "AuthorizationServiceMismatch",
+            Self::ResourceType => "AuthorizationResourceTypeMismatch",
+            Self::Permission => "AuthorizationPermissionMismatch",
+            Self::Overwrite => "UnauthorizedBlobOverwrite",
+            Self::Range => "AuthorizationFailure",
+        }
+    }
+}
+
+/// Everything that a verified signature grants.
+#[derive(Clone, Debug)]
+pub struct SharedAccess {
+    scope: Scope,
+    permissions: String,
+    parameters: &'static [Line],
+    overrides: Vec<(HeaderName, HeaderValue)>,
+}
+
+#[derive(Clone, Debug)]
+enum Scope {
+    /// The levels in `srt`.
+    Account(Vec<Level>),
+    /// A blob, or a container and its blobs. The text names it, so that the signature fits no other.
+    Blob,
+    /// The entities of a table, by its name in lower case.
+    Table(String, KeyRange),
+}
+
+impl SharedAccess {
+    /// Permits an operation that needs any of these permissions.
+    ///
+    /// # Errors
+    /// The signature does not grant it.
+    pub fn permit(&self, level: Level, any_of: &str) -> Result<(), SharedAccessError> {
+        match &self.scope {
+            Scope::Account(levels) if !levels.contains(&level) => return Err(SharedAccessError::ResourceType),
+            // As in Azure, a signature for a container is one for its blobs: their listing, and nothing else of its own.
+            Scope::Blob if level == Level::Service || (level == Level::Container && any_of != "l") => {
+                return Err(SharedAccessError::Permission);
+            }
+            Scope::Table(..) if level != Level::Object => return Err(SharedAccessError::Permission),
+            _ => {}
+        }
+        if any_of.chars().any(|one| self.has(one)) { Ok(()) } else { Err(SharedAccessError::Permission) }
+    }
+
+    /// Permits reading the kind of the account, which needs the permission to read, at any level.
+    ///
+    /// # Errors
+    /// The signature does not grant it.
+    pub fn permit_account_information(&self) -> Result<(), SharedAccessError> {
+        if self.has('r') { Ok(()) } else { Err(SharedAccessError::Permission) }
+    }
+
+    /// Returns `true` if the permission was signed.
+    pub fn has(&self, permission: char) -> bool {
+        self.permissions.contains(permission)
+    }
+
+    /// Returns `true` if the signature is for this table, and the key of the entity lies in the signed range.
+    pub fn covers(&self, table: &str, partition: &str, row: &str) -> bool {
+        match &self.scope {
+            Scope::Table(own, range) => own.eq_ignore_ascii_case(table) && range.contains(partition, row),
+            _ => true,
+        }
+    }
+
+    /// Returns the header fields to replace in the response to a read.
+    pub(crate) fn overrides(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.overrides
+    }
+
+    /// Returns `true` for a parameter, in lower case, that belongs to the signature and not to the operation.
+    pub(crate) fn has_parameter(&self, name: &str) -> bool {
+        name == "sig" || self.parameters.iter().any(|line| matches!(line, Of(own) if *own == name))
+    }
+}
+
+/// A range of entities, inclusive at both ends.
+#[derive(Clone, Debug, Default)]
+struct KeyRange {
+    start: Option<(String, Option<String>)>,
+    end: Option<(String, Option<String>)>,
+}
+
+impl KeyRange {
+    fn of(claim: &Claim) -> Result<Self, SharedAccessError> {
+        let bound = |partition, row| match (claim.find(partition), claim.find(row)) {
+            (Some(partition), row) => Ok(Some((partition.to_owned(), row.map(ToOwned::to_owned)))),
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(SharedAccessError::Malformed(partition)),
+        };
+        Ok(Self { start: bound("spk", "srk")?, end: bound("epk", "erk")? })
+    }
+
+    /// Compares ordinally, in UTF-16 like the service.
+    fn contains(&self, partition: &str, row: &str) -> bool {
+        let order = |one: &str, other: &str| one.encode_utf16().cmp(other.encode_utf16());
+        let order = |(bound, in_it): &(String, Option<String>)| {
+            let rows = || in_it.as_ref().map_or(std::cmp::Ordering::Equal, |bound| order(row, bound));
+            order(partition, bound).then_with(rows)
+        };
+        self.start.as_ref().is_none_or(|bound| order(bound).is_ge())
+            && self.end.as_ref().is_none_or(|bound| order(bound).is_le())
+    }
+}
+
+/// The signature that a query claims to carry.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    parameters: Vec<(String, String)>,
+    lines: &'static [Line],
+    resource: String,
+}
+
+impl Claim {
+    /// Parses the query of a request to a service.
+    ///
+    /// # Errors
+    /// The parameters are malformed, or ask for what is not supported.
+    pub(super) fn parse(head: &Parts, service: Service) -> Result<Self, SharedAccessError> {
+        let parameters = parameters(head.uri.query().unwrap_or_default())?;
+        let mut claim = Self { parameters, lines: &[], resource: String::new() };
+        if claim.parameters.iter().any(|(name, _)| name.starts_with("sk")) {
+            return Err(SharedAccessError::Unsupported("user delegation is not supported"));
+        }
+        if claim.find("si").is_some() {
+            return Err(SharedAccessError::Unsupported("stored access policies (si) are not supported"));
+        }
+        if claim.find("ses").is_some() {
+            return Err(SharedAccessError::Unsupported("encryption scopes (ses) are not supported"));
+        }
+        let version = claim.find("sv").filter(|text| is_date(text)).ok_or(SharedAccessError::Malformed("sv"))?;
+        if version < OLDEST {
+            return Err(SharedAccessError::Version);
+        }
+        let has_scope = version >= WITH_SCOPE;
+        let kinds = ["ss", "sr", "tn"].map(|name| claim.find(name));
+        (claim.lines, claim.resource) = match (kinds, service) {
+            ([Some(_), None, None], _) => (if has_scope { ACCOUNT_2020 } else { ACCOUNT_2018 }, String::new()),
+            ([None, Some(kind), None], Service::Blob) => {
+                (if has_scope { BLOB_2020 } else { BLOB_2018 }, blob_resource(head, kind)?)
+            }
+            ([None, None, Some(table)], Service::Table) => (TABLE, table_resource(head, table)?),
+            _ => return Err(SharedAccessError::Malformed("ss, sr or tn")),
+        };
+        Ok(claim)
+    }
+
+    /// Returns the signature.
+    pub(super) fn signature(&self) -> Option<&str> {
+        self.find("sig")
+    }
+
+    /// Returns the text to sign.
+    pub(super) fn text(&self, account: &str) -> String {
+        let line = |line: &Line| match line {
+            Of(name) => self.find(name).unwrap_or_default(),
+            ACCOUNT => account,
+            RESOURCE => &self.resource,
+            Empty => "",
+        };
+        self.lines.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns what the signature grants to this request, after the text was found to be signed.
+    ///
+    /// # Errors
+    /// The signature is not valid at this time, for this client or for this service.
+    pub(super) fn grant(
+        &self,
+        service: Service,
+        peer: Option<Peer>,
+        now: Timestamp,
+    ) -> Result<SharedAccess, SharedAccessError> {
+        let start = self.find("st").map(|text| instant(text).ok_or(SharedAccessError::Malformed("st"))).transpose()?;
+        let end = self.find("se").and_then(instant).ok_or(SharedAccessError::Malformed("se"))?;
+        if start.is_some_and(|start| now < start) || now >= end {
+            return Err(SharedAccessError::Time);
+        }
+        match self.find("spr") {
+            None | Some("https,http" | "http,https") => {}
+            Some("https") if peer.is_some_and(|peer| peer.is_secure) => {}
+            Some("https") => return Err(SharedAccessError::Protocol),
+            Some(_) => return Err(SharedAccessError::Malformed("spr")),
+        }
+        if let Some(range) = self.find("sip") {
+            let (first, last) = addresses(range).ok_or(SharedAccessError::Malformed("sip"))?;
+            let client = peer.map(|peer| peer.address.to_canonical());
+            let is_inside = |client: IpAddr| client.is_ipv4() == first.is_ipv4() && first <= client && client <= last;
+            if !client.is_some_and(is_inside) {
+                return Err(SharedAccessError::Address);
+            }
+        }
+        let permissions = self.find("sp").ok_or(SharedAccessError::Malformed("sp"))?.to_owned();
+        let scope = match self.find("ss") {
+            Some(services) => {
+                let own = if service == Service::Blob { 'b' } else { 't' };
+                if !services.contains(own) {
+                    return Err(SharedAccessError::Service);
+                }
+                let levels = self.find("srt").ok_or(SharedAccessError::Malformed("srt"))?;
+                let all = [('s', Level::Service), ('c', Level::Container), ('o', Level::Object)];
+                Scope::Account(all.iter().filter(|(name, _)| levels.contains(*name)).map(|(_, level)| *level).collect())
+            }
+            None if service == Service::Table => {
+                Scope::Table(self.find("tn").unwrap_or_default().to_ascii_lowercase(), KeyRange::of(self)?)
+            }
+            None => Scope::Blob,
+        };
+        Ok(SharedAccess { scope, permissions, parameters: self.lines, overrides: self.overrides()? })
+    }
+
+    /// Returns the header fields to replace. Only the text of a blob's signature covers them.
+    fn overrides(&self) -> Result<Vec<(HeaderName, HeaderValue)>, SharedAccessError> {
+        let own = OVERRIDES.into_iter().filter(|(name, _)| self.lines.contains(&Of(name)));
+        let given = own.filter_map(|(name, field)| self.find(name).map(|value| (name, field, value)));
+        given
+            .map(|(name, field, value)| {
+                let value = HeaderValue::from_str(value).map_err(|_| SharedAccessError::Malformed(name))?;
+                Ok((field, value))
+            })
+            .collect()
+    }
+
+    /// Returns the value of a parameter, unless it is empty.
+    fn find(&self, name: &str) -> Option<&str> {
+        let found = self.parameters.iter().find(|(other, _)| other == name);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+}
+
+/// Returns `true` if the query has a shared access signature.
+pub fn is_in(query: Option<&str>) -> bool {
+    query.is_some_and(|query| query.split('&').any(|parameter| parameter.starts_with("sig=")))
+}
+
+/// Parses a query: names in lower case, each at most once. Control characters could move text from one line to another.
+fn parameters(query: &str) -> Result<Vec<(String, String)>, SharedAccessError> {
+    let mut parameters: Vec<(String, String)> = Vec::new();
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let malformed = SharedAccessError::Malformed("names and values");
+        let decoded = |text| name::decode(text).map_err(|_| malformed);
+        let (name, value) = (decoded(name)?.to_ascii_lowercase(), decoded(value)?.into_owned());
+        let is_repeated = parameters.iter().any(|(other, _)| *other == name);
+        if is_repeated || name.contains(char::is_control) || value.contains(char::is_control) {
+            return Err(malformed);
+        }
+        parameters.push((name, value));
+    }
+    Ok(parameters)
+}
+
+/// Returns the resource in the text of a blob's signature: the container, or the blob.
+fn blob_resource(head: &Parts, kind: &str) -> Result<String, SharedAccessError> {
+    let decode = |text| match name::decode(text) {
+        Ok(text) if !text.contains(char::is_control) => Ok(text.into_owned()),
+        _ => Err(SharedAccessError::Malformed("path")),
+    };
+    let (account, inner) = account_and_rest(head.uri.path());
+    let (container, blob) = inner.split_once('/').unwrap_or((inner, ""));
+    // A slash in a container's name would make it the name of a blob.
+    let container = decode(container)?;
+    if container.is_empty() || container.contains('/') {
+        return Err(SharedAccessError::Malformed("sr"));
+    }
+    match kind {
+        "c" => Ok(format!("/blob/{account}/{container}")),
+        "b" if !blob.is_empty() => Ok(format!("/blob/{account}/{container}/{}", decode(blob)?)),
+        "bs" | "bv" | "d" => {
+            Err(SharedAccessError::Unsupported("snapshots, versions and directories are not supported"))
+        }
+        _ => Err(SharedAccessError::Malformed("sr")),
+    }
+}
+
+/// Returns the resource in the text of a table's signature. The request must be for this table.
+fn table_resource(head: &Parts, table: &str) -> Result<String, SharedAccessError> {
+    let (account, inner) = account_and_rest(head.uri.path());
+    let own = name::decode(inner).map_err(|_| SharedAccessError::Malformed("path"))?;
+    let own = own.split('(').next().unwrap_or_default();
+    // The operations of a transaction name their tables themselves.
+    if !own.eq_ignore_ascii_case(table) && own != "$batch" {
+        return Err(SharedAccessError::Malformed("tn"));
+    }
+    Ok(format!("/table/{account}/{}", table.to_ascii_lowercase()))
+}
+
+/// Splits a path into the account and the rest.
+fn account_and_rest(path: &str) -> (&str, &str) {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.split_once('/').unwrap_or((path, ""))
+}
+
+/// Parses an address, or the first and last address of a range.
+fn addresses(text: &str) -> Option<(IpAddr, IpAddr)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last): (IpAddr, IpAddr) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    (first.is_ipv4() == last.is_ipv4()).then_some((first, last))
+}
+
+/// Parses a time in one of the forms that Azure accepts: `2026-11-24`, `2026-11-24T15:00Z`, with seconds, with fractions.
+fn instant(text: &str) -> Option<Timestamp> {
+    let full = match text.len() {
+        10 => format!("{text}T00:00:00Z"),
+        17 => format!("{}:00Z", text.strip_suffix('Z')?),
+        _ => text.strip_suffix('Z').map(|text| format!("{text}Z"))?,
+    };
+    let moment = OffsetDateTime::parse(&full, &Rfc3339).ok()?;
+    u64::try_from(moment.unix_timestamp_nanos() / 1000).ok().map(Timestamp::from_micros)
+}
+
+fn is_date(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() == 10
+        && bytes
+            .iter()
+            .enumerate()
+            .all(|(at, byte)| if matches!(at, 4 | 7) { *byte == b'-' } else { byte.is_ascii_digit() })
+}

@@ -1,0 +1,210 @@
+//! Append Block and Append Blob Seal.
+//!
+//! An append writes a new version: the bytes of the current one, then the block. The conditions and the position are evaluated on
+//! that version, and the write requires that it is still current, so an append is one swap like any other write. If another write
+//! was faster, the append starts over with the version that it made.
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::ETAG;
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5};
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{
+    BlobInfo, BoxError, HeaderChange, Opened, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload,
+};
+use ifmatch_core::append::AppendFailure;
+use ifmatch_core::lease::SeenLease;
+use ifmatch_core::precondition::{Preconditions, Verdict};
+use ifmatch_core::tag::TagList;
+
+use super::write;
+use crate::containers;
+use crate::error::AzureError;
+use crate::request::headers::CONTENT_MD5;
+use crate::request::{AppendBlock, SealBlob, Write};
+use crate::response;
+use crate::response::headers::{APPEND_OFFSET, BLOCK_COUNT, SEALED};
+
+/// Maximum number of blocks of a blob.
+const MAX_BLOCKS: u32 = 50_000;
+/// Maximum number of attempts if other writes are faster.
+const TRIES: usize = 100;
+
+pub(crate) async fn append_block(
+    context: &Context,
+    blob: &BlobPath,
+    append: AppendBlock,
+    upload: Upload,
+) -> Result<Response<BlobBody>, AzureError> {
+    let AppendBlock { write, conditions, md5, length } = append;
+    let block = read(upload, length).await?;
+    if md5.is_some_and(|md5| md5 != ContentMd5::of(&block)) {
+        return Err(AzureError::md5_mismatch());
+    }
+    write::check(context, blob, &write.conditions, write.lease).await?;
+    for _ in 0..TRIES {
+        let current = Current::find(context, blob, &write, Reading::WHOLE).await?;
+        if current.append.sealed {
+            return Err(AzureError::new(
+                StatusCode::CONFLICT,
+                "BlobIsSealed",
+                "the blob is sealed: nothing can be appended",
+            ));
+        }
+        let offset = current.opened.info.length;
+        conditions.evaluate(offset, length).map_err(unmet)?;
+        if current.append.blocks >= MAX_BLOCKS {
+            let message = "an append blob has at most 50,000 blocks";
+            return Err(AzureError::new(StatusCode::CONFLICT, "BlockCountExceedsLimit", message));
+        }
+        let total = offset.checked_add(length).filter(|total| *total <= context.max_body);
+        let total = total.ok_or_else(|| AzureError::too_large(context.max_body))?;
+        let next = Append { blocks: current.append.blocks + 1, ..current.append };
+        // The MD5 of the shorter content is not that of the longer one.
+        let kept = current.opened.info.headers.clone();
+        let headers = BlobHeaders { append: Some(next), content_md5: None, ..kept };
+        let preconditions = current.preconditions;
+        let body = body(current.opened, block.clone()).await?;
+        let put = Put {
+            preconditions,
+            headers,
+            length: Some(total),
+            request: None,
+            ..write::put(&write, body, context.max_body)
+        };
+        match context.store.put(blob, put).await {
+            Ok(written) => {
+                let mut response = write::stored(&written);
+                let headers = response.headers_mut();
+                headers.insert(APPEND_OFFSET, offset.into());
+                headers.insert(BLOCK_COUNT, next.blocks.into());
+                headers.extend(md5.map(|md5| (CONTENT_MD5, md5.to_header())));
+                return Ok(response);
+            }
+            // Whatever was true of the replaced version is decided again on the new one.
+            // The block is in memory: only the version before it can have been replaced while it was read.
+            Err(error) if is_overtaken(&error) || *error.kind() == StoreErrorKind::Interrupted => {}
+            Err(error) => return Err(write::explain(context, blob, error).await),
+        }
+    }
+    Err(AzureError::busy())
+}
+
+pub(crate) async fn seal_blob(
+    context: &Context,
+    blob: &BlobPath,
+    seal: SealBlob,
+) -> Result<Response<BlobBody>, AzureError> {
+    let SealBlob { write, conditions } = seal;
+    write::check(context, blob, &write.conditions, write.lease).await?;
+    for _ in 0..TRIES {
+        let current = Current::find(context, blob, &write, Reading::HEAD).await?;
+        conditions.evaluate(current.opened.info.length, 0).map_err(unmet)?;
+        let change = HeaderChange::Append(Append { sealed: true, ..current.append });
+        let set = SetHeaders { preconditions: current.preconditions, lease: write.lease, change, request: None };
+        match context.store.set_headers(blob, set).await {
+            Ok(written) => {
+                let mut response = response::empty(StatusCode::OK, written.tag.as_ref(), Some(written.last_modified));
+                response.headers_mut().insert(SEALED, HeaderValue::from_static("true"));
+                return Ok(response);
+            }
+            Err(error) if is_overtaken(&error) => {}
+            Err(error) => return Err(write::explain(context, blob, error).await),
+        }
+    }
+    Err(AzureError::busy())
+}
+
+/// Rejects an operation on blocks if there is an append blob.
+pub(crate) fn require_block_blob(info: Option<&BlobInfo>) -> Result<(), AzureError> {
+    if info.is_some_and(|info| info.headers.append.is_some()) { Err(wrong_type()) } else { Ok(()) }
+}
+
+/// The version to which a block is appended.
+struct Current {
+    opened: Opened,
+    append: Append,
+    /// Require this version to be still current when the write takes place.
+    preconditions: Preconditions,
+}
+
+impl Current {
+    /// Finds the blob, and evaluates the conditions of a write on it, which the swap then requires to be the current version.
+    async fn find(context: &Context, blob: &BlobPath, write: &Write, reading: Reading) -> Result<Self, AzureError> {
+        let Some(opened) = context.store.open(blob, reading).await.map_err(AzureError::of_blob)? else {
+            containers::find(context, &blob.container).await?;
+            return Err(AzureError::blob_not_found());
+        };
+        let info = &opened.info;
+        SeenLease::check(info.lease.as_ref(), write.lease)
+            .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+        let conditions = &write.conditions.preconditions;
+        if let Verdict::Failed(_) = conditions.evaluate(&Method::PUT, Some(&info.validators())) {
+            return Err(match &info.tag {
+                Some(tag) => AzureError::condition_not_met().with(ETAG, tag.to_header()),
+                None => AzureError::condition_not_met(),
+            });
+        }
+        let append = info.headers.append.ok_or_else(wrong_type)?;
+        let tag = info.tag.clone().filter(|tag| !tag.is_weak());
+        let tag = tag.ok_or_else(|| {
+            AzureError::of_blob(StoreError::new(StoreErrorKind::Unsupported, "the store does not provide strong tags"))
+        })?;
+        let preconditions = Preconditions { if_match: Some(TagList::Tags(vec![tag])), ..Preconditions::default() };
+        Ok(Self { opened, append, preconditions })
+    }
+}
+
+/// Reads a block, which must have this length.
+async fn read(mut body: Upload, length: u64) -> Result<Bytes, AzureError> {
+    let incomplete = |why: String| AzureError::bad_request("IncompleteBody", why);
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| incomplete(error.to_string()))?;
+        bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        if bytes.len() as u64 > length {
+            break;
+        }
+    }
+    if bytes.len() as u64 == length {
+        return Ok(bytes.into());
+    }
+    Err(incomplete("the body is shorter or longer than Content-Length".to_owned()))
+}
+
+/// Returns the bytes of the version, followed by the block.
+async fn body(mut opened: Opened, block: Bytes) -> Result<Upload, AzureError> {
+    let current = opened.source.read(None).await.map_err(AzureError::of_blob)?;
+    let frames = stream::try_unfold((opened, current, Some(block)), |(opened, mut current, mut block)| async move {
+        if block.is_some()
+            && let Some(frame) = current.frame().await
+        {
+            return Ok(Some((frame?, (opened, current, block))));
+        }
+        let last = block.take().map(Frame::data);
+        Ok::<_, BoxError>(last.map(|frame| (frame, (opened, current, block))))
+    });
+    Ok(Upload::new(StreamBody::new(frames)))
+}
+
+/// Returns `true` if another write replaced the version before this one.
+fn is_overtaken(error: &StoreError) -> bool {
+    matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::NotFound)
+}
+
+fn unmet(failure: AppendFailure) -> AzureError {
+    let code = match failure {
+        AppendFailure::Position => "AppendPositionConditionNotMet",
+        AppendFailure::MaxSize => "MaxBlobSizeConditionNotMet",
+    };
+    AzureError::new(StatusCode::PRECONDITION_FAILED, code, failure.to_string())
+}
+
+fn wrong_type() -> AzureError {
+    AzureError::new(StatusCode::CONFLICT, "InvalidBlobType", "the blob's type does not have this operation")
+}

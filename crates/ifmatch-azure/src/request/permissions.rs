@@ -1,0 +1,67 @@
+//! The permissions that each operation needs from a shared access signature.
+
+use ifmatch_core::lease::LeaseAction;
+use ifmatch_core::tag::TagList;
+
+use super::{BlobOperation, ContainerOperation, Operation};
+use crate::auth::{AuthError, Level, SharedAccess};
+
+/// Permits the operation, or rejects it. With the permission to create, but not to write, a blob must not be replaced, for which a
+/// condition is added to the write.
+pub(crate) fn check(operation: &mut Operation<'_>, access: &SharedAccess) -> Result<(), AuthError> {
+    if matches!(operation, Operation::GetAccountInformation) {
+        return Ok(access.permit_account_information()?);
+    }
+    let (level, any_of) = needed(operation);
+    access.permit(level, any_of)?;
+    if let Operation::Blob(_, BlobOperation::Put(put)) = operation
+        && !access.has('w')
+    {
+        put.write.conditions.preconditions.if_none_match = Some(TagList::Any);
+        put.write.may_only_create = true;
+    }
+    Ok(())
+}
+
+/// Returns the level of an operation, and the permissions of which it needs any.
+fn needed(operation: &Operation<'_>) -> (Level, &'static str) {
+    match operation {
+        Operation::GetAccountInformation | Operation::GetServiceProperties => (Level::Service, "r"),
+        Operation::ListContainers(_) => (Level::Service, "l"),
+        Operation::Container(_, operation) => (Level::Container, on_container(operation)),
+        Operation::Blob(_, operation) => (Level::Object, on_blob(operation)),
+    }
+}
+
+fn on_container(operation: &ContainerOperation) -> &'static str {
+    match operation {
+        ContainerOperation::Create(_) => "cw",
+        ContainerOperation::GetProperties(_) => "r",
+        ContainerOperation::SetMetadata(..) => "w",
+        ContainerOperation::Lease(lease) => on_lease(&lease.request.action),
+        ContainerOperation::Delete(_) => "d",
+        ContainerOperation::ListBlobs(_) => "l",
+    }
+}
+
+fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
+    match operation {
+        BlobOperation::Get(_) | BlobOperation::GetBlockList(_) => "r",
+        BlobOperation::Put(_) => "cw",
+        BlobOperation::AppendBlock(_) => "aw",
+        BlobOperation::Seal(_)
+        | BlobOperation::PutBlock(_)
+        | BlobOperation::PutBlockList(_)
+        | BlobOperation::Set(..) => "w",
+        BlobOperation::Lease(lease) => on_lease(&lease.request.action),
+        BlobOperation::Delete(_) => "d",
+    }
+}
+
+/// Whoever may delete may also break the lease that forbids it.
+fn on_lease(action: &LeaseAction) -> &'static str {
+    match action {
+        LeaseAction::Break(_) => "wd",
+        _ => "w",
+    }
+}

@@ -1,0 +1,49 @@
+//! Conditions on the position at which bytes are appended.
+
+use thiserror::Error;
+
+/// The conditions of an append (Azure's `x-ms-blob-condition-appendpos` and `x-ms-blob-condition-maxsize`).
+///
+/// They are true of one version of the content: evaluate them on the version that the append replaces, and require in the same
+/// write that it is still current.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppendConditions {
+    /// The length that the content must have before the append, in bytes.
+    pub position: Option<u64>,
+    /// Maximum length after the append, in bytes.
+    pub max_size: Option<u64>,
+}
+
+/// A condition of an append that is false.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum AppendFailure {
+    /// The content has another length.
+    #[error("the blob does not end at the position that the request requires")]
+    Position,
+    /// The content would become too long.
+    #[error("the blob would be longer than the request allows")]
+    MaxSize,
+}
+
+impl AppendConditions {
+    /// Evaluates the conditions for appending `added` bytes to content of this length.
+    ///
+    /// # Errors
+    /// A condition is false.
+    ///
+    /// ```
+    /// use ifmatch_core::append::{AppendConditions, AppendFailure};
+    ///
+    /// let conditions = AppendConditions { position: Some(10), max_size: Some(12) };
+    /// assert_eq!(conditions.evaluate(10, 2), Ok(()));
+    /// assert_eq!(conditions.evaluate(10, 3), Err(AppendFailure::MaxSize));
+    /// assert_eq!(conditions.evaluate(11, 1), Err(AppendFailure::Position));
+    /// ```
+    pub fn evaluate(&self, length: u64, added: u64) -> Result<(), AppendFailure> {
+        if self.position.is_some_and(|position| position != length) {
+            return Err(AppendFailure::Position);
+        }
+        let is_longer = |max: u64| length.checked_add(added).is_none_or(|sum| sum > max);
+        if self.max_size.is_some_and(is_longer) { Err(AppendFailure::MaxSize) } else { Ok(()) }
+    }
+}
