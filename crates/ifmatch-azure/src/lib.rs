@@ -8,6 +8,7 @@ pub mod auth;
 mod blobs;
 mod blocks;
 mod containers;
+mod crc64;
 mod error;
 mod guid;
 mod request;
@@ -147,6 +148,9 @@ async fn on_blob(
         BlobOperation::GetBlockList(get) => Box::pin(blocks::get_block_list(context, blob, get)).await,
         BlobOperation::Set(write, change) => Box::pin(blobs::set_blob_headers(context, blob, write, change)).await,
         BlobOperation::Lease(lease) => Box::pin(blobs::lease_blob(context, blob, lease)).await,
+        BlobOperation::Copy(copy) => Box::pin(blobs::copy_blob(context, blob, copy)).await,
+        BlobOperation::CopyBlock(block) => Box::pin(blocks::put_block_from_url(context, blob, block)).await,
+        BlobOperation::SetTier(lease) => Box::pin(blobs::set_blob_tier(context, blob, lease)).await,
         BlobOperation::Delete(write) => Box::pin(blobs::delete_blob(context, blob, write)).await,
     }
 }

@@ -5,6 +5,7 @@ mod blobs;
 mod blocks;
 mod conditions;
 mod containers;
+mod copies;
 mod expired;
 mod leases;
 mod listing;
@@ -23,6 +24,7 @@ pub(crate) fn add(suite: &mut Suite, prepare: bool) {
     blocks::add(suite);
     conditions::add(suite);
     containers::add(suite);
+    copies::add(suite);
     listing::add(suite);
     rejections::add(suite);
     retries::add(suite);

@@ -156,6 +156,8 @@ fn add_blob(xml: &mut Xml, entry: &BlobEntry, with_metadata: bool) {
     xml.maybe("Content-Disposition", field(&info.headers.content_disposition).as_deref());
     xml.maybe("Cache-Control", field(&info.headers.cache_control).as_deref());
     xml.text("BlobType", "BlockBlob");
+    xml.text("AccessTier", "Hot");
+    xml.text("AccessTierInferred", "true");
     add_lease(xml, info.lease.as_ref());
     xml.text("ServerEncrypted", "false");
     xml.close("Properties");

@@ -1,10 +1,11 @@
 //! Requests, parsed once into typed operations.
 //!
-//! [`parse`] checks the whole head of a request. A request with any unknown parameter or `x-ms-*` header is rejected
-//! before it has any effect.
+//! [`parse`] checks the whole head of a request. A request with an unsupported parameter or `x-ms-*` header that would change
+//! its outcome is rejected before it has any effect.
 
 pub(crate) mod block_id;
 pub(crate) mod conditions;
+pub(crate) mod copy;
 pub(crate) mod headers;
 mod list;
 mod query;
@@ -24,10 +25,12 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
 
 use crate::accounts::{Account, Accounts};
+use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::guid;
 use block_id::BlockId;
 use conditions::WriteConditions;
+use copy::{Copy, CopyBlock};
 use query::Query;
 use rules::Name;
 use target::Target;
@@ -68,6 +71,9 @@ pub(crate) enum BlobOperation<'a> {
     Set(Write, HeaderChange),
     Lease(Lease),
     Delete(Write),
+    Copy(Copy),
+    CopyBlock(CopyBlock),
+    SetTier(LeaseUse),
 }
 
 /// Get Blob, Get Blob Properties and Get Blob Metadata.
@@ -120,6 +126,7 @@ pub(crate) struct ContainerWrite {
 pub(crate) struct PutBlob {
     pub(crate) write: Write,
     pub(crate) headers: BlobHeaders,
+    pub(crate) crc64: Option<Crc64>,
     pub(crate) length: u64,
 }
 
@@ -128,6 +135,7 @@ pub(crate) struct PutBlock {
     pub(crate) id: BlockId,
     pub(crate) lease: LeaseUse,
     pub(crate) md5: Option<ContentMd5>,
+    pub(crate) crc64: Option<Crc64>,
     pub(crate) length: u64,
     pub(crate) limit: u64,
 }
@@ -136,8 +144,9 @@ pub(crate) struct PutBlock {
 pub(crate) struct PutBlockList {
     pub(crate) write: Write,
     pub(crate) headers: BlobHeaders,
-    /// The MD5 and length of the document.
+    /// The MD5, CRC-64 and length of the document.
     pub(crate) md5: Option<ContentMd5>,
+    pub(crate) crc64: Option<Crc64>,
     pub(crate) length: u64,
 }
 
@@ -166,7 +175,7 @@ pub(crate) fn parse<'a>(
     let query = Query::parse(head.uri.query().unwrap_or_default())?;
     let name = rules::find(target.kind(), &head.method, &query, &head.headers)?;
     let Context { required, max_body, .. } = context;
-    let parser = Parser { head, query, required, max_body: *max_body };
+    let parser = Parser { head, query, account, accounts, required, max_body: *max_body };
     Ok(match target {
         _ if name == Name::GetAccountInformation => Operation::GetAccountInformation,
         Target::Service if name == Name::ListContainers => {
@@ -186,6 +195,8 @@ pub(crate) fn parse<'a>(
 struct Parser<'a, 'c> {
     head: &'a Parts,
     query: Query,
+    account: &'c Account,
+    accounts: &'c Accounts,
     required: &'c RequirePreconditions,
     max_body: u64,
 }
@@ -228,13 +239,19 @@ impl<'a> Parser<'a, '_> {
             }
             Name::SetBlobProperties => {
                 let write = self.write()?;
-                BlobOperation::Set(write, HeaderChange::Fields(headers::stored(fields, false)?.into()))
+                BlobOperation::Set(write, HeaderChange::Fields(headers::replaced(fields)?.into()))
             }
             Name::LeaseBlob => BlobOperation::Lease(self.lease()?),
             Name::DeleteBlob => {
                 let write = self.write()?;
                 headers::check_snapshots(fields)?;
                 BlobOperation::Delete(write)
+            }
+            Name::CopyBlob => BlobOperation::Copy(self.copy()?),
+            Name::PutBlockFromUrl => BlobOperation::CopyBlock(self.copy_block()?),
+            Name::SetBlobTier => {
+                headers::require_tier(fields)?;
+                BlobOperation::SetTier(LeaseUse::Read(self.lease_id()?))
             }
             _ => BlobOperation::Get(self.get()?),
         })
@@ -263,13 +280,18 @@ impl<'a> Parser<'a, '_> {
             return Err(AzureError::too_large(self.max_body));
         }
         let metadata = headers::metadata(fields)?;
-        Ok(PutBlob { write, headers: BlobHeaders { metadata, ..headers::stored(fields, true)? }, length })
+        headers::check_tier(fields)?;
+        let crc64 = headers::crc64(fields, &headers::CONTENT_CRC64)?;
+        Ok(PutBlob { write, headers: BlobHeaders { metadata, ..headers::stored(fields, true)? }, crc64, length })
     }
 
     fn put_block(&self) -> Result<PutBlock, AzureError> {
         let id = self.block_id()?;
         let lease = LeaseUse::Write(self.lease_id()?);
-        let md5 = headers::md5(self.fields(), &headers::CONTENT_MD5)?;
+        let (md5, crc64) = (
+            headers::md5(self.fields(), &headers::CONTENT_MD5)?,
+            headers::crc64(self.fields(), &headers::CONTENT_CRC64)?,
+        );
         let (length, limit) = (headers::length(self.fields())?, self.max_body.min(MAX_BLOCK));
         if length == 0 {
             return Err(AzureError::invalid_header("content-length", "a block has at least one byte"));
@@ -277,7 +299,7 @@ impl<'a> Parser<'a, '_> {
         if length > limit {
             return Err(AzureError::too_large(limit));
         }
-        Ok(PutBlock { id, lease, md5, length, limit })
+        Ok(PutBlock { id, lease, md5, crc64, length, limit })
     }
 
     fn put_block_list(&self) -> Result<PutBlockList, AzureError> {
@@ -285,12 +307,14 @@ impl<'a> Parser<'a, '_> {
         let write = self.write_whole()?;
         let metadata = headers::metadata(fields)?;
         let headers = BlobHeaders { metadata, ..headers::stored(fields, false)? };
-        let md5 = headers::md5(fields, &headers::CONTENT_MD5)?;
+        headers::check_tier(fields)?;
+        let (md5, crc64) =
+            (headers::md5(fields, &headers::CONTENT_MD5)?, headers::crc64(fields, &headers::CONTENT_CRC64)?);
         let length = headers::length(fields)?;
         if length > MAX_DOCUMENT {
             return Err(AzureError::too_large(MAX_DOCUMENT));
         }
-        Ok(PutBlockList { write, headers, md5, length })
+        Ok(PutBlockList { write, headers, md5, crc64, length })
     }
 
     fn get_block_list(&self) -> Result<GetBlockList, AzureError> {
