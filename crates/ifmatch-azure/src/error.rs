@@ -92,6 +92,10 @@ impl AzureError {
         Self::bad_request("CopyAcrossAccountsNotSupported", message)
     }
 
+    pub(crate) fn invalid_batch(rule: impl Into<Cow<'static, str>>) -> Self {
+        Self::bad_request("InvalidInput", rule)
+    }
+
     pub(crate) fn invalid_range(length: u64) -> Self {
         Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "InvalidRange", "the range starts beyond the end of the blob")
             .with(CONTENT_RANGE, range::unsatisfied_content_range(length))

@@ -5,6 +5,7 @@
 
 pub mod accounts;
 pub mod auth;
+mod batch;
 mod blobs;
 mod blocks;
 mod containers;
@@ -110,6 +111,7 @@ async fn execute(
     match request::parse(context, head, account, accounts)? {
         Operation::GetAccountInformation => Ok(service::account_information()),
         Operation::GetServiceProperties => Ok(service::properties()),
+        Operation::Batch(batch) => Box::pin(batch::run(context, accounts, account, head, batch, body)).await,
         Operation::ListContainers(list) => Box::pin(containers::list_containers(context, &list)).await,
         Operation::Container(container, operation) => Box::pin(on_container(context, &container, operation)).await,
         Operation::Blob(blob, operation) => on_blob(context, &blob, operation, body).await,

@@ -1,6 +1,7 @@
 //! Azure's dialect of the blob service.
 
 mod access;
+mod batches;
 mod blobs;
 mod blocks;
 mod conditions;
@@ -20,6 +21,7 @@ pub(crate) fn add(suite: &mut Suite, prepare: bool) {
     // First: these wait for leases to expire while the others run.
     leases::add(suite, prepare);
     access::add(suite);
+    batches::add(suite);
     blobs::add(suite);
     blocks::add(suite);
     conditions::add(suite);

@@ -37,6 +37,24 @@ pub fn authenticate_blob<'a>(accounts: &'a Accounts, head: &Parts, now: Timestam
     })
 }
 
+/// Verifies that an account signed a part of a batch, whose path may lack the account's name.
+///
+/// # Errors
+/// The signature is missing, wrong, too old, or that of another account.
+pub(crate) fn authenticate_part(
+    accounts: &Accounts,
+    account: &Account,
+    head: &Parts,
+    now: Timestamp,
+) -> Result<(), AuthError> {
+    let is_own = |other: &Account| other.name() == account.name();
+    let signed = |claim: Claim<'_>| match claim.scheme {
+        Scheme::Full => shared_key::blob(head, claim.account),
+        Scheme::Lite => shared_key::blob_lite(head, claim.account),
+    };
+    authenticate_for(accounts, head, now, is_own, signed).map(drop)
+}
+
 /// Returns the account that signed a request to the Table service.
 ///
 /// # Errors
@@ -108,10 +126,21 @@ fn authenticate<'a>(
     now: Timestamp,
     signed: impl FnOnce(Claim<'_>) -> Option<String>,
 ) -> Result<&'a Account, AuthError> {
+    authenticate_for(accounts, head, now, |account| addresses(head.uri.path(), account), signed)
+}
+
+/// Verifies the signature, which must be that of an account that may make the request.
+fn authenticate_for<'a>(
+    accounts: &'a Accounts,
+    head: &Parts,
+    now: Timestamp,
+    may: impl FnOnce(&Account) -> bool,
+    signed: impl FnOnce(Claim<'_>) -> Option<String>,
+) -> Result<&'a Account, AuthError> {
     let claim = claim(head)?;
     let signature = STANDARD.decode(claim.signature).map_err(|_| AuthError::Malformed)?;
     let text = signed(claim).ok_or(AuthError::Mismatch)?;
-    let account = accounts.get(claim.account).filter(|account| addresses(head.uri.path(), account));
+    let account = accounts.get(claim.account).filter(|account| may(account));
     let is_signed = is_signed(account.map_or(&[], Account::keys), &text, &signature);
     let account = account.filter(|_| is_signed).ok_or(AuthError::Mismatch)?;
     // The date is checked last, so that only signed requests learn about the server's clock.

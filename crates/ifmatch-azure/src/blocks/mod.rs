@@ -16,4 +16,4 @@ pub(crate) mod staging;
 pub(crate) use get_block_list::get_block_list;
 pub(crate) use put_block::put_block;
 pub(crate) use put_block_from_url::put_block_from_url;
-pub(crate) use put_block_list::put_block_list;
+pub(crate) use put_block_list::{put_block_list, read};

@@ -169,6 +169,18 @@ fn is_version(text: &str) -> bool {
         && text.bytes().enumerate().all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { digit(byte) })
 }
 
+/// Returns the boundary of a multipart body.
+pub(super) fn boundary(headers: &HeaderMap) -> Result<String, AzureError> {
+    let rule = "must be multipart/mixed with a boundary";
+    let invalid = || AzureError::invalid_header(CONTENT_TYPE.as_str(), rule);
+    let (media_type, parameters) = required(headers, &CONTENT_TYPE)?.split_once(';').ok_or_else(invalid)?;
+    let mut parameters = parameters.split(';').filter_map(|parameter| parameter.trim().split_once('='));
+    let boundary = parameters.find(|(name, _)| name.eq_ignore_ascii_case("boundary"));
+    let boundary = boundary.map(|(_, text)| text.trim_matches('"')).filter(|text| !text.is_empty() && text.len() <= 70);
+    let is_mixed = media_type.trim().eq_ignore_ascii_case("multipart/mixed");
+    boundary.filter(|_| is_mixed).map(str::to_owned).ok_or_else(invalid)
+}
+
 /// Rejects unsupported blob types.
 pub(super) fn check_blob_type(headers: &HeaderMap) -> Result<(), AzureError> {
     match one(headers, &BLOB_TYPE)? {

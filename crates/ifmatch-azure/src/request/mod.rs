@@ -41,14 +41,26 @@ pub(crate) use list::List;
 const MAX_BLOCK: u64 = 4000 * 1024 * 1024;
 /// Maximum size of a block list, in bytes: enough for 50,000 blocks with the longest ids.
 const MAX_DOCUMENT: u64 = 8 * 1024 * 1024;
+/// Maximum size of a batch, in bytes.
+const MAX_BATCH: u64 = 4 * 1024 * 1024;
 
 /// An operation of the Blob service's REST API, with its parameters.
 pub(crate) enum Operation<'a> {
     GetAccountInformation,
     GetServiceProperties,
     ListContainers(List),
+    Batch(Batch),
     Container(ContainerName, ContainerOperation),
     Blob(BlobPath, BlobOperation<'a>),
+}
+
+/// A batch of operations on blobs.
+pub(crate) struct Batch {
+    /// The container of all blobs, if the batch is sent to one.
+    pub(crate) container: Option<ContainerName>,
+    /// Separates the parts.
+    pub(crate) boundary: String,
+    pub(crate) length: u64,
 }
 
 /// An operation on a container.
@@ -178,6 +190,8 @@ pub(crate) fn parse<'a>(
     let parser = Parser { head, query, account, accounts, required, max_body: *max_body };
     Ok(match target {
         _ if name == Name::GetAccountInformation => Operation::GetAccountInformation,
+        Target::Service if name == Name::Batch => Operation::Batch(parser.batch(None)?),
+        Target::Container(container) if name == Name::Batch => Operation::Batch(parser.batch(Some(container))?),
         Target::Service if name == Name::ListContainers => {
             Operation::ListContainers(List::of_containers(head, &parser.query, account, accounts)?)
         }
@@ -315,6 +329,15 @@ impl<'a> Parser<'a, '_> {
             return Err(AzureError::too_large(MAX_DOCUMENT));
         }
         Ok(PutBlockList { write, headers, md5, crc64, length })
+    }
+
+    fn batch(&self, container: Option<ContainerName>) -> Result<Batch, AzureError> {
+        let boundary = headers::boundary(self.fields())?;
+        let length = headers::length(self.fields())?;
+        if length > MAX_BATCH {
+            return Err(AzureError::too_large(MAX_BATCH));
+        }
+        Ok(Batch { container, boundary, length })
     }
 
     fn get_block_list(&self) -> Result<GetBlockList, AzureError> {

@@ -37,6 +37,7 @@ pub(super) enum Name {
     CopyBlob,
     PutBlockFromUrl,
     SetBlobTier,
+    Batch,
 }
 
 /// The conditional headers that an operation accepts.
@@ -184,7 +185,7 @@ const LISTING: &[&str] = &["prefix", "marker", "maxresults", "include"];
 const LISTING_BLOBS: &[&str] = &["prefix", "delimiter", "marker", "maxresults", "include", "startfrom"];
 
 #[rustfmt::skip]
-const RULES: [Rule; 26] = {
+const RULES: [Rule; 28] = {
     use Conditions::{All, Dates, None};
     use Name as N;
     const fn rule(
@@ -194,6 +195,8 @@ const RULES: [Rule; 26] = {
         Rule { name, kind, request, parameters, fields, conditions }
     }
     [
+        rule(N::Batch, Kind::Service, ("POST", "", "batch"), &[], &[], None),
+        rule(N::Batch, Kind::Container, ("POST", "container", "batch"), &[], &[], None),
         rule(N::ListContainers, Kind::Service, ("GET", "", "list"), LISTING, &[], None),
         rule(N::GetServiceProperties, Kind::Service, ("GET", "service", "properties"), &[], &[], None),
         rule(N::GetAccountInformation, Kind::Service, ("GET HEAD", "account", "properties"), &[], &[], None),

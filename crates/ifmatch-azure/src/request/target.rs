@@ -83,7 +83,7 @@ pub(super) fn is_container_name(name: &str) -> bool {
 
 /// Returns `true` for the containers that only the real service itself creates. None of them exists here.
 fn is_system_container(name: &str) -> bool {
-    matches!(name, "$logs" | "$blobchangefeed" | "$root" | "$web")
+    matches!(name, "$logs" | "$blobchangefeed")
 }
 
 fn decode(text: &str) -> Result<Cow<'_, str>, AzureError> {
