@@ -23,6 +23,7 @@ pub(crate) struct Site {
     /// The name in `differences.txt`.
     pub(crate) server: String,
     pub(crate) signer: Signer,
+    account: String,
     blobs: Endpoint,
     tables: Option<Endpoint>,
     token: Option<String>,
@@ -46,7 +47,8 @@ impl Site {
         let (name, key) = account.split_once(':').expect("IFMATCH_ACCOUNT is name:key");
         let signer = Signer::new(name, key);
         let (token, run) = (var("IFMATCH_TOKEN").ok(), RandomState::new().build_hasher().finish());
-        Self { server, signer, blobs, tables, token, run, names: AtomicU32::new(0) }
+        let account = name.to_owned();
+        Self { server, signer, account, blobs, tables, token, run, names: AtomicU32::new(0) }
     }
 
     /// Returns a client of the plain dialect.
@@ -69,6 +71,11 @@ impl Site {
     /// Returns the address of the blob service.
     pub(crate) fn address(&self) -> SocketAddr {
         self.blobs.address
+    }
+
+    /// Returns the URL of a path below the account, as the source of a copy.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}/{}{path}", self.blobs.authority, self.account)
     }
 
     /// Returns a header line with the token, if there is one.

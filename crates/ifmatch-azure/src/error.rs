@@ -77,6 +77,25 @@ impl AzureError {
         Self::bad_request("Md5Mismatch", "the body does not match the MD5 in the request: send it again")
     }
 
+    pub(crate) fn crc64_mismatch() -> Self {
+        Self::bad_request("Crc64Mismatch", "the body does not match the CRC-64 in the request: send it again")
+    }
+
+    pub(crate) fn source_condition_not_met() -> Self {
+        let message = "a condition on the source of the copy is false";
+        Self::new(StatusCode::PRECONDITION_FAILED, "SourceConditionNotMet", message)
+    }
+
+    pub(crate) fn foreign_source() -> Self {
+        let message = "the source of a copy must be a blob of the same account, named by the host of this request: the service \
+                       asks no other server";
+        Self::bad_request("CopyAcrossAccountsNotSupported", message)
+    }
+
+    pub(crate) fn invalid_batch(rule: impl Into<Cow<'static, str>>) -> Self {
+        Self::bad_request("InvalidInput", rule)
+    }
+
     pub(crate) fn invalid_range(length: u64) -> Self {
         Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "InvalidRange", "the range starts beyond the end of the blob")
             .with(CONTENT_RANGE, range::unsatisfied_content_range(length))

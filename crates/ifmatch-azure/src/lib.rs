@@ -5,9 +5,11 @@
 
 pub mod accounts;
 pub mod auth;
+mod batch;
 mod blobs;
 mod blocks;
 mod containers;
+mod crc64;
 mod error;
 mod guid;
 mod request;
@@ -25,7 +27,7 @@ use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{StoreError, Upload};
 use ifmatch_core::fields::has;
 
-use accounts::Accounts;
+use accounts::{Account, Accounts};
 use auth::{Authenticated, Grant};
 use error::AzureError;
 use request::{BlobOperation, ContainerOperation, Operation, permissions};
@@ -108,11 +110,11 @@ async fn execute(
     let Authenticated { account, grant } = auth::authenticate_blob(accounts, head, context.wall())?;
     let mut operation = request::parse(context, head, account, accounts, &grant)?;
     let Grant::SharedAccess(access) = grant else {
-        return carry_out(context, operation, body).await;
+        return carry_out(context, accounts, account, head, operation, body).await;
     };
     permissions::check(&mut operation, &access)?;
     let is_read = matches!(operation, Operation::Blob(_, BlobOperation::Get(_)));
-    let mut response = carry_out(context, operation, body).await?;
+    let mut response = carry_out(context, accounts, account, head, operation, body).await?;
     if is_read && response.status().is_success() {
         for (name, value) in access.overrides() {
             response.headers_mut().insert(name, value.clone());
@@ -124,12 +126,16 @@ async fn execute(
 /// Executes a permitted operation.
 async fn carry_out(
     context: &Context,
+    accounts: &Accounts,
+    account: &Account,
+    head: &Parts,
     operation: Operation<'_>,
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     match operation {
         Operation::GetAccountInformation => Ok(service::account_information()),
         Operation::GetServiceProperties => Ok(service::properties()),
+        Operation::Batch(batch) => Box::pin(batch::run(context, accounts, account, head, batch, body)).await,
         Operation::ListContainers(list) => Box::pin(containers::list_containers(context, &list)).await,
         Operation::Container(container, operation) => Box::pin(on_container(context, &container, operation)).await,
         Operation::Blob(blob, operation) => on_blob(context, &blob, operation, body).await,
@@ -170,6 +176,9 @@ async fn on_blob(
         BlobOperation::GetBlockList(get) => Box::pin(blocks::get_block_list(context, blob, get)).await,
         BlobOperation::Set(write, change) => Box::pin(blobs::set_blob_headers(context, blob, write, change)).await,
         BlobOperation::Lease(lease) => Box::pin(blobs::lease_blob(context, blob, lease)).await,
+        BlobOperation::Copy(copy) => Box::pin(blobs::copy_blob(context, blob, copy)).await,
+        BlobOperation::CopyBlock(block) => Box::pin(blocks::put_block_from_url(context, blob, block)).await,
+        BlobOperation::SetTier(lease) => Box::pin(blobs::set_blob_tier(context, blob, lease)).await,
         BlobOperation::Delete(write) => Box::pin(blobs::delete_blob(context, blob, write)).await,
     }
 }

@@ -37,6 +37,10 @@ pub(super) struct Shared {
 impl Shared {
     /// Returns the location of a blob.
     pub(super) fn location(&self, blob: &BlobPath) -> Result<Path, StoreError> {
+        if !blob.name.is_plain_path() {
+            let why = "this store's names are paths: a blob's name has no empty segment there, no slash at its end, and no backslash";
+            return Err(StoreError::new(StoreErrorKind::Unsupported, why));
+        }
         let path = format!("{}/{}/{}", self.backing.prefix, blob.container, blob.name);
         let path = Path::parse(path).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
         if (self.backing.is_reserved)(&path) {

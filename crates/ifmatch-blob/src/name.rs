@@ -89,8 +89,10 @@ const INTERNAL: &str = "-";
 
 /// The name of a blob in its container: 1 to 1,024 characters, divided into segments by `/`.
 ///
-/// No segment is empty, `.` or `..`, and control characters and backslashes are not allowed. A name therefore has the
-/// same meaning in a URL, a file system and an object store. Cheap to clone; ordered by its UTF-8 bytes.
+/// No segment is `.` or `..`, which clients and intermediaries resolve before the server sees them, and control characters are
+/// not allowed. Segments may be empty, as in Azure: `a//b` is another blob than `a/b`, and `a/` another than `a`. A store whose
+/// names are paths, such as a folder, [refuses such a name](Self::is_plain_path). Cheap to clone; ordered by its UTF-8
+/// bytes.
 ///
 /// ```
 /// use ifmatch_blob::name::BlobName;
@@ -117,13 +119,26 @@ impl BlobName {
         if text.len() > Self::MAX_BYTES || is_long {
             return Err(InvalidName(NameErrorKind::BlobTooLong));
         }
-        if text.chars().any(|char| char.is_control() || char == '\\') {
+        if text.chars().any(char::is_control) {
             return Err(InvalidName(NameErrorKind::Character));
         }
-        if text.as_bytes().split(|byte| *byte == b'/').any(|segment| matches!(segment, b"" | b"." | b"..")) {
+        if text.is_empty() || text.as_bytes().split(|byte| *byte == b'/').any(|part| matches!(part, b"." | b"..")) {
             return Err(InvalidName(NameErrorKind::Segment));
         }
         Ok(Self(text.into()))
+    }
+
+    /// Returns `true` if the name has the same meaning in a file system and in any object store: it has no empty segments
+    /// and no backslashes.
+    ///
+    /// ```
+    /// # use ifmatch_blob::name::BlobName;
+    /// assert!(BlobName::new("a/b")?.is_plain_path());
+    /// assert!(!BlobName::new("a//b")?.is_plain_path() && !BlobName::new("a/")?.is_plain_path());
+    /// # Ok::<(), ifmatch_blob::name::InvalidName>(())
+    /// ```
+    pub fn is_plain_path(&self) -> bool {
+        self.0.split('/').all(|segment| !segment.is_empty() && !segment.contains('\\'))
     }
 
     /// Returns the text.
@@ -218,11 +233,11 @@ pub enum NameErrorKind {
     /// A blob's name is too long.
     #[error("a blob's name has at most {} characters and {} bytes of UTF-8", BlobName::MAX_CHARS, BlobName::MAX_BYTES)]
     BlobTooLong,
-    /// A segment of a blob's name is empty, `.` or `..`.
-    #[error("no segment of a blob's name may be empty, '.' or '..'")]
+    /// A blob's name is empty, or a segment of it is `.` or `..`.
+    #[error("a blob's name is not empty, and no segment of it is '.' or '..'")]
     Segment,
-    /// A blob's name contains a control character or a backslash.
-    #[error("a blob's name has no control characters (NUL among them) and no backslashes")]
+    /// A blob's name contains a control character.
+    #[error("a blob's name has no control characters (NUL among them)")]
     Character,
     /// The path contains a `%2F`.
     #[error("a path has no encoded slash (%2F): write a plain one")]

@@ -34,7 +34,7 @@ pub(crate) fn add(suite: &mut Suite) {
     });
     suite.case("azure blob: dates are always sent", dated);
     suite.case("azure blob: a body without a length", no_length);
-    for name in ["with%20space", "a/b/c", "%C3%BC", "plus+sign", "a%2Fb", "~a!$'()"] {
+    for name in ["with%20space", "a/b/c", "%C3%BC", "plus+sign", "a%2Fb", "~a!$'()", "a//b", "dir/", "a%5Cb"] {
         suite.case(format!("azure blob: the name {name}"), move |site| named(site, name));
     }
 }

@@ -26,6 +26,7 @@ fn check(site: &Site, operation: &str, fields: &str, status: &str, code: &str) {
     let own = container(&mut http, site);
     let (on, what) = operation.split_once('-').unwrap_or(("there", operation));
     http.upload(&format!("{own}/there"), &[], "first").is(201);
+    http.upload(&format!("{own}/source"), &[], "source").is(201);
     if on == "log" {
         http.put(&format!("{own}/log"), &[("x-ms-blob-type", "AppendBlob")], "").is(201);
         http.put(&format!("{own}/log?comp=appendblock"), &[], "first").is(201);
@@ -36,7 +37,15 @@ fn check(site: &Site, operation: &str, fields: &str, status: &str, code: &str) {
     let target = if on == "container" { format!("{own}?restype=container") } else { format!("{own}/{on}") };
     let before = http.head(&target);
     let fields = meaning(fields, &before);
-    let reply = send(&mut http, what, &target, &borrowed(&fields));
+    let from = site.url(&format!("{own}/source"));
+    let there = site.url(&target);
+    let copied = format!("{own}/copied");
+    let reply = match what {
+        "copy" => http.put(&target, &[&[("x-ms-copy-source", &*from)], &*borrowed(&fields)].concat(), ""),
+        "upload" => http.upload(&target, &[&[("x-ms-copy-source", &*from)], &*borrowed(&fields)].concat(), ""),
+        "copied" => http.put(&copied, &[&[("x-ms-copy-source", &*there)], &*borrowed(&fields)].concat(), ""),
+        _ => send(&mut http, what, &target, &borrowed(&fields)),
+    };
     if status == "ok" {
         if !reply.status.is_success() {
             reply.fail("success");

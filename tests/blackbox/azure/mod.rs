@@ -1,10 +1,12 @@
 //! Azure's dialect of the blob service.
 
 mod access;
+mod batches;
 mod blobs;
 mod blocks;
 mod conditions;
 mod containers;
+mod copies;
 mod expired;
 mod leases;
 mod listing;
@@ -19,10 +21,12 @@ pub(crate) fn add(suite: &mut Suite, prepare: bool) {
     // First: these wait for leases to expire while the others run.
     leases::add(suite, prepare);
     access::add(suite);
+    batches::add(suite);
     blobs::add(suite);
     blocks::add(suite);
     conditions::add(suite);
     containers::add(suite);
+    copies::add(suite);
     listing::add(suite);
     rejections::add(suite);
     retries::add(suite);

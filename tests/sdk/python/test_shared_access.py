@@ -86,6 +86,39 @@ def test_a_signature_to_delete_breaks_leases(blobs, container, blob):
     mine.delete_blob()
 
 
+def test_a_copy_needs_a_signature_for_its_source(blobs, container, blob):
+    own = key(blobs) | {"container_name": container.container_name}
+    write = generate_container_sas(permission="w", expiry=LATER, **own)
+    create = generate_container_sas(permission="c", expiry=LATER, **own)
+    read = generate_blob_sas(permission="r", expiry=LATER, blob_name=blob.blob_name, **own)
+    url = blob.url.split("?")[0]
+    copy = lambda token, name, source: with_token(blobs, token).get_blob_client(container.container_name, name).upload_blob_from_url(source)
+    target = container.get_blob_client("target")
+    for source in [url, f"{url}?{write}", f"{url}?{read[:-3]}AAA"]:
+        refused(lambda: copy(write, "target", source), 403)
+    container.get_blob_client("secret").upload_blob(b"secret")
+    secret = container.get_blob_client("secret").url.split("?")[0]
+    refused(lambda: copy(write, "target", f"{secret}?{read}"), 403, "AuthenticationFailed")
+    assert not target.exists()
+    copy(write, "target", f"{url}?{read}")
+    assert target.download_blob().readall() == b"first"
+    refused(lambda: copy(create, "secret", f"{url}?{read}"), 403, "UnauthorizedBlobOverwrite")
+    assert outcome(lambda: copy(read, blob.blob_name, f"{url}?{read}")) == DENIED
+
+
+def test_each_part_of_a_batch_needs_its_own_permission(blobs, container, blob):
+    own = key(blobs) | {"container_name": container.container_name}
+    container.get_blob_client("other").upload_blob(b"x")
+    client = lambda permission: with_token(blobs, generate_container_sas(permission=permission, expiry=LATER, **own)).get_container_client(container.container_name)
+    with pytest.raises(Exception):
+        client("w").delete_blobs("blob", "other")
+    with pytest.raises(Exception):
+        client("rl").delete_blobs("blob", "other")
+    assert {entry.name for entry in container.list_blobs()} == {"blob", "other"}
+    client("d").delete_blobs("blob", "other")
+    assert not list(container.list_blobs())
+
+
 def test_a_signature_for_an_account(blobs, container, blob):
     sign = lambda kinds, permission: generate_account_sas(
         resource_types=kinds, permission=permission, expiry=LATER, **key(blobs)

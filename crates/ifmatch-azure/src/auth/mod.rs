@@ -15,7 +15,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, DATE};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Request, StatusCode, Uri};
 use ifmatch_blob::dialect::Peer;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::shared_key::{self, Key, X_MS_DATE};
@@ -66,6 +66,52 @@ pub fn authenticate_blob<'a>(
         Scheme::Full => shared_key::blob(head, claim.account),
         Scheme::Lite => shared_key::blob_lite(head, claim.account),
     })
+}
+
+/// Returns what a part of a batch may do. `sent` is its head as it was signed with a key: its path may lack the account's name.
+///
+/// # Errors
+/// The signature is missing, wrong, too old, or that of another account.
+pub(crate) fn authenticate_part(
+    accounts: &Accounts,
+    account: &Account,
+    sent: &Parts,
+    head: &Parts,
+    now: Timestamp,
+) -> Result<Grant, AuthError> {
+    let is_own = |other: &Account| other.name() == account.name();
+    let authenticated = if has_shared_access(head) {
+        authenticate_shared(accounts, head, Service::Blob, now)?
+    } else {
+        let signed = |claim: Claim<'_>| match claim.scheme {
+            Scheme::Full => shared_key::blob(sent, claim.account),
+            Scheme::Lite => shared_key::blob_lite(sent, claim.account),
+        };
+        authenticate_for(accounts, sent, now, is_own, signed)?
+    };
+    if is_own(authenticated.account) { Ok(authenticated.grant) } else { Err(AuthError::Mismatch) }
+}
+
+/// Verifies that the signature in the URL of a copy's source permits reading it.
+///
+/// # Errors
+/// There is no such signature, or it does not permit it.
+pub(crate) fn authenticate_source(
+    accounts: &Accounts,
+    request: &Parts,
+    source: &Uri,
+    now: Timestamp,
+) -> Result<(), AuthError> {
+    let (mut head, ()) = Request::new(()).into_parts();
+    head.uri = source.clone();
+    head.extensions = request.extensions.clone();
+    if !has_shared_access(&head) {
+        return Err(AuthError::Missing);
+    }
+    match authenticate_shared(accounts, &head, Service::Blob, now)?.grant {
+        Grant::SharedAccess(access) => Ok(access.permit(Level::Object, "r")?),
+        Grant::Everything => Ok(()),
+    }
 }
 
 /// Returns the account that signed a request to the Table service, and what the request may do.
@@ -147,10 +193,21 @@ fn authenticate<'a>(
     now: Timestamp,
     signed: impl FnOnce(Claim<'_>) -> Option<String>,
 ) -> Result<Authenticated<'a>, AuthError> {
+    authenticate_for(accounts, head, now, |account| addresses(head.uri.path(), account), signed)
+}
+
+/// Verifies the signature, which must be that of an account that may make the request.
+fn authenticate_for<'a>(
+    accounts: &'a Accounts,
+    head: &Parts,
+    now: Timestamp,
+    may: impl FnOnce(&Account) -> bool,
+    signed: impl FnOnce(Claim<'_>) -> Option<String>,
+) -> Result<Authenticated<'a>, AuthError> {
     let claim = claim(head)?;
     let signature = STANDARD.decode(claim.signature).map_err(|_| AuthError::Malformed)?;
     let text = signed(claim).ok_or(AuthError::Mismatch)?;
-    let account = accounts.get(claim.account).filter(|account| addresses(head.uri.path(), account));
+    let account = accounts.get(claim.account).filter(|account| may(account));
     let is_signed = is_signed(account.map_or(&[], Account::keys), &text, &signature);
     let account = account.filter(|_| is_signed).ok_or(AuthError::Mismatch)?;
     // The date is checked last, so that only signed requests learn about the server's clock.

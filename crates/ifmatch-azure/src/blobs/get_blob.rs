@@ -22,6 +22,8 @@ use crate::response::{self, headers};
 /// Maximum length of a range with an MD5, in bytes.
 const MAX_MD5_RANGE: u64 = 4 * 1024 * 1024;
 const CREATION_TIME: HeaderName = HeaderName::from_static("x-ms-creation-time");
+const ACCESS_TIER: HeaderName = HeaderName::from_static("x-ms-access-tier");
+const ACCESS_TIER_INFERRED: HeaderName = HeaderName::from_static("x-ms-access-tier-inferred");
 const SERVER_ENCRYPTED: HeaderName = HeaderName::from_static("x-ms-server-encrypted");
 
 pub(crate) async fn get_blob(
@@ -110,6 +112,8 @@ fn describe(target: &mut HeaderMap, info: &BlobInfo) {
     target.insert(LAST_MODIFIED, info.last_modified.to_header());
     target.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers::add_type(target, &info.headers);
+    target.insert(ACCESS_TIER, HeaderValue::from_static("Hot"));
+    target.insert(ACCESS_TIER_INFERRED, HeaderValue::from_static("true"));
     target.insert(SERVER_ENCRYPTED, HeaderValue::from_static("false"));
     target.extend(info.created.map(|created| (CREATION_TIME, headers::creation_date(created).to_header())));
     headers::add_lease(target, info.lease.as_ref());

@@ -59,6 +59,16 @@ pub(crate) fn rejected(write: &Write, error: StoreError) -> AzureError {
     }
 }
 
+/// Translates the error of a rejected copy. A false condition is that of the target.
+pub(crate) fn rejected_copy(write: &Write, error: StoreError) -> AzureError {
+    of_target(rejected(write, error))
+}
+
+/// Tells that a false condition of a copy is that of its target.
+pub(crate) fn of_target(error: AzureError) -> AzureError {
+    if error.code == "ConditionNotMet" { AzureError { code: "TargetConditionNotMet", ..error } } else { error }
+}
+
 /// Rejects the replay of a creation if the blob has been deleted or replaced since. The same request may come from a program that uses one
 /// id for all its requests, which would take a blob that another client created by now for its own.
 pub(crate) async fn confirm(

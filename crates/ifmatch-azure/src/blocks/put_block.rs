@@ -10,9 +10,10 @@ use ifmatch_core::lease::{LeaseUse, SeenLease};
 
 use super::staging::BlobPaths;
 use crate::blobs;
+use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::PutBlock;
-use crate::request::headers::CONTENT_MD5;
+use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
 use crate::response;
 
 pub(crate) async fn put_block(
@@ -21,7 +22,7 @@ pub(crate) async fn put_block(
     block: PutBlock,
     upload: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let PutBlock { id, lease, md5: content_md5, length, limit } = block;
+    let PutBlock { id, lease, md5: content_md5, crc64, length, limit } = block;
     let paths = BlobPaths::of(context, blob).await?;
     check_lease(context, blob, lease).await?;
     let store = &*context.store;
@@ -32,9 +33,12 @@ pub(crate) async fn put_block(
     // Blocks never report an MD5, so it is computed only to verify the request's.
     let md5 = if content_md5.is_some() { Md5Use::Computed } else { Md5Use::AsGiven };
     let headers = BlobHeaders { content_md5, ..BlobHeaders::default() };
+    let (upload, watch) = Crc64::watch(crc64, upload);
     let put = Put { headers, md5, length: Some(length), limit, ..Put::new(upload) };
-    store.put(&paths.block(&id)?, put).await.map_err(AzureError::of_blob)?;
+    let written = store.put(&paths.block(&id)?, put).await;
+    written.map_err(|error| watch.explain(error, AzureError::of_blob))?;
     let mut response = response::empty(StatusCode::CREATED, None, None);
+    response.headers_mut().extend(crc64.map(|crc64| (CONTENT_CRC64, crc64.to_header())));
     response.headers_mut().extend(content_md5.map(|md5| (CONTENT_MD5, md5.to_header())));
     response::set_not_encrypted(&mut response);
     Ok(response)

@@ -19,6 +19,7 @@ use super::committed::CommittedList;
 use super::document::{self, From};
 use super::staging::{self, BlobPaths, StagedBlocks};
 use crate::blobs::{self, write};
+use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::block_id::BlockId;
 use crate::request::{PutBlockList, Write};
@@ -39,8 +40,12 @@ pub(crate) async fn put_block_list(
     put: PutBlockList,
     upload: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let PutBlockList { write, headers, md5, length } = put;
-    let wanted = document::parse(&read(upload, md5, length).await?)?;
+    let PutBlockList { write, headers, md5, crc64, length } = put;
+    let text = read(upload, md5, length).await?;
+    if crc64.is_some_and(|crc64| crc64 != Crc64::of(&text)) {
+        return Err(AzureError::crc64_mismatch());
+    }
+    let wanted = document::parse(&text)?;
     write::check(context, blob, &write.conditions, write.lease).await?;
     let opened = context.store.open(blob, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?;
     blobs::require_block_blob(opened.as_ref().map(|opened| &opened.info))?;
@@ -53,7 +58,7 @@ pub(crate) async fn put_block_list(
 }
 
 /// Reads the document, which must have this MD5 and length.
-async fn read(mut body: Upload, md5: Option<ContentMd5>, length: u64) -> Result<Vec<u8>, AzureError> {
+pub(crate) async fn read(mut body: Upload, md5: Option<ContentMd5>, length: u64) -> Result<Vec<u8>, AzureError> {
     let incomplete = |why: String| AzureError::bad_request("IncompleteBody", why);
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {

@@ -159,6 +159,8 @@ fn add_blob(xml: &mut Xml, entry: &BlobEntry, with_metadata: bool) {
     if info.headers.append.is_some_and(|append| append.sealed) {
         xml.text("Sealed", "true");
     }
+    xml.text("AccessTier", "Hot");
+    xml.text("AccessTierInferred", "true");
     add_lease(xml, info.lease.as_ref());
     xml.text("ServerEncrypted", "false");
     xml.close("Properties");

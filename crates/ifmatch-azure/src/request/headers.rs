@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, RANGE,
 };
@@ -11,6 +13,7 @@ use ifmatch_core::append::AppendConditions;
 use ifmatch_core::lease::azure::CLIENT_REQUEST_ID;
 
 use crate::auth::Grant;
+use crate::crc64::Crc64;
 use crate::error::AzureError;
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
@@ -26,6 +29,12 @@ const BLOB_CONTENT_ENCODING: HeaderName = HeaderName::from_static("x-ms-blob-con
 const BLOB_CONTENT_LANGUAGE: HeaderName = HeaderName::from_static("x-ms-blob-content-language");
 const BLOB_CONTENT_DISPOSITION: HeaderName = HeaderName::from_static("x-ms-blob-content-disposition");
 const BLOB_CACHE_CONTROL: HeaderName = HeaderName::from_static("x-ms-blob-cache-control");
+/// The tier of a blob, which the service has no use for.
+const ACCESS_TIER: HeaderName = HeaderName::from_static("x-ms-access-tier");
+/// The address of the blob to copy.
+pub(crate) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
+/// The CRC-64 of the body.
+pub(crate) const CONTENT_CRC64: HeaderName = HeaderName::from_static("x-ms-content-crc64");
 const DELETE_SNAPSHOTS: HeaderName = HeaderName::from_static("x-ms-delete-snapshots");
 /// Overrides `Range`, which some clients cannot set.
 const X_MS_RANGE: HeaderName = HeaderName::from_static("x-ms-range");
@@ -67,6 +76,19 @@ pub(super) fn length(headers: &HeaderMap) -> Result<u64, AzureError> {
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let length = digits.and_then(|digits| digits.parse().ok());
     length.ok_or_else(|| AzureError::invalid_header(CONTENT_LENGTH.as_str(), "must be a number of bytes"))
+}
+
+/// Parses the headers to store with a blob that Set HTTP Headers replaces. The MD5 is not checked, and Azure takes one of any length;
+/// one that is not an MD5 is not kept.
+pub(super) fn replaced(headers: &HeaderMap) -> Result<BlobHeaders, AzureError> {
+    let is_odd = one(headers, &BLOB_CONTENT_MD5)?
+        .is_some_and(|text| STANDARD.decode(text).is_ok_and(|bytes| !matches!(bytes.len(), 0 | 16)));
+    if !is_odd {
+        return stored(headers, false);
+    }
+    let mut others = headers.clone();
+    others.remove(&BLOB_CONTENT_MD5);
+    stored(&others, false)
 }
 
 /// Parses the headers to store with a blob, except the metadata. If the body is the blob, the standard headers that
@@ -153,6 +175,18 @@ fn is_version(text: &str) -> bool {
         && text.bytes().enumerate().all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { digit(byte) })
 }
 
+/// Returns the boundary of a multipart body.
+pub(super) fn boundary(headers: &HeaderMap) -> Result<String, AzureError> {
+    let rule = "must be multipart/mixed with a boundary";
+    let invalid = || AzureError::invalid_header(CONTENT_TYPE.as_str(), rule);
+    let (media_type, parameters) = required(headers, &CONTENT_TYPE)?.split_once(';').ok_or_else(invalid)?;
+    let mut parameters = parameters.split(';').filter_map(|parameter| parameter.trim().split_once('='));
+    let boundary = parameters.find(|(name, _)| name.eq_ignore_ascii_case("boundary"));
+    let boundary = boundary.map(|(_, text)| text.trim_matches('"')).filter(|text| !text.is_empty() && text.len() <= 70);
+    let is_mixed = media_type.trim().eq_ignore_ascii_case("multipart/mixed");
+    boundary.filter(|_| is_mixed).map(str::to_owned).ok_or_else(invalid)
+}
+
 /// Rejects unsupported blob types.
 pub(super) fn check_blob_type(headers: &HeaderMap) -> Result<(), AzureError> {
     match one(headers, &BLOB_TYPE)? {
@@ -192,6 +226,28 @@ pub(super) fn check_snapshots(headers: &HeaderMap) -> Result<(), AzureError> {
             Err(AzureError::invalid_header(DELETE_SNAPSHOTS.as_str(), rule))
         }
     }
+}
+
+/// Rejects a request without a tier.
+pub(super) fn require_tier(headers: &HeaderMap) -> Result<(), AzureError> {
+    required(headers, &ACCESS_TIER)?;
+    check_tier(headers)
+}
+
+/// Rejects an unknown tier. The service accepts each of Azure's tiers for block blobs, and keeps all blobs in `Hot`.
+pub(super) fn check_tier(headers: &HeaderMap) -> Result<(), AzureError> {
+    match one(headers, &ACCESS_TIER)? {
+        None => Ok(()),
+        Some(tier) if ["hot", "cool", "cold", "archive"].iter().any(|known| tier.eq_ignore_ascii_case(known)) => Ok(()),
+        Some(_) => Err(AzureError::invalid_header(ACCESS_TIER.as_str(), "must be Hot, Cool, Cold or Archive")),
+    }
+}
+
+/// Parses the CRC-64 of the body.
+pub(super) fn crc64(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Crc64>, AzureError> {
+    let rule = "must be the base64 encoding of 8 bytes";
+    let invalid = || AzureError::invalid_header(name.as_str(), rule);
+    one(headers, name)?.map(|text| Crc64::parse(text).ok_or_else(invalid)).transpose()
 }
 
 /// Returns the requested range.

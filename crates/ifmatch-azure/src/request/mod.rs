@@ -1,10 +1,11 @@
 //! Requests, parsed once into typed operations.
 //!
-//! [`parse`] checks the whole head of a request. A request with any unknown parameter or `x-ms-*` header is rejected
-//! before it has any effect.
+//! [`parse`] checks the whole head of a request. A request with an unsupported parameter or `x-ms-*` header that would change
+//! its outcome is rejected before it has any effect.
 
 pub(crate) mod block_id;
 pub(crate) mod conditions;
+pub(crate) mod copy;
 pub(crate) mod headers;
 mod list;
 pub(crate) mod permissions;
@@ -20,6 +21,7 @@ use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, RequestKey};
 use ifmatch_core::append::AppendConditions;
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseId, LeaseUse, azure, fields};
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_core::precondition::Preconditions;
@@ -27,10 +29,12 @@ use ifmatch_core::tag::TagList;
 
 use crate::accounts::{Account, Accounts};
 use crate::auth::Grant;
+use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::guid;
 use block_id::BlockId;
 use conditions::WriteConditions;
+use copy::{Copy, CopyBlock};
 use query::Query;
 use rules::Name;
 use target::Target;
@@ -43,14 +47,26 @@ const MAX_BLOCK: u64 = 4000 * 1024 * 1024;
 const MAX_APPENDED: u64 = 4 * 1024 * 1024;
 /// Maximum size of a block list, in bytes: enough for 50,000 blocks with the longest ids.
 const MAX_DOCUMENT: u64 = 8 * 1024 * 1024;
+/// Maximum size of a batch, in bytes.
+const MAX_BATCH: u64 = 4 * 1024 * 1024;
 
 /// An operation of the Blob service's REST API, with its parameters.
 pub(crate) enum Operation<'a> {
     GetAccountInformation,
     GetServiceProperties,
     ListContainers(List),
+    Batch(Batch),
     Container(ContainerName, ContainerOperation),
     Blob(BlobPath, BlobOperation<'a>),
+}
+
+/// A batch of operations on blobs.
+pub(crate) struct Batch {
+    /// The container of all blobs, if the batch is sent to one.
+    pub(crate) container: Option<ContainerName>,
+    /// Separates the parts.
+    pub(crate) boundary: String,
+    pub(crate) length: u64,
 }
 
 /// An operation on a container.
@@ -75,6 +91,9 @@ pub(crate) enum BlobOperation<'a> {
     Set(Write, HeaderChange),
     Lease(Lease),
     Delete(Write),
+    Copy(Copy),
+    CopyBlock(CopyBlock),
+    SetTier(LeaseUse),
 }
 
 /// Get Blob, Get Blob Properties and Get Blob Metadata.
@@ -129,6 +148,7 @@ pub(crate) struct ContainerWrite {
 pub(crate) struct PutBlob {
     pub(crate) write: Write,
     pub(crate) headers: BlobHeaders,
+    pub(crate) crc64: Option<Crc64>,
     pub(crate) length: u64,
 }
 
@@ -151,6 +171,7 @@ pub(crate) struct PutBlock {
     pub(crate) id: BlockId,
     pub(crate) lease: LeaseUse,
     pub(crate) md5: Option<ContentMd5>,
+    pub(crate) crc64: Option<Crc64>,
     pub(crate) length: u64,
     pub(crate) limit: u64,
 }
@@ -159,8 +180,9 @@ pub(crate) struct PutBlock {
 pub(crate) struct PutBlockList {
     pub(crate) write: Write,
     pub(crate) headers: BlobHeaders,
-    /// The MD5 and length of the document.
+    /// The MD5, CRC-64 and length of the document.
     pub(crate) md5: Option<ContentMd5>,
+    pub(crate) crc64: Option<Crc64>,
     pub(crate) length: u64,
 }
 
@@ -193,9 +215,12 @@ pub(crate) fn parse<'a>(
     }
     let name = rules::find(target.kind(), &head.method, &query, &head.headers)?;
     let Context { required, max_body, .. } = context;
-    let parser = Parser { head, query, required, max_body: *max_body };
+    let now = context.wall();
+    let parser = Parser { head, query, account, accounts, grant, now, required, max_body: *max_body };
     Ok(match target {
         _ if name == Name::GetAccountInformation => Operation::GetAccountInformation,
+        Target::Service if name == Name::Batch => Operation::Batch(parser.batch(None)?),
+        Target::Container(container) if name == Name::Batch => Operation::Batch(parser.batch(Some(container))?),
         Target::Service if name == Name::ListContainers => {
             Operation::ListContainers(List::of_containers(head, &parser.query, account, accounts)?)
         }
@@ -213,6 +238,10 @@ pub(crate) fn parse<'a>(
 struct Parser<'a, 'c> {
     head: &'a Parts,
     query: Query,
+    account: &'c Account,
+    accounts: &'c Accounts,
+    grant: &'c Grant,
+    now: Timestamp,
     required: &'c RequirePreconditions,
     max_body: u64,
 }
@@ -260,13 +289,19 @@ impl<'a> Parser<'a, '_> {
             }
             Name::SetBlobProperties => {
                 let write = self.write()?;
-                BlobOperation::Set(write, HeaderChange::Fields(headers::stored(fields, false)?.into()))
+                BlobOperation::Set(write, HeaderChange::Fields(headers::replaced(fields)?.into()))
             }
             Name::LeaseBlob => BlobOperation::Lease(self.lease()?),
             Name::DeleteBlob => {
                 let write = self.write()?;
                 headers::check_snapshots(fields)?;
                 BlobOperation::Delete(write)
+            }
+            Name::CopyBlob => BlobOperation::Copy(self.copy()?),
+            Name::PutBlockFromUrl => BlobOperation::CopyBlock(self.copy_block()?),
+            Name::SetBlobTier => {
+                headers::require_tier(fields)?;
+                BlobOperation::SetTier(LeaseUse::Read(self.lease_id()?))
             }
             _ => BlobOperation::Get(self.get()?),
         })
@@ -299,7 +334,10 @@ impl<'a> Parser<'a, '_> {
             return Err(AzureError::invalid_header("content-length", "an append blob is created empty"));
         }
         let metadata = headers::metadata(fields)?;
-        Ok(PutBlob { write, headers: BlobHeaders { metadata, append, ..headers::stored(fields, true)? }, length })
+        headers::check_tier(fields)?;
+        let crc64 = headers::crc64(fields, &headers::CONTENT_CRC64)?;
+        let headers = BlobHeaders { metadata, append, ..headers::stored(fields, true)? };
+        Ok(PutBlob { write, headers, crc64, length })
     }
 
     fn append_block(&self) -> Result<AppendBlock, AzureError> {
@@ -319,7 +357,10 @@ impl<'a> Parser<'a, '_> {
     fn put_block(&self) -> Result<PutBlock, AzureError> {
         let id = self.block_id()?;
         let lease = LeaseUse::Write(self.lease_id()?);
-        let md5 = headers::md5(self.fields(), &headers::CONTENT_MD5)?;
+        let (md5, crc64) = (
+            headers::md5(self.fields(), &headers::CONTENT_MD5)?,
+            headers::crc64(self.fields(), &headers::CONTENT_CRC64)?,
+        );
         let (length, limit) = (headers::length(self.fields())?, self.max_body.min(MAX_BLOCK));
         if length == 0 {
             return Err(AzureError::invalid_header("content-length", "a block has at least one byte"));
@@ -327,7 +368,7 @@ impl<'a> Parser<'a, '_> {
         if length > limit {
             return Err(AzureError::too_large(limit));
         }
-        Ok(PutBlock { id, lease, md5, length, limit })
+        Ok(PutBlock { id, lease, md5, crc64, length, limit })
     }
 
     fn put_block_list(&self) -> Result<PutBlockList, AzureError> {
@@ -335,12 +376,23 @@ impl<'a> Parser<'a, '_> {
         let write = self.write_whole()?;
         let metadata = headers::metadata(fields)?;
         let headers = BlobHeaders { metadata, ..headers::stored(fields, false)? };
-        let md5 = headers::md5(fields, &headers::CONTENT_MD5)?;
+        headers::check_tier(fields)?;
+        let (md5, crc64) =
+            (headers::md5(fields, &headers::CONTENT_MD5)?, headers::crc64(fields, &headers::CONTENT_CRC64)?);
         let length = headers::length(fields)?;
         if length > MAX_DOCUMENT {
             return Err(AzureError::too_large(MAX_DOCUMENT));
         }
-        Ok(PutBlockList { write, headers, md5, length })
+        Ok(PutBlockList { write, headers, md5, crc64, length })
+    }
+
+    fn batch(&self, container: Option<ContainerName>) -> Result<Batch, AzureError> {
+        let boundary = headers::boundary(self.fields())?;
+        let length = headers::length(self.fields())?;
+        if length > MAX_BATCH {
+            return Err(AzureError::too_large(MAX_BATCH));
+        }
+        Ok(Batch { container, boundary, length })
     }
 
     fn get_block_list(&self) -> Result<GetBlockList, AzureError> {

@@ -3,7 +3,8 @@
 use ifmatch_core::lease::LeaseAction;
 use ifmatch_core::tag::TagList;
 
-use super::{BlobOperation, ContainerOperation, Operation};
+use super::copy::Copy;
+use super::{Batch, BlobOperation, ContainerOperation, Operation, PutBlob};
 use crate::auth::{AuthError, Level, SharedAccess};
 
 /// Permits the operation, or rejects it. With the permission to create, but not to write, a blob must not be replaced, for which a
@@ -14,11 +15,12 @@ pub(crate) fn check(operation: &mut Operation<'_>, access: &SharedAccess) -> Res
     }
     let (level, any_of) = needed(operation);
     access.permit(level, any_of)?;
-    if let Operation::Blob(_, BlobOperation::Put(put)) = operation
+    if let Operation::Blob(_, BlobOperation::Put(PutBlob { write, .. }) | BlobOperation::Copy(Copy { write, .. })) =
+        operation
         && !access.has('w')
     {
-        put.write.conditions.preconditions.if_none_match = Some(TagList::Any);
-        put.write.may_only_create = true;
+        write.conditions.preconditions.if_none_match = Some(TagList::Any);
+        write.may_only_create = true;
     }
     Ok(())
 }
@@ -27,6 +29,9 @@ pub(crate) fn check(operation: &mut Operation<'_>, access: &SharedAccess) -> Res
 fn needed(operation: &Operation<'_>) -> (Level, &'static str) {
     match operation {
         Operation::GetAccountInformation | Operation::GetServiceProperties => (Level::Service, "r"),
+        // Each part has a signature of its own, which decides.
+        Operation::Batch(Batch { container: None, .. }) => (Level::Service, "dw"),
+        Operation::Batch(_) => (Level::Object, "dw"),
         Operation::ListContainers(_) => (Level::Service, "l"),
         Operation::Container(_, operation) => (Level::Container, on_container(operation)),
         Operation::Blob(_, operation) => (Level::Object, on_blob(operation)),
@@ -47,10 +52,12 @@ fn on_container(operation: &ContainerOperation) -> &'static str {
 fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
     match operation {
         BlobOperation::Get(_) | BlobOperation::GetBlockList(_) => "r",
-        BlobOperation::Put(_) => "cw",
+        BlobOperation::Put(_) | BlobOperation::Copy(_) => "cw",
         BlobOperation::AppendBlock(_) => "aw",
         BlobOperation::Seal(_)
         | BlobOperation::PutBlock(_)
+        | BlobOperation::CopyBlock(_)
+        | BlobOperation::SetTier(_)
         | BlobOperation::PutBlockList(_)
         | BlobOperation::Set(..) => "w",
         BlobOperation::Lease(lease) => on_lease(&lease.request.action),

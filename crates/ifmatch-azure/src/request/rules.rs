@@ -1,7 +1,8 @@
 //! The operations, and the query parameters and headers that each accepts.
 //!
-//! A table lists the query parameters and `x-ms-*` headers that each operation knows. A request with any other is
-//! rejected, so that an unsupported option never turns into a plain read or write.
+//! A table lists the query parameters and `x-ms-*` headers that each operation knows. Azure ignores unknown ones, and so does
+//! this service, except those that select another resource, guard a write or change its outcome: an operation that does
+//! not support one of these rejects it, so that an unsupported option never turns into a plain read or write.
 
 use http::header::{ALLOW, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -35,6 +36,10 @@ pub(super) enum Name {
     SetBlobProperties,
     LeaseBlob,
     DeleteBlob,
+    CopyBlob,
+    PutBlockFromUrl,
+    SetBlobTier,
+    Batch,
 }
 
 /// The conditional headers that an operation accepts.
@@ -60,11 +65,55 @@ struct Rule {
 /// Headers that every operation accepts.
 const COMMON: [&str; 5] =
     ["x-ms-version", "x-ms-date", "x-ms-client-request-id", "x-ms-return-client-request-id", "x-ms-useragent"];
+/// Prefixes of headers that change what a request does. An operation that does not list such a header rejects it.
+const EFFECTIVE_FIELDS: [&str; 27] = [
+    "x-ms-access-tier",
+    "x-ms-blob-",
+    "x-ms-content-",
+    "x-ms-copy-",
+    "x-ms-default-encryption-",
+    "x-ms-delete-",
+    "x-ms-deny-encryption-",
+    "x-ms-encryption-",
+    "x-ms-expiry-",
+    "x-ms-if-",
+    "x-ms-immutability-",
+    "x-ms-incremental-",
+    "x-ms-lease-",
+    "x-ms-legal-hold",
+    "x-ms-meta-",
+    "x-ms-origin",
+    "x-ms-page-",
+    "x-ms-proposed-",
+    "x-ms-range",
+    "x-ms-rehydrate-",
+    "x-ms-requires-",
+    "x-ms-seal-",
+    "x-ms-sequence-",
+    "x-ms-snapshot",
+    "x-ms-source-",
+    "x-ms-structured-",
+    "x-ms-tags",
+];
+/// Query parameters that select another resource or change what a request does. An operation that does not list such a
+/// parameter rejects it.
+const EFFECTIVE_PARAMETERS: [&str; 9] = [
+    "blockid",
+    "blocklisttype",
+    "deletetype",
+    "endbefore",
+    "prevsnapshot",
+    "showonly",
+    "snapshot",
+    "versionid",
+    "where",
+];
 const LEASE: &[&str] = &["x-ms-lease-id"];
 const LEASING: &[&str] =
     &["x-ms-lease-action", "x-ms-lease-duration", "x-ms-lease-id", "x-ms-proposed-lease-id", "x-ms-lease-break-period"];
 const META: &[&str] = &[METADATA];
 const LEASE_META: &[&str] = &["x-ms-lease-id", METADATA];
+const PUT_BLOCK: &[&str] = &["x-ms-lease-id", METADATA, "x-ms-blob-content-md5", "x-ms-content-crc64"];
 const GET: &[&str] = &["x-ms-lease-id", "x-ms-range", "x-ms-range-get-content-md5"];
 const PROPERTIES: &[&str] = &[
     "x-ms-lease-id",
@@ -78,6 +127,8 @@ const PROPERTIES: &[&str] = &[
 const PUT_LIST: &[&str] = &[
     "x-ms-lease-id",
     METADATA,
+    "x-ms-access-tier",
+    "x-ms-content-crc64",
     "x-ms-blob-content-md5",
     "x-ms-blob-content-type",
     "x-ms-blob-content-encoding",
@@ -88,6 +139,8 @@ const PUT_LIST: &[&str] = &[
 const PUT: &[&str] = &[
     "x-ms-lease-id",
     METADATA,
+    "x-ms-access-tier",
+    "x-ms-content-crc64",
     "x-ms-blob-type",
     "x-ms-blob-content-md5",
     "x-ms-blob-content-type",
@@ -98,12 +151,45 @@ const PUT: &[&str] = &[
 ];
 const APPEND: &[&str] = &["x-ms-lease-id", "x-ms-blob-condition-appendpos", "x-ms-blob-condition-maxsize"];
 const SEAL: &[&str] = &["x-ms-lease-id", "x-ms-blob-condition-appendpos"];
+const COPY: &[&str] = &[
+    "x-ms-lease-id",
+    METADATA,
+    "x-ms-access-tier",
+    "x-ms-blob-type",
+    "x-ms-blob-content-md5",
+    "x-ms-blob-content-type",
+    "x-ms-blob-content-encoding",
+    "x-ms-blob-content-language",
+    "x-ms-blob-content-disposition",
+    "x-ms-blob-cache-control",
+    "x-ms-copy-source",
+    "x-ms-copy-source-blob-properties",
+    "x-ms-requires-sync",
+    "x-ms-source-content-md5",
+    "x-ms-source-lease-id",
+    "x-ms-source-if-match",
+    "x-ms-source-if-none-match",
+    "x-ms-source-if-modified-since",
+    "x-ms-source-if-unmodified-since",
+];
+const BLOCK_FROM_URL: &[&str] = &[
+    "x-ms-lease-id",
+    "x-ms-copy-source",
+    "x-ms-source-range",
+    "x-ms-source-content-md5",
+    "x-ms-source-content-crc64",
+    "x-ms-source-if-match",
+    "x-ms-source-if-none-match",
+    "x-ms-source-if-modified-since",
+    "x-ms-source-if-unmodified-since",
+];
+const TIER: &[&str] = &["x-ms-lease-id", "x-ms-access-tier", "x-ms-rehydrate-priority"];
 const DELETE: &[&str] = &["x-ms-lease-id", "x-ms-delete-snapshots"];
 const LISTING: &[&str] = &["prefix", "marker", "maxresults", "include"];
 const LISTING_BLOBS: &[&str] = &["prefix", "delimiter", "marker", "maxresults", "include", "startfrom"];
 
 #[rustfmt::skip]
-const RULES: [Rule; 25] = {
+const RULES: [Rule; 30] = {
     use Conditions::{All, Dates, None};
     use Name as N;
     const fn rule(
@@ -113,6 +199,8 @@ const RULES: [Rule; 25] = {
         Rule { name, kind, request, parameters, fields, conditions }
     }
     [
+        rule(N::Batch, Kind::Service, ("POST", "", "batch"), &[], &[], None),
+        rule(N::Batch, Kind::Container, ("POST", "container", "batch"), &[], &[], None),
         rule(N::ListContainers, Kind::Service, ("GET", "", "list"), LISTING, &[], None),
         rule(N::GetServiceProperties, Kind::Service, ("GET", "service", "properties"), &[], &[], None),
         rule(N::GetAccountInformation, Kind::Service, ("GET HEAD", "account", "properties"), &[], &[], None),
@@ -131,12 +219,15 @@ const RULES: [Rule; 25] = {
         rule(N::PutBlob, Kind::Blob, ("PUT", "", ""), &[], PUT, All),
         rule(N::AppendBlock, Kind::Blob, ("PUT", "", "appendblock"), &[], APPEND, All),
         rule(N::SealBlob, Kind::Blob, ("PUT", "", "seal"), &[], SEAL, All),
-        rule(N::PutBlock, Kind::Blob, ("PUT", "", "block"), &["blockid"], LEASE_META, None),
+        rule(N::PutBlock, Kind::Blob, ("PUT", "", "block"), &["blockid"], PUT_BLOCK, None),
         rule(N::PutBlockList, Kind::Blob, ("PUT", "", "blocklist"), &[], PUT_LIST, All),
         rule(N::GetBlockList, Kind::Blob, ("GET", "", "blocklist"), &["blocklisttype"], LEASE, None),
         rule(N::SetBlobMetadata, Kind::Blob, ("PUT", "", "metadata"), &[], LEASE_META, All),
         rule(N::SetBlobProperties, Kind::Blob, ("PUT", "", "properties"), &[], PROPERTIES, All),
         rule(N::LeaseBlob, Kind::Blob, ("PUT", "", "lease"), &[], LEASING, All),
+        rule(N::CopyBlob, Kind::Blob, ("PUT", "", ""), &[], COPY, All),
+        rule(N::PutBlockFromUrl, Kind::Blob, ("PUT", "", "block"), &["blockid"], BLOCK_FROM_URL, None),
+        rule(N::SetBlobTier, Kind::Blob, ("PUT", "", "tier"), &[], TIER, None),
         rule(N::DeleteBlob, Kind::Blob, ("DELETE", "", ""), &[], DELETE, All),
     ]
 };
@@ -151,9 +242,13 @@ pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderM
         let rule = "this combination is not supported here";
         return Err(AzureError::invalid_parameter("restype, comp", rule));
     }
-    let mut of_method = candidates.iter().filter(|rule| rule.request.0.split(' ').any(|name| name == method.as_str()));
-    let rule = of_method.next().ok_or_else(|| wrong_method(&candidates))?;
-    if rule.name == Name::PutBlob {
+    let of_method = candidates.iter().filter(|rule| rule.request.0.split(' ').any(|name| name == method.as_str()));
+    let copies = headers.contains_key(headers::COPY_SOURCE);
+    let is_copy = |rule: &Rule| matches!(rule.name, Name::CopyBlob | Name::PutBlockFromUrl);
+    let mut of_method: Vec<&&Rule> = of_method.collect();
+    of_method.sort_by_key(|rule| is_copy(rule) != copies);
+    let rule = of_method.first().ok_or_else(|| wrong_method(&candidates))?;
+    if matches!(rule.name, Name::PutBlob | Name::CopyBlob) {
         // Checked first: other blob types have their own headers.
         headers::check_blob_type(headers)?;
     }
@@ -172,8 +267,8 @@ fn wrong_method(candidates: &[&Rule]) -> AzureError {
 
 impl Rule {
     fn check_parameters(&self, query: &Query) -> Result<(), AzureError> {
-        let common = ["restype", "comp", "timeout"];
-        match query.names().find(|name| !common.contains(name) && !self.parameters.contains(name)) {
+        let unsupported = |name: &&str| EFFECTIVE_PARAMETERS.contains(name) && !self.parameters.contains(name);
+        match query.names().find(unsupported) {
             Some(name) => {
                 let message = format!("the parameter {name} is not supported by this operation");
                 Err(AzureError::bad_request("UnsupportedQueryParameter", message))
@@ -183,7 +278,8 @@ impl Rule {
     }
 
     fn check_fields(&self, headers: &HeaderMap) -> Result<(), AzureError> {
-        let own = headers.keys().map(http::HeaderName::as_str).filter(|name| name.starts_with("x-ms-"));
+        let effective = |name: &&str| EFFECTIVE_FIELDS.iter().any(|prefix| name.starts_with(prefix));
+        let own = headers.keys().map(http::HeaderName::as_str).filter(effective);
         let known = |name: &str| {
             let listed = |field: &&str| if *field == METADATA { name.starts_with(METADATA) } else { name == *field };
             COMMON.contains(&name) || self.fields.iter().any(listed)

@@ -57,6 +57,9 @@ impl Target {
 /// Returns the name of an account's container in the store: its own name for the default account, prefixed with the
 /// account's name for any other.
 fn container_of(account: &Account, accounts: &Accounts, name: &str) -> Result<ContainerName, AzureError> {
+    if is_system_container(name) {
+        return Err(AzureError::container_not_found());
+    }
     if !is_container_name(name) {
         let rule = "a container's name has 3 to 63 characters: a-z, 0-9, and single hyphens between them";
         return Err(AzureError::bad_request("InvalidResourceName", rule));
@@ -76,6 +79,11 @@ pub(super) fn is_container_name(name: &str) -> bool {
         !part.is_empty() && part.bytes().all(valid)
     };
     (3..=63).contains(&name.len()) && name.split('-').all(part)
+}
+
+/// Returns `true` for the containers that only the real service itself creates. None of them exists here.
+fn is_system_container(name: &str) -> bool {
+    matches!(name, "$logs" | "$blobchangefeed")
 }
 
 fn decode(text: &str) -> Result<Cow<'_, str>, AzureError> {

@@ -8,7 +8,9 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{RequestId, Revision};
 
 use super::md5::Md5Use;
+use super::read::{BlobInfo, Opened};
 use crate::body::Upload;
+use crate::error::StoreError;
 use crate::headers::{BlobHeaders, ContentMd5};
 
 /// A write.
@@ -51,6 +53,19 @@ impl Put {
             request: None,
             limit: u64::MAX,
         }
+    }
+}
+
+impl Put {
+    /// Creates an unconditional write of the bytes and header fields of an opened version: a copy. The bytes are streamed, and are
+    /// those of this very version: a write in between changes nothing, or fails the copy.
+    ///
+    /// # Errors
+    /// The bytes cannot be read.
+    pub async fn copying(mut opened: Opened) -> Result<Self, StoreError> {
+        let body = opened.source.read(None).await?;
+        let BlobInfo { length, hash, headers, .. } = opened.info;
+        Ok(Self { headers, length: Some(length), digest: hash, ..Self::new(Upload::new(body)) })
     }
 }
 

@@ -1,0 +1,128 @@
+//! The CRC-64 of a body, as in `x-ms-content-crc64`: CRC-64/NVME, in little-endian order. It detects accidental damage.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::HeaderValue;
+use http_body::{Body, Frame, SizeHint};
+use ifmatch_blob::store::{BoxError, StoreError, Upload};
+
+use crate::error::AzureError;
+
+/// The polynomial, lowest coefficient first.
+const POLYNOMIAL: u64 = 0x9A6C_9329_AC4B_C9B5;
+const TABLE: [u64; 256] = table();
+
+/// The CRC-64 of some bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Crc64(u64);
+
+impl Crc64 {
+    /// Computes the CRC-64 of these bytes.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self::default().and(bytes)
+    }
+
+    /// Returns the CRC-64 of the bytes so far and these.
+    fn and(self, bytes: &[u8]) -> Self {
+        let step = |crc: u64, byte: &u8| TABLE[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
+        Self(!bytes.iter().fold(!self.0, step))
+    }
+
+    /// Parses the base64 form.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let bytes = STANDARD.decode(text).ok()?.try_into().ok()?;
+        Some(Self(u64::from_le_bytes(bytes)))
+    }
+
+    /// Returns the value for a header field, in base64.
+    pub(crate) fn to_header(self) -> HeaderValue {
+        let text = STANDARD.encode(self.0.to_le_bytes());
+        HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+    }
+
+    /// Wraps a body that must have this CRC-64. A complete body with another one ends with an error, so that no store
+    /// accepts it.
+    pub(crate) fn watch(wanted: Option<Self>, body: Upload) -> (Upload, Watch) {
+        let watch = Watch::default();
+        let Some(wanted) = wanted else { return (body, watch) };
+        let watched = Watched { body, wanted, found: Self::default(), watch: watch.clone() };
+        (Upload::new(watched), watch)
+    }
+}
+
+/// Tells if a body had another CRC-64 than declared.
+#[derive(Clone, Default)]
+pub(crate) struct Watch(Arc<AtomicBool>);
+
+impl Watch {
+    /// Translates the error of a write that read the body.
+    pub(crate) fn explain(&self, error: StoreError, other: impl FnOnce(StoreError) -> AzureError) -> AzureError {
+        if self.0.load(Ordering::Acquire) { AzureError::crc64_mismatch() } else { other(error) }
+    }
+}
+
+struct Watched {
+    body: Upload,
+    wanted: Crc64,
+    found: Crc64,
+    watch: Watch,
+}
+
+impl Body for Watched {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    self.found = self.found.and(data);
+                }
+            }
+            None if self.found != self.wanted => {
+                self.watch.0.store(true, Ordering::Release);
+                return Poll::Ready(Some(Err("the body has another CRC-64".into())));
+            }
+            _ => {}
+        }
+        Poll::Ready(frame)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+const fn table() -> [u64; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut crc, mut bit) = (byte as u64, 0);
+        while bit < 8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ POLYNOMIAL } else { crc >> 1 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The check value of CRC-64/NVME.
+    #[test]
+    fn the_crc_is_that_of_the_catalogue() {
+        assert_eq!(Crc64::of(b"123456789"), Crc64(0xAE8B_1486_0A79_9888));
+        assert_eq!(Crc64::of(b"12345").and(b"6789"), Crc64::of(b"123456789"));
+    }
+}

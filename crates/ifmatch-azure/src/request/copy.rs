@@ -1,0 +1,148 @@
+//! Copy Blob, Put Blob From URL and Put Block From URL: copies within the account.
+
+use std::collections::BTreeMap;
+
+use http::header::{HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::{HeaderMap, HeaderName, Uri};
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
+use ifmatch_blob::name::BlobPath;
+use ifmatch_core::lease::{LeaseId, LeaseUse, azure};
+use ifmatch_core::precondition::Preconditions;
+
+use super::block_id::BlockId;
+use super::target::Target;
+use super::{MAX_BLOCK, Parser, Write, conditions, headers};
+use crate::auth::{self, Grant};
+use crate::crc64::Crc64;
+use crate::error::AzureError;
+
+const SOURCE_LEASE: HeaderName = HeaderName::from_static("x-ms-source-lease-id");
+const SOURCE_RANGE: HeaderName = HeaderName::from_static("x-ms-source-range");
+const SOURCE_MD5: HeaderName = HeaderName::from_static("x-ms-source-content-md5");
+const SOURCE_CRC64: HeaderName = HeaderName::from_static("x-ms-source-content-crc64");
+const COPY_PROPERTIES: HeaderName = HeaderName::from_static("x-ms-copy-source-blob-properties");
+const SOURCE_CONDITIONS: [(HeaderName, HeaderName); 4] = [
+    (HeaderName::from_static("x-ms-source-if-match"), IF_MATCH),
+    (HeaderName::from_static("x-ms-source-if-none-match"), IF_NONE_MATCH),
+    (HeaderName::from_static("x-ms-source-if-modified-since"), IF_MODIFIED_SINCE),
+    (HeaderName::from_static("x-ms-source-if-unmodified-since"), IF_UNMODIFIED_SINCE),
+];
+
+/// Copy Blob and Put Blob From URL.
+pub(crate) struct Copy {
+    pub(crate) write: Write,
+    pub(crate) source: CopySource,
+    pub(crate) fields: CopiedFields,
+}
+
+/// The header fields of a copy.
+pub(crate) enum CopiedFields {
+    /// Copy Blob: those of the source, with this metadata if the request has any.
+    Kept(Option<BTreeMap<Box<str>, FieldText>>),
+    /// Put Blob From URL: those of the request, and if `keep`, those of the source that the request lacks; the metadata is that of
+    /// the request.
+    Put { own: Box<BlobHeaders>, keep: bool, md5: Option<ContentMd5> },
+}
+
+/// Put Block From URL.
+pub(crate) struct CopyBlock {
+    pub(crate) id: BlockId,
+    pub(crate) lease: LeaseUse,
+    pub(crate) source: CopySource,
+    pub(crate) range: Option<String>,
+    pub(crate) md5: Option<ContentMd5>,
+    pub(crate) crc64: Option<Crc64>,
+    pub(crate) limit: u64,
+}
+
+/// The blob to copy.
+pub(crate) struct CopySource {
+    pub(crate) blob: BlobPath,
+    pub(crate) conditions: Preconditions,
+    pub(crate) lease: LeaseUse,
+}
+
+impl Parser<'_, '_> {
+    pub(super) fn copy(&self) -> Result<Copy, AzureError> {
+        let fields = self.fields();
+        let write = self.write_whole()?;
+        headers::check_tier(fields)?;
+        let source = self.source()?;
+        let metadata = headers::metadata(fields)?;
+        if headers::one(fields, &headers::BLOB_TYPE)?.is_none_or(str::is_empty) {
+            let metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
+            refuse_properties(fields)?;
+            return Ok(Copy { write, source, fields: CopiedFields::Kept(metadata) });
+        }
+        let md5 = headers::md5(fields, &SOURCE_MD5)?;
+        let own = BlobHeaders { metadata, ..headers::stored(fields, false)? }.into();
+        let keep = headers::one(fields, &COPY_PROPERTIES)?.is_none_or(|text| !text.eq_ignore_ascii_case("false"));
+        Ok(Copy { write, source, fields: CopiedFields::Put { own, keep, md5 } })
+    }
+
+    pub(super) fn copy_block(&self) -> Result<CopyBlock, AzureError> {
+        let fields = self.fields();
+        Ok(CopyBlock {
+            id: self.block_id()?,
+            lease: LeaseUse::Write(self.lease_id()?),
+            source: self.source()?,
+            range: headers::one(fields, &SOURCE_RANGE)?.map(str::to_owned),
+            md5: headers::md5(fields, &SOURCE_MD5)?,
+            crc64: headers::crc64(fields, &SOURCE_CRC64)?,
+            limit: self.max_body.min(MAX_BLOCK),
+        })
+    }
+
+    fn source(&self) -> Result<CopySource, AzureError> {
+        let fields = self.fields();
+        let mut conditions = HeaderMap::new();
+        for (own, standard) in SOURCE_CONDITIONS {
+            for value in fields.get_all(own) {
+                conditions.append(&standard, value.clone());
+            }
+        }
+        let lease: Option<LeaseId> = azure::id(fields, SOURCE_LEASE)?;
+        let (conditions, lease) = (conditions::of_read(&conditions)?, LeaseUse::Read(lease));
+        Ok(CopySource { blob: self.source_blob()?, conditions, lease })
+    }
+
+    /// Returns the blob that `x-ms-copy-source` names. It must be of the account that the request is for, on this server:
+    /// the server sends no request to another one.
+    fn source_blob(&self) -> Result<BlobPath, AzureError> {
+        let text = headers::required(self.fields(), &headers::COPY_SOURCE)?;
+        let invalid = |rule: &str| AzureError::invalid_header(headers::COPY_SOURCE.as_str(), rule);
+        let malformed = || invalid("must be the URL of a blob");
+        let source: Uri = text.parse().map_err(|_| malformed())?;
+        let place = source.authority().ok_or_else(malformed)?.as_str();
+        let own = self.fields().get(HOST).and_then(|host| host.to_str().ok());
+        let own = own.or(self.head.uri.authority().map(http::uri::Authority::as_str));
+        let account = source.path().split('/').nth(1);
+        let is_own = own.is_some_and(|own| own.eq_ignore_ascii_case(place)) && account == Some(self.account.name());
+        if !is_own {
+            return Err(AzureError::foreign_source());
+        }
+        // A key permits reading every blob of its account. A signature for the target says nothing of the source.
+        if let Grant::SharedAccess(_) = self.grant {
+            auth::authenticate_source(self.accounts, self.head, &source, self.now)?;
+        }
+        let names_version =
+            |name: &str| name.eq_ignore_ascii_case("snapshot") || name.eq_ignore_ascii_case("versionid");
+        let mut parameters = source.query().unwrap_or_default().split('&');
+        if parameters.any(|parameter| names_version(parameter.split('=').next().unwrap_or_default())) {
+            return Err(invalid("the service has no snapshots and no versions"));
+        }
+        match Target::parse(source.path(), self.account, self.accounts)? {
+            Target::Blob(blob) => Ok(blob),
+            _ => Err(malformed()),
+        }
+    }
+}
+
+/// Rejects properties, which only Put Blob From URL sets.
+fn refuse_properties(fields: &HeaderMap) -> Result<(), AzureError> {
+    let of_put = |name: &&HeaderName| name.as_str().starts_with("x-ms-blob-content") || **name == SOURCE_MD5;
+    match fields.keys().find(of_put) {
+        Some(name) => Err(AzureError::unsupported_header(name.as_str())),
+        None => Ok(()),
+    }
+}
