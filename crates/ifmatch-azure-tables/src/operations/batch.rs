@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
 use ifmatch_blob::body::BlobBody;
@@ -168,6 +168,8 @@ pub(crate) async fn multipart(
         let _ = write!(text, "HTTP/1.1 {} {reason}\r\n", head.status.as_u16());
         text += "X-Content-Type-Options: nosniff\r\nCache-Control: no-cache\r\n";
         for (name, value) in &head.headers {
+            // The SDK for JavaScript compares the case.
+            let name = if name == ETAG { "ETag" } else { name.as_str() };
             let _ = write!(text, "{name}: {}\r\n", value.to_str().unwrap_or_default());
         }
         let _ = write!(text, "\r\n{}\r\n", String::from_utf8_lossy(&body.to_bytes()));
