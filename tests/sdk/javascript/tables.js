@@ -161,3 +161,19 @@ test("a wrong key gives no access to tables", async () => {
   await refused(() => collected(stranger.listEntities()), 403, "AuthenticationFailed");
   assert.deepEqual(await collected(table.listEntities()), []);
 });
+
+test("a transaction makes all changes or none", async () => {
+  const table = await newTable();
+  const { etag } = await table.createEntity(entity({ v: 1 }, "a"));
+  const done = await table.submitTransaction([
+    ["create", entity({ v: 2 }, "b")],
+    ["update", entity({ v: 2 }, "a"), "Merge", { etag }],
+    ["upsert", entity({ v: 2 }, "c"), "Replace"],
+  ]);
+  assert.equal(done.status, 202);
+  assert.deepEqual(done.subResponses.map(({ status }) => status), [204, 204, 204]);
+  assert.equal((await get(table, "b")).etag, done.subResponses[0].etag);
+  const failing = () => table.submitTransaction([["delete", entity({}, "c")], ["update", entity({ v: 3 }, "a"), "Merge", { etag }]]);
+  assert.equal(await outcome(failing), UNMET);
+  assert.deepEqual((await collected(table.listEntities())).map(({ v }) => v), [2, 2, 2]);
+});

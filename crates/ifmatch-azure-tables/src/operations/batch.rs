@@ -1,15 +1,16 @@
 //! Entity group transactions: `$batch`.
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_core::record::Revision;
 use serde_json::{Map, Value as Json};
 
-use super::write::{self, created};
+use super::write;
 use crate::access::Access;
 use crate::entity::etag::IfMatch;
 use crate::entity::properties::{Entity, key_in};
@@ -135,7 +136,7 @@ fn respond(
     let name = &entities.table.name;
     let mut response = match (&change.operation, generation) {
         (BatchOperation::Insert(entity), Some(generation)) => {
-            let mut response = created(headers, || {
+            let mut response = write::created(headers, || {
                 let stored = Stored { entity: entity.clone(), generation };
                 format.element(name.as_str(), format.entity(name, &change.key, &stored, None))
             });
@@ -163,15 +164,17 @@ pub(crate) async fn multipart(
         let body =
             body.collect().await.map_err(|error| TableError::new(Code::InternalError).detail(error.to_string()))?;
         let reason = head.status.canonical_reason().unwrap_or_default();
-        text += &format!("--{set}\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n");
-        text += &format!("HTTP/1.1 {} {reason}\r\n", head.status.as_u16());
+        let _ = write!(text, "--{set}\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n");
+        let _ = write!(text, "HTTP/1.1 {} {reason}\r\n", head.status.as_u16());
         text += "X-Content-Type-Options: nosniff\r\nCache-Control: no-cache\r\n";
         for (name, value) in &head.headers {
-            text += &format!("{name}: {}\r\n", value.to_str().unwrap_or_default());
+            // The SDK for JavaScript compares the case.
+            let name = if name == ETAG { "ETag" } else { name.as_str() };
+            let _ = write!(text, "{name}: {}\r\n", value.to_str().unwrap_or_default());
         }
-        text += &format!("\r\n{}\r\n", String::from_utf8_lossy(&body.to_bytes()));
+        let _ = write!(text, "\r\n{}\r\n", String::from_utf8_lossy(&body.to_bytes()));
     }
-    text += &format!("--{set}--\r\n--{batch}--\r\n");
+    let _ = write!(text, "--{set}--\r\n--{batch}--\r\n");
     let mut response = Response::new(BlobBody::from(text));
     *response.status_mut() = StatusCode::ACCEPTED;
     let media = HeaderValue::from_str(&format!("multipart/mixed; boundary={batch}"));
