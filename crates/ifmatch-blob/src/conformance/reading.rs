@@ -113,7 +113,7 @@ async fn headers_are_kept(subject: &Subject) {
         metadata: [("owner", "me"), ("first-name", "Ada L."), ("a_2d", "x"), ("ifmatchwrite", "0")]
             .map(|(name, value)| (name.into(), text(value)))
             .into(),
-        append: Some(Append { blocks: 7, sealed: true }),
+        append: subject.keeps_headers.then_some(Append { blocks: 7, sealed: true }),
     };
     let blob = blob("reading", "headers");
     subject.store.put(&blob, Put { headers: headers.clone(), ..put("hello") }).await.unwrap();
