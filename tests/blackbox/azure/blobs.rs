@@ -23,6 +23,7 @@ pub(crate) fn add(suite: &mut Suite) {
         assert_eq!(http.head(&path).is(404).field("content-type"), "", "no body, no content type");
     });
     suite.case("azure blob: x-ms-range overrides Range, and only a single range is supported", ranges);
+    suite.case("azure blob: tiers, checksums and unknown fields that Azure accepts", tolerated);
     suite.case("azure blob: empty", empty);
     suite.case("azure blob: creation time", |site| {
         let mut http = site.azure();
@@ -114,6 +115,22 @@ fn apart(site: &Site) {
     let read = http.get(&path).is(200);
     let seen = ["content-type", "content-language", "x-ms-meta-c"].map(|name| read.field(name));
     assert_eq!((seen, read.text()), (["application/octet-stream", "en", "3"], "x"));
+}
+
+fn tolerated(site: &Site) {
+    let mut http = site.azure();
+    let path = format!("{}/a", container(&mut http, site));
+    // The CRC-64 of "hello".
+    let fields = [("x-ms-access-tier", "Cool"), ("x-ms-content-crc64", "V0JSBnCFdzM="), ("x-ms-unheard-of", "1")];
+    let written = http.upload(&format!("{path}?unheardof=1"), &fields, "hello").is(201);
+    assert_eq!(written.header("x-ms-content-crc64"), "V0JSBnCFdzM=");
+    let block = format!("{path}?comp=block&blockid=AA==");
+    let fields = [("x-ms-blob-content-md5", "AAAAAAAAAAAAAAAAAAAAAA=="), ("x-ms-content-crc64", "V0JSBnCFdzM=")];
+    http.put(&block, &fields, "hello").is(201);
+    http.put(&format!("{path}?comp=tier"), &[("x-ms-access-tier", "Cool")], "").is(200);
+    let read = http.head(&path).is(200);
+    assert_eq!((read.header("x-ms-access-tier"), read.header("x-ms-access-tier-inferred")), ("Hot", "true"));
+    assert_eq!(read.etag(), written.etag(), "a tier is no change");
 }
 
 fn plain(site: &Site) {

@@ -105,6 +105,11 @@ impl Backup<'_> {
         let restored = self.folder.join("rclone-restored");
         passes(&["sync", there, &restored.to_string_lossy()])?;
         files::compare(&kept, &restored)?;
+        // A move within the service is a copy by the service, then a deletion.
+        let moved = "here:rclone-moved";
+        passes(&["move", there, moved])?;
+        passes(&["check", "--download", &all, moved])?;
+        passes(&["purge", moved])?;
         passes(&["purge", there])
     }
 

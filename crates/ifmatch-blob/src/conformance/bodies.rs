@@ -15,6 +15,7 @@ const LARGE: usize = 20 * 1024 * 1024 + 12_345;
 
 pub(crate) async fn check(subject: &Subject) {
     a_large_body_is_read_as_written(subject).await;
+    a_copy_has_the_bytes_of_the_version_that_was_opened(subject).await;
     a_wrong_declaration_changes_nothing(subject).await;
     a_writer_that_disconnects_changes_nothing(subject).await;
 }
@@ -44,6 +45,34 @@ async fn a_large_body_is_read_as_written(subject: &Subject) {
     let refused = subject.store.put(&blob, Put { preconditions: if_absent(), ..put(bytes) }).await;
     assert!(matches!(refused.unwrap_err().kind(), StoreErrorKind::PreconditionFailed { .. }));
     subject.delete_if(&blob, Preconditions::default()).await.unwrap();
+}
+
+/// The source is replaced before the copy reads it: the copy has the first version's bytes, or fails without effect.
+async fn a_copy_has_the_bytes_of_the_version_that_was_opened(subject: &Subject) {
+    for (name, length) in [("short", 1_000), ("long", LARGE)] {
+        let (source, target) = (blob("bodies", &format!("{name}-source")), blob("bodies", &format!("{name}-copy")));
+        let bytes = pattern(length);
+        for replaced in [false, true] {
+            subject.write(&source, bytes.clone()).await;
+            let before = subject.read(&target).await.map(|(info, _)| info.tag);
+            let opened = subject.store.open(&source, Reading::RANGES).await.unwrap().unwrap();
+            if replaced {
+                subject.write(&source, "another version").await;
+            }
+            let copied = match Put::copying(opened).await {
+                Ok(put) => subject.store.put(&target, put).await,
+                Err(error) => Err(error),
+            };
+            assert!(copied.is_ok() || replaced, "{copied:?}");
+            let read = subject.read(&target).await;
+            match copied {
+                Ok(written) => assert!(read.is_some_and(|(info, read)| info.tag == written.tag && read == bytes)),
+                Err(_) => assert_eq!(read.map(|(info, _)| info.tag), before),
+            }
+        }
+        subject.delete_if(&source, Preconditions::default()).await.unwrap();
+        subject.delete_if(&target, Preconditions::default()).await.unwrap();
+    }
 }
 
 async fn a_wrong_declaration_changes_nothing(subject: &Subject) {
