@@ -33,8 +33,9 @@ use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 /// | `PUT` on an entity | replaces it; without `If-Match`, inserts it if needed |
 /// | `PATCH`, `MERGE` on an entity | merges properties into it; without `If-Match`, inserts it if needed |
 /// | `DELETE` on an entity | deletes it; requires `If-Match` |
+/// | `POST /{account}/$batch` | 202; up to 100 changes to entities of a partition, or none |
 ///
-/// All requests must be signed with an account's key. A tag in `If-Match` is compared as text; if it differs, the
+/// All requests must be signed with an account's key, or carry a shared access signature. A tag in `If-Match` is compared as text; if it differs, the
 /// response is 412 `UpdateConditionNotSatisfied`. The store must number its writes, as
 /// `EmbeddedStore` does.
 ///

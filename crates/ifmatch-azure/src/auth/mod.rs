@@ -1,4 +1,4 @@
-//! Authentication by `SharedKey` and `SharedKeyLite`, for blobs and tables.
+//! Authentication by `SharedKey`, `SharedKeyLite` and [shared access signatures](shared_access), for blobs and tables.
 //!
 //! For blobs, `SharedKey` covers everything that determines what a request does: method, path, query, the `x-ms-*`
 //! headers and the standard ones. `SharedKeyLite` and both forms for tables cover less, as Azure defines them: no
