@@ -154,14 +154,19 @@ fn race_with_writers(site: &Site) {
     let source = format!("{own}/source");
     let tag = site.azure().upload(&source, &[], "first").is(201).etag().to_owned();
     let url = site.url(&source);
-    let replies = race(RACERS, |racer| {
-        if racer % 2 == 0 {
-            return site.azure().upload(&source, &[], format!("by {racer}"));
-        }
+    race(RACERS, |racer| {
+        let (mut http, target) = (site.azure(), format!("{own}/{racer}"));
         let fields = [("x-ms-copy-source", &*url), ("x-ms-source-if-match", &*tag)];
-        site.azure().put(&format!("{own}/{racer}"), &fields, "")
+        for _ in 0..10 {
+            if racer == 0 {
+                http.upload(&source, &[], "another").is(201);
+            } else if http.put(&target, &fields, "").status == 202 {
+                assert_eq!(http.get(&target).is(200).text(), "first");
+            }
+        }
+        http.head(&source)
     });
-    for racer in (1..RACERS).step_by(2).filter(|racer| replies[*racer].status == 202) {
-        assert_eq!(site.azure().get(&format!("{own}/{racer}")).is(200).text(), "first");
-    }
+    site.azure()
+        .put(&format!("{own}/late"), &[("x-ms-copy-source", &*url), ("x-ms-source-if-match", &*tag)], "")
+        .refused(412, "SourceConditionNotMet");
 }

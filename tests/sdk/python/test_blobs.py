@@ -269,3 +269,13 @@ def test_containers(blobs, container):
     container.delete_container()
     assert not container.exists()
     refused(container.get_blob_client("inside").get_blob_properties, 404)
+
+
+def test_a_copy_and_a_deletion_by_batch(container):
+    source, target = container.get_blob_client("source"), container.get_blob_client("target")
+    source.upload_blob(b"hello", metadata={"a": "1"})
+    assert target.start_copy_from_url(source.url)["copy_status"] == "success"
+    assert target.download_blob().readall() == b"hello"
+    assert target.get_blob_properties().metadata == {"a": "1"}
+    answers = container.delete_blobs("source", "target", "absent", raise_on_any_failure=False)
+    assert [answer.status_code for answer in answers] == [202, 202, 404]
