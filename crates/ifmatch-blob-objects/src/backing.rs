@@ -116,7 +116,8 @@ impl Backing {
         Self { naming, ..self }
     }
 
-    /// Declares that the store accepts the platform's bodies: see [`DirectUpload`](super::DirectUpload).
+    /// Declares that the store accepts the platform's bodies: see [`DirectUpload`](super::DirectUpload) and
+    /// [`DirectBody`](super::DirectBody).
     #[must_use]
     pub fn takes_uploads(self) -> Self {
         Self { takes_uploads: true, ..self }

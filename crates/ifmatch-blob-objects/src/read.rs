@@ -97,7 +97,7 @@ impl Source for Version {
 
 /// Returns the bytes of a response, as the platform's own body if there is one.
 fn body(result: GetResult) -> BlobBody {
-    if let Some(direct) = DirectBody::take(&result) {
+    if let Some(direct) = DirectBody::of(&result) {
         return direct;
     }
     BlobBody::stream(StreamBody::new(result.into_stream().map_ok(Frame::data).map_err(failure::of_read).boxed()))
