@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import path from "node:path";
 import { test } from "node:test";
-import { start } from "./support.mjs";
+import { limit, start } from "./support.mjs";
 
 const folder = path.resolve(process.env.IFMATCH_EXAMPLE ?? path.join(import.meta.dirname, "../../target/worker-axum"));
 const worker = { r2Buckets: { NOTES: "notes" }, bindings: {} };
@@ -39,7 +39,9 @@ test("eight concurrent clients increment a counter exactly", async (t) => {
   const { fetch } = await start(t, { folder, worker });
   await fetch("/notes/counter", { method: "PUT", body: "0" });
   const increase = async () => {
+    const late = limit("an increment of /notes/counter");
     for (;;) {
+      late.throwIfAborted();
       const read = await fetch("/notes/counter");
       const headers = { "if-match": read.headers.get("etag") };
       const body = String(Number(await read.text()) + 1);

@@ -7,7 +7,7 @@ import path from "node:path";
 import readline from "node:readline";
 import { test } from "node:test";
 import { acquire } from "./azure.mjs";
-import { FOLDER, ask, folder } from "./support.mjs";
+import { FOLDER, ask, folder, limit } from "./support.mjs";
 
 const SERVE = path.join(import.meta.dirname, "../miniflare/serve.mjs");
 const ROUNDS = 3;
@@ -107,7 +107,9 @@ async function check({ fetch }, known) {
 async function contend({ fetch }, holders) {
   await Promise.all(
     LEASED.map(async (target) => {
+      const late = limit(`the server of ${target} is gone`);
       for (;;) {
+        late.throwIfAborted();
         const id = randomUUID();
         try {
           const answer = await fetch(...acquire(target, id));

@@ -1,7 +1,7 @@
 // Failures, delays and lost answers of R2 and the Durable Objects: responses to the client, and the state afterwards.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { BETWEEN, interposed, start } from "./support.mjs";
+import { BETWEEN, interposed, limit, start } from "./support.mjs";
 
 // Intercepts calls to the Worker's bindings. `fault` is the source of a function (where, name, args, call), which can read
 // `globalThis.fault`. A request to /-/fault?VALUE sets it.
@@ -133,7 +133,8 @@ test("a request that the platform ends keeps no writer out for longer than its p
   await put(fetch, "/docs/a", "before");
   await fetch("/-/fault?ended");
   put(fetch, "/docs/a", "ended").catch(() => {});
-  while ((await text(fetch("/-/fault?ended"))) !== "true") {}
+  const late = limit("the write that is to be ended reaches the bucket");
+  while ((await text(fetch("/-/fault?ended"))) !== "true") late.throwIfAborted();
   await fetch("/-/fault?later");
   assert.equal((await put(fetch, "/docs/a", "after")).status, 200);
   assert.equal(await text(fetch("/docs/a")), "after");
@@ -159,7 +160,9 @@ test("a swap with a lost answer is neither repeated nor forgotten: increments ar
   let acknowledged = 0;
   let unknown = 0;
   const increment = async () => {
+    const late = limit("an increment of /docs/count");
     for (;;) {
+      late.throwIfAborted();
       const read = await fetch("/docs/count");
       const [count, tag] = [Number(await read.text()), read.headers.get("etag")];
       const { status } = await put(fetch, "/docs/count", String(count + 1), { "if-match": tag });

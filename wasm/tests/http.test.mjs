@@ -159,6 +159,7 @@ function raw(method, path, headers, body = []) {
 
 // Sends a text, and closes the connection immediately.
 function leave(text) {
+  const late = limit(`the first bytes of ${text.split("\r\n", 1)[0]} are sent`);
   return new Promise((resolve, reject) => {
     const socket = net.connect(Number(url.port), url.hostname, () => {
       socket.write(text, () => {
@@ -167,5 +168,9 @@ function leave(text) {
       });
     });
     socket.on("error", reject);
+    late.addEventListener("abort", () => {
+      socket.destroy();
+      reject(late.reason);
+    });
   });
 }

@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import http from "node:http";
 import { test } from "node:test";
 import { acquire, signed } from "./azure.mjs";
-import { BETWEEN, COUNTING, HOLDING, SET, forEach, held, interposed, set, start } from "./support.mjs";
+import { BETWEEN, COUNTING, HOLDING, SET, forEach, held, interposed, limit, set, start } from "./support.mjs";
 
 const put = (fetch, target, body = "x", headers = {}) => fetch(target, { method: "PUT", body, headers });
 const text = async (response) => (await response).text();
@@ -133,7 +133,9 @@ test("a listing with more names than the request limit comes in pages", async (t
   await forEach(names, (name) => put(fetch, `/docs/${name}`));
   const listed = [];
   let after = "";
+  const late = limit("the last page of /docs");
   do {
+    late.throwIfAborted();
     await set(fetch, "budget", ALLOWED);
     const page = await fetch(`/docs?limit=1000&after=${after}`);
     assert.equal(page.status, 200);
@@ -174,14 +176,18 @@ test("when other bodies fill the memory, writes get 503 and reads are served", a
     request.write("the rest does not come");
   }
   let refused;
+  let late = limit("a PUT is refused while the memory is full");
   do {
+    late.throwIfAborted();
     refused = await put(fetch, "/docs/other");
   } while (refused.ok);
   assert.deepEqual([refused.status, refused.headers.get("retry-after")], [503, "1"]);
   assert.equal(await text(fetch("/docs/there")), "x");
   slow.forEach((request) => request.destroy());
   let taken;
+  late = limit("a PUT is taken after the other bodies ended");
   do {
+    late.throwIfAborted();
     taken = await put(fetch, "/docs/other");
   } while (taken.status === 503);
   assert.ok(taken.ok);

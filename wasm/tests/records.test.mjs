@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
 import { options, urls } from "../miniflare/options.mjs";
-import { ask as http, interposed } from "./support.mjs";
+import { ask as http, interposed, limit } from "./support.mjs";
 
 // Forwards a message to the object named in the query.
 const HAND_ON = `(request, env) => {
@@ -126,7 +126,9 @@ test("names are listed in the order of their bytes, in pages, of one group", asy
   const expected = keys.sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
   assert.deepEqual(await names("b/listed/"), expected);
   const paged = [];
+  const late = limit("the last page of b/listed/");
   for (;;) {
+    late.throwIfAborted();
     const page = await names("b/listed/", paged.at(-1), 3);
     if (page.length === 0) break;
     paged.push(...page);

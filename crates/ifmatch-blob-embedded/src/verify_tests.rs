@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -10,7 +11,7 @@ use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobStore, Delete, Put, Reading, Upload};
 
-use crate::{Damage, EmbeddedStore, Finding, OpenErrorKind, Verification};
+use crate::{Damage, EmbeddedStore, Finding, OpenError, OpenErrorKind, Verification};
 
 /// Size of a body that is stored in a file.
 const LONG: usize = 60_000;
@@ -150,14 +151,22 @@ async fn a_folder_in_use_or_without_a_store_is_refused() {
     assert_eq!(error.kind(), OpenErrorKind::InUse);
 }
 
-/// Returns tag and bytes of all short blobs, or an error of one.
-async fn served(folder: &Path) -> Result<Vec<Option<(String, Bytes)>>, String> {
-    let store = loop {
-        match EmbeddedStore::open(folder).await {
-            Err(error) if error.kind() == OpenErrorKind::InUse => tokio::task::yield_now().await,
-            opened => break opened.map_err(|error| error.to_string())?,
+/// Opens a folder once its previous user has closed it, which happens in the background.
+async fn once_free<T, F: Future<Output = Result<T, OpenError>>>(mut open: impl FnMut() -> F) -> Result<T, OpenError> {
+    let opened = async {
+        loop {
+            match open().await {
+                Err(error) if error.kind() == OpenErrorKind::InUse => tokio::task::yield_now().await,
+                opened => break opened,
+            }
         }
     };
+    tokio::time::timeout(Duration::from_mins(5), opened).await.expect("the folder is closed within five minutes")
+}
+
+/// Returns tag and bytes of all short blobs, or an error of one.
+async fn served(folder: &Path) -> Result<Vec<Option<(String, Bytes)>>, String> {
+    let store = once_free(|| EmbeddedStore::open(folder)).await.map_err(|error| error.to_string())?;
     let mut all = Vec::new();
     for number in 0..SHORT {
         let opened = store.open(&path(&number.to_string()), Reading::WHOLE).await.map_err(|error| error.to_string())?;
@@ -195,13 +204,7 @@ async fn a_flipped_bit_in_the_index_is_found_or_changes_nothing() {
     for place in places.iter().step_by(places.len().div_ceil(FLIPS)) {
         fs::write(&index, &intact).expect("writable");
         flip(&index, *place);
-        let verification = loop {
-            match Verification::open(folder.path()).await {
-                Err(error) if error.kind() == OpenErrorKind::InUse => tokio::task::yield_now().await,
-                opened => break opened,
-            }
-        };
-        let is_found = match verification {
+        let is_found = match once_free(|| Verification::open(folder.path())).await {
             Ok(mut verification) => match verification.step().await {
                 Ok(found) => found.is_some_and(|found| found.iter().any(|found| found.damage.is_loss())),
                 Err(_) => true,
@@ -223,12 +226,7 @@ async fn a_store_of_short_bodies_without_its_index_does_not_start_empty() {
     store.put(&path("short"), Put::new(Upload::new(Full::<Bytes>::from("short")))).await.expect("written");
     drop(store);
     fs::remove_file(folder.path().join("index.redb")).expect("removed");
-    let error = loop {
-        match EmbeddedStore::open(folder.path()).await {
-            Err(error) if error.kind() == OpenErrorKind::InUse => tokio::task::yield_now().await,
-            opened => break opened.expect_err("it starts empty"),
-        }
-    };
+    let error = once_free(|| EmbeddedStore::open(folder.path())).await.expect_err("it starts empty");
     assert_eq!(error.kind(), OpenErrorKind::Unreadable);
     assert!(error.to_string().contains("restore it from a backup"), "{error}");
 }

@@ -116,7 +116,8 @@ impl Backing {
         Self { naming, ..self }
     }
 
-    /// Declares that the store accepts the platform's bodies: see [`DirectUpload`](super::DirectUpload).
+    /// Declares that the store accepts the platform's bodies: see [`DirectUpload`](super::DirectUpload) and
+    /// [`DirectBody`](super::DirectBody).
     #[must_use]
     pub fn takes_uploads(self) -> Self {
         Self { takes_uploads: true, ..self }
@@ -126,6 +127,9 @@ impl Backing {
     ///
     /// Use this with a remote register. During this time, a read may return a blob that an unanswered write left in a
     /// container since deleted by another process. Writes never rely on a reused answer.
+    ///
+    /// Reads then also wait less for a register that hangs: 300 ms if there was an earlier answer, and otherwise two seconds.
+    /// They go on without an answer, and the register is not asked again for this time.
     #[must_use]
     pub fn with_container_memory(self, lasts: Duration) -> Self {
         Self { container_memory: lasts, ..self }

@@ -21,6 +21,7 @@ use object_store::path::Path;
 
 use super::failure::{self, Failure, lost, refused};
 use super::incarnation::{Payload, RETRY, Registered, key};
+use super::members::Members;
 use super::permit::{GRACE, of_driver, of_register};
 use super::shared::{PATIENCE, Shared};
 use super::write::contended;
@@ -109,7 +110,6 @@ impl Shared {
         delete: Option<&Delete>,
     ) -> Result<Option<Turn<'a>>, StoreError> {
         let key = key(container)?;
-        self.member_cache.drop(container);
         let now = self.driver.now();
         let Some(version) = record.state(now).version() else { return Err(contended()) };
         let payload = Payload::of(version).later(version);
@@ -122,7 +122,12 @@ impl Shared {
         };
         let until = now.saturating_add(TURN);
         let content = turn.payload.clone().deleting(until).content()?;
-        match turn.write(content, preconditions, lease).await? {
+        let outcome = turn.write(content, preconditions, lease).await;
+        if !matches!(outcome, Ok(Outcome::Refused(_))) {
+            // No read may rely on an earlier answer.
+            self.member_cache.keep(container, self.member_cache.ask(self.driver.clock().now()), Members::NONE);
+        }
+        match outcome? {
             Outcome::Written(_) => {
                 turn.until = until;
                 Ok(Some(turn))

@@ -15,6 +15,9 @@ use ifmatch_blob::store::Upload;
 /// The bytes of a [`GetResult`] as a platform's body, in its extensions. They replace its payload, and
 /// [`BlobBody::downcast`] recovers them.
 ///
+/// A store that [accepts uploads](super::Backing::takes_uploads) gets them back in the extensions of `PutOptions`, for a
+/// change of header fields. They [replace](Self::take) the payload there, too.
+///
 /// ```
 /// use ifmatch_blob::body::BlobBody;
 /// use ifmatch_blob_objects::DirectBody;
@@ -31,8 +34,13 @@ impl DirectBody {
         Self(Arc::new(Mutex::new(Some(body))))
     }
 
+    /// Takes the bytes for a write of them, if the body has this type and was not taken before.
+    pub fn take<B: 'static>(&self) -> Option<B> {
+        lock(&self.0).take()?.downcast::<B>().ok()
+    }
+
     /// Removes the bytes from a response, if it has some.
-    pub(super) fn take(result: &GetResult) -> Option<BlobBody> {
+    pub(super) fn of(result: &GetResult) -> Option<BlobBody> {
         lock(&result.extensions.get::<Self>()?.0).take()
     }
 }

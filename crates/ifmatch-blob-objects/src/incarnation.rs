@@ -3,6 +3,29 @@
 //!
 //! An object of an older incarnation is not a blob: it is a late write overtaken by a deletion. A write therefore never
 //! slips past a deletion, even if the network or a listing of the register reorders them.
+//!
+//! # Reads
+//!
+//! A read needs only the oldest incarnation with blobs. It may reuse an answer of the register for some time
+//! ([`Backing::with_container_memory`](super::Backing::with_container_memory)), and then asks again in a task of its own: if
+//! the answer is late, the read continues with the previous one, and later reads do not ask for some time. The oldest
+//! incarnation only grows, so that a previous answer hides no blob. It may show an object of a late write.
+//!
+//! ```text
+//!   read                               deletion in the same process
+//!   asks for the container's record
+//!   (the register is slow)             marks the container as being deleted, and stores that for reads
+//!                                      deletes the objects
+//!   gets the record without the mark: does not store it, since its question was the earlier one
+//!
+//!   read                               another read
+//!   asks, gets no answer in time       asks later, stores its answer
+//!   gets its answer: does not store it, since its question was the earlier one
+//!
+//!   read                               deletion in any process, still incomplete
+//!   has seen the mark
+//!   asks again, gets no answer: fails, since the blobs are hidden, or those of the next container
+//! ```
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,10 +39,11 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, State, Version};
 use ifmatch_register::{Key, RegisterErrorKind, Swap};
 use ifmatch_runtime::nonce;
+use ifmatch_runtime::task::{detach, timeout};
 use serde::{Deserialize, Serialize};
 
 use super::failure::refused;
-use super::members::Members;
+use super::members::{Members, Question, Recall};
 use super::permit::{of_driver, of_register};
 use super::shared::Shared;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
@@ -30,6 +54,11 @@ use ifmatch_blob::store::{MissingContainer, StoreError, StoreErrorKind};
 pub(super) const ATTEMPTS: usize = 100;
 /// Maximum time after which a client should retry while a container is being deleted.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
+/// Maximum time that a read waits for the register if it has an earlier answer.
+const PATIENCE_WITH_ANSWER: Duration = Duration::from_millis(300);
+/// Maximum time that a read waits for the register without an earlier answer. Late writes in a deleted container then count as
+/// blobs, so the time is longer.
+const PATIENCE_WITHOUT: Duration = Duration::from_secs(2);
 /// Key prefix of containers.
 pub(super) const KEYS: &str = "c/";
 
@@ -328,22 +357,60 @@ pub(super) fn texts(headers: &BlobHeaders) -> BTreeMap<String, String> {
 }
 
 impl Shared {
-    /// Returns the objects of a container that are blobs, for a read. If the register is unavailable, returns all.
-    pub(super) async fn members(&self, container: &ContainerName) -> Members {
+    /// Returns the objects of a container that are blobs, for a read. If the register does not answer, the latest answer
+    /// counts, or all objects if there is none.
+    ///
+    /// # Errors
+    /// Fails if the register does not answer, and its latest answer was that the container is being deleted.
+    pub(super) async fn members(&self, container: &ContainerName) -> Result<Members, StoreError> {
         let now = self.driver.clock().now();
-        if let Some(members) = self.member_cache.get(container, now) {
-            return members;
-        }
-        match self.registered(container).await {
-            Ok(registered) => {
-                let members = registered.members();
-                self.member_cache.keep(container, members, now);
-                members
+        let known = match self.member_cache.recall(container, now) {
+            Recall::Recent(members) => return Ok(members),
+            Recall::Paused(known) => {
+                let why = "the register did not answer a moment ago";
+                return without_register(container, known, StoreError::new(StoreErrorKind::Unavailable, why));
             }
-            Err(error) => {
-                tracing::debug!(%container, %error, "a read continues without the register");
-                Members::ALL
+            Recall::Old(known) => known,
+        };
+        let question = self.member_cache.ask(now);
+        let answer = match self.me.upgrade().filter(|_| self.member_cache.is_enabled()) {
+            None => self.ask(container, question).await,
+            Some(this) => {
+                let asked = container.clone();
+                let asking = detach(async move { this.ask(&asked, question).await });
+                let limit = if known.is_some() { PATIENCE_WITH_ANSWER } else { PATIENCE_WITHOUT };
+                match timeout(self.driver.clock(), limit, asking.result()).await {
+                    Ok(answer) => answer.unwrap_or_else(|| Err(StoreErrorKind::Unavailable.into())),
+                    Err(elapsed) => {
+                        self.member_cache.pause(container, self.driver.clock().now());
+                        Err(StoreError::new(StoreErrorKind::Unavailable, elapsed))
+                    }
+                }
             }
+        };
+        answer.or_else(|error| without_register(container, known, error))
+    }
+
+    /// Asks the register for the members of a container, and stores the answer for later reads.
+    async fn ask(&self, container: &ContainerName, question: Question) -> Result<Members, StoreError> {
+        let answer = self.registered(container).await.map(|registered| registered.members());
+        match &answer {
+            Ok(members) => self.member_cache.keep(container, question, *members),
+            Err(_) => self.member_cache.pause(container, self.driver.clock().now()),
         }
+        answer
+    }
+}
+
+/// Returns the members of a container for a read while the register does not answer.
+fn without_register(
+    container: &ContainerName,
+    known: Option<Members>,
+    error: StoreError,
+) -> Result<Members, StoreError> {
+    tracing::debug!(%container, %error, "the register does not answer a read");
+    match known {
+        Some(Members::NONE) => Err(error),
+        known => Ok(known.unwrap_or(Members::ALL)),
     }
 }

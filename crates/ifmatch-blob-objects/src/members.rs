@@ -50,7 +50,41 @@ impl Members {
 /// The register's answers about containers, for as long as reads may reuse them.
 pub(super) struct MemberCache {
     lasts: Duration,
-    said: Mutex<HashMap<ContainerName, (Members, Timestamp)>>,
+    said: Mutex<Said>,
+}
+
+#[derive(Default)]
+struct Said {
+    containers: HashMap<ContainerName, Answer>,
+    /// Number of the latest question.
+    questions: u64,
+}
+
+/// The latest answer about a container.
+#[derive(Clone, Copy, Default)]
+struct Answer {
+    members: Option<Members>,
+    question: Question,
+    /// Time until which the register is not asked again, since it did not answer.
+    paused: Option<Timestamp>,
+}
+
+/// A question to the register.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Question {
+    number: u64,
+    at: Timestamp,
+}
+
+/// The knowledge of a read about a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recall {
+    /// A recent answer.
+    Recent(Members),
+    /// The register failed to answer a moment ago. The latest answer, if any, may be outdated.
+    Paused(Option<Members>),
+    /// The register has to be asked. The latest answer, if any, may be outdated.
+    Old(Option<Members>),
 }
 
 impl MemberCache {
@@ -58,29 +92,58 @@ impl MemberCache {
         Self { lasts, said: Mutex::default() }
     }
 
-    /// Drops the answer about a container.
-    pub(super) fn drop(&self, container: &ContainerName) {
-        self.said().remove(container);
+    /// Returns `true` if reads reuse answers.
+    pub(super) fn is_enabled(&self) -> bool {
+        !self.lasts.is_zero()
     }
 
-    pub(super) fn get(&self, container: &ContainerName, now: Timestamp) -> Option<Members> {
-        let (members, at) = *self.said().get(container)?;
-        (now < at.saturating_add(self.lasts)).then_some(members)
+    /// Returns the knowledge about a container.
+    pub(super) fn recall(&self, container: &ContainerName, now: Timestamp) -> Recall {
+        let answer = self.said().containers.get(container).copied().unwrap_or_default();
+        match answer.members {
+            // The next creation invalidates it.
+            Some(members) if members != Members::NONE && now < answer.question.at.saturating_add(self.lasts) => {
+                Recall::Recent(members)
+            }
+            known if answer.paused.is_some_and(|until| now < until) => Recall::Paused(known),
+            known => Recall::Old(known),
+        }
     }
 
-    /// Stores an answer, unless the next creation would invalidate it.
-    pub(super) fn keep(&self, container: &ContainerName, members: Members, now: Timestamp) {
-        if self.lasts.is_zero() || members == Members::NONE {
+    /// Begins a question to the register.
+    pub(super) fn ask(&self, now: Timestamp) -> Question {
+        let mut said = self.said();
+        said.questions += 1;
+        Question { number: said.questions, at: now }
+    }
+
+    /// Stores the answer to a question, unless a later one was answered before.
+    pub(super) fn keep(&self, container: &ContainerName, question: Question, members: Members) {
+        self.change(container, |answer| {
+            if question.number > answer.question.number {
+                *answer = Answer { members: Some(members), question, paused: None };
+            }
+        });
+    }
+
+    /// Notes that the register did not answer. It is not asked again for as long as an answer lasts.
+    pub(super) fn pause(&self, container: &ContainerName, now: Timestamp) {
+        let until = now.saturating_add(self.lasts);
+        self.change(container, |answer| answer.paused = Some(until));
+    }
+
+    fn change(&self, container: &ContainerName, change: impl FnOnce(&mut Answer)) {
+        if !self.is_enabled() {
             return;
         }
-        let mut said = self.said();
-        if said.len() >= CAPACITY {
-            said.clear();
+        let containers = &mut self.said().containers;
+        if containers.len() >= CAPACITY && !containers.contains_key(container) {
+            containers.clear();
         }
-        said.insert(container.clone(), (members, now));
+        change(containers.entry(container.clone()).or_default());
     }
 
-    fn said(&self) -> MutexGuard<'_, HashMap<ContainerName, (Members, Timestamp)>> {
+    fn said(&self) -> MutexGuard<'_, Said> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,5 +151,68 @@ impl MemberCache {
 impl fmt::Debug for MemberCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemberCache").field("lasts", &self.lasts).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LASTS: Duration = Duration::from_secs(5);
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    fn since(revision: u64) -> Members {
+        Members::since(Revision::new(revision))
+    }
+
+    fn container() -> ContainerName {
+        ContainerName::new("c").expect("a valid name")
+    }
+
+    #[test]
+    fn an_answer_lasts_and_then_replaces_a_register_that_does_not_answer() {
+        let (cache, c) = (MemberCache::new(LASTS), container());
+        assert_eq!(cache.recall(&c, at(0)), Recall::Old(None));
+        cache.keep(&c, cache.ask(at(1)), since(7));
+        assert_eq!(cache.recall(&c, at(5)), Recall::Recent(since(7)));
+        assert_eq!(cache.recall(&c, at(6)), Recall::Old(Some(since(7))));
+        let late = cache.ask(at(6));
+        cache.pause(&c, at(7));
+        assert_eq!(cache.recall(&c, at(11)), Recall::Paused(Some(since(7))));
+        assert_eq!(cache.recall(&c, at(12)), Recall::Old(Some(since(7))));
+        cache.keep(&c, late, since(8));
+        assert_eq!(cache.recall(&c, at(10)), Recall::Recent(since(8)), "the late answer ends the pause");
+        assert_eq!(cache.recall(&c, at(11)), Recall::Old(Some(since(8))), "its age counts from the question");
+    }
+
+    #[test]
+    fn answers_that_are_overtaken_are_not_stored() {
+        let (cache, c) = (MemberCache::new(LASTS), container());
+        let (earlier, later) = (cache.ask(at(1)), cache.ask(at(2)));
+        cache.keep(&c, later, since(2));
+        cache.keep(&c, earlier, since(1));
+        assert_eq!(cache.recall(&c, at(3)), Recall::Recent(since(2)));
+        let before = cache.ask(at(3));
+        cache.keep(&c, cache.ask(at(3)), Members::NONE);
+        cache.keep(&c, before, since(2));
+        assert_eq!(cache.recall(&c, at(3)), Recall::Old(Some(Members::NONE)), "the deletion began after the question");
+    }
+
+    #[test]
+    fn a_deletion_is_never_recent() {
+        let (cache, c) = (MemberCache::new(LASTS), container());
+        cache.keep(&c, cache.ask(at(1)), Members::NONE);
+        assert_eq!(cache.recall(&c, at(1)), Recall::Old(Some(Members::NONE)));
+    }
+
+    #[test]
+    fn without_a_time_nothing_is_stored() {
+        let (cache, c) = (MemberCache::new(Duration::ZERO), container());
+        cache.keep(&c, cache.ask(at(1)), since(1));
+        cache.pause(&c, at(1));
+        assert_eq!(cache.recall(&c, at(1)), Recall::Old(None));
     }
 }

@@ -25,7 +25,10 @@ impl Shared {
         let location = self.location(blob)?;
         let options = GetOptions::new().with_head(reading.extent != Extent::All);
         let (found, members) = join(self.get(&location, options), self.members(&blob.container)).await;
-        let Some((result, current)) = found?.filter(|(_, current)| members.contain(current)) else { return Ok(None) };
+        let Some((result, current)) = found? else { return Ok(None) };
+        if !members?.contain(&current) {
+            return Ok(None);
+        }
         let mut info = current.info.clone();
         if reading.lease {
             info.lease = self.lease_of(blob).await?;
@@ -94,7 +97,7 @@ impl Source for Version {
 
 /// Returns the bytes of a response, as the platform's own body if there is one.
 fn body(result: GetResult) -> BlobBody {
-    if let Some(direct) = DirectBody::take(&result) {
+    if let Some(direct) = DirectBody::of(&result) {
         return direct;
     }
     BlobBody::stream(StreamBody::new(result.into_stream().map_ok(Frame::data).map_err(failure::of_read).boxed()))

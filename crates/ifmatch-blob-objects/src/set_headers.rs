@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::shared::Shared;
-use super::write::contended;
+use super::spool::PART;
+use super::write::{Basis, contended};
+use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
     Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload, Written,
@@ -24,10 +26,16 @@ impl Shared {
                 return Err(self.absent(&blob.container).await);
             };
             let info = opened.info;
-            let body = match opened.source.read(None).await {
-                Ok(body) => Upload::new(body),
-                Err(error) if *error.kind() == StoreErrorKind::Unavailable => continue,
-                Err(error) => return Err(error),
+            // A longer body takes too long for a permit.
+            let is_short = self.backing.takes_uploads && info.length <= PART as u64;
+            let kept = info.hash.filter(|_| is_short);
+            let body = match kept {
+                Some(_) => Upload::new(BlobBody::empty()),
+                None => match opened.source.read(None).await {
+                    Ok(body) => Upload::new(body),
+                    Err(error) if *error.kind() == StoreErrorKind::Unavailable => continue,
+                    Err(error) => return Err(error),
+                },
             };
             let put = Put {
                 preconditions: set.preconditions.clone(),
@@ -41,7 +49,7 @@ impl Shared {
                 request: set.request.clone(),
                 limit: u64::MAX,
             };
-            match Box::pin(self.put_based(blob, put, info.tag)).await {
+            match Box::pin(self.put_based(blob, put, Basis { tag: info.tag, kept })).await {
                 Err(error) if is_overtaken(error.kind()) => {}
                 result => return result,
             }

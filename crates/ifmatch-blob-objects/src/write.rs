@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
+use http::{Extensions, Method};
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::Content;
 use ifmatch_core::digest::ContentHash;
@@ -13,10 +13,10 @@ use ifmatch_core::record::Revision;
 use ifmatch_runtime::nonce;
 use ifmatch_runtime::task::detach;
 use object_store::path::Path;
-use object_store::{Attributes, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult};
+use object_store::{Attributes, Error, GetOptions, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult};
 
 use super::attributes::{Current, Stamp, tag};
-use super::direct::{DirectUpload, Offer};
+use super::direct::{DirectBody, DirectUpload, Offer};
 use super::failure::{self, Failure, lost};
 use super::incarnation::{Found, Home};
 use super::members::Members;
@@ -57,8 +57,25 @@ struct Job {
 enum Body {
     /// Sent in one request with its condition.
     Whole(PutPayload),
+    /// Those of the object that is replaced, read from it for each attempt.
+    Copied,
     /// Already in the store as parts, to be combined.
     Parts(Multipart),
+}
+
+impl Body {
+    /// Returns `true` if the bytes are sent in one request with its condition.
+    fn is_conditional(&self) -> bool {
+        !matches!(self, Self::Parts(_))
+    }
+}
+
+/// The version that a write is derived from, if any.
+#[derive(Debug, Default)]
+pub(super) struct Basis {
+    pub(super) tag: Option<EntityTag>,
+    /// The hash of its bytes, if the write keeps them. The body of the write is then not read.
+    pub(super) kept: Option<ContentHash>,
 }
 
 /// An attempt at a write.
@@ -76,15 +93,15 @@ impl Shared {
     /// Evaluates the conditions before the body is received, and again under the permit. Once the body is complete, the
     /// write continues in a separate task, so that a client that disconnects does not leave a permit behind.
     pub(super) async fn put(this: &Arc<Self>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
-        Box::pin(this.put_based(blob, put, None)).await
+        Box::pin(this.put_based(blob, put, Basis::default())).await
     }
 
-    /// Writes an object derived from the version with this tag, if any.
+    /// Writes an object derived from a version.
     pub(super) async fn put_based(
         self: &Arc<Self>,
         blob: &BlobPath,
         put: Put,
-        based_on: Option<EntityTag>,
+        basis: Basis,
     ) -> Result<Written, StoreError> {
         let this = self;
         if put.headers.append.is_some() && !this.capability.metadata {
@@ -116,9 +133,16 @@ impl Shared {
         let nonce = format!("{:016x}", nonce().map_err(of_register)?);
         let mut stamp = Stamp { incarnation, ..Stamp::new(nonce, promise.digest(), request) };
         let mut headers = put.headers;
-        let (body, md5) = promise.md5(put.md5, &headers).watch(put.body);
-        let (body, hash) = this.take_in(blob, body, &promise, &headers, &mut stamp).await?;
-        md5.settle(&mut headers)?;
+        let (body, hash) = if let Some(hash) = basis.kept {
+            stamp.hash = Some(hash);
+            (Body::Copied, hash)
+        } else {
+            let (body, md5) = promise.md5(put.md5, &headers).watch(put.body);
+            let taken = this.take_in(blob, body, &promise, &headers, &mut stamp).await?;
+            md5.settle(&mut headers)?;
+            taken
+        };
+        let based_on = basis.tag;
         let (blob, preconditions, lease, missing) = (blob.clone(), put.preconditions, put.lease, put.container);
         let job = Job { blob, location, preconditions, lease, missing, based_on, headers, stamp, hash };
         let this = Arc::clone(this);
@@ -312,26 +336,48 @@ impl Shared {
     async fn send(&self, job: &Job, goal: &Goal, body: &mut Body) -> Result<PutResult, Failure> {
         // The condition of a creation does not cover its container: the gateway of another register would not take the
         // object for a blob.
-        let is_covered = matches!((&*body, &goal.mode), (Body::Whole(_), PutMode::Update(_))) && !goal.created;
+        let is_covered = body.is_conditional() && matches!(goal.mode, PutMode::Update(_)) && !goal.created;
         if !is_covered {
             self.check_owner().await.map_err(Failure::Definite)?;
         }
-        let sent = match body {
-            Body::Whole(payload) => {
-                let attributes = self.attributes(&job.headers, &goal.stamp, goal.created);
-                let options = PutOptions { mode: goal.mode.clone(), attributes, ..PutOptions::default() };
-                self.backing.objects.put_opts(&job.location, payload.clone(), options).await
-            }
-            Body::Parts(parts) => parts.complete().await,
+        let (payload, extensions) = match body {
+            Body::Whole(payload) => (payload.clone(), Extensions::default()),
+            Body::Copied => self.copied(job, goal).await?,
+            Body::Parts(parts) => return parts.complete().await.map_err(failure::of_write),
         };
+        let attributes = self.attributes(&job.headers, &goal.stamp, goal.created);
+        let options = PutOptions { mode: goal.mode.clone(), attributes, extensions, ..PutOptions::default() };
+        let sent = self.backing.objects.put_opts(&job.location, payload, options).await;
         sent.map_err(failure::of_write)
+    }
+
+    /// Reads the object that is replaced: as a body of the platform, in the extensions, if the store has one.
+    async fn copied(&self, job: &Job, goal: &Goal) -> Result<(PutPayload, Extensions), Failure> {
+        let version = match &goal.mode {
+            PutMode::Update(version) => version.e_tag.clone(),
+            PutMode::Create | PutMode::Overwrite => None,
+        };
+        let unread = |error| match error {
+            Error::NotFound { .. } | Error::Precondition { .. } => Failure::Changed,
+            error => Failure::Definite(failure::of_read(error)),
+        };
+        let options = GetOptions::new().with_if_match(version);
+        let object = self.backing.objects.get_opts(&job.location, options).await.map_err(unread)?;
+        match object.extensions.get::<DirectBody>() {
+            Some(direct) => {
+                let mut extensions = Extensions::default();
+                extensions.insert(direct.clone());
+                Ok((PutPayload::new(), extensions))
+            }
+            None => Ok((object.bytes().await.map_err(unread)?.into(), Extensions::default())),
+        }
     }
 
     /// Returns the stamp of a write that replaces this object. For a multipart upload, the stamp is already at the
     /// store.
     fn stamp(&self, job: &Job, body: &Body, there: Option<&Current>, home: Home) -> Stamp {
         let before = there.and_then(|there| there.info.generation).unwrap_or(Revision::NONE);
-        let generation = matches!(body, Body::Whole(_)).then(|| before.next(self.driver.now()));
+        let generation = body.is_conditional().then(|| before.next(self.driver.now()));
         Stamp { generation, incarnation: Some(home.incarnation), ..job.stamp.clone() }
     }
 
@@ -386,7 +432,7 @@ impl Shared {
     /// has succeeded. It is not zero in three cases: a deletion makes "absent" true again, completing a multipart
     /// upload is unconditional, and a lease must block writes begun by earlier holders.
     fn grace(&self, job: &Job, goal: &Goal, body: &Body) -> Duration {
-        let is_update = matches!(body, Body::Whole(_)) && matches!(goal.mode, PutMode::Update(_));
+        let is_update = body.is_conditional() && matches!(goal.mode, PutMode::Update(_));
         let is_leased = job.lease.id().is_some() || job.lease.token().is_some();
         if is_update && !is_leased && self.capability.unique_tags { Duration::ZERO } else { GRACE }
     }

@@ -119,6 +119,10 @@ export async function again(attempt, wait = 10) {
 /** Collects an asynchronous iteration into a list. */
 export async function collected(iteration) {
   const all = [];
-  for await (const item of iteration) all.push(item);
+  const deadline = Date.now() + PATIENCE;
+  for await (const item of iteration) {
+    assert(Date.now() < deadline, "waited in vain for the end of a listing");
+    all.push(item);
+  }
   return all;
 }

@@ -58,7 +58,7 @@ def refused(call, status, *codes):
 
 def race(count, work):
     """Runs `work(number)` in `count` threads that start together, and returns the results by number."""
-    barrier = threading.Barrier(count)
+    barrier = threading.Barrier(count, timeout=PATIENCE)
 
     def run(number):
         barrier.wait()

@@ -5,7 +5,7 @@ import time
 import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import BlobLeaseClient
-from support import again, guid, outcome, race, refused
+from support import PATIENCE, again, guid, outcome, race, refused
 
 
 def try_acquire(client, duration=-1):
@@ -89,7 +89,9 @@ def test_three_workers_do_each_job_once(container):
 
     def work(number):
         done = []
+        deadline = time.monotonic() + PATIENCE
         while any(True for _ in container.list_blobs(name_starts_with="job")):
+            assert time.monotonic() < deadline, "waited in vain for the jobs to be done"
             if not (taken := take(container, -1)):
                 time.sleep(0.02)
                 continue

@@ -25,6 +25,7 @@ mod owners;
 mod races;
 mod registers;
 mod skewed;
+mod slow_register;
 mod strays;
 mod unclear;
 

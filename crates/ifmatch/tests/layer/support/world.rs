@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -88,7 +89,9 @@ impl World {
 
     /// Waits until a request has reached the latch.
     pub(crate) async fn reached(&self, latch: &str) {
-        self.latch(latch).reached.acquire().await.unwrap().forget();
+        let latched = self.latch(latch);
+        let reached = tokio::time::timeout(Duration::from_secs(300), latched.reached.acquire()).await;
+        reached.unwrap_or_else(|_| panic!("no request reached {latch} within five minutes")).unwrap().forget();
     }
 
     /// Releases one request from the latch.

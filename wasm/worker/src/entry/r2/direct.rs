@@ -16,9 +16,11 @@ use worker::web_sys::{ReadableStream, WritableStream, WritableStreamDefaultWrite
 use worker::worker_sys::FixedLengthStream;
 
 use super::upload::Upload;
-use super::{failure, in_time};
+use super::{TIMEOUT, failure, in_time};
 use crate::entry::edge::reader::Reader;
 
+/// Time limit for the next 64 KiB of a body, in milliseconds.
+const STILL: u32 = 300_000;
 /// Number of the only part.
 pub(super) const PART: u16 = 1;
 
@@ -55,10 +57,11 @@ pub(super) async fn send(
         }
         Either::Right((moved, sent)) => {
             moved?;
-            in_time(sent).await?
+            in_time("R2 to answer the upload of a body", TIMEOUT, sent).await?
         }
     };
-    let hash = digest.digest().await.map_err(|error| failure::of(location, &error))?;
+    let hash = async { digest.digest().await.map_err(|error| failure::of(location, &error)) };
+    let hash = in_time("the hash of a body", TIMEOUT, hash).await?;
     direct.arrived(content_hash(&hash));
     Ok(tag)
 }
@@ -77,10 +80,15 @@ pub(super) fn content_hash(hash: &Uint8Array) -> ContentHash {
 async fn pump(location: &Path, from: &ReadableStream, to: &[WritableStreamDefaultWriter]) -> Result<()> {
     let failed = |error: JsValue| failure::of(location, &error.into());
     let all = |promises: Vec<Promise>| {
-        in_time(async { try_join_all(promises.into_iter().map(JsFuture::from)).await.map_err(failed) })
+        let done = async { try_join_all(promises.into_iter().map(JsFuture::from)).await.map_err(failed) };
+        in_time("R2 and the hash to take the next bytes of a body", TIMEOUT, done)
     };
     let mut reader = Reader::new(from).map_err(failed)?;
-    while let Some(chunk) = reader.next().await.map_err(failed)? {
+    let mut next = async || {
+        let next = async { reader.next().await.map_err(failed) };
+        in_time("the next bytes of a body", STILL, next).await
+    };
+    while let Some(chunk) = next().await? {
         all(to.iter().map(|writer| writer.write_with_chunk(&chunk)).collect()).await?;
     }
     all(to.iter().map(WritableStreamDefaultWriter::close).collect()).await.map(drop)

@@ -137,7 +137,7 @@ impl DescribedListing for R2 {
 /// Sends a request to R2, within the budget of subrequests and the time limit. After a timeout, the request may still
 /// take effect.
 async fn within_limits<T>(location: &Path, request: impl Future<Output = worker::Result<T>>) -> Result<T> {
-    in_time(within_budget(location, request)).await
+    in_time("R2 to answer", TIMEOUT, within_budget(location, request)).await
 }
 
 /// Sends a request to R2, within the budget of subrequests.
@@ -146,7 +146,8 @@ async fn within_budget<T>(location: &Path, request: impl Future<Output = worker:
     request.await.map_err(|error| failure::of(location, &error))
 }
 
-async fn in_time<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |late| Err(Error::Generic { store: "R2", source: Box::new(late) });
-    timeout(TIMEOUT, work).await.unwrap_or_else(late)
+/// Waits for something, up to a number of milliseconds.
+async fn in_time<T>(subject: &'static str, limit: u32, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = |late| Err(Error::Generic { store: "R2", source: format!("waited for {subject}: {late}").into() });
+    timeout(limit, work).await.unwrap_or_else(late)
 }

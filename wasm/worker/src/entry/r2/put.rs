@@ -1,10 +1,12 @@
 //! Writes an object in one request, with a condition.
 
+use ifmatch_blob_objects::DirectBody;
 use object_store::path::Path;
 use object_store::{Error, PutMode, PutOptions, PutPayload, PutResult, Result, UpdateVersion};
-use worker::{Bucket, Conditional, Object};
+use worker::{Bucket, Conditional, Data, Object};
 
-use super::{attributes, failure, within_limits};
+use super::{attributes, direct, failure, within_limits};
+use crate::entry::edge::body::EdgeBody;
 
 /// Writes an object.
 pub(super) async fn put(
@@ -14,7 +16,14 @@ pub(super) async fn put(
     options: PutOptions,
 ) -> Result<PutResult> {
     let (http, custom) = attributes::metadata(&options.attributes)?;
-    let request = bucket.put(location.as_ref(), bytes(payload)).http_metadata(http).custom_metadata(custom);
+    let data = match options.extensions.get::<DirectBody>() {
+        Some(direct) => {
+            let body = direct.take::<EdgeBody>().and_then(EdgeBody::into_whole);
+            Data::ReadableStream(body.ok_or_else(direct::unread)?)
+        }
+        None => Data::Bytes(bytes(payload)),
+    };
+    let request = bucket.put(location.as_ref(), data).http_metadata(http).custom_metadata(custom);
     let (request, expected) = match options.mode {
         PutMode::Overwrite => (request, None),
         PutMode::Create => {

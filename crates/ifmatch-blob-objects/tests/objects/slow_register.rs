@@ -1,0 +1,142 @@
+//! Reads while the register does not answer about the container.
+//!
+//! # Interleavings
+//!
+//! - **The register hangs.** A read goes on with the previous answer, or as if all objects were blobs, and later reads do not
+//!   ask again.
+//! - **An answer from before a deletion** arrives after it. Later reads must not rely on it.
+//! - **A container that is being deleted**, as a read has seen, when the register hangs: its blobs stay hidden.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ifmatch_blob::conformance::{Subject, blob, kind, put};
+use ifmatch_blob::store::{Delete, Reading, StoreErrorKind};
+use ifmatch_blob_objects::{Backing, ObjectBlobs};
+use ifmatch_core::record::Record;
+use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, Wrapper, async_trait};
+use object_store::{ObjectStore, ObjectStoreExt};
+use tokio::sync::watch;
+
+use crate::faults::{Fault, Faulty};
+use crate::subject;
+
+/// A register whose answers about containers can be held back.
+struct Slow {
+    inner: MemoryRegister,
+    /// Numbers of the questions whose answers are held back.
+    held: watch::Sender<Range<usize>>,
+    /// Number of questions about containers.
+    asked: AtomicUsize,
+}
+
+impl Slow {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            inner: MemoryRegister::unbounded(),
+            held: watch::Sender::new(0..0),
+            asked: AtomicUsize::new(0),
+        })
+    }
+
+    /// Holds back all answers from now on.
+    fn hang(&self) {
+        self.held.send_replace(0..usize::MAX);
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Wrapper for Slow {
+    fn inner(&self) -> &dyn Register {
+        &self.inner
+    }
+
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        let record = self.inner.load(key).await;
+        if key.as_str().starts_with("c/") {
+            let number = self.asked.fetch_add(1, Ordering::SeqCst);
+            self.held.subscribe().wait_for(|held| !held.contains(&number)).await.expect("the sender is kept");
+        }
+        record
+    }
+}
+
+/// Another process on the same store and register. Its reads reuse answers for this time.
+async fn process(store: &Arc<Faulty>, register: &Arc<Slow>, memory: Duration) -> Subject {
+    let backing = Backing::new(Arc::clone(store) as Arc<dyn ObjectStore>).with_container_memory(memory);
+    subject(ObjectBlobs::open_durable(backing, Arc::clone(register) as Arc<dyn Register>).await.expect("opens"))
+}
+
+/// Answers are never recent, but are kept.
+const SHORT: Duration = Duration::from_micros(1);
+const LONG: Duration = Duration::from_hours(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_read_goes_on_without_a_register_that_hangs() {
+    for is_cold in [true, false] {
+        let (store, register) = (Faulty::in_memory(false), Slow::new());
+        let reader = process(&store, &register, if is_cold { LONG } else { SHORT }).await;
+        let blob = blob("c", "b");
+        reader.write(&blob, "1").await;
+        if !is_cold {
+            assert_eq!(reader.read(&blob).await.unwrap().1, "1");
+        }
+        register.hang();
+        assert_eq!(reader.read(&blob).await.unwrap().1, "1");
+        if is_cold {
+            let asked = register.asked();
+            assert_eq!(reader.read(&blob).await.unwrap().1, "1");
+            assert_eq!(register.asked(), asked, "the failure is remembered");
+        }
+    }
+}
+
+/// Leaves an object of a late write in a deleted container, which a process with a previous answer hides.
+#[tokio::test(start_paused = true)]
+async fn an_answer_from_before_a_deletion_is_not_stored_after_it() {
+    let (store, register) = (Faulty::in_memory(false), Slow::new());
+    let subject = process(&store, &register, LONG).await;
+    let (late, other) = (blob("c", "late"), blob("c", "other"));
+    subject.write(&other, "1").await;
+    store.schedule([Fault::Held]);
+    assert_eq!(kind(subject.store.put(&late, put("late")).await), StoreErrorKind::OutcomeUnknown);
+
+    // The read has its record, and the answer arrives after the deletion.
+    let asked = register.asked();
+    register.held.send_replace(asked..asked + 1);
+    let delete = async {
+        while register.asked() == asked {
+            tokio::task::yield_now().await;
+        }
+        subject.store.delete_container(&other.container, Delete::default()).await.expect("it exists");
+        register.held.send_replace(0..0);
+    };
+    futures_util::join!(subject.read(&other), delete);
+    store.release().await.expect("there is no object of this name");
+    assert!(subject.read(&late).await.is_none(), "an object of the deleted container");
+}
+
+#[tokio::test(start_paused = true)]
+async fn blobs_of_a_container_that_is_being_deleted_stay_hidden() {
+    let (store, register) = (Faulty::in_memory(false), Slow::new());
+    let [deleter, reader] = [process(&store, &register, LONG).await, process(&store, &register, LONG).await];
+    let blob = blob("c", "b");
+    deleter.write(&blob, "1").await;
+    store.schedule([Fault::Refused]);
+    deleter.store.delete_container(&blob.container, Delete::default()).await.expect_err("an object is left");
+    assert!(store.get(&"c/b".into()).await.is_ok(), "the object is still there");
+    assert!(reader.read(&blob).await.is_none());
+    register.hang();
+    for process in [&deleter, &reader] {
+        for _ in 0..2 {
+            let hidden = process.store.open(&blob, Reading::HEAD).await;
+            assert_eq!(kind(hidden.map(drop)), StoreErrorKind::Unavailable);
+        }
+    }
+}
