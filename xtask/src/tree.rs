@@ -43,7 +43,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "ifmatch-runtime",
-        forbidden: &["hyper", "hyper-util", "axum", "tower", "redb", "rustls", "mio", "socket2", "ifmatch-register"],
+        forbidden: &["hyper", "hyper-util", "axum", "tower", "redb", "mio", "socket2", "ifmatch-register"],
         why: "the runtime knows clocks, tasks and randomness, not registers or servers",
     },
     Rule {
