@@ -62,7 +62,7 @@ impl Cause {
         let rustls::Error::InvalidCertificate(certificate) = error else {
             return match error {
                 rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Self::lasting(
-                    "the server does not speak TLS at this port: use a URL without TLS, such as http://, or the port for TLS",
+                    "the server does not speak TLS at this port: use http:// (redis://, etcd://), or the port for TLS",
                 ),
                 rustls::Error::AlertReceived(alert) => {
                     Self { text: format!("the server has ended the TLS connection: {alert:?}"), is_lasting: false }
