@@ -231,7 +231,7 @@ async fn the_command_lists_shows_and_breaks() {
     for (args, code, expected) in [
         (&["show", "docs/none"][..], 1, "404"),
         (&["break", "docs/a"], 1, "409"),
-        (&["show", "docs//a"], 2, "CONTAINER/BLOB"),
+        (&["show", "docs/../a"], 2, "CONTAINER/BLOB"),
         (&["break", "docs/b", "--period", "61"], 1, "0 to 60"),
         (&["break"], 2, "<PATH>"),
     ] {
