@@ -94,7 +94,8 @@ def test_a_copy_needs_a_signature_for_its_source(blobs, container, blob):
     url = blob.url.split("?")[0]
     copy = lambda token, name, source: with_token(blobs, token).get_blob_client(container.container_name, name).upload_blob_from_url(source)
     target = container.get_blob_client("target")
-    for source in [url, f"{url}?{write}", f"{url}?{read[:-3]}AAA"]:
+    refused(lambda: copy(write, "target", url), 401, "NoAuthenticationInformation")
+    for source in [f"{url}?{write}", f"{url}?{read[:-3]}AAA"]:
         refused(lambda: copy(write, "target", source), 403)
     container.get_blob_client("secret").upload_blob(b"secret")
     secret = container.get_blob_client("secret").url.split("?")[0]
