@@ -1,4 +1,4 @@
-//! What a request may do: everything, or what its shared access signature grants.
+//! The rights of a request: all, or those of its shared access signature.
 
 use ifmatch_azure::auth::{AuthError, Grant, Level, SharedAccessError};
 
@@ -6,7 +6,7 @@ use crate::entity::key::EntityKey;
 use crate::error::TableError;
 use crate::storage::tables::TableName;
 
-/// What a request may do.
+/// The rights of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Access(pub(crate) Grant);
 

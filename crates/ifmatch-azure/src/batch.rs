@@ -12,7 +12,7 @@ use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::Upload;
 
 use crate::accounts::{Account, Accounts};
-use crate::auth::{self, Grant};
+use crate::auth;
 use crate::blocks;
 use crate::error::AzureError;
 use crate::guid;
@@ -87,9 +87,7 @@ async fn execute(
         head.headers.insert(VERSION, version.clone());
     }
     let mut operation = request::parse(context, head, account, accounts, &grant)?;
-    if let Grant::SharedAccess(access) = &grant {
-        permissions::check(&mut operation, access)?;
-    }
+    permissions::check(&mut operation, &grant)?;
     match operation {
         Operation::Blob(blob, operation @ (BlobOperation::Delete(_) | BlobOperation::SetTier(_)))
             if container.is_none_or(|container| *container == blob.container) =>

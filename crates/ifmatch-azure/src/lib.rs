@@ -109,13 +109,13 @@ async fn execute(
 ) -> Result<Response<BlobBody>, AzureError> {
     let Authenticated { account, grant } = auth::authenticate_blob(accounts, head, context.wall())?;
     let mut operation = request::parse(context, head, account, accounts, &grant)?;
-    let Grant::SharedAccess(access) = grant else {
-        return carry_out(context, accounts, account, head, operation, body).await;
-    };
-    permissions::check(&mut operation, &access)?;
+    permissions::check(&mut operation, &grant)?;
     let is_read = matches!(operation, Operation::Blob(_, BlobOperation::Get(_)));
     let mut response = carry_out(context, accounts, account, head, operation, body).await?;
-    if is_read && response.status().is_success() {
+    if let Grant::SharedAccess(access) = &grant
+        && is_read
+        && response.status().is_success()
+    {
         for (name, value) in access.overrides() {
             response.headers_mut().insert(name, value.clone());
         }

@@ -37,16 +37,16 @@ const SHARED_KEY_LITE: &str = "SharedKeyLite";
 pub struct Authenticated<'a> {
     /// The account.
     pub account: &'a Account,
-    /// What the request may do.
+    /// The rights of the request.
     pub grant: Grant,
 }
 
-/// What a request may do.
+/// The rights of a request.
 #[derive(Clone, Debug)]
 pub enum Grant {
     /// Everything: it is signed with the account's key.
     Everything,
-    /// What a shared access signature grants.
+    /// The rights that a shared access signature grants.
     SharedAccess(SharedAccess),
 }
 
@@ -62,10 +62,7 @@ pub fn authenticate_blob<'a>(
     if has_shared_access(head) {
         return authenticate_shared(accounts, head, Service::Blob, now);
     }
-    authenticate(accounts, head, now, |claim| match claim.scheme {
-        Scheme::Full => shared_key::blob(head, claim.account),
-        Scheme::Lite => shared_key::blob_lite(head, claim.account),
-    })
+    authenticate(accounts, head, now, |claim| claim.blob_text(head))
 }
 
 /// Returns what a part of a batch may do. `sent` is its head as it was signed with a key: its path may lack the account's name.
@@ -83,11 +80,7 @@ pub(crate) fn authenticate_part(
     let authenticated = if has_shared_access(head) {
         authenticate_shared(accounts, head, Service::Blob, now)?
     } else {
-        let signed = |claim: Claim<'_>| match claim.scheme {
-            Scheme::Full => shared_key::blob(sent, claim.account),
-            Scheme::Lite => shared_key::blob_lite(sent, claim.account),
-        };
-        authenticate_for(accounts, sent, now, is_own, signed)?
+        authenticate_for(accounts, sent, now, is_own, |claim| claim.blob_text(sent))?
     };
     if is_own(authenticated.account) { Ok(authenticated.grant) } else { Err(AuthError::Mismatch) }
 }
@@ -187,6 +180,16 @@ struct Claim<'a> {
     signature: &'a str,
 }
 
+impl Claim<'_> {
+    /// Returns the text to sign for a request to the Blob service.
+    fn blob_text(&self, head: &Parts) -> Option<String> {
+        match self.scheme {
+            Scheme::Full => shared_key::blob(head, self.account),
+            Scheme::Lite => shared_key::blob_lite(head, self.account),
+        }
+    }
+}
+
 fn authenticate<'a>(
     accounts: &'a Accounts,
     head: &Parts,
@@ -211,8 +214,11 @@ fn authenticate_for<'a>(
     let is_signed = is_signed(account.map_or(&[], Account::keys), &text, &signature);
     let account = account.filter(|_| is_signed).ok_or(AuthError::Mismatch)?;
     // The date is checked last, so that only signed requests learn about the server's clock.
-    let grant = Grant::Everything;
-    if in_time(&head.headers, now) { Ok(Authenticated { account, grant }) } else { Err(AuthError::Skewed) }
+    if in_time(&head.headers, now) {
+        Ok(Authenticated { account, grant: Grant::Everything })
+    } else {
+        Err(AuthError::Skewed)
+    }
 }
 
 /// Returns what the shared access signature in the query grants to the request.
@@ -251,7 +257,7 @@ fn claim(head: &Parts) -> Result<Claim<'_>, AuthError> {
 }
 
 /// Returns `true` if the request is to be authenticated by its query. `Authorization` takes precedence: the query's signature is then
-/// a parameter that no operation knows.
+/// ignored.
 fn has_shared_access(head: &Parts) -> bool {
     !head.headers.contains_key(AUTHORIZATION) && shared_access::is_in(head.uri.query())
 }

@@ -5,11 +5,12 @@ use ifmatch_core::tag::TagList;
 
 use super::copy::Copy;
 use super::{Batch, BlobOperation, ContainerOperation, Operation, PutBlob};
-use crate::auth::{AuthError, Level, SharedAccess};
+use crate::auth::{AuthError, Grant, Level};
 
 /// Permits the operation, or rejects it. With the permission to create, but not to write, a blob must not be replaced, for which a
 /// condition is added to the write.
-pub(crate) fn check(operation: &mut Operation<'_>, access: &SharedAccess) -> Result<(), AuthError> {
+pub(crate) fn check(operation: &mut Operation<'_>, grant: &Grant) -> Result<(), AuthError> {
+    let Grant::SharedAccess(access) = grant else { return Ok(()) };
     if matches!(operation, Operation::GetAccountInformation) {
         return Ok(access.permit_account_information()?);
     }
