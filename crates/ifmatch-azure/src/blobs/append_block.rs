@@ -12,7 +12,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5};
+use ifmatch_blob::headers::{Append, BlobHeaders};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
     BlobInfo, BoxError, HeaderChange, Opened, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload,
@@ -23,6 +23,7 @@ use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::tag::TagList;
 
 use super::write;
+use crate::blocks;
 use crate::containers;
 use crate::error::AzureError;
 use crate::request::headers::CONTENT_MD5;
@@ -42,10 +43,7 @@ pub(crate) async fn append_block(
     upload: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     let AppendBlock { write, conditions, md5, length } = append;
-    let block = read(upload, length).await?;
-    if md5.is_some_and(|md5| md5 != ContentMd5::of(&block)) {
-        return Err(AzureError::md5_mismatch());
-    }
+    let block = Bytes::from(blocks::read(upload, md5, length).await?);
     write::check(context, blob, &write.conditions, write.lease).await?;
     for _ in 0..TRIES {
         let current = Current::find(context, blob, &write, Reading::WHOLE).await?;
@@ -158,23 +156,6 @@ impl Current {
         let preconditions = Preconditions { if_match: Some(TagList::Tags(vec![tag])), ..Preconditions::default() };
         Ok(Self { opened, append, preconditions })
     }
-}
-
-/// Reads a block, which must have this length.
-async fn read(mut body: Upload, length: u64) -> Result<Bytes, AzureError> {
-    let incomplete = |why: String| AzureError::bad_request("IncompleteBody", why);
-    let mut bytes = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| incomplete(error.to_string()))?;
-        bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-        if bytes.len() as u64 > length {
-            break;
-        }
-    }
-    if bytes.len() as u64 == length {
-        return Ok(bytes.into());
-    }
-    Err(incomplete("the body is shorter or longer than Content-Length".to_owned()))
 }
 
 /// Returns the bytes of the version, followed by the block.

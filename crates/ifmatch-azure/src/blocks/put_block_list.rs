@@ -57,7 +57,7 @@ pub(crate) async fn put_block_list(
     Err(AzureError::busy())
 }
 
-/// Reads the document, which must have this MD5 and length.
+/// Reads a body into memory, which must have this MD5 and length.
 pub(crate) async fn read(mut body: Upload, md5: Option<ContentMd5>, length: u64) -> Result<Vec<u8>, AzureError> {
     let incomplete = |why: String| AzureError::bad_request("IncompleteBody", why);
     let mut bytes = Vec::new();
