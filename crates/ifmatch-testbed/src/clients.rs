@@ -8,6 +8,8 @@ use ifmatch_register::Register;
 use ifmatch_register::conformance::history::{self, Operation, Violation};
 use ifmatch_register::conformance::workload::{Client, Workload};
 
+use crate::wait::within;
+
 /// Pause of a client after a failure.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Number of swaps of each client during a fault.
@@ -67,7 +69,7 @@ impl Clients {
         let running: Vec<_> = members.into_iter().map(start).collect();
         let mut members = Vec::new();
         for client in running {
-            members.push(client.await.expect("a client"));
+            members.push(within("each client's swaps", client).await.expect("a client"));
         }
         Self { workload, members, ticks }
     }
@@ -92,9 +94,12 @@ impl Clients {
         let key = self.workload.keys()[0].clone();
         let fault = async {
             begin();
-            while register.load(&key).await.is_ok() {
-                tokio::task::yield_now().await;
-            }
+            let failure = async {
+                while register.load(&key).await.is_ok() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            within("a failure of the register", failure).await;
             end();
         };
         self.run_during(register, WINS, fault).await.run(register, 1).await

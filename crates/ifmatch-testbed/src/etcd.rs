@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::proxy::{Network, Proxy};
 use crate::server::{Program, Server, free_port};
+use crate::wait::within;
 
 /// Starts a cluster of one member.
 ///
@@ -62,14 +63,17 @@ impl Isolable {
 
     /// Returns the index of the leader, once all members agree on it.
     pub async fn leader(&self) -> usize {
-        loop {
-            let leaders: Vec<u64> = self.members.iter().map(|member| number(member, "leader")).collect();
-            let is_leader = |member: &Server| leaders.iter().all(|leader| *leader == number(member, "member_id"));
-            if let Some(leader) = self.members.iter().position(is_leader) {
-                return leader;
+        let agreed = async {
+            loop {
+                let leaders: Vec<u64> = self.members.iter().map(|member| number(member, "leader")).collect();
+                let is_leader = |member: &Server| leaders.iter().all(|leader| *leader == number(member, "member_id"));
+                if let Some(leader) = self.members.iter().position(is_leader) {
+                    return leader;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        };
+        within("a leader of etcd", agreed).await
     }
 
     /// Cuts a member off from the others, but not from its clients.
@@ -130,7 +134,9 @@ async fn member(name: &str, port: u16, advertised: u16, cluster: &str, settings:
             ["--initial-advertise-peer-urls", &advertised],
             ["--initial-cluster", &cluster],
             ["--logger", "zap"],
-            ["--log-outputs", "stdout"],
+            // The reason for an end is seen, and nothing else.
+            ["--log-outputs", "stderr"],
+            ["--log-level", "fatal"],
         ];
         own.concat().into_iter().map(str::to_owned).chain(settings.iter().cloned()).collect()
     });

@@ -13,9 +13,11 @@ mod proxy;
 pub mod redis;
 pub mod s3;
 mod server;
+mod wait;
 
 pub use clients::Clients;
 pub use faketime::faketime;
 pub use log::Log;
 pub use proxy::{Network, Proxy};
 pub use server::{Launch, Program, Server, free_port};
+pub use wait::within;

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _, stderr};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{self, Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Signal, geteuid};
@@ -21,6 +23,8 @@ const ATTEMPTS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Number of attempts to connect, or to start again, about two minutes.
 const CONNECTS: usize = 6_000;
+/// Time after which a test that still uses a server hangs.
+const LIFE: Duration = Duration::from_mins(15);
 
 /// Returns the command of a server on a port, with its data in a folder.
 pub type Launch = Box<dyn Fn(u16, &Path) -> Command + Send + Sync>;
@@ -48,6 +52,8 @@ pub struct Server {
     folder: TempDir,
     port: u16,
     child: Option<Child>,
+    /// Ends the watch of the test's duration when dropped.
+    _watch: Sender<()>,
 }
 
 impl Program {
@@ -77,7 +83,8 @@ impl Server {
     /// If the program is missing, with the package that has it, or if it does not start.
     pub async fn start(program: Program) -> Self {
         let folder = || tempfile::tempdir().expect("a temporary folder");
-        let mut server = Self { program, folder: folder(), port: 0, child: None };
+        let watch = watch(format!("{} of {}", program.name, thread::current().name().unwrap_or_default()));
+        let mut server = Self { program, folder: folder(), port: 0, child: None, _watch: watch };
         for _ in 0..ATTEMPTS {
             server.port = free_port();
             if server.run().await {
@@ -228,9 +235,27 @@ impl Server {
                 self.child = None;
                 return;
             }
-            std::thread::sleep(PAUSE);
+            thread::sleep(PAUSE);
         }
     }
+}
+
+/// Ends this process and those that it has started, with the name of a server and its test, unless the sender is dropped in
+/// time.
+#[allow(clippy::exit, reason = "a test that hangs cannot be ended alone")]
+fn watch(name: String) -> Sender<()> {
+    let (sender, ended) = mpsc::channel();
+    thread::spawn(move || {
+        if ended.recv_timeout(LIFE) == Err(RecvTimeoutError::Timeout) {
+            // Not captured, as output of a test is.
+            let _ = writeln!(stderr(), "{name} still runs after {LIFE:?}: the test hangs");
+            for id in processes::ids(process::id()).into_iter().skip(1) {
+                processes::signal(id, Signal::KILL);
+            }
+            process::exit(101);
+        }
+    });
+    sender
 }
 
 /// Returns a port that was free a moment ago.
