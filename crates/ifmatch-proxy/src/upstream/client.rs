@@ -12,7 +12,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::connect::{Certificates, Connector, Opened, Protocol};
-use super::pool::{Http1, Http2};
+use super::pool::{Http1, Http2, Pool};
 use super::resolver::Resolver;
 use super::server::Server;
 use crate::forward::request_body::{BoxError, LentBody, RequestBody};
@@ -176,12 +176,25 @@ async fn exchange_http1(
     }
 }
 
+/// Tells the pool when a request is cancelled before its response.
+struct Unanswered<'a>(Option<(&'a Pool, &'a Arc<Http2>)>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some((pool, connection)) = self.0 {
+            pool.cancelled(connection);
+        }
+    }
+}
+
 async fn exchange_http2(
     server: &Server,
     connection: &Arc<Http2>,
     request: Request<LentBody>,
 ) -> hyper::Result<Response<Incoming>> {
+    let mut unanswered = Unanswered(Some((&server.pool, connection)));
     let result = connection.sender.clone().try_send_request(request).await;
+    unanswered.0 = None;
     result.map_err(|error| {
         let error = error.into_error();
         // A server that refuses a stream, or is about to close the connection, may accept another connection.

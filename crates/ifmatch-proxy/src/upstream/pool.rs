@@ -18,6 +18,10 @@ const IDLE: Duration = Duration::from_secs(4);
 /// request is lost.
 const IDLE_HTTP2: Duration = Duration::from_mins(1);
 
+/// Number of cancelled requests after which a connection is not used for new ones. Servers close a connection, and with it
+/// the requests of other clients, after too many: those on Rust's h2 from 20 on, before they have looked at the requests.
+const CANCELLED: u32 = 8;
+
 /// A connection for one request at a time.
 pub(crate) type Http1 = Connection<http1::SendRequest<LentBody>>;
 /// A connection for many requests at a time.
@@ -44,10 +48,17 @@ pub(crate) struct Pool {
 struct Connections {
     /// Unused connections, in the order of their last use.
     idle: Vec<(Http1, Instant)>,
-    /// The connection for new requests, with its last use.
-    shared: Option<(Arc<Http2>, Instant)>,
+    shared: Option<Shared>,
     /// `true` while a task closes connections that are not used.
     watched: bool,
+}
+
+/// The connection for new requests.
+struct Shared {
+    connection: Arc<Http2>,
+    used: Instant,
+    /// Number of its requests that were cancelled before their response.
+    cancelled: u32,
 }
 
 impl Pool {
@@ -66,14 +77,14 @@ impl Pool {
     /// Returns the shared connection, unless it was closed or its address is not `current`.
     pub(crate) fn shared(&self, current: impl Fn(IpAddr) -> bool) -> Option<Arc<Http2>> {
         let mut connections = self.lock();
-        let (connection, used) = connections.shared.as_mut()?;
-        if connection.sender.is_closed() || !connection.peer.is_none_or(current) {
+        let shared = connections.shared.as_mut()?;
+        if shared.connection.sender.is_closed() || !shared.connection.peer.is_none_or(current) {
             // Requests in progress are completed.
             connections.shared = None;
             return None;
         }
-        *used = Instant::now();
-        Some(Arc::clone(connection))
+        shared.used = Instant::now();
+        Some(Arc::clone(&shared.connection))
     }
 
     /// Takes back a connection, once it is ready for the next request.
@@ -91,13 +102,22 @@ impl Pool {
 
     /// Sends new requests over this connection.
     pub(crate) fn share(&self, connection: &Arc<Http2>) {
-        self.lock().shared = Some((Arc::clone(connection), Instant::now()));
+        self.lock().shared = Some(Shared { connection: Arc::clone(connection), used: Instant::now(), cancelled: 0 });
         watch(&self.connections);
     }
 
     /// Sends no new requests over this connection.
     pub(crate) fn retire(&self, connection: &Arc<Http2>) {
-        self.lock().shared.take_if(|(shared, _)| Arc::ptr_eq(shared, connection));
+        self.lock().shared.take_if(|shared| Arc::ptr_eq(&shared.connection, connection));
+    }
+
+    /// Records that a request was cancelled before its response. After [`CANCELLED`], the connection gets no new requests.
+    pub(crate) fn cancelled(&self, connection: &Arc<Http2>) {
+        self.lock().shared.take_if(|shared| {
+            let is_shared = Arc::ptr_eq(&shared.connection, connection);
+            shared.cancelled += u32::from(is_shared);
+            is_shared && shared.cancelled >= CANCELLED
+        });
     }
 
     /// Records the protocol of a new connection for which HTTP/2 was offered.
@@ -118,7 +138,7 @@ impl Pool {
 impl Connections {
     fn expire(&mut self) {
         self.idle.retain(|(connection, used)| used.elapsed() < IDLE && !connection.sender.is_closed());
-        self.shared.take_if(|(connection, used)| used.elapsed() >= IDLE_HTTP2 || connection.sender.is_closed());
+        self.shared.take_if(|shared| shared.used.elapsed() >= IDLE_HTTP2 || shared.connection.sender.is_closed());
     }
 }
 

@@ -209,16 +209,43 @@ async fn a_cancelled_request_resets_its_stream_alone() {
         let proxy = proxy.clone();
         async move { ask(&proxy, get("/")).await.map(drop) }
     });
-    while origin.counts().1 == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("the request", || origin.counts().1 > 0).await;
     waiting.abort();
-    while origin.seen.lock().unwrap().resets.is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("its end", || !origin.seen.lock().unwrap().resets.is_empty()).await;
     assert_eq!(origin.seen.lock().unwrap().resets, [CANCEL]);
     ask(&proxy, get("/")).await.unwrap();
     assert_eq!(origin.counts(), (1, 2));
+}
+
+/// A server closes a connection after too many cancelled requests, and with it the requests of other clients. No connection
+/// gets that many.
+#[tokio::test]
+async fn a_connection_with_many_cancelled_requests_gets_no_new_ones() {
+    let mut script = vec![Act::Wait; 30];
+    script.push(Act::Respond);
+    let origin = Origin::start(script).await;
+    let proxy = origin.proxy();
+    for number in 0..30 {
+        let waiting = tokio::spawn({
+            let proxy = proxy.clone();
+            async move { ask(&proxy, get("/")).await.map(drop) }
+        });
+        until("the request", || origin.counts().1 > number).await;
+        waiting.abort();
+        until("its end", || origin.seen.lock().unwrap().resets.len() > number).await;
+    }
+    ask(&proxy, get("/")).await.unwrap();
+    assert_eq!(origin.counts(), (4, 31), "eight cancelled requests on each connection but the last");
+}
+
+/// Waits for a moment at which a condition holds.
+async fn until(name: &str, condition: impl Fn() -> bool) {
+    let wait = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_mins(1), wait).await.is_ok(), "{name}: not within a minute");
 }
 
 /// Handles each request of all connections by a function, in a task of its own.
