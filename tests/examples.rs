@@ -70,6 +70,20 @@ async fn quickstart_loses_no_update() {
 }
 
 #[tokio::test]
+async fn conflicts_are_shown_by_route() {
+    let (_example, client) = serve("conflicts").await;
+    client.put("/notes/a", &[("if-none-match", "*")], "one").await.expect(200);
+    let tag = client.get("/notes/a", &[]).await.expect(200).etag().to_owned();
+    client.put("/notes/a", &[("if-match", &tag)], "two").await.expect(200);
+    assert_eq!(client.get("/conflicts", &[]).await.text(), "{}");
+    for _ in 0..2 {
+        client.put("/notes/a", &[("if-match", &tag)], "lost").await.expect(412);
+    }
+    let shown = client.get("/conflicts", &[]).await.text();
+    assert!(shown.contains(r#"{"PUT /notes/{id} precondition-failed":{"count":2,"#), "{shown}");
+}
+
+#[tokio::test]
 async fn hyper_service_answers_conditions() {
     let (_example, client) = serve("hyper_service").await;
     let first: Answer = client.get("/", &[]).await.expect(200);

@@ -102,9 +102,9 @@ impl Builder {
     /// default; see [`Observer`].
     ///
     /// ```
-    /// use ifmatch::{ConditionalLayer, Decision};
+    /// use ifmatch::{Answered, ConditionalLayer};
     ///
-    /// let log = |decision: &Decision| eprintln!("{} {}", decision.status(), decision.reason());
+    /// let log = |it: &Answered<'_>| eprintln!("{} {} {}", it.method, it.uri, it.decision.reason());
     /// let layer = ConditionalLayer::builder().observer(log).build();
     /// ```
     #[must_use]

@@ -11,6 +11,7 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 
 use crate::body::ResponseBody;
+use crate::events::Watched;
 use crate::read::ReadContext;
 
 type ResponseResult<T, E> = Result<Response<ResponseBody<T>>, E>;
@@ -36,6 +37,7 @@ pin_project! {
     pub struct ResponseFuture<F, T: Body, E> {
         #[pin]
         kind: Kind<F, T, E>,
+        watched: Option<Watched>,
     }
 }
 
@@ -54,17 +56,22 @@ pin_project! {
 impl<F, T: Body, E> ResponseFuture<F, T, E> {
     /// Creates the response to a read from the inner service's future.
     pub(crate) fn read(inner: F, context: ReadContext) -> Self {
-        Self { kind: Kind::Read { inner, context: Some(context) } }
+        Self { kind: Kind::Read { inner, context: Some(context) }, watched: None }
     }
 
     pub(crate) fn boxed(response: impl Future<Output = ResponseResult<T, E>> + Send + 'static) -> Self {
-        Self { kind: Kind::Boxed { response: Box::pin(response) } }
+        Self { kind: Kind::Boxed { response: Box::pin(response) }, watched: None }
+    }
+
+    /// Reports the decision in the response.
+    pub(crate) fn watched(self, watched: Watched) -> Self {
+        Self { watched: Some(watched), ..self }
     }
 }
 
 impl<F, T: Body, E> From<Response<ResponseBody<T>>> for ResponseFuture<F, T, E> {
     fn from(response: Response<ResponseBody<T>>) -> Self {
-        Self { kind: Kind::Ready { response: Some(response) } }
+        Self { kind: Kind::Ready { response: Some(response) }, watched: None }
     }
 }
 
@@ -84,8 +91,23 @@ where
 
     /// Stays pending if polled after completion.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ResponseResult<T, E>> {
-        let mut kind = self.project().kind;
-        let response = match kind.as_mut().project() {
+        let this = self.project();
+        let result = ready!(this.kind.poll(cx));
+        if let (Ok(response), Some(watched)) = (&result, this.watched.take()) {
+            watched.report(response);
+        }
+        Poll::Ready(result)
+    }
+}
+
+impl<F, T, E> Kind<F, T, E>
+where
+    F: Future<Output = Result<Response<T>, E>>,
+    T: Body<Data: Send, Error: Send> + Send + 'static,
+    E: 'static,
+{
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ResponseResult<T, E>> {
+        let response = match self.as_mut().project() {
             KindProjection::Ready { response } => {
                 return response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
             }
@@ -101,7 +123,7 @@ where
         };
         let mut response: BoxedResponse<T, E> = Box::pin(response.map(Ok));
         let polled = response.as_mut().poll(cx);
-        kind.set(Kind::Boxed { response });
+        self.set(Self::Boxed { response });
         polled
     }
 }

@@ -127,7 +127,7 @@ mod responses;
 
 pub use body::{RequestBody, ResponseBody};
 pub use builder::Builder;
-pub use events::{Decision, Observer};
+pub use events::{Answered, Decision, Observer};
 pub use future::ResponseFuture;
 pub use ifmatch_core::EntityTag;
 pub use ifmatch_core::digest::{ContentHash, TagFormat};

@@ -13,6 +13,7 @@ use ifmatch_runtime::task::detach;
 use tower_service::Service;
 
 use crate::body::{RequestBody, ResponseBody};
+use crate::events::Watched;
 use crate::future::ResponseFuture;
 use crate::inner::{self, InnerService};
 use crate::lease::Operation;
@@ -90,17 +91,19 @@ where
         let mut inner = mem::replace(&mut self.inner, clone);
         let shared = &self.shared;
         let (head, body) = request.into_parts();
-        match Kind::of(&head.method) {
+        let kind = Kind::of(&head.method);
+        let watched = Watched::new(shared, &head, matches!(kind, Kind::Read));
+        let response = match kind {
             Kind::Read => {
                 let Ok(key) = shared.config.keys.key(&head) else {
                     let response = responses::problem(&responses::invalid_key());
-                    shared.config.events.report(&response);
-                    return response.into();
+                    return ResponseFuture::from(response).watched(watched);
                 };
                 let lookup = Lookup::new(shared, key, &head);
                 if names_lease(&shared.config, &head) {
                     let request = Request::from_parts(head, RequestBody::new(body));
-                    return ResponseFuture::boxed(lease::read(Arc::clone(shared), inner, lookup, request));
+                    let read = lease::read(Arc::clone(shared), inner, lookup, request);
+                    return ResponseFuture::boxed(read).watched(watched);
                 }
                 match lookup.result_now(shared) {
                     Some(Cached::NotModified(response)) => response.into(),
@@ -119,30 +122,22 @@ where
                 drop(inner);
                 let inner = self.inner.clone();
                 if let Some(operation) = Operation::of(shared, &head) {
-                    return ResponseFuture::boxed(reported(Arc::clone(shared), operation.run(inner)));
+                    return ResponseFuture::boxed(operation.run(inner)).watched(watched);
                 }
-                let write = write::write(Arc::clone(shared), inner, Request::from_parts(head, body));
-                let write = detach(reported(Arc::clone(shared), write));
+                let write = detach(write::write(Arc::clone(shared), inner, Request::from_parts(head, body)));
                 ResponseFuture::boxed(async {
                     write.result().await.unwrap_or_else(|| Ok(responses::outcome_unknown()))
                 })
             }
-            Kind::Other => ResponseFuture::boxed(async move {
-                let response = inner::run(&mut inner, Request::from_parts(head, RequestBody::new(body))).await?;
-                Ok(response.map(ResponseBody::inner))
-            }),
-        }
+            Kind::Other => {
+                return ResponseFuture::boxed(async move {
+                    let response = inner::run(&mut inner, Request::from_parts(head, RequestBody::new(body))).await?;
+                    Ok(response.map(ResponseBody::inner))
+                });
+            }
+        };
+        response.watched(watched)
     }
-}
-
-/// Reports the response if the layer has made it.
-async fn reported<T, E>(
-    shared: Arc<Shared>,
-    response: impl Future<Output = Result<Response<T>, E>>,
-) -> Result<Response<T>, E> {
-    let response = response.await?;
-    shared.config.events.report(&response);
-    Ok(response)
 }
 
 enum Kind {

@@ -13,7 +13,7 @@ use axum::{Json, Router};
 use http::StatusCode;
 use ifmatch::axum::{CurrentVersion, RouterExt};
 use ifmatch::testing::{TestClient, assert_no_lost_update};
-use ifmatch::{ConditionalLayer, Decision, NewVersion, Permit, RequirePreconditions};
+use ifmatch::{Answered, ConditionalLayer, Decision, NewVersion, Permit, RequirePreconditions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -203,22 +203,25 @@ async fn decisions_are_counted_by_an_observer_and_seen_by_outer_middleware() {
     let observed = Arc::clone(&decisions);
     let layer = ConditionalLayer::builder()
         .require_preconditions(RequirePreconditions::for_writes())
-        .observer(move |decision: &Decision| {
-            observed.lock().unwrap().push((decision.status().as_u16(), decision.reason()));
+        .observer(move |answered: &Answered<'_>| {
+            let Answered { decision, method, uri, duration, .. } = answered;
+            assert!(*duration < Duration::from_hours(1), "it is that of one request");
+            let seen = (format!("{method} {uri}"), decision.status().as_u16(), decision.reason());
+            observed.lock().unwrap().push(seen);
         })
         .build();
-    let client = TestClient::new(routes().guarded_by(layer).layer(from_fn(count)));
-    let tag = client.get("/note").await.tag().to_owned();
-    client.send("PUT", "/note", &[], "blind").await;
-    client.send("PUT", "/note", &[("if-match", "\"stale\"")], "lost").await;
-    client.send("GET", "/note", &[("if-none-match", &tag)], "").await;
-    client.send("GET", "/note", &[("if-match", "\"other\"")], "").await;
-    client.send("PUT", "/note", &[("if-match", &tag)], "saved").await;
+    let client = TestClient::new(Router::new().nest("/v1", routes().guarded_by(layer)).layer(from_fn(count)));
+    let tag = client.get("/v1/note").await.tag().to_owned();
+    client.send("PUT", "/v1/note", &[], "blind").await;
+    client.send("PUT", "/v1/note?by=me", &[("if-match", "\"stale\"")], "lost").await;
+    client.send("GET", "/v1/note", &[("if-none-match", &tag)], "").await;
+    client.send("GET", "/v1/note", &[("if-match", "\"other\"")], "").await;
+    client.send("PUT", "/v1/note", &[("if-match", &tag)], "saved").await;
     let expected = [
-        (428, "precondition-required"),
-        (412, "precondition-failed"),
-        (304, "not-modified"),
-        (412, "precondition-failed"),
+        ("PUT /v1/note".to_owned(), 428, "precondition-required"),
+        ("PUT /v1/note?by=me".to_owned(), 412, "precondition-failed"),
+        ("GET /v1/note".to_owned(), 304, "not-modified"),
+        ("GET /v1/note".to_owned(), 412, "precondition-failed"),
     ];
     assert_eq!(*decisions.lock().unwrap(), expected);
     assert_eq!(SEEN.load(Ordering::SeqCst), 3);

@@ -5,8 +5,14 @@
 mod log;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::{Response, StatusCode};
+use http::request::Parts;
+use http::{Method, Response, StatusCode, Uri};
+use ifmatch_core::date::Timestamp;
+
+use crate::mount;
+use crate::shared::Shared;
 
 /// A response that the layer has made in place of the inner service's.
 ///
@@ -65,19 +71,35 @@ impl Decision {
     }
 }
 
+/// A decision, and the request that it answers.
+///
+/// `uri` is the one that the client sent, also in a nested router of axum.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Answered<'a> {
+    /// The decision.
+    pub decision: Decision,
+    /// Method of the request.
+    pub method: &'a Method,
+    /// URI of the request.
+    pub uri: &'a Uri,
+    /// Time from the request's arrival at the layer to the response, by the layer's clock.
+    pub duration: Duration,
+}
+
 /// Counts or logs the decisions of a layer. It is called before the response is sent, so it must be quick.
 ///
-/// Closures implement this trait.
+/// A request whose client goes away before the response is not reported. Closures implement this trait.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
-/// use ifmatch::{ConditionalLayer, Decision};
+/// use ifmatch::{Answered, ConditionalLayer};
 ///
 /// static CONFLICTS: AtomicU64 = AtomicU64::new(0);
 ///
-/// let count = |decision: &Decision| {
-///     if decision.status() == 412 {
+/// let count = |answered: &Answered<'_>| {
+///     if answered.decision.status() == 412 {
 ///         CONFLICTS.fetch_add(1, Ordering::Relaxed);
 ///     }
 /// };
@@ -85,12 +107,12 @@ impl Decision {
 /// ```
 pub trait Observer: Send + Sync + 'static {
     /// Takes note of a decision.
-    fn decided(&self, decision: &Decision);
+    fn decided(&self, answered: &Answered<'_>);
 }
 
-impl<F: Fn(&Decision) + Send + Sync + 'static> Observer for F {
-    fn decided(&self, decision: &Decision) {
-        self(decision);
+impl<F: Fn(&Answered<'_>) + Send + Sync + 'static> Observer for F {
+    fn decided(&self, answered: &Answered<'_>) {
+        self(answered);
     }
 }
 
@@ -98,18 +120,45 @@ impl<F: Fn(&Decision) + Send + Sync + 'static> Observer for F {
 #[derive(Clone, Default)]
 pub(crate) struct Events(pub(crate) Option<Arc<dyn Observer>>);
 
-impl Events {
-    pub(crate) fn decided(&self, decision: &Decision) {
-        log::decided(decision);
-        if let Some(observer) = &self.0 {
-            observer.decided(decision);
-        }
+/// A request whose decision is reported.
+pub(crate) struct Watched {
+    is_read: bool,
+    /// What the observer needs, if the layer has one.
+    observed: Option<Box<Observed>>,
+}
+
+struct Observed {
+    shared: Arc<Shared>,
+    method: Method,
+    uri: Uri,
+    start: Timestamp,
+}
+
+impl Watched {
+    pub(crate) fn new(shared: &Arc<Shared>, head: &Parts, is_read: bool) -> Self {
+        let observed = shared.config.events.0.as_ref().map(|_| {
+            let (method, uri, start) = (head.method.clone(), mount::uri(head).clone(), shared.driver.clock().now());
+            Box::new(Observed { shared: Arc::clone(shared), method, uri, start })
+        });
+        Self { is_read, observed }
     }
 
-    /// Reports a response if it carries a decision.
-    pub(crate) fn report<T>(&self, response: &Response<T>) {
-        if let Some(decision) = response.extensions().get::<Decision>() {
-            self.decided(decision);
+    /// Reports a response if it carries a decision, or is the 304 of a read.
+    pub(crate) fn report<T>(self, response: &Response<T>) {
+        let decision = match response.status() {
+            StatusCode::NOT_MODIFIED if self.is_read => Decision::NOT_MODIFIED,
+            status if status.is_client_error() || status.is_server_error() => match response.extensions().get() {
+                Some(decision) => *decision,
+                None => return,
+            },
+            _ => return,
+        };
+        log::decided(&decision);
+        if let Some(Observed { shared, method, uri, start }) = self.observed.as_deref()
+            && let Some(observer) = &shared.config.events.0
+        {
+            let duration = start.until(shared.driver.clock().now());
+            observer.decided(&Answered { decision, method, uri, duration });
         }
     }
 }

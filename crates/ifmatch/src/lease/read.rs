@@ -30,7 +30,6 @@ where
     let is_head = request.method() == Method::HEAD;
     let refused = |problem: &Problem| {
         let response = responses::problem(problem);
-        shared.config.events.report(&response);
         Ok(if is_head { responses::without_body(response) } else { response })
     };
     let lease = match lease_id(request.headers()) {

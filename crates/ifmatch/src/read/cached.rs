@@ -16,7 +16,6 @@ use ifmatch_core::precondition::{self, Validators, Verdict};
 use ifmatch_register::Key;
 
 use crate::body::ResponseBody;
-use crate::events::Decision;
 use crate::memory::Remembered;
 use crate::read::cache_control::demands_origin;
 use crate::read::compressed_tag;
@@ -121,7 +120,6 @@ impl Hit {
     }
 
     fn not_modified<T: Body>(&self, shared: &Shared, at: Timestamp) -> Response<ResponseBody<T>> {
-        shared.config.events.decided(&Decision::NOT_MODIFIED);
         let mut headers = self.remembered.headers.clone();
         if let Some(shown) = &self.shown {
             headers.insert(ETAG, shown.to_header());

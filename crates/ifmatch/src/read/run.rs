@@ -11,7 +11,6 @@ use ifmatch_core::problem::Problem;
 use ifmatch_core::range::{Representation, if_range};
 
 use crate::body::{RequestBody, ResponseBody};
-use crate::events::Decision;
 use crate::inner::{self, InnerService, RequestContent};
 use crate::read::cache_control::Reuse;
 use crate::read::cached::{Cached, Lookup};
@@ -99,11 +98,6 @@ impl ReadContext {
     }
 
     fn finish<T: Body>(&self, response: Response<ResponseBody<T>>) -> Response<ResponseBody<T>> {
-        match response.status() {
-            StatusCode::OK => {}
-            StatusCode::NOT_MODIFIED => self.shared.config.events.decided(&Decision::NOT_MODIFIED),
-            _ => self.shared.config.events.report(&response),
-        }
         if self.request.is_head { responses::without_body(response) } else { response }
     }
 
