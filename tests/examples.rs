@@ -79,7 +79,8 @@ async fn conflicts_are_shown_by_route() {
     for _ in 0..2 {
         client.put("/notes/a", &[("if-match", &tag)], "lost").await.expect(412);
     }
-    let shown = client.get("/conflicts", &[]).await.text();
+    let answer = client.get("/conflicts", &[]).await;
+    let shown = answer.text();
     assert!(shown.contains(r#"{"PUT /notes/{id} precondition-failed":{"count":2,"#), "{shown}");
 }
 
