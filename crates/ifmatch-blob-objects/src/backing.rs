@@ -13,11 +13,11 @@ use super::spool::{Hashing, RunningHash};
 
 /// A store that lists objects with their attributes, in the byte order of their names.
 pub trait DescribedListing: fmt::Debug + Send + Sync {
-    /// Lists the objects below a prefix that follow a name, as [`ObjectStore::list_with_offset`] does, with their
-    /// attributes.
+    /// Lists the objects whose names begin with a prefix, which may end within a segment, and follow another name, with
+    /// their attributes.
     fn list_described(
         &self,
-        prefix: Option<&Path>,
+        prefix: &str,
         after: Option<&Path>,
     ) -> BoxStream<'static, Result<(ObjectMeta, Attributes)>>;
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::stream::{BoxStream, StreamExt, TryStreamExt, iter};
+use futures_util::stream::{BoxStream, StreamExt, TryStreamExt, empty, iter};
 use object_store::path::Path;
 use object_store::{Attributes, ObjectMeta};
 
@@ -28,7 +28,9 @@ impl Shared {
         container: &ContainerName,
         query: &ListQuery,
     ) -> Result<Option<Page<BlobEntry>>, StoreError> {
-        let query = &self.bounded(query);
+        // One request for all.
+        let is_cheap = self.backing.described.is_some() && !query.leases;
+        let query = if is_cheap { query } else { &self.bounded(query) };
         let registered = self.registered(container).await?;
         let members = registered.members();
         let exists = match registered {
@@ -43,7 +45,7 @@ impl Shared {
         let more = names.len() > query.limit;
         names.truncate(query.limit);
         let next = names.last().filter(|_| more).map(|(last, _)| last.as_str().to_owned());
-        let entries = names.into_iter().map(|(name, found)| self.entry(container, members, name, found));
+        let entries = names.into_iter().map(|(name, found)| self.entry(container, members, name, found, query.leases));
         let entries: Vec<Option<BlobEntry>> = iter(entries).buffered(LOOKS).try_collect().await?;
         Ok(Some(Page { items: entries.into_iter().flatten().collect(), next }))
     }
@@ -62,6 +64,7 @@ impl Shared {
         members: Members,
         name: BlobName,
         found: Option<Current>,
+        with_lease: bool,
     ) -> Result<Option<BlobEntry>, StoreError> {
         let blob = BlobPath { container: container.clone(), name };
         let current = match found {
@@ -69,7 +72,7 @@ impl Shared {
             None => self.look(&self.location(&blob)?, members).await?,
         };
         let Some(current) = current else { return Ok(None) };
-        let lease = self.lease_of(&blob).await?;
+        let lease = if with_lease { self.lease_of(&blob).await? } else { None };
         Ok(Some(BlobEntry { name: blob.name, info: BlobInfo { lease, ..current.info } }))
     }
 
@@ -81,16 +84,8 @@ impl Shared {
         query: &ListQuery,
     ) -> Result<Vec<(BlobName, Option<Current>)>, StoreError> {
         let folder = self.folder(container);
-        // Stores list whole segments, so the segment that contains the end of the prefix is filtered here.
-        let within = match query.prefix.rsplit_once('/').map(|(segments, _)| segments) {
-            Some(segments) => match Path::parse(format!("{folder}/{segments}")) {
-                Ok(within) => within,
-                Err(_) => return Ok(Vec::new()),
-            },
-            None => folder.clone(),
-        };
         let offset = query.after.as_ref().and_then(|after| Path::parse(format!("{folder}/{after}")).ok());
-        let mut listed = self.listed(&within, offset.as_ref());
+        let mut listed = self.listed(&folder, &query.prefix, offset.as_ref());
         let wanted = query.limit.saturating_add(1);
         let mut first: BTreeMap<BlobName, Option<Current>> = BTreeMap::new();
         loop {
@@ -114,20 +109,25 @@ impl Shared {
         Ok(first.into_iter().collect())
     }
 
-    /// Lists the objects below a folder after one of them, with their attributes if the store lists those.
+    /// Lists the objects in a folder after one of them, with their attributes if the store lists those. Names without the
+    /// prefix may be among them.
     fn listed(
         &self,
-        within: &Path,
+        folder: &Path,
+        prefix: &str,
         offset: Option<&Path>,
     ) -> BoxStream<'static, object_store::Result<(ObjectMeta, Option<Attributes>)>> {
+        if let Some(described) = &self.backing.described {
+            let listed = described.list_described(&format!("{folder}/{prefix}"), offset);
+            return listed.map_ok(|(meta, attributes)| (meta, Some(attributes))).boxed();
+        }
+        // Other stores list whole segments.
+        let segments = prefix.rsplit_once('/').map_or("", |(segments, _)| segments);
+        let Ok(within) = Path::parse(format!("{folder}/{segments}")) else { return empty().boxed() };
         let objects = &self.backing.objects;
-        match (&self.backing.described, offset) {
-            (Some(described), offset) => {
-                let listed = described.list_described(Some(within), offset);
-                listed.map_ok(|(meta, attributes)| (meta, Some(attributes))).boxed()
-            }
-            (None, Some(offset)) => objects.list_with_offset(Some(within), offset).map_ok(|meta| (meta, None)).boxed(),
-            (None, None) => objects.list(Some(within)).map_ok(|meta| (meta, None)).boxed(),
+        match offset {
+            Some(offset) => objects.list_with_offset(Some(&within), offset).map_ok(|meta| (meta, None)).boxed(),
+            None => objects.list(Some(&within)).map_ok(|meta| (meta, None)).boxed(),
         }
     }
 

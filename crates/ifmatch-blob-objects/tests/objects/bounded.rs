@@ -1,6 +1,7 @@
 //! A platform that limits the number of requests per invocation.
 
 use std::cell::Cell;
+use std::future::ready;
 use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
@@ -33,7 +34,7 @@ async fn filled(names: usize) -> Subject {
 }
 
 fn all(limit: usize) -> ListQuery {
-    ListQuery { prefix: String::new(), after: None, limit }
+    ListQuery { prefix: String::new(), after: None, limit, leases: true }
 }
 
 #[tokio::test]
@@ -62,14 +63,15 @@ struct Described(Arc<Faulty>);
 impl DescribedListing for Described {
     fn list_described(
         &self,
-        prefix: Option<&Path>,
+        prefix: &str,
         after: Option<&Path>,
     ) -> BoxStream<'static, Result<(ObjectMeta, Attributes)>> {
-        let store = Arc::clone(&self.0);
+        let (store, prefix) = (Arc::clone(&self.0), prefix.to_owned());
         let listed = match after {
-            Some(after) => store.list_with_offset(prefix, after),
-            None => store.list(prefix),
+            Some(after) => store.list_with_offset(None, after),
+            None => store.list(None),
         };
+        let listed = listed.try_filter(move |meta| ready(meta.location.as_ref().starts_with(&prefix)));
         let described = move |meta: ObjectMeta| {
             let store = Arc::clone(&store);
             async move {
@@ -89,15 +91,17 @@ async fn a_described_listing_equals_a_request_per_object() {
     let described = plain.clone().described_by(Arc::new(Described(Arc::clone(&store))));
     let register = register();
     let plain = ObjectBlobs::open_durable(plain, register.clone()).await.unwrap();
-    let described = ObjectBlobs::open_durable(described, register).await.unwrap();
+    let described = ObjectBlobs::open_durable(described, register.clone()).await.unwrap();
     let subject = subject(plain.clone());
     for name in ["a", "b/1", "b/2", "c"] {
         subject.write(&blob("c", name), "x").await;
     }
     plain.lease(&blob("c", "b/1"), acquire(1)).await.unwrap();
     let container = blob("c", "b").container;
-    for (prefix, after) in [("", None), ("b/", None), ("b/", Some("b/1")), ("", Some("b/1"))] {
-        let query = ListQuery { prefix: prefix.to_owned(), after: after.map(ToOwned::to_owned), limit: 2 };
+    let queries = [("", None), ("b", None), ("b/", None), ("b/2", None), ("b/", Some("b/1")), ("", Some("b/1"))];
+    for (prefix, after) in queries {
+        let query =
+            ListQuery { prefix: prefix.to_owned(), after: after.map(ToOwned::to_owned), limit: 2, leases: true };
         let (looked, listed) = (plain.list(&container, &query).await, described.list(&container, &query).await);
         let (mut looked, mut listed) = (looked.unwrap().unwrap(), listed.unwrap().unwrap());
         // The leases were read at two times.
@@ -107,4 +111,15 @@ async fn a_described_listing_equals_a_request_per_object() {
         assert!(!looked.items.is_empty());
         assert_eq!(format!("{looked:?}"), format!("{listed:?}"), "{prefix} {after:?}");
     }
+    // Two requests at most: one for the container's record, one for the names.
+    LEFT.set(2);
+    let limited = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>).with_allowance(|| LEFT.get());
+    let limited = limited.described_by(Arc::new(Described(store)));
+    let limited = ObjectBlobs::open_durable(limited, register).await.unwrap();
+    for (leases, expected) in [(true, 1), (false, 4)] {
+        let page = limited.list(&container, &ListQuery { leases, ..all(10) }).await.unwrap().unwrap();
+        assert_eq!(page.items.len(), expected, "a page without leases takes no request for each name");
+        assert!(leases || page.items.iter().all(|entry| entry.info.lease.is_none()), "{page:?}");
+    }
+    LEFT.set(usize::MAX);
 }

@@ -262,7 +262,7 @@ async fn overtaken(is_update: bool, comes_again: bool) {
 }
 
 fn all() -> ListQuery {
-    ListQuery { prefix: String::new(), after: None, limit: 100 }
+    ListQuery { prefix: String::new(), after: None, limit: 100, leases: true }
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ fn answer(head: &Parts, listing: &Value) -> Response<BlobBody> {
 }
 
 fn parse(query: &str) -> Result<ListQuery, Problem> {
-    let mut parsed = ListQuery { prefix: String::new(), after: None, limit: MAX_LIMIT };
+    let mut parsed = ListQuery { prefix: String::new(), after: None, limit: MAX_LIMIT, leases: false };
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let value = value.replace('+', " ");

@@ -8,7 +8,7 @@ use crate::name::{BlobName, ContainerName};
 ///
 /// ```
 /// use ifmatch_blob::store::ListQuery;
-/// let first = ListQuery { prefix: "2026/".into(), after: None, limit: 100 };
+/// let first = ListQuery { prefix: "2026/".into(), after: None, limit: 100, leases: false };
 /// let second = ListQuery { after: Some("2026/cat.jpg".into()), ..first };
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct ListQuery {
     pub after: Option<String>,
     /// Maximum number of names in the page, at least 1.
     pub limit: usize,
+    /// `true` if the entries need their leases, which may cost a request each.
+    pub leases: bool,
 }
 
 /// A page of a listing, in the order of the names' bytes.

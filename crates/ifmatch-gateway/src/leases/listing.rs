@@ -123,7 +123,8 @@ impl Walk<'_> {
         }
         loop {
             let prefix = wanted.container.to_owned();
-            let page = self.store.containers(&ListQuery { prefix, after: after_container, limit: STEP }).await?;
+            let page =
+                self.store.containers(&ListQuery { prefix, after: after_container, limit: STEP, leases: true }).await?;
             for container in page.items.into_iter().filter(|container| wanted.matches(&container.name)) {
                 let lease = container.info.lease.filter(|_| wanted.blob.is_none());
                 let target = LeaseTarget { container: container.name.clone(), blob: None };
@@ -142,7 +143,9 @@ impl Walk<'_> {
         let mut after = after.map(|name| name.to_string());
         loop {
             let prefix = self.prefix.blob.unwrap_or_default().to_owned();
-            let Some(page) = self.store.list(container, &ListQuery { prefix, after, limit: STEP }).await? else {
+            let Some(page) =
+                self.store.list(container, &ListQuery { prefix, after, limit: STEP, leases: true }).await?
+            else {
                 return Ok(false);
             };
             for blob in page.items {

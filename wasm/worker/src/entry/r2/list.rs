@@ -32,16 +32,16 @@ enum Start {
     Cursor(String),
 }
 
-/// Lists the objects below a prefix, after a name.
+/// Lists the objects whose names begin with a prefix, after a name.
 pub(super) fn objects(
     bucket: &Bucket,
-    prefix: Option<&Path>,
+    prefix: Option<String>,
     after: Option<&Path>,
     is_described: bool,
 ) -> BoxStream<'static, Result<Found>> {
     let bucket = SendWrapper::new(bucket.clone());
     let next = Some(after.map_or(Start::First, |after| Start::After(after.to_string())));
-    let listing = Listing { bucket, prefix: folder(prefix), next, is_described, page: VecDeque::new() };
+    let listing = Listing { bucket, prefix, next, is_described, page: VecDeque::new() };
     stream::try_unfold(listing, |listing| listing.next().into_send()).boxed()
 }
 
@@ -77,7 +77,7 @@ impl Listing {
 }
 
 /// Returns the prefix of all names in a folder.
-fn folder(prefix: Option<&Path>) -> Option<String> {
+pub(super) fn folder(prefix: Option<&Path>) -> Option<String> {
     prefix.filter(|prefix| !prefix.as_ref().is_empty()).map(|prefix| format!("{prefix}/"))
 }
 

@@ -104,11 +104,11 @@ impl ObjectStore for R2 {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        list::objects(&self.bucket, prefix, None, false).map_ok(|(meta, _)| meta).boxed()
+        list::objects(&self.bucket, list::folder(prefix), None, false).map_ok(|(meta, _)| meta).boxed()
     }
 
     fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
-        list::objects(&self.bucket, prefix, Some(offset), false).map_ok(|(meta, _)| meta).boxed()
+        list::objects(&self.bucket, list::folder(prefix), Some(offset), false).map_ok(|(meta, _)| meta).boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
@@ -127,10 +127,10 @@ impl ObjectStore for R2 {
 impl DescribedListing for R2 {
     fn list_described(
         &self,
-        prefix: Option<&Path>,
+        prefix: &str,
         after: Option<&Path>,
     ) -> BoxStream<'static, Result<(ObjectMeta, Attributes)>> {
-        list::objects(&self.bucket, prefix, after, true)
+        list::objects(&self.bucket, Some(prefix.to_owned()), after, true)
     }
 }
 
