@@ -15,6 +15,8 @@ use super::shared::Shared;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobEntry, BlobInfo, ListQuery, Page, StoreError};
 
+/// Number of further names of a folder, about a page of the store's, after which a new listing begins behind it.
+const HIDDEN: usize = 100;
 /// Maximum number of concurrent requests for objects.
 const LOOKS: usize = 16;
 
@@ -41,10 +43,13 @@ impl Shared {
         if !exists {
             return Ok(None);
         }
-        let mut names = self.names(container, query).await?;
+        let mut names = self.names(container, query, members).await?;
         let more = names.len() > query.limit;
         names.truncate(query.limit);
-        let next = names.last().filter(|_| more).map(|(last, _)| last.as_str().to_owned());
+        let next = names.last().filter(|_| more).map(|(last, _)| match self.folder_once(query, last.as_str()) {
+            Some(folder) => last_of(folder),
+            None => last.as_str().to_owned(),
+        });
         let entries = names.into_iter().map(|(name, found)| self.entry(container, members, name, found, query.leases));
         let entries: Vec<Option<BlobEntry>> = iter(entries).buffered(LOOKS).try_collect().await?;
         Ok(Some(Page { items: entries.into_iter().flatten().collect(), next }))
@@ -68,12 +73,17 @@ impl Shared {
     ) -> Result<Option<BlobEntry>, StoreError> {
         let blob = BlobPath { container: container.clone(), name };
         let current = match found {
-            Some(current) => Some(current).filter(|current| members.contain(current)),
+            Some(current) => Some(current),
             None => self.look(&self.location(&blob)?, members).await?,
         };
         let Some(current) = current else { return Ok(None) };
         let lease = if with_lease { self.lease_of(&blob).await? } else { None };
         Ok(Some(BlobEntry { name: blob.name, info: BlobInfo { lease, ..current.info } }))
+    }
+
+    /// Returns the folder of a name, if its first name stands for all: the store's listing tells which objects are blobs.
+    fn folder_once<'a>(&self, query: &ListQuery, name: &'a str) -> Option<&'a str> {
+        self.backing.described.as_ref().and_then(|_| query.folder(name))
     }
 
     /// Returns the first names requested, one more than the page holds, with the listed properties of the objects.
@@ -82,12 +92,14 @@ impl Shared {
         &self,
         container: &ContainerName,
         query: &ListQuery,
+        members: Members,
     ) -> Result<Vec<(BlobName, Option<Current>)>, StoreError> {
-        let folder = self.folder(container);
-        let offset = query.after.as_ref().and_then(|after| Path::parse(format!("{folder}/{after}")).ok());
-        let mut listed = self.listed(&folder, &query.prefix, offset.as_ref());
+        let within = self.folder(container);
+        let offset = query.after.as_ref().and_then(|after| Path::parse(format!("{within}/{after}")).ok());
+        let mut listed = self.listed(&within, &query.prefix, offset.as_ref());
         let wanted = query.limit.saturating_add(1);
         let mut first: BTreeMap<BlobName, Option<Current>> = BTreeMap::new();
+        let (mut shown, mut hidden) = (None, 0);
         loop {
             let (meta, attributes) = match listed.try_next().await {
                 Ok(Some(found)) => found,
@@ -95,10 +107,26 @@ impl Shared {
                 Err(error) if failure::is_absence(&error) => break,
                 Err(error) => return Err(failure::of_read(error)),
             };
-            let Some(name) = name_of(&meta.location, &folder).filter(|name| is_asked_for(query, name.as_str())) else {
+            let Some(name) = name_of(&meta.location, &within).filter(|name| is_asked_for(query, name.as_str())) else {
                 continue;
             };
-            first.insert(name, attributes.map(|attributes| Current::new(&meta, &attributes)));
+            let current = attributes.map(|attributes| Current::new(&meta, &attributes));
+            if current.as_ref().is_some_and(|current| !members.contain(current)) {
+                continue;
+            }
+            if let Some(folder) = self.folder_once(query, name.as_str()) {
+                if shown.as_deref() == Some(folder) {
+                    hidden += 1;
+                    if hidden == HIDDEN
+                        && let Ok(end) = Path::parse(format!("{within}/{}", last_of(folder)))
+                    {
+                        listed = self.listed(&within, &query.prefix, Some(&end));
+                    }
+                    continue;
+                }
+                (shown, hidden) = (Some(folder.to_owned()), 0);
+            }
+            first.insert(name, current);
             if first.len() > wanted {
                 first.pop_last();
             }
@@ -148,6 +176,11 @@ impl Shared {
             }
         }
     }
+}
+
+/// Returns a name behind those of a folder, except for ones that begin with the last character.
+fn last_of(folder: &str) -> String {
+    format!("{folder}{}", char::MAX)
 }
 
 /// Returns the blob of an object, or `None` if no blob can have its name.

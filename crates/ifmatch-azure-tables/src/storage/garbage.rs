@@ -73,7 +73,7 @@ impl Cursor {
         while self.suspects.len() < STEP {
             // `0` is the character after `/`, so this skips all names with this identity.
             let after = last.map(|identity| format!("{identity}0"));
-            let query = ListQuery { prefix: String::new(), after, limit: 1, leases: false };
+            let query = ListQuery { prefix: String::new(), after, limit: 1, leases: false, delimiter: None };
             let page = store.list(&containers.entities, &query).await?;
             let Some(first) = page.and_then(|page| page.items.into_iter().next()) else { return Ok(()) };
             let identity = first.name.as_str().split('/').next().unwrap_or_default().to_owned();
@@ -86,7 +86,13 @@ impl Cursor {
 
     /// Removes the identities of a page of tables from the suspects. Returns `true` after the last page.
     async fn read_tables(&mut self, store: &dyn BlobStore, containers: &AccountContainers) -> Result<bool, StoreError> {
-        let query = ListQuery { prefix: String::new(), after: self.after_table.take(), limit: STEP, leases: false };
+        let query = ListQuery {
+            prefix: String::new(),
+            after: self.after_table.take(),
+            limit: STEP,
+            leases: false,
+            delimiter: None,
+        };
         let Some(Page { items, next }) = store.list(&containers.tables, &query).await? else { return Ok(true) };
         for BlobEntry { name, .. } in items {
             let blob = BlobPath { container: containers.tables.clone(), name };
@@ -130,7 +136,8 @@ impl Cursor {
 
 async fn remove(store: &dyn BlobStore, containers: &AccountContainers, identity: &str) -> Result<usize, StoreError> {
     let mut removed = 0;
-    let mut query = ListQuery { prefix: format!("{identity}/"), after: None, limit: STEP, leases: false };
+    let mut query =
+        ListQuery { prefix: format!("{identity}/"), after: None, limit: STEP, leases: false, delimiter: None };
     while let Some(Page { items, next }) = store.list(&containers.entities, &query).await? {
         for BlobEntry { name, .. } in items {
             removed += usize::from(delete(store, BlobPath { container: containers.entities.clone(), name }).await?);

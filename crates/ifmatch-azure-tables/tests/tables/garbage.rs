@@ -86,7 +86,7 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
         }
     }
     let entities = ContainerName::internal("entities.photos").expect("valid");
-    let query = ListQuery { prefix: String::new(), after: None, limit: 100, leases: true };
+    let query = ListQuery { prefix: String::new(), after: None, limit: 100, leases: true, delimiter: None };
     let left = fixture.store.list(&entities, &query).await.expect("the store works").expect("it exists");
     assert_eq!(left.items.len(), 30);
     hook.allow(1000);

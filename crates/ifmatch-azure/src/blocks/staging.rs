@@ -124,7 +124,7 @@ impl BlobPaths {
         after: Option<String>,
         limit: usize,
     ) -> Result<(Vec<(BlockId, Staged)>, Option<String>), AzureError> {
-        let query = ListQuery { prefix: self.folder.clone(), after, limit, leases: false };
+        let query = ListQuery { prefix: self.folder.clone(), after, limit, leases: false, delimiter: None };
         let Some(page) = store.list(&self.blocks, &query).await.map_err(AzureError::of_blob)? else {
             return Ok((Vec::new(), None));
         };

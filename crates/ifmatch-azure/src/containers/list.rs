@@ -33,7 +33,13 @@ pub(crate) async fn list_blobs(
     let (mut count, mut next) = (0, None);
     'pages: loop {
         let limit = (list.limit - count).saturating_add(1).min(STEP);
-        let query = ListQuery { prefix: list.prefix.clone(), after: after.clone(), limit, leases: true };
+        let query = ListQuery {
+            prefix: list.prefix.clone(),
+            after: after.clone(),
+            limit,
+            leases: true,
+            delimiter: list.delimiter.clone(),
+        };
         let page = context.store.list(container, &query).await.map_err(AzureError::of_container)?;
         let page = page.ok_or_else(AzureError::container_not_found)?;
         for entry in &page.items {
@@ -41,7 +47,7 @@ pub(crate) async fn list_blobs(
             if is_before || after.as_deref().is_some_and(|after| entry.name.as_str() <= after) {
                 continue;
             }
-            let folder = list.folder(entry.name.as_str());
+            let folder = query.folder(entry.name.as_str());
             if folder.zip(after.as_deref()).is_some_and(|(folder, after)| is_behind(after, folder)) {
                 after = Some(entry.name.as_str().to_owned());
                 continue;
@@ -94,8 +100,13 @@ pub(crate) async fn list_containers(context: &Context, list: &List) -> Result<Re
     let mut shown: Option<String> = None;
     let (mut count, mut next) = (0, None);
     'pages: loop {
-        let query =
-            ListQuery { prefix: format!("{prefix}{}", list.prefix), after: after.clone(), limit: STEP, leases: true };
+        let query = ListQuery {
+            prefix: format!("{prefix}{}", list.prefix),
+            after: after.clone(),
+            limit: STEP,
+            leases: true,
+            delimiter: None,
+        };
         let page = context.store.containers(&query).await.map_err(AzureError::of_container)?;
         for entry in &page.items {
             // Other names belong to the plain dialect, or to another account.

@@ -98,13 +98,6 @@ impl List {
         })
     }
 
-    /// Returns the folder of a name. The listing shows it in place of all names in it.
-    pub(crate) fn folder<'a>(&self, name: &'a str) -> Option<&'a str> {
-        let delimiter = self.delimiter.as_deref()?;
-        let at = name.get(self.prefix.len()..)?.find(delimiter)?;
-        name.get(..self.prefix.len() + at + delimiter.len())
-    }
-
     /// Returns the name by which the account knows a container.
     pub(crate) fn container_name<'a>(&self, container: &'a ContainerName) -> Option<&'a str> {
         container.as_str().strip_prefix(&self.account_prefix).filter(|name| target::is_container_name(name))

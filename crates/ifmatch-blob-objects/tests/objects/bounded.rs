@@ -34,7 +34,7 @@ async fn filled(names: usize) -> Subject {
 }
 
 fn all(limit: usize) -> ListQuery {
-    ListQuery { prefix: String::new(), after: None, limit, leases: true }
+    ListQuery { prefix: String::new(), after: None, limit, leases: true, delimiter: None }
 }
 
 #[tokio::test]
@@ -100,8 +100,13 @@ async fn a_described_listing_equals_a_request_per_object() {
     let container = blob("c", "b").container;
     let queries = [("", None), ("b", None), ("b/", None), ("b/2", None), ("b/", Some("b/1")), ("", Some("b/1"))];
     for (prefix, after) in queries {
-        let query =
-            ListQuery { prefix: prefix.to_owned(), after: after.map(ToOwned::to_owned), limit: 2, leases: true };
+        let query = ListQuery {
+            prefix: prefix.to_owned(),
+            after: after.map(ToOwned::to_owned),
+            limit: 2,
+            leases: true,
+            delimiter: None,
+        };
         let (looked, listed) = (plain.list(&container, &query).await, described.list(&container, &query).await);
         let (mut looked, mut listed) = (looked.unwrap().unwrap(), listed.unwrap().unwrap());
         // The leases were read at two times.
@@ -111,12 +116,24 @@ async fn a_described_listing_equals_a_request_per_object() {
         assert!(!looked.items.is_empty());
         assert_eq!(format!("{looked:?}"), format!("{listed:?}"), "{prefix} {after:?}");
     }
+    // More than are passed over.
+    for number in 0..120 {
+        subject.write(&blob("c", &format!("d/{number:03}")), "x").await;
+    }
+    subject.write(&blob("c", "e"), "x").await;
+    let mut query = ListQuery { delimiter: Some("/".to_owned()), ..all(2) };
+    for expected in [["a", "b/1"].as_slice(), &["c", "d/000"], &["e"]] {
+        let page = described.list(&container, &query).await.unwrap().unwrap();
+        let names: Vec<_> = page.items.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, expected, "the first name of a folder stands for all");
+        query.after = page.next;
+    }
     // Two requests at most: one for the container's record, one for the names.
     LEFT.set(2);
     let limited = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>).with_allowance(|| LEFT.get());
     let limited = limited.described_by(Arc::new(Described(store)));
     let limited = ObjectBlobs::open_durable(limited, register).await.unwrap();
-    for (leases, expected) in [(true, 1), (false, 4)] {
+    for (leases, expected) in [(true, 1), (false, 10)] {
         let page = limited.list(&container, &ListQuery { leases, ..all(10) }).await.unwrap().unwrap();
         assert_eq!(page.items.len(), expected, "a page without leases takes no request for each name");
         assert!(leases || page.items.iter().all(|entry| entry.info.lease.is_none()), "{page:?}");

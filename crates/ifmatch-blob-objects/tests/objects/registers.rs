@@ -262,7 +262,7 @@ async fn overtaken(is_update: bool, comes_again: bool) {
 }
 
 fn all() -> ListQuery {
-    ListQuery { prefix: String::new(), after: None, limit: 100, leases: true }
+    ListQuery { prefix: String::new(), after: None, limit: 100, leases: true, delimiter: None }
 }
 
 #[tokio::test]

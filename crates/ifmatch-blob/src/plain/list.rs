@@ -1,11 +1,13 @@
 //! Listings, as JSON.
 
+use std::collections::BTreeMap;
+
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response};
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::problem::Problem;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
 use crate::body::BlobBody;
 use crate::dialect::Context;
@@ -25,35 +27,63 @@ pub(super) async fn blobs(
     let page = shared.store.list(container, &query).await?;
     let page = page.ok_or_else(|| Problem::not_found().detail("there is no such container"))?;
     let now = shared.wall();
-    let blobs: Vec<Value> = page.items.iter().map(|entry| blob(entry, now)).collect();
-    let listing = json!({ "container": container.as_str(), "blobs": blobs, "next": page.next });
-    Ok(answer(head, &listing))
+    let items: Vec<Blob<'_>> = page.items.iter().map(|entry| blob(entry, now)).collect();
+    Ok(answer(head, &Blobs { container: container.as_str(), items, next: page.next.as_deref() }))
 }
 
 pub(super) async fn containers(shared: &Context, head: &Parts) -> Result<Response<BlobBody>, Problem> {
     let query = parse(head.uri.query().unwrap_or_default())?;
     let page = shared.store.containers(&query).await?;
     let now = shared.wall();
-    let containers: Vec<Value> = page.items.iter().map(|entry| self::container(entry, now)).collect();
-    Ok(answer(head, &json!({ "containers": containers, "next": page.next })))
+    let items: Vec<Container<'_>> = page.items.iter().map(|entry| self::container(entry, now)).collect();
+    Ok(answer(head, &Containers { items, next: page.next.as_deref() }))
 }
 
-fn blob(entry: &BlobEntry, now: Timestamp) -> Value {
+#[derive(Serialize)]
+struct Blobs<'a> {
+    container: &'a str,
+    #[serde(rename = "blobs")]
+    items: Vec<Blob<'a>>,
+    next: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Containers<'a> {
+    #[serde(rename = "containers")]
+    items: Vec<Container<'a>>,
+    next: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Blob<'a> {
+    name: &'a str,
+    etag: Option<String>,
+    size: u64,
+    content_type: Option<&'a str>,
+    last_modified: Option<String>,
+    metadata: BTreeMap<&'a str, &'a str>,
+}
+
+#[derive(Serialize)]
+struct Container<'a> {
+    name: &'a str,
+    last_modified: Option<String>,
+}
+
+fn blob(entry: &BlobEntry, now: Timestamp) -> Blob<'_> {
     let info = &entry.info;
-    let metadata: Map<String, Value> =
-        info.headers.metadata.iter().map(|(name, value)| (name.to_string(), value.as_str().into())).collect();
-    json!({
-        "name": entry.name.as_str(),
-        "etag": info.tag.as_ref().map(ToString::to_string),
-        "size": info.length,
-        "content_type": info.headers.content_type.as_ref().map(FieldText::as_str),
-        "last_modified": date(Some(info.last_modified), now),
-        "metadata": metadata,
-    })
+    Blob {
+        name: entry.name.as_str(),
+        etag: info.tag.as_ref().map(ToString::to_string),
+        size: info.length,
+        content_type: info.headers.content_type.as_ref().map(FieldText::as_str),
+        last_modified: date(Some(info.last_modified), now),
+        metadata: info.headers.metadata.iter().map(|(name, value)| (&**name, value.as_str())).collect(),
+    }
 }
 
-fn container(entry: &ContainerEntry, now: Timestamp) -> Value {
-    json!({ "name": entry.name.as_str(), "last_modified": date(entry.info.last_modified, now) })
+fn container(entry: &ContainerEntry, now: Timestamp) -> Container<'_> {
+    Container { name: entry.name.as_str(), last_modified: date(entry.info.last_modified, now) }
 }
 
 /// Formats a date once its second has come, as in a header field.
@@ -61,8 +91,9 @@ fn date(date: Option<HttpDate>, now: Timestamp) -> Option<String> {
     date.filter(|date| date.has_come(now)).map(|date| date.to_string())
 }
 
-fn answer(head: &Parts, listing: &Value) -> Response<BlobBody> {
-    let text = listing.to_string();
+#[expect(clippy::expect_used, reason = "all keys are text")]
+fn answer(head: &Parts, listing: &impl Serialize) -> Response<BlobBody> {
+    let text = serde_json::to_string(listing).expect("keys are text");
     let length = text.len();
     let body = if head.method == Method::HEAD { BlobBody::empty() } else { text.into() };
     let mut response = Response::new(body);
@@ -73,7 +104,7 @@ fn answer(head: &Parts, listing: &Value) -> Response<BlobBody> {
 }
 
 fn parse(query: &str) -> Result<ListQuery, Problem> {
-    let mut parsed = ListQuery { prefix: String::new(), after: None, limit: MAX_LIMIT, leases: false };
+    let mut parsed = ListQuery { prefix: String::new(), after: None, limit: MAX_LIMIT, leases: false, delimiter: None };
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let value = value.replace('+', " ");

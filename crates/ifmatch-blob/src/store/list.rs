@@ -8,7 +8,7 @@ use crate::name::{BlobName, ContainerName};
 ///
 /// ```
 /// use ifmatch_blob::store::ListQuery;
-/// let first = ListQuery { prefix: "2026/".into(), after: None, limit: 100, leases: false };
+/// let first = ListQuery { prefix: "2026/".into(), after: None, limit: 100, leases: false, delimiter: None };
 /// let second = ListQuery { after: Some("2026/cat.jpg".into()), ..first };
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,27 @@ pub struct ListQuery {
     pub limit: usize,
     /// `true` if the entries need their leases, which may cost a request each.
     pub leases: bool,
+    /// The end of a [folder](Self::folder), if the listing shows one in place of all names in it. Stores may then return
+    /// the first name of a folder alone.
+    pub delimiter: Option<String>,
+}
+
+impl ListQuery {
+    /// Returns the folder of a name: the part up to the first delimiter after the prefix.
+    ///
+    /// ```
+    /// use ifmatch_blob::store::ListQuery;
+    ///
+    /// let prefix = "2026/".to_owned();
+    /// let query = ListQuery { prefix, after: None, limit: 100, leases: false, delimiter: Some("/".into()) };
+    /// assert_eq!(query.folder("2026/may/cat.jpg"), Some("2026/may/"));
+    /// assert_eq!(query.folder("2026/cat.jpg"), None);
+    /// ```
+    pub fn folder<'a>(&self, name: &'a str) -> Option<&'a str> {
+        let delimiter = self.delimiter.as_deref()?;
+        let at = name.get(self.prefix.len()..)?.find(delimiter)?;
+        name.get(..self.prefix.len() + at + delimiter.len())
+    }
 }
 
 /// A page of a listing, in the order of the names' bytes.

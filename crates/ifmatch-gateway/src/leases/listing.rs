@@ -123,8 +123,10 @@ impl Walk<'_> {
         }
         loop {
             let prefix = wanted.container.to_owned();
-            let page =
-                self.store.containers(&ListQuery { prefix, after: after_container, limit: STEP, leases: true }).await?;
+            let page = self
+                .store
+                .containers(&ListQuery { prefix, after: after_container, limit: STEP, leases: true, delimiter: None })
+                .await?;
             for container in page.items.into_iter().filter(|container| wanted.matches(&container.name)) {
                 let lease = container.info.lease.filter(|_| wanted.blob.is_none());
                 let target = LeaseTarget { container: container.name.clone(), blob: None };
@@ -143,8 +145,10 @@ impl Walk<'_> {
         let mut after = after.map(|name| name.to_string());
         loop {
             let prefix = self.prefix.blob.unwrap_or_default().to_owned();
-            let Some(page) =
-                self.store.list(container, &ListQuery { prefix, after, limit: STEP, leases: true }).await?
+            let Some(page) = self
+                .store
+                .list(container, &ListQuery { prefix, after, limit: STEP, leases: true, delimiter: None })
+                .await?
             else {
                 return Ok(false);
             };
