@@ -39,7 +39,42 @@ pub struct BlobHeaders {
     pub metadata: BTreeMap<Box<str>, FieldText>,
     /// The state of a blob to which blocks are appended. `None` for all other blobs.
     pub append: Option<Append>,
+    /// Names the list of the blocks of which this version was made. `None` for all other versions.
+    pub block_list: Option<FieldText>,
 }
+
+const APPEND: &str = " append";
+const BLOCK_LIST: &str = " blocks";
+
+impl BlobHeaders {
+    /// The names of the fields that requests do not name. Each begins with a space, which no name of the metadata contains.
+    pub const INTERNAL: [&str; 2] = [APPEND, BLOCK_LIST];
+
+    /// Returns the fields that requests do not name, as text that a store keeps.
+    pub fn internal(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let append = self.append.map(|append| (APPEND, append.to_string()));
+        let block_list = self.block_list.as_ref().map(|list| (BLOCK_LIST, list.as_str().to_owned()));
+        [append, block_list].into_iter().flatten()
+    }
+
+    /// Sets one of the fields that requests do not name.
+    ///
+    /// # Errors
+    /// The text is not one of [`internal`](Self::internal), or the name is unknown.
+    pub fn set_internal(&mut self, name: &str, text: &str) -> Result<(), InvalidInternal> {
+        match name {
+            APPEND => self.append = Some(text.parse().map_err(|_| InvalidInternal)?),
+            BLOCK_LIST => self.block_list = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
+            _ => return Err(InvalidInternal),
+        }
+        Ok(())
+    }
+}
+
+/// Error returned for text that is not the value of an internal field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("this is not a field that a store keeps with a blob")]
+pub struct InvalidInternal;
 
 /// The state of a blob to which blocks are appended, and which is written in no other way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

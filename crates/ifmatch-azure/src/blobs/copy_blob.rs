@@ -89,7 +89,7 @@ fn with_fields(whole: Put, fields: &CopiedFields) -> Put {
                 cache_control: own.cache_control.or(kept.cache_control),
                 content_md5: md5.or(own.content_md5).or(kept.content_md5),
                 metadata: own.metadata,
-                append: None,
+                ..BlobHeaders::default()
             };
             Put { headers, md5: if md5.is_some() { Md5Use::Computed } else { whole.md5 }, ..whole }
         }

@@ -114,6 +114,7 @@ async fn headers_are_kept(subject: &Subject) {
             .map(|(name, value)| (name.into(), text(value)))
             .into(),
         append: subject.keeps_headers.then_some(Append { blocks: 7, sealed: true }),
+        block_list: Some(text("7f3a")),
     };
     let blob = blob("reading", "headers");
     subject.store.put(&blob, Put { headers: headers.clone(), ..put("hello") }).await.unwrap();

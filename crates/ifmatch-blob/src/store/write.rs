@@ -57,14 +57,15 @@ impl Put {
 }
 
 impl Put {
-    /// Creates an unconditional write of the bytes and header fields of an opened version: a copy. The bytes are streamed, and are
-    /// those of this very version: a write in between changes nothing, or fails the copy.
+    /// Creates an unconditional write of the bytes and header fields of an opened version: a copy, without the list of its blocks. The
+    /// bytes are streamed, and are those of this very version: a write in between changes nothing, or fails the copy.
     ///
     /// # Errors
     /// The bytes cannot be read.
     pub async fn copying(mut opened: Opened) -> Result<Self, StoreError> {
         let body = opened.source.read(None).await?;
         let BlobInfo { length, hash, headers, .. } = opened.info;
+        let headers = BlobHeaders { block_list: None, ..headers };
         Ok(Self { headers, length: Some(length), digest: hash, ..Self::new(Upload::new(body)) })
     }
 }
