@@ -47,6 +47,7 @@ impl Shared {
                 length: Some(info.length),
                 digest: info.hash,
                 request: set.request.clone(),
+                keeps_type: false,
                 limit: u64::MAX,
             };
             match Box::pin(self.put_based(blob, put, Basis { tag: info.tag, kept })).await {

@@ -74,6 +74,9 @@ pub enum StoreErrorKind {
     /// The body does not have the declared digest (400).
     #[error("the body does not have the declared digest, send it again")]
     DigestMismatch,
+    /// The blob is an append blob and the write is not that of one, or the reverse (409).
+    #[error("the blob has another type: delete it first")]
+    OtherType,
     /// The store cannot keep the blob (400). The source states the reason.
     #[error("the store cannot keep this")]
     Unsupported,

@@ -120,7 +120,7 @@ pub(crate) async fn seal_blob(
 
 /// Rejects an operation on blocks if there is an append blob.
 pub(crate) fn require_block_blob(info: Option<&BlobInfo>) -> Result<(), AzureError> {
-    if info.is_some_and(|info| info.headers.append.is_some()) { Err(wrong_type()) } else { Ok(()) }
+    if info.is_some_and(|info| info.headers.append.is_some()) { Err(AzureError::other_type()) } else { Ok(()) }
 }
 
 /// The version to which a block is appended.
@@ -148,7 +148,7 @@ impl Current {
                 None => AzureError::condition_not_met(),
             });
         }
-        let append = info.headers.append.ok_or_else(wrong_type)?;
+        let append = info.headers.append.ok_or_else(AzureError::other_type)?;
         let tag = info.tag.clone().filter(|tag| !tag.is_weak());
         let tag = tag.ok_or_else(|| {
             AzureError::of_blob(StoreError::new(StoreErrorKind::Unsupported, "the store does not provide strong tags"))
@@ -184,8 +184,4 @@ fn unmet(failure: AppendFailure) -> AzureError {
         AppendFailure::MaxSize => "MaxBlobSizeConditionNotMet",
     };
     AzureError::new(StatusCode::PRECONDITION_FAILED, code, failure.to_string())
-}
-
-fn wrong_type() -> AzureError {
-    AzureError::new(StatusCode::CONFLICT, "InvalidBlobType", "the blob's type does not have this operation")
 }

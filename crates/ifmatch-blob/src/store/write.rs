@@ -34,6 +34,9 @@ pub struct Put {
     pub digest: Option<ContentHash>,
     /// The client's name for the request. A retry gets the first answer again.
     pub request: Option<RequestKey>,
+    /// Refuse to replace an append blob by another kind of blob, or the reverse, with
+    /// [`StoreErrorKind::OtherType`](crate::store::StoreErrorKind::OtherType), in the same step as the write.
+    pub keeps_type: bool,
     /// Maximum number of bytes. A longer body fails with [`StoreErrorKind::TooLarge`](crate::store::StoreErrorKind::TooLarge).
     pub limit: u64,
 }
@@ -51,6 +54,7 @@ impl Put {
             length: None,
             digest: None,
             request: None,
+            keeps_type: false,
             limit: u64::MAX,
         }
     }
@@ -65,7 +69,7 @@ impl Put {
     pub async fn copying(mut opened: Opened) -> Result<Self, StoreError> {
         let body = opened.source.read(None).await?;
         let BlobInfo { length, hash, headers, .. } = opened.info;
-        let headers = BlobHeaders { block_list: None, ..headers };
+        let headers = BlobHeaders { block_list: None, copied: None, ..headers };
         Ok(Self { headers, length: Some(length), digest: hash, ..Self::new(Upload::new(body)) })
     }
 }
