@@ -16,11 +16,11 @@ use super::error::{index, refused};
 use super::inner::Inner;
 use super::key;
 use super::payload::Payload;
-use super::swap::{Change, Settled, encoded, payload_of, random};
-use super::upload::{Expected, Received, receive};
+use super::swap::{Change, Settled, body_of, encoded, payload_of, random};
+use super::upload::{self, Expected, Received, receive};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Delete, MissingContainer, Put, SetHeaders, StoreError, StoreErrorKind, Written};
+use ifmatch_blob::store::{Delete, Md5Use, MissingContainer, Put, SetHeaders, StoreError, StoreErrorKind, Written};
 
 pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
     let (method, nonce) = (Method::PUT, random()?);
@@ -32,9 +32,13 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
         // identifies the request.
         inner.check(blob, container, put.container, &change, kind).await?;
     }
-    let (body, md5) = put.md5.watch(put.body);
     let expected = Expected { length: put.length, digest: put.digest, limit: put.limit };
-    let received = receive(&inner.folder, body, &expected).await?;
+    let source = put.source.as_ref().filter(|_| put.md5 == Md5Use::AsGiven);
+    let (body, md5) = put.md5.watch(put.body);
+    let received = match inner.share(source, &expected).await? {
+        Some(shared) => shared,
+        None => receive(&inner.folder, body, &expected).await?,
+    };
     let mut headers = put.headers;
     md5.settle(&mut headers)?;
     let request = put.request.map(|key| key.request(Some(&received.hash)));
@@ -125,6 +129,16 @@ impl Job {
 }
 
 impl Inner {
+    /// Returns another name of the source's body, if it is in a file and has the expected hash.
+    async fn share(&self, source: Option<&BlobPath>, expected: &Expected) -> Result<Option<Received>, StoreError> {
+        let (Some(source), Some(hash)) = (source, expected.digest) else { return Ok(None) };
+        let Some(incarnation) = self.find(&source.container).await? else { return Ok(None) };
+        let key = key::of_blob(&source.container, incarnation, &source.name)?;
+        let record = self.driver.load(&key).await.map_err(index)?;
+        let Some(body) = body_of(&record, self.driver.now()).filter(|body| body.hash == hash) else { return Ok(None) };
+        upload::share(&self.folder, body, expected).await
+    }
+
     /// Rejects a write early.
     async fn check(
         &self,

@@ -44,6 +44,7 @@ impl Shared {
                 headers: set.change.of(&info.headers),
                 md5: Md5Use::AsGiven,
                 body,
+                source: None,
                 length: Some(info.length),
                 digest: info.hash,
                 request: set.request.clone(),

@@ -35,7 +35,7 @@ pub(crate) async fn copy_blob(
         return Err(AzureError::too_large(context.max_body));
     }
     let length = opened.info.length;
-    let whole = Put::copying(opened).await.map_err(AzureError::of_blob)?;
+    let whole = Put::copying(&source.blob, opened).await.map_err(AzureError::of_blob)?;
     let whole = with_fields(whole, fields);
     let id = guid::random().and_then(|id| FieldText::new(&id.to_string()).ok()).ok_or_else(AzureError::busy)?;
     // As in Azure, only Copy Blob leaves a trace.

@@ -12,6 +12,7 @@ use super::read::{BlobInfo, Opened};
 use crate::body::Upload;
 use crate::error::StoreError;
 use crate::headers::{BlobHeaders, ContentMd5};
+use crate::name::BlobPath;
 
 /// A write.
 #[derive(Debug)]
@@ -28,6 +29,9 @@ pub struct Put {
     pub md5: Md5Use,
     /// The bytes.
     pub body: Upload,
+    /// A blob that had the bytes with this [`digest`](Self::digest) when the write began. A store that finds them there may keep them
+    /// without reading the body.
+    pub source: Option<BlobPath>,
     /// Length declared by the client. Another length fails with [`StoreErrorKind::LengthMismatch`](crate::store::StoreErrorKind::LengthMismatch).
     pub length: Option<u64>,
     /// Hash declared by the client. Another hash fails with [`StoreErrorKind::DigestMismatch`](crate::store::StoreErrorKind::DigestMismatch).
@@ -51,6 +55,7 @@ impl Put {
             headers: BlobHeaders::default(),
             md5: Md5Use::default(),
             body,
+            source: None,
             length: None,
             digest: None,
             request: None,
@@ -61,16 +66,23 @@ impl Put {
 }
 
 impl Put {
-    /// Creates an unconditional write of the bytes and header fields of an opened version: a copy, without the list of its blocks. The
-    /// bytes are streamed, and are those of this very version: a write in between changes nothing, or fails the copy.
+    /// Creates an unconditional write of the bytes and header fields of an opened version of `source`: a copy, without the list of its
+    /// blocks. The bytes are those of this very version: a write in between changes nothing, or fails the copy. They are streamed,
+    /// unless the store can share them.
     ///
     /// # Errors
     /// The bytes cannot be read.
-    pub async fn copying(mut opened: Opened) -> Result<Self, StoreError> {
+    pub async fn copying(source: &BlobPath, mut opened: Opened) -> Result<Self, StoreError> {
         let body = opened.source.read(None).await?;
         let BlobInfo { length, hash, headers, .. } = opened.info;
         let headers = BlobHeaders { block_list: None, copied: None, ..headers };
-        Ok(Self { headers, length: Some(length), digest: hash, ..Self::new(Upload::new(body)) })
+        Ok(Self {
+            headers,
+            length: Some(length),
+            digest: hash,
+            source: Some(source.clone()),
+            ..Self::new(Upload::new(body))
+        })
     }
 }
 
