@@ -94,6 +94,14 @@ pub enum StoreErrorKind {
     Unreadable,
 }
 
+impl StoreErrorKind {
+    /// Returns `true` if a write that required one version found another, or none: whoever derived it from that version can start
+    /// over with the current one.
+    pub fn is_overtaken(&self) -> bool {
+        matches!(self, Self::PreconditionFailed { .. } | Self::NotFound)
+    }
+}
+
 impl StoreError {
     /// Creates an error with its cause.
     pub fn new(kind: StoreErrorKind, source: impl Into<BoxError>) -> Self {

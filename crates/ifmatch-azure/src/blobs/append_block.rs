@@ -86,7 +86,7 @@ pub(crate) async fn append_block(
             }
             // Whatever was true of the replaced version is decided again on the new one.
             // The block is in memory: only the version before it can have been replaced while it was read.
-            Err(error) if is_overtaken(&error) || *error.kind() == StoreErrorKind::Interrupted => {}
+            Err(error) if error.kind().is_overtaken() || *error.kind() == StoreErrorKind::Interrupted => {}
             Err(error) => return Err(write::explain(context, blob, error).await),
         }
     }
@@ -111,7 +111,7 @@ pub(crate) async fn seal_blob(
                 response.headers_mut().insert(SEALED, HeaderValue::from_static("true"));
                 return Ok(response);
             }
-            Err(error) if is_overtaken(&error) => {}
+            Err(error) if error.kind().is_overtaken() => {}
             Err(error) => return Err(write::explain(context, blob, error).await),
         }
     }
@@ -171,11 +171,6 @@ async fn body(mut opened: Opened, block: Bytes) -> Result<Upload, AzureError> {
         Ok::<_, BoxError>(last.map(|frame| (frame, (opened, current, block))))
     });
     Ok(Upload::new(StreamBody::new(frames)))
-}
-
-/// Returns `true` if another write replaced the version before this one.
-fn is_overtaken(error: &StoreError) -> bool {
-    matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::NotFound)
 }
 
 fn unmet(failure: AppendFailure) -> AzureError {
