@@ -116,6 +116,6 @@ fn describe(target: &mut HeaderMap, info: &BlobInfo) {
     target.insert(ACCESS_TIER, HeaderValue::from_static("Hot"));
     target.insert(ACCESS_TIER_INFERRED, HeaderValue::from_static("true"));
     target.insert(SERVER_ENCRYPTED, HeaderValue::from_static("false"));
-    target.extend(info.created.map(|created| (CREATION_TIME, headers::creation_date(created).to_header())));
+    target.insert(CREATION_TIME, headers::creation_date(info).to_header());
     headers::add_lease(target, info.lease.as_ref());
 }

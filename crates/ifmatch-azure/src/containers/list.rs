@@ -140,9 +140,7 @@ fn add_blob(xml: &mut Xml, entry: &BlobEntry, list: &List) {
     xml.open("Blob");
     xml.blob_name(entry.name.as_str());
     xml.open("Properties");
-    if let Some(created) = info.created {
-        xml.text("Creation-Time", &headers::creation_date(created).to_string());
-    }
+    xml.text("Creation-Time", &headers::creation_date(info).to_string());
     xml.text("Last-Modified", &info.last_modified.to_string());
     add_tag(xml, info.tag.as_ref());
     xml.text("Content-Length", &info.length.to_string());

@@ -174,7 +174,7 @@ const RULES: [Rule; 30] = {
         rule(N::GetBlobProperties, Kind::Blob, ("HEAD", "", ""), &[], &[LEASE], All),
         rule(N::GetBlobProperties, Kind::Blob, ("GET HEAD", "", "metadata"), &[], &[LEASE], All),
         rule(N::PutBlob, Kind::Blob, ("PUT", "", ""), &[], &[LEASE, META, TIER, CRC64, TYPE, STORED], All),
-        rule(N::AppendBlock, Kind::Blob, ("PUT", "", "appendblock"), &[], &[LEASE, POSITION, MAX_SIZE], All),
+        rule(N::AppendBlock, Kind::Blob, ("PUT", "", "appendblock"), &[], &[LEASE, META, POSITION, MAX_SIZE], All),
         rule(N::SealBlob, Kind::Blob, ("PUT", "", "seal"), &[], &[LEASE, POSITION], All),
         rule(N::PutBlock, Kind::Blob, ("PUT", "", "block"), &["blockid"], &[LEASE, META, BLOB_MD5, CRC64], None),
         rule(N::PutBlockList, Kind::Blob, ("PUT", "", "blocklist"), &[], &[LEASE, META, TIER, CRC64, STORED], All),

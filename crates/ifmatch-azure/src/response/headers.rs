@@ -5,7 +5,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_blob::headers::{BlobHeaders, Copied};
-use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_blob::store::BlobInfo;
+use ifmatch_core::date::HttpDate;
 use ifmatch_core::lease::{LeaseDuration, LeaseState, SeenLease};
 
 use crate::request::headers::{BLOB_TYPE, METADATA};
@@ -102,7 +103,8 @@ pub(crate) fn lease_properties(seen: Option<&SeenLease>) -> (&'static str, &'sta
     (state.name(), if state.is_locked() { "locked" } else { "unlocked" }, duration)
 }
 
-/// Returns the second in which a blob was created.
-pub(crate) fn creation_date(created: Timestamp) -> HttpDate {
-    HttpDate::from_unix((created.micros() / 1_000_000).cast_signed())
+/// Returns the second in which a blob was created, or the date of its last change if the store does not know: clients rely on a date.
+pub(crate) fn creation_date(info: &BlobInfo) -> HttpDate {
+    let created = info.created.map(|created| HttpDate::from_unix((created.micros() / 1_000_000).cast_signed()));
+    created.unwrap_or(info.last_modified)
 }
