@@ -1,5 +1,5 @@
 //! Runs the suites in tests/sdk: the official Azure clients for Python and JavaScript against the gateway, the Worker
-//! and Azurite, and backup programs against the gateway.
+//! and Azurite, and backup and data programs against the gateway.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -28,6 +28,8 @@ pub const PYTHON: Tool = Tool {
 
 /// The packages of the suite for Python.
 const REQUIREMENTS: &str = "tests/sdk/python/requirements.txt";
+/// The packages of the suite of data programs.
+const PROGRAMS: &str = "tests/sdk/programs/requirements.txt";
 
 /// A blob service and a table service on free ports, stopped on drop.
 pub(crate) struct Server {
@@ -43,8 +45,8 @@ pub(crate) struct Server {
     pub(crate) running: Vec<Running>,
 }
 
-/// Runs both suites against Azurite, which validates them, and against the gateway. Runs the backup programs against the
-/// gateway with both kinds of stores.
+/// Runs both suites against Azurite, which validates them, and against the gateway. Runs the backup and data programs against
+/// the gateway with both kinds of stores.
 pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     let dir = context.workspace.target().join("sdk");
     fs::create_dir_all(&dir)?;
@@ -53,8 +55,15 @@ pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     start_azurite(context, &dir)?.suites(context, &python, &dir)?;
     let server = start_gateway(context, gateway, &dir)?;
     server.suites(context, &python, &dir)?;
-    backup::check(context, &server, &dir)?;
-    backup::check(context, &start_gateway_on_objects(gateway, &dir)?, &dir)
+    let on_objects = start_gateway_on_objects(gateway, &dir)?;
+    let programs = dir.join("programs");
+    fs::create_dir_all(&programs)?;
+    let programs = self::python(context, &programs, PROGRAMS)?;
+    for server in [&server, &on_objects] {
+        backup::check(context, server, &dir)?;
+        server.suite(context, &dir, "programs", programs.as_os_str(), &["-m", "pytest"])?;
+    }
+    Ok(())
 }
 
 /// Runs both suites against the Worker with its modules in `folder`.
@@ -148,21 +157,30 @@ impl Server {
 
     /// Runs both suites at the same time. Each prints its output when it ends.
     fn suites(&self, context: &Context<'_>, python: &Path, dir: &Path) -> Result {
-        let suite = |language: &str, program: &OsStr, args: &[&str]| -> std::result::Result<(), String> {
-            let log = dir.join(format!("{}-{language}.log", self.name));
-            let run = Run::new(program, &context.workspace.root().join("tests/sdk").join(language)).args(args);
-            let run = self.describe(run).log_to(&log).map_err(|error| error.to_string())?;
-            let done = run.passes(context.deadline).map_err(|error| format!("{}: {error}", self.name));
-            println!("\n-- {}, {language}\n{}", self.name, fs::read_to_string(&log).unwrap_or_default());
-            done
-        };
         std::thread::scope(|scope| {
             let reporter = ["--test", "--test-reporter=./reporter.js", "suite.js"];
-            let javascript = scope.spawn(move || suite("javascript", "node".as_ref(), &reporter));
-            let python = suite("python", python.as_os_str(), &["-m", "pytest"]);
+            let javascript = scope.spawn(move || self.suite(context, dir, "javascript", "node".as_ref(), &reporter));
+            let python = self.suite(context, dir, "python", python.as_os_str(), &["-m", "pytest"]);
             let javascript = javascript.join().map_err(|_| "the thread of the suite ended early")?;
             Ok(python.and(javascript)?)
         })
+    }
+
+    /// Runs the suite in a folder of tests/sdk, and prints its output.
+    fn suite(
+        &self,
+        context: &Context<'_>,
+        dir: &Path,
+        name: &str,
+        program: &OsStr,
+        args: &[&str],
+    ) -> std::result::Result<(), String> {
+        let log = dir.join(format!("{}-{name}.log", self.name));
+        let run = Run::new(program, &context.workspace.root().join("tests/sdk").join(name)).args(args);
+        let run = self.describe(run).log_to(&log).map_err(|error| error.to_string())?;
+        let done = run.passes(context.deadline).map_err(|error| format!("{}: {error}", self.name));
+        println!("\n-- {}, {name}\n{}", self.name, fs::read_to_string(&log).unwrap_or_default());
+        done
     }
 
     /// Passes the server's addresses to a suite.

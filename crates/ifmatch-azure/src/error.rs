@@ -81,6 +81,11 @@ impl AzureError {
         Self::bad_request("Crc64Mismatch", "the body does not match the CRC-64 in the request: send it again")
     }
 
+    pub(crate) fn other_type() -> Self {
+        let message = "the blob's type does not have this operation: a blob keeps its type until it is deleted";
+        Self::new(StatusCode::CONFLICT, "InvalidBlobType", message)
+    }
+
     pub(crate) fn source_condition_not_met() -> Self {
         let message = "a condition on the source of the copy is false";
         Self::new(StatusCode::PRECONDITION_FAILED, "SourceConditionNotMet", message)
@@ -134,6 +139,7 @@ impl AzureError {
             StoreErrorKind::NotFound => Self::blob_not_found(),
             StoreErrorKind::ContainerNotFound => Self::container_not_found(),
             StoreErrorKind::ContainerExists => Self::new(StatusCode::CONFLICT, "ContainerAlreadyExists", text()),
+            StoreErrorKind::OtherType => Self::other_type(),
             StoreErrorKind::LeaseConflict(conflict) => Self::new(StatusCode::CONFLICT, conflict.code(), text()),
             StoreErrorKind::TooLarge { limit } => Self::too_large(*limit),
             StoreErrorKind::Interrupted | StoreErrorKind::LengthMismatch => Self::bad_request("IncompleteBody", text()),

@@ -115,6 +115,17 @@ impl Folder {
         self.disk.sync_folder(&shard)
     }
 
+    /// Durably gives a complete body a second name. Returns `false` if the body has been removed, or if the disk has no second names.
+    pub(super) fn link(&self, body: &BodyName, name: &BodyName) -> io::Result<bool> {
+        let to = self.body(name);
+        let shard = self.disk.open_folder(to.parent().unwrap_or(&self.bodies))?;
+        if fs::hard_link(self.body(body), &to).is_err() {
+            return Ok(false);
+        }
+        self.disk.sync_folder(&shard)?;
+        Ok(true)
+    }
+
     /// Returns the path of a complete body.
     pub(super) fn body(&self, name: &BodyName) -> PathBuf {
         let hex = name.hash.hex();

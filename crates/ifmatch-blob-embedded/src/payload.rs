@@ -160,9 +160,6 @@ fn all_at_once<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::
     serializer.serialize_bytes(bytes)
 }
 
-/// The name of the state of an append blob. A field's name contains no space.
-const APPEND: &str = " append";
-
 #[derive(Serialize, Deserialize)]
 struct StoredHeaders<'a> {
     #[serde(borrow)]
@@ -176,8 +173,8 @@ struct StoredHeaders<'a> {
     #[serde(borrow)]
     cache_control: Option<&'a str>,
     content_md5: Option<[u8; 16]>,
+    /// Also contains the fields that requests do not name, under names that no other field can have.
     #[serde(borrow)]
-    /// Also contains the state of an append blob, under a name that no field can have.
     metadata: BTreeMap<&'a str, Cow<'a, str>>,
 }
 
@@ -195,7 +192,7 @@ impl<'a> From<&'a BlobHeaders> for StoredHeaders<'a> {
                 .metadata
                 .iter()
                 .map(|(name, value)| (&**name, value.as_str().into()))
-                .chain(headers.append.map(|append| (APPEND, append.to_string().into())))
+                .chain(headers.internal().map(|(name, text)| (name, text.into())))
                 .collect(),
         }
     }
@@ -204,18 +201,23 @@ impl<'a> From<&'a BlobHeaders> for StoredHeaders<'a> {
 impl StoredHeaders<'_> {
     fn parse(&self) -> Option<BlobHeaders> {
         let field = |value: Option<&str>| value.map(FieldText::new).transpose().ok();
-        let entry = |(name, value): (&&str, &Cow<'_, str>)| Some(((*name).into(), FieldText::new(value).ok()?));
-        let own = self.metadata.iter().filter(|(name, _)| **name != APPEND);
-        Some(BlobHeaders {
+        let mut headers = BlobHeaders {
             content_type: field(self.content_type)?,
             content_encoding: field(self.content_encoding)?,
             content_language: field(self.content_language)?,
             content_disposition: field(self.content_disposition)?,
             cache_control: field(self.cache_control)?,
             content_md5: self.content_md5.map(ContentMd5::from_bytes),
-            metadata: own.map(entry).collect::<Option<_>>()?,
-            append: self.metadata.get(APPEND).map(|text| text.parse()).transpose().ok()?,
-        })
+            ..BlobHeaders::default()
+        };
+        for (name, value) in &self.metadata {
+            if name.starts_with(' ') {
+                headers.set_internal(name, value).ok()?;
+            } else {
+                headers.metadata.insert((*name).into(), FieldText::new(value).ok()?);
+            }
+        }
+        Some(headers)
     }
 }
 

@@ -185,20 +185,30 @@ fn blob(number: usize) -> BlobPath {
 }
 
 fn content(number: usize) -> Bytes {
-    vec![u8::try_from(number).unwrap(); 10_000].into()
+    vec![u8::try_from(number % COPY).unwrap(); 10_000].into()
 }
 
 async fn open(folder: &Path, register: &Arc<MemoryRegister>, disk: Arc<dyn Disk>) -> Result<Store, super::OpenError> {
     EmbeddedStore::on_disk(folder, Driver::new(Arc::clone(register)), disk).await
 }
 
-/// Writes blobs while a call fails, and returns the acknowledged ones.
+/// The copy of a blob has a number larger by this.
+const COPY: usize = 5;
+
+/// Writes blobs, and copies them, while a call fails. Returns the acknowledged ones.
 async fn write(store: &Store) -> Vec<usize> {
     let mut acknowledged = Vec::new();
     for number in 0..5 {
         let put = Put::new(Upload::new(Full::<Bytes>::from(content(number))));
         if store.put(&blob(number), put).await.is_ok() {
             acknowledged.push(number);
+        }
+    }
+    for number in acknowledged.clone() {
+        let opened = store.open(&blob(number), Reading::WHOLE).await.expect("it can be read").expect("acknowledged");
+        let put = Put::copying(&blob(number), opened).await.expect("it can be read");
+        if store.put(&blob(COPY + number), put).await.is_ok() {
+            acknowledged.push(COPY + number);
         }
     }
     acknowledged
@@ -212,7 +222,7 @@ async fn read(store: &Store, number: usize) -> Option<Bytes> {
 #[tokio::test]
 async fn one_failed_sync_costs_no_acknowledged_body() {
     // The first two folders belong to the store itself.
-    for (call, numbers) in [(Call::File, [1, 2, 3]), (Call::Folder, [1, 2, 4]), (Call::FolderOfAnother, [2, 3, 4])] {
+    for (call, numbers) in [(Call::File, [1, 2, 3]), (Call::Folder, [1, 4, 9]), (Call::FolderOfAnother, [2, 4, 9])] {
         for number in numbers {
             let root = tempfile::tempdir().unwrap();
             let (platter, register) = (Platter::new(number), Arc::new(MemoryRegister::unbounded()));
@@ -223,11 +233,11 @@ async fn one_failed_sync_costs_no_acknowledged_body() {
                 Err(_) => open(root.path(), &register, platter.clone()).await.expect("one failure is not two"),
             };
             let acknowledged = write(&store).await;
-            assert!(acknowledged.len() >= 4, "one failure costs one write");
+            assert!(acknowledged.len() >= 8, "one failure costs one write, and its copy");
             drop(store);
             let left = platter.after_power_loss(root.path());
             let store = open(left.path(), &register, Platter::new(number)).await.expect("it opens");
-            for blob in 0..5 {
+            for blob in 0..2 * COPY {
                 let found = read(&store, blob).await;
                 assert!(found.is_none() || found == Some(content(blob)), "{call:?} {number}: blob {blob} is torn");
                 assert!(found.is_some() || !acknowledged.contains(&blob), "{call:?} {number}: blob {blob} is lost");

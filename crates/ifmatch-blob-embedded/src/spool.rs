@@ -81,6 +81,16 @@ impl Writing {
 }
 
 impl Staged {
+    /// Gives a complete body another name. Returns `None` if it has been removed, or if there are no second names.
+    pub(super) async fn link(folder: Arc<Folder>, body: BodyName, nonce: u64) -> Result<Option<Self>, StoreError> {
+        let name = BodyName { nonce, ..body };
+        let linked = spawn_blocking(move || {
+            let file = Removed(folder.body(&name));
+            Ok(folder.link(&body, &name)?.then_some(Self { name, file }))
+        });
+        linked.await.map_err(lost)?.map_err(disk)
+    }
+
     /// Keeps the file.
     pub(super) fn keep(self) -> BodyName {
         self.file.keep();

@@ -92,6 +92,20 @@ pub(super) async fn receive(
     Ok(Received { hash: staged.name.hash, length, body: Body::File(staged) })
 }
 
+/// Gives a body that is in the store a second name, which is durable. Returns `None` if the body is gone, or if the disk has no
+/// second names.
+pub(super) async fn share(
+    folder: &Arc<Folder>,
+    body: BodyName,
+    expected: &Expected,
+) -> Result<Option<Received>, StoreError> {
+    let Some(length) = expected.length else { return Ok(None) };
+    expected.check_promise()?;
+    folder.check_free_space().map_err(disk)?;
+    let staged = Staged::link(Arc::clone(folder), body, random()?).await?;
+    Ok(staged.map(|staged| Received { hash: body.hash, length, body: Body::File(staged) }))
+}
+
 fn begin(folder: &Arc<Folder>) -> Result<Spool, StoreError> {
     Ok(Spool::begin(Arc::clone(folder), random()?))
 }

@@ -16,29 +16,34 @@ use super::error::{index, refused};
 use super::inner::Inner;
 use super::key;
 use super::payload::Payload;
-use super::swap::{Change, Settled, encoded, payload_of, random};
-use super::upload::{Expected, Received, receive};
+use super::swap::{Change, Settled, body_of, encoded, payload_of, random};
+use super::upload::{self, Expected, Received, receive};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Delete, MissingContainer, Put, SetHeaders, StoreError, StoreErrorKind, Written};
+use ifmatch_blob::store::{Delete, Md5Use, MissingContainer, Put, SetHeaders, StoreError, StoreErrorKind, Written};
 
 pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
     let (method, nonce) = (Method::PUT, random()?);
     let change = Change { method, preconditions: put.preconditions, lease: put.lease, request: None, nonce };
     let container = inner.find(&blob.container).await?;
+    let kind = put.keeps_type.then_some(put.headers.append.is_some());
     if put.request.is_none() {
         // A retry gets its response from the record, regardless of its conditions, but only the whole body
         // identifies the request.
-        inner.check(blob, container, put.container, &change).await?;
+        inner.check(blob, container, put.container, &change, kind).await?;
     }
-    let (body, md5) = put.md5.watch(put.body);
     let expected = Expected { length: put.length, digest: put.digest, limit: put.limit };
-    let received = receive(&inner.folder, body, &expected).await?;
+    let source = put.source.as_ref().filter(|_| put.md5 == Md5Use::AsGiven);
+    let (body, md5) = put.md5.watch(put.body);
+    let received = match inner.share(source, &expected).await? {
+        Some(shared) => shared,
+        None => receive(&inner.folder, body, &expected).await?,
+    };
     let mut headers = put.headers;
     md5.settle(&mut headers)?;
     let request = put.request.map(|key| key.request(Some(&received.hash)));
     let change = Change { request, ..change };
-    let job = Job { blob: blob.clone(), container, missing: put.container, change };
+    let job = Job { blob: blob.clone(), container, missing: put.container, change, kind };
     let inner = Arc::clone(inner);
     in_the_background(async move { job.commit(&inner, received, headers).await }).await
 }
@@ -76,7 +81,11 @@ struct Job {
     container: Option<Revision>,
     missing: MissingContainer,
     change: Change,
+    kind: Kind,
 }
+
+/// The type of the version that a write may replace, if it keeps the type: `true` for an append blob.
+type Kind = Option<bool>;
 
 impl Job {
     /// Returns the incarnation to write to. A write that creates no container belongs to the incarnation that it found.
@@ -84,7 +93,7 @@ impl Job {
         match (self.missing, inner.find(&self.blob.container).await?) {
             (MissingContainer::Create, None) => {
                 // A rejected write leaves no container behind.
-                inner.check(&self.blob, None, self.missing, &self.change).await?;
+                inner.check(&self.blob, None, self.missing, &self.change, self.kind).await?;
                 inner.ensure(&self.blob.container).await
             }
             (MissingContainer::Create, Some(now)) => Ok(now),
@@ -100,6 +109,7 @@ impl Job {
         // If this task ends without an outcome, the file must stay, since a record may refer to it.
         let (place, staged) = received.keep();
         let content = |version: Option<&Version>| {
+            check_kind(self.kind, version)?;
             let created = version.and_then(|version| Some(payload_of(version).ok()?.created(version)));
             encoded(&Payload { hash, length, place: place.clone(), created, headers: headers.clone() })
         };
@@ -108,6 +118,10 @@ impl Job {
             Err(error) if *error.kind() == StoreErrorKind::OutcomeUnknown => Err(error),
             Err(error) => {
                 inner.remove(staged).await;
+                if *error.kind() == StoreErrorKind::OtherType {
+                    // A false condition is reported first.
+                    inner.check(&self.blob, Some(incarnation), self.missing, &self.change, self.kind).await?;
+                }
                 Err(error)
             }
         }
@@ -115,6 +129,16 @@ impl Job {
 }
 
 impl Inner {
+    /// Returns another name of the source's body, if it is in a file and has the expected hash.
+    async fn share(&self, source: Option<&BlobPath>, expected: &Expected) -> Result<Option<Received>, StoreError> {
+        let (Some(source), Some(hash)) = (source, expected.digest) else { return Ok(None) };
+        let Some(incarnation) = self.find(&source.container).await? else { return Ok(None) };
+        let key = key::of_blob(&source.container, incarnation, &source.name)?;
+        let record = self.driver.load(&key).await.map_err(index)?;
+        let Some(body) = body_of(&record, self.driver.now()).filter(|body| body.hash == hash) else { return Ok(None) };
+        upload::share(&self.folder, body, expected).await
+    }
+
     /// Rejects a write early.
     async fn check(
         &self,
@@ -122,6 +146,7 @@ impl Inner {
         container: Option<Revision>,
         missing: MissingContainer,
         change: &Change,
+        kind: Kind,
     ) -> Result<(), StoreError> {
         let record = match container {
             Some(incarnation) => {
@@ -134,9 +159,16 @@ impl Inner {
         let now = self.driver.now();
         match record.apply(&Command::Write(change.write(Content::Unknown)), now).outcome {
             Outcome::Refused(refusal) => Err(refused(refusal, now)),
-            _ => Ok(()),
+            _ => check_kind(kind, record.state(now).version()),
         }
     }
+}
+
+/// Checks that a write that keeps the type of a blob has that type.
+fn check_kind(kind: Kind, version: Option<&Version>) -> Result<(), StoreError> {
+    let Some((kind, version)) = kind.zip(version) else { return Ok(()) };
+    let is_other = payload_of(version).is_ok_and(|payload| payload.headers.append.is_some() != kind);
+    if is_other { Err(StoreErrorKind::OtherType.into()) } else { Ok(()) }
 }
 
 fn written(settled: Settled, hash: Option<ContentHash>, md5: Option<ContentMd5>) -> Written {

@@ -16,8 +16,6 @@ const RESERVED: &str = "ifmatch";
 const WRITE: &str = "ifmatchwrite";
 const HASH: &str = "ifmatchhash";
 const MD5: &str = "ifmatchmd5";
-/// The state of an append blob.
-const APPEND: &str = "ifmatchappend";
 const REQUEST: &str = "ifmatchrequest";
 const CONTAINER: &str = "ifmatchcontainer";
 
@@ -110,6 +108,9 @@ impl Stamp {
         for (name, value) in &headers.metadata {
             attributes.insert(Attribute::Metadata(naming.escape(name).into()), value.as_str().to_owned().into());
         }
+        for (name, value) in headers.internal() {
+            attributes.insert(Attribute::Metadata(internal(name).into()), value.into());
+        }
         let mut own = |name: &'static str, value: String| {
             attributes.insert(Attribute::Metadata(Cow::Borrowed(name)), AttributeValue::from(value));
         };
@@ -119,9 +120,6 @@ impl Stamp {
         }
         if let Some(md5) = &headers.content_md5 {
             own(MD5, hex::encode(md5.as_bytes()));
-        }
-        if let Some(append) = &headers.append {
-            own(APPEND, append.to_string());
         }
         if let Some(incarnation) = &self.incarnation {
             own(CONTAINER, format!("{:016x}", incarnation.get()));
@@ -237,9 +235,14 @@ fn headers(attributes: &Attributes) -> BlobHeaders {
         content_disposition: field(Attribute::ContentDisposition),
         cache_control: field(Attribute::CacheControl),
         content_md5: attributes.get(&Attribute::Metadata(Cow::Borrowed(MD5))).and_then(|text| md5(text)),
-        append: attributes.get(&Attribute::Metadata(Cow::Borrowed(APPEND))).and_then(|text| text.parse().ok()),
         ..BlobHeaders::default()
     };
+    for name in BlobHeaders::INTERNAL {
+        if let Some(text) = attributes.get(&Attribute::Metadata(internal(name).into())) {
+            // As for the other fields, text that another program wrote is left out.
+            let _ = headers.set_internal(name, text);
+        }
+    }
     for (attribute, value) in attributes {
         let Attribute::Metadata(name) = attribute else { continue };
         if let (Some(name), Ok(value)) = (metadata_name(name), FieldText::new(value)) {
@@ -247,6 +250,11 @@ fn headers(attributes: &Attributes) -> BlobHeaders {
         }
     }
     headers
+}
+
+/// Returns the store's name of a field that requests do not name.
+fn internal(name: &str) -> String {
+    format!("{RESERVED}{}", name.trim_start())
 }
 
 fn hash(text: &str) -> Option<ContentHash> {

@@ -44,9 +44,11 @@ impl Shared {
                 headers: set.change.of(&info.headers),
                 md5: Md5Use::AsGiven,
                 body,
+                source: None,
                 length: Some(info.length),
                 digest: info.hash,
                 request: set.request.clone(),
+                keeps_type: false,
                 limit: u64::MAX,
             };
             match Box::pin(self.put_based(blob, put, Basis { tag: info.tag, kept })).await {

@@ -48,6 +48,7 @@ struct Job {
     /// The tag of the version that the write was derived from, if any.
     based_on: Option<EntityTag>,
     headers: BlobHeaders,
+    keeps_type: bool,
     stamp: Stamp,
     hash: ContentHash,
 }
@@ -127,6 +128,7 @@ impl Shared {
             let allowed = record.check_lease(put.lease, this.driver.now());
             allowed.map_err(StoreErrorKind::LeaseFailed)?;
             check(&Method::PUT, &put.preconditions, before.as_ref())?;
+            check_type(put.keeps_type, &put.headers, before.as_ref())?;
             seen = Some(record);
         }
         let promise = Promise::of(&put);
@@ -142,9 +144,9 @@ impl Shared {
             md5.settle(&mut headers)?;
             taken
         };
-        let based_on = basis.tag;
+        let (based_on, keeps_type) = (basis.tag, put.keeps_type);
         let (blob, preconditions, lease, missing) = (blob.clone(), put.preconditions, put.lease, put.container);
-        let job = Job { blob, location, preconditions, lease, missing, based_on, headers, stamp, hash };
+        let job = Job { blob, location, preconditions, lease, missing, based_on, headers, keeps_type, stamp, hash };
         let this = Arc::clone(this);
         in_a_task(async move {
             let mut body = body;
@@ -464,11 +466,18 @@ impl Job {
     /// Checks the conditions, and that the version from which the write was derived still exists.
     fn check(&self, current: Option<&Current>) -> Result<(), StoreError> {
         check(&Method::PUT, &self.preconditions, current)?;
+        check_type(self.keeps_type, &self.headers, current)?;
         match &self.based_on {
             Some(tag) if current.and_then(|current| current.info.tag.as_ref()) != Some(tag) => Err(contended()),
             _ => Ok(()),
         }
     }
+}
+
+/// Checks that a write that keeps the type of a blob has that type.
+fn check_type(keeps_type: bool, headers: &BlobHeaders, current: Option<&Current>) -> Result<(), StoreError> {
+    let is_other = current.is_some_and(|current| current.info.headers.append.is_some() != headers.append.is_some());
+    if keeps_type && is_other { Err(StoreErrorKind::OtherType.into()) } else { Ok(()) }
 }
 
 /// Returns `true` if this request made the object.

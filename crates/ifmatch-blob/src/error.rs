@@ -74,6 +74,9 @@ pub enum StoreErrorKind {
     /// The body does not have the declared digest (400).
     #[error("the body does not have the declared digest, send it again")]
     DigestMismatch,
+    /// The blob is an append blob and the write is not that of one, or the reverse (409).
+    #[error("the blob has another type: delete it first")]
+    OtherType,
     /// The store cannot keep the blob (400). The source states the reason.
     #[error("the store cannot keep this")]
     Unsupported,
@@ -89,6 +92,14 @@ pub enum StoreErrorKind {
     /// Stored data is damaged, or was written by a newer release (500).
     #[error("the stored data is damaged, or was written by a newer release")]
     Unreadable,
+}
+
+impl StoreErrorKind {
+    /// Returns `true` if a write that required one version found another, or none: whoever derived it from that version can start
+    /// over with the current one.
+    pub fn is_overtaken(&self) -> bool {
+        matches!(self, Self::PreconditionFailed { .. } | Self::NotFound)
+    }
 }
 
 impl StoreError {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use http::HeaderValue;
+use ifmatch_core::date::HttpDate;
 use thiserror::Error;
 
 pub use crate::content_md5::{ContentMd5, InvalidMd5};
@@ -39,7 +40,47 @@ pub struct BlobHeaders {
     pub metadata: BTreeMap<Box<str>, FieldText>,
     /// The state of a blob to which blocks are appended. `None` for all other blobs.
     pub append: Option<Append>,
+    /// Names the list of the blocks of which this version was made. `None` for all other versions.
+    pub block_list: Option<FieldText>,
+    /// The copy that made the bytes, until the blob is written otherwise.
+    pub copied: Option<Copied>,
 }
+
+const APPEND: &str = " append";
+const BLOCK_LIST: &str = " blocks";
+const COPIED: &str = " copy";
+
+impl BlobHeaders {
+    /// The names of the fields that requests do not name. Each begins with a space, which no name of the metadata contains.
+    pub const INTERNAL: [&str; 3] = [APPEND, BLOCK_LIST, COPIED];
+
+    /// Returns the fields that requests do not name, as text that a store keeps.
+    pub fn internal(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let append = self.append.map(|append| (APPEND, append.to_string()));
+        let block_list = self.block_list.as_ref().map(|list| (BLOCK_LIST, list.as_str().to_owned()));
+        let copied = self.copied.as_ref().map(|copied| (COPIED, copied.to_string()));
+        [append, block_list, copied].into_iter().flatten()
+    }
+
+    /// Sets one of the fields that requests do not name.
+    ///
+    /// # Errors
+    /// The text is not one of [`internal`](Self::internal), or the name is unknown.
+    pub fn set_internal(&mut self, name: &str, text: &str) -> Result<(), InvalidInternal> {
+        match name {
+            APPEND => self.append = Some(text.parse().map_err(|_| InvalidInternal)?),
+            BLOCK_LIST => self.block_list = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
+            COPIED => self.copied = Some(text.parse()?),
+            _ => return Err(InvalidInternal),
+        }
+        Ok(())
+    }
+}
+
+/// Error returned for text that is not the value of an internal field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("this is not a field that a store keeps with a blob")]
+pub struct InvalidInternal;
 
 /// The state of a blob to which blocks are appended, and which is written in no other way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +125,52 @@ const SEALED: &str = "-sealed";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the state of an append blob is a number, optionally followed by -sealed")]
 pub struct InvalidAppend;
+
+/// A completed copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// The id that its response had, without spaces.
+    pub id: FieldText,
+    /// The URL of the source, without its query, which may contain a signature.
+    pub source: FieldText,
+    /// Number of bytes copied.
+    pub length: u64,
+    /// When the copy was made.
+    pub date: HttpDate,
+}
+
+/// The id, the length, the date in seconds since 1970, and the source. Stores keep it in this form.
+///
+/// ```
+/// use ifmatch_blob::headers::{Copied, FieldText};
+/// use ifmatch_core::date::HttpDate;
+///
+/// let text = |text| FieldText::new(text).unwrap();
+/// let source = text("http://localhost/photos/a%20b");
+/// let copied = Copied { id: text("7f3a"), source, length: 5, date: HttpDate::from_unix(1_800_000_000) };
+/// assert_eq!(copied.to_string().parse(), Ok(copied));
+/// assert!("7f3a 5".parse::<Copied>().is_err());
+/// ```
+impl fmt::Display for Copied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, source, length, date } = self;
+        write!(f, "{} {length} {} {}", id.as_str(), date.unix(), source.as_str())
+    }
+}
+
+impl FromStr for Copied {
+    type Err = InvalidInternal;
+
+    fn from_str(text: &str) -> Result<Self, InvalidInternal> {
+        let mut parts = text.splitn(4, ' ');
+        let mut next = || parts.next().ok_or(InvalidInternal);
+        let field = |text| FieldText::new(text).map_err(|_| InvalidInternal);
+        let number = |text: &str| text.parse::<u64>().map_err(|_| InvalidInternal);
+        let (id, length, date) = (field(next()?)?, number(next()?)?, number(next()?)?);
+        let date = HttpDate::from_unix(date.try_into().map_err(|_| InvalidInternal)?);
+        Ok(Self { id, source: field(next()?)?, length, date })
+    }
+}
 
 /// The value of a header field: visible ASCII characters, spaces and tabs, with no space or tab at either end.
 ///

@@ -289,6 +289,16 @@ pub fn decode(text: &str) -> Result<std::borrow::Cow<'_, str>, InvalidName> {
     percent_decode_str(text).decode_utf8().map_err(|_| InvalidName(NameErrorKind::Utf8))
 }
 
+/// Decodes a name or value of a query, in which a plus is a space, as in a form. Rejects malformed escapes.
+///
+/// ```
+/// use ifmatch_blob::name::decode_parameter;
+/// assert_eq!(decode_parameter("a+b%2Bc").as_deref(), Ok("a b+c"));
+/// ```
+pub fn decode_parameter(text: &str) -> Result<std::borrow::Cow<'_, str>, InvalidName> {
+    if text.contains('+') { Ok(decode(&text.replace('+', " "))?.into_owned().into()) } else { decode(text) }
+}
+
 macro_rules! shown_as_text {
     ($($name:ty),*) => {$(
         impl fmt::Display for $name {

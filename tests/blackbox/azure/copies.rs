@@ -1,6 +1,7 @@
 //! Copies within the account.
 
 use crate::azure::{A, acquire, blob, container};
+use crate::http::Http;
 use crate::races::race;
 use crate::site::Site;
 use crate::suite::Suite;
@@ -9,6 +10,8 @@ const RACERS: usize = 20;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.case("azure copy: bytes, fields and metadata are the source's", kept);
+    suite.case("azure copy: the copy is told", told);
+    suite.case("azure copy: listings tell the copy", listed);
     suite.case("azure copy: metadata of the request replaces the source's", replaced);
     suite.case("azure copy: Put Blob From URL", from_url);
     suite.case("azure copy: Put Block From URL", blocks);
@@ -33,6 +36,57 @@ fn kept(site: &Site) {
     assert_eq!((read.text(), read.etag()), ("hello", copied.etag()));
     assert_eq!((read.field("content-type"), read.field("x-ms-meta-a")), ("text/plain", "1"));
     assert_ne!(read.etag(), source.etag());
+}
+
+const COPY: [&str; 4] = ["x-ms-copy-id", "x-ms-copy-source", "x-ms-copy-status", "x-ms-copy-progress"];
+
+/// As in Azure, the copy is told until the blob is written otherwise, or gets other properties.
+fn told(site: &Site) {
+    let mut http = site.azure();
+    let own = container(&mut http, site);
+    http.upload(&format!("{own}/a%20b"), &[], "hello").is(201);
+    let (url, path) = (site.url(&format!("{own}/a%20b")), format!("{own}/b"));
+    let seen = |http: &mut Http<'_>| {
+        let properties = http.head(&path).is(200);
+        let seen = COPY.map(|name| properties.field(name).to_owned());
+        assert_eq!(properties.field("x-ms-copy-completion-time").is_empty(), seen[0].is_empty());
+        seen
+    };
+    let copy = |http: &mut Http<'_>| {
+        let signed = format!("{url}?sig=secret");
+        let copied = http.put(&path, &[("x-ms-copy-source", &signed)], "").is(202);
+        [copied.header("x-ms-copy-id"), &*url, "success", "5/5"].map(str::to_owned)
+    };
+    let none = [(); 4].map(|()| String::new());
+    let first = copy(&mut http);
+    assert_eq!(seen(&mut http), first);
+    http.put(&format!("{path}?comp=metadata"), &[("x-ms-meta-a", "1")], "").is(200);
+    assert_eq!(seen(&mut http), first);
+    http.put(&format!("{path}?comp=properties"), &[], "").is(200);
+    assert_eq!(seen(&mut http), none);
+    let second = copy(&mut http);
+    assert_eq!(seen(&mut http), second);
+    assert_ne!(first[0], second[0]);
+    // A copy of the copy is another one.
+    let again = site.url(&path);
+    http.put(&format!("{own}/c"), &[("x-ms-copy-source", &*again)], "").is(202);
+    assert_eq!(http.head(&format!("{own}/c")).is(200).field("x-ms-copy-source"), again);
+    http.upload(&path, &[], "other").is(201);
+    assert_eq!(seen(&mut http), none);
+}
+
+fn listed(site: &Site) {
+    let mut http = site.azure();
+    let own = container(&mut http, site);
+    http.upload(&format!("{own}/a"), &[], "hello").is(201);
+    let url = site.url(&format!("{own}/a"));
+    let copied = http.put(&format!("{own}/b"), &[("x-ms-copy-source", &*url)], "").is(202);
+    let list = |http: &mut Http<'_>, include: &str| {
+        let listed = http.get(&format!("{own}?restype=container&comp=list{include}")).is(200);
+        ["CopyId", "CopySource", "CopyStatus", "CopyProgress"].map(|name| listed.all(name).concat())
+    };
+    assert_eq!(list(&mut http, "&include=copy"), [copied.header("x-ms-copy-id"), &*url, "success", "5/5"]);
+    assert_eq!(list(&mut http, "").concat(), "");
 }
 
 fn replaced(site: &Site) {

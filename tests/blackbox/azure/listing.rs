@@ -46,6 +46,12 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.case("azure list: folders with names that begin with the last character", last_character);
     suite.case("azure list: control characters in parameters", control_characters);
     suite.case("azure list: escapes names and values", escaped);
+    suite.case("azure list: a plus in the query is a space", |site| {
+        let (mut http, own) = filled(site, &["a%20b/1", "a%2Bb/1"]);
+        for (prefix, found) in [("a+b", "a b/1"), ("a%20b", "a b/1"), ("a%2Bb", "a+b/1")] {
+            assert_eq!(pages(&mut http, &own, &format!("&prefix={prefix}"), 2), [found]);
+        }
+    });
     suite.case("azure list: an invalid marker", |site| {
         let (mut http, own) = filled(site, &[]);
         let target = format!("{own}?restype=container&comp=list&marker=no%20marker");

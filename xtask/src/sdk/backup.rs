@@ -99,6 +99,11 @@ impl Backup<'_> {
         };
         passes(&["copy", &all, there])?;
         complete()?;
+        // A folder with a blank in its name, whose listing rclone signs with a blank and sends with a plus.
+        let blank = rclone(&["lsf", "here:rclone/UPPER AND lower"]).output()?;
+        if blank.trim() != "with blank.txt" {
+            return Err(format!("the folder with blanks in its name has `{blank}`").into());
+        }
         files::change(&kept)?;
         passes(&["sync", &all, there])?;
         complete()?;

@@ -19,7 +19,7 @@ const LENGTHS: [(&str, usize); 8] = [
     ("inline.bin", 4096),
 ];
 /// Names that a client may encode in several ways.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "with spaces  in it.txt",
     " leading and trailing ",
     "ünïcödé/日本語/🦀 crab.txt",
@@ -30,6 +30,7 @@ const NAMES: [&str; 10] = [
     "~tilde!$@,:|<>*",
     "UPPER/lower",
     "UPPER/LOWER",
+    "UPPER AND lower/with blank.txt",
 ];
 /// Number of small files.
 const SMALL: usize = 200;

@@ -123,7 +123,7 @@ impl Entities<'_> {
             match written {
                 Ok(None) if matches!(change, Change::Delete) => return Ok(None),
                 Ok(generation) => return Ok(Some(numbered(generation)?)),
-                Err(error) if is_overtaken(&error) => {}
+                Err(error) if error.kind().is_overtaken() => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -180,7 +180,7 @@ impl Entities<'_> {
                     Err(error) => {
                         // Without the commit, nothing has changed: the intents can go in any order, now or later.
                         self.finish(&record, &batch, &placed, false).await;
-                        if is_overtaken(&error) {
+                        if error.kind().is_overtaken() {
                             continue 'attempts;
                         }
                         return Err((*index, error.into()));
@@ -217,7 +217,7 @@ impl Entities<'_> {
                 }
                 None => self.store.delete(blob, Delete { preconditions, ..Delete::default() }).await,
             };
-            if let Err(error) = result.or_else(|error| if is_overtaken(&error) { Ok(()) } else { Err(error) }) {
+            if let Err(error) = result.or_else(|error| if error.kind().is_overtaken() { Ok(()) } else { Err(error) }) {
                 tracing::warn!(%error, "an intent of a batch is left");
                 is_done = false;
             }
@@ -351,11 +351,6 @@ struct Placed {
     tag: Option<EntityTag>,
     generation: Revision,
     intent: Intent,
-}
-
-/// Returns `true` if another write was faster.
-fn is_overtaken(error: &StoreError) -> bool {
-    is_refused(error) || *error.kind() == StoreErrorKind::NotFound
 }
 
 fn busy() -> TableError {

@@ -373,7 +373,7 @@ fn parameters(query: &str) -> Result<Vec<(String, String)>, SharedAccessError> {
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let malformed = SharedAccessError::Malformed("names and values");
-        let decoded = |text| name::decode(text).map_err(|_| malformed);
+        let decoded = |text| name::decode_parameter(text).map_err(|_| malformed);
         let (name, value) = (decoded(name)?.to_ascii_lowercase(), decoded(value)?.into_owned());
         let is_repeated = parameters.iter().any(|(other, _)| *other == name);
         if is_repeated || name.contains(char::is_control) || value.contains(char::is_control) {

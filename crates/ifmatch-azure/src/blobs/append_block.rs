@@ -86,7 +86,7 @@ pub(crate) async fn append_block(
             }
             // Whatever was true of the replaced version is decided again on the new one.
             // The block is in memory: only the version before it can have been replaced while it was read.
-            Err(error) if is_overtaken(&error) || *error.kind() == StoreErrorKind::Interrupted => {}
+            Err(error) if error.kind().is_overtaken() || *error.kind() == StoreErrorKind::Interrupted => {}
             Err(error) => return Err(write::explain(context, blob, error).await),
         }
     }
@@ -111,7 +111,7 @@ pub(crate) async fn seal_blob(
                 response.headers_mut().insert(SEALED, HeaderValue::from_static("true"));
                 return Ok(response);
             }
-            Err(error) if is_overtaken(&error) => {}
+            Err(error) if error.kind().is_overtaken() => {}
             Err(error) => return Err(write::explain(context, blob, error).await),
         }
     }
@@ -120,7 +120,7 @@ pub(crate) async fn seal_blob(
 
 /// Rejects an operation on blocks if there is an append blob.
 pub(crate) fn require_block_blob(info: Option<&BlobInfo>) -> Result<(), AzureError> {
-    if info.is_some_and(|info| info.headers.append.is_some()) { Err(wrong_type()) } else { Ok(()) }
+    if info.is_some_and(|info| info.headers.append.is_some()) { Err(AzureError::other_type()) } else { Ok(()) }
 }
 
 /// The version to which a block is appended.
@@ -148,7 +148,7 @@ impl Current {
                 None => AzureError::condition_not_met(),
             });
         }
-        let append = info.headers.append.ok_or_else(wrong_type)?;
+        let append = info.headers.append.ok_or_else(AzureError::other_type)?;
         let tag = info.tag.clone().filter(|tag| !tag.is_weak());
         let tag = tag.ok_or_else(|| {
             AzureError::of_blob(StoreError::new(StoreErrorKind::Unsupported, "the store does not provide strong tags"))
@@ -173,19 +173,10 @@ async fn body(mut opened: Opened, block: Bytes) -> Result<Upload, AzureError> {
     Ok(Upload::new(StreamBody::new(frames)))
 }
 
-/// Returns `true` if another write replaced the version before this one.
-fn is_overtaken(error: &StoreError) -> bool {
-    matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::NotFound)
-}
-
 fn unmet(failure: AppendFailure) -> AzureError {
     let code = match failure {
         AppendFailure::Position => "AppendPositionConditionNotMet",
         AppendFailure::MaxSize => "MaxBlobSizeConditionNotMet",
     };
     AzureError::new(StatusCode::PRECONDITION_FAILED, code, failure.to_string())
-}
-
-fn wrong_type() -> AzureError {
-    AzureError::new(StatusCode::CONFLICT, "InvalidBlobType", "the blob's type does not have this operation")
 }

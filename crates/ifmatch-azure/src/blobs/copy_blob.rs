@@ -3,10 +3,10 @@
 //! The source's conditions and lease are checked against the version whose bytes are then read. The copy is written like any blob,
 //! with the conditions and the lease of its request, in one step after the last byte: a crash leaves the previous blob.
 
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::headers::{BlobHeaders, Copied, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Md5Use, MissingContainer, Opened, Put, Reading, StoreErrorKind};
 use ifmatch_core::lease::SeenLease;
@@ -19,9 +19,7 @@ use crate::error::AzureError;
 use crate::guid;
 use crate::request::conditions;
 use crate::request::copy::{CopiedFields, Copy, CopySource};
-
-const COPY_ID: HeaderName = HeaderName::from_static("x-ms-copy-id");
-const COPY_STATUS: HeaderName = HeaderName::from_static("x-ms-copy-status");
+use crate::response::headers::{COPY_ID, COPY_STATUS, SUCCESS};
 
 pub(crate) async fn copy_blob(
     context: &Context,
@@ -29,32 +27,47 @@ pub(crate) async fn copy_blob(
     copy: Copy,
 ) -> Result<Response<BlobBody>, AzureError> {
     let Copy { write, source, fields } = copy;
+    let is_kept = matches!(fields, CopiedFields::Kept(_));
     write::check(context, blob, &write.conditions, write.lease).await.map_err(write::of_target)?;
     let staged = staging::all(context, blob).await?;
     let opened = open_source(context, &source).await?;
     if opened.info.length > context.max_body {
         return Err(AzureError::too_large(context.max_body));
     }
-    let whole = Put::copying(opened).await.map_err(AzureError::of_blob)?;
+    let length = opened.info.length;
+    let whole = Put::copying(&source.blob, opened).await.map_err(AzureError::of_blob)?;
+    let whole = with_fields(whole, fields);
+    let id = guid::random().and_then(|id| FieldText::new(&id.to_string()).ok()).ok_or_else(AzureError::busy)?;
+    // As in Azure, only Copy Blob leaves a trace.
+    let copied = is_kept.then(|| Copied { id, source: source.url, length, date: context.wall().last_modified() });
+    let headers = BlobHeaders { copied: copied.clone(), ..whole.headers };
     let put = Put {
         preconditions: write.conditions.preconditions.clone(),
         lease: write.lease,
         container: MissingContainer::Refuse,
         request: write.request.clone(),
+        keeps_type: true,
         limit: context.max_body,
-        ..with_fields(whole, &fields)
+        headers,
+        ..whole
     };
     let written = context.store.put(blob, put).await.map_err(|error| write::rejected_copy(&write, error))?;
     write::confirm(context, blob, &write, &written).await?;
     staging::discard(&*context.store, staged).await;
     let mut response = write::stored(&written);
-    if matches!(fields, CopiedFields::Kept(_)) {
+    if let Some(copied) = copied {
         *response.status_mut() = StatusCode::ACCEPTED;
-        let id = guid::random().and_then(|id| HeaderValue::try_from(id.to_string()).ok());
-        response.headers_mut().extend(id.map(|id| (COPY_ID, id)));
-        response.headers_mut().insert(COPY_STATUS, HeaderValue::from_static("success"));
+        let first = if written.is_replay { find_copy(context, blob).await? } else { None };
+        response.headers_mut().insert(COPY_ID, first.unwrap_or(copied).id.to_header());
+        response.headers_mut().insert(COPY_STATUS, SUCCESS);
     }
     Ok(response)
+}
+
+/// Returns the copy that made the blob, which a retry of its request names.
+async fn find_copy(context: &Context, blob: &BlobPath) -> Result<Option<Copied>, AzureError> {
+    let opened = context.store.open(blob, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?;
+    Ok(opened.and_then(|opened| opened.info.headers.copied))
 }
 
 /// Opens the source, after checking its lease and conditions.
@@ -72,15 +85,12 @@ pub(crate) async fn open_source(context: &Context, source: &CopySource) -> Resul
 }
 
 /// Returns the write with the header fields of the copy.
-fn with_fields(whole: Put, fields: &CopiedFields) -> Put {
+fn with_fields(whole: Put, fields: CopiedFields) -> Put {
     match fields {
         CopiedFields::Kept(None) => whole,
-        CopiedFields::Kept(Some(metadata)) => {
-            Put { headers: BlobHeaders { metadata: metadata.clone(), ..whole.headers }, ..whole }
-        }
+        CopiedFields::Kept(Some(metadata)) => Put { headers: BlobHeaders { metadata, ..whole.headers }, ..whole },
         CopiedFields::Put { own, keep, md5 } => {
-            let own = BlobHeaders::clone(own);
-            let kept = if *keep { whole.headers } else { BlobHeaders::default() };
+            let kept = if keep { whole.headers } else { BlobHeaders::default() };
             let headers = BlobHeaders {
                 content_type: own.content_type.or(kept.content_type),
                 content_encoding: own.content_encoding.or(kept.content_encoding),
@@ -89,7 +99,7 @@ fn with_fields(whole: Put, fields: &CopiedFields) -> Put {
                 cache_control: own.cache_control.or(kept.cache_control),
                 content_md5: md5.or(own.content_md5).or(kept.content_md5),
                 metadata: own.metadata,
-                append: None,
+                ..BlobHeaders::default()
             };
             Put { headers, md5: if md5.is_some() { Md5Use::Computed } else { whole.md5 }, ..whole }
         }

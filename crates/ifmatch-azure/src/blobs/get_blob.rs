@@ -112,9 +112,10 @@ fn describe(target: &mut HeaderMap, info: &BlobInfo) {
     target.insert(LAST_MODIFIED, info.last_modified.to_header());
     target.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers::add_type(target, &info.headers);
+    headers::add_copy(target, &info.headers);
     target.insert(ACCESS_TIER, HeaderValue::from_static("Hot"));
     target.insert(ACCESS_TIER_INFERRED, HeaderValue::from_static("true"));
     target.insert(SERVER_ENCRYPTED, HeaderValue::from_static("false"));
-    target.extend(info.created.map(|created| (CREATION_TIME, headers::creation_date(created).to_header())));
+    target.insert(CREATION_TIME, headers::creation_date(info).to_header());
     headers::add_lease(target, info.lease.as_ref());
 }

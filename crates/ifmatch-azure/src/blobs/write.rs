@@ -41,6 +41,7 @@ pub(crate) fn put(write: &Write, body: Upload, limit: u64) -> Put {
         lease: write.lease,
         container: MissingContainer::Refuse,
         request: write.request.clone(),
+        keeps_type: true,
         limit,
         ..Put::new(body)
     }

@@ -1,91 +1,142 @@
 //! The committed blocks of a blob.
 //!
-//! The list is stored as a separate blob, after the blob it belongs to, and names that blob's content hash. It is
-//! valid while the blob has that content. In a store without content hashes, it is valid for the one version with its
-//! tag.
+//! The list is a blob of its own, written before the version that is made of the blocks. The version names it, so the two become
+//! visible in one step. A list that no version names, because the process ended in between, is garbage.
+//!
+//! A store that keeps no header fields with a blob loses the name. There, another list follows the version and names its tag, and a
+//! version whose writer ends in between has no blocks.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::record::Revision;
-use ifmatch_core::tag::TagList;
+use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use serde_json::{Value, json};
 
+use super::staging::BlobPaths;
+use crate::error::AzureError;
+use crate::guid;
 use crate::request::block_id::BlockId;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobInfo, BlobStore, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
+use ifmatch_blob::store::{BlobInfo, BlobStore, Delete, Put, Reading, StoreError, Upload, Written};
 
-/// Maximum number of attempts if other lists are stored meanwhile.
-const TRIES: usize = 5;
+/// Name of the list that names its version, and not the reverse.
+pub(super) const BY_TAG: &str = "tag";
 
 /// The blocks of a version, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CommittedList {
     /// The name of the blob, for the garbage collection.
     pub(super) name: String,
-    /// The hash of the content, in hexadecimal.
-    content: Option<String>,
-    /// The tag of the version.
+    /// The tag of the version, if the version cannot name the list.
     tag: Option<String>,
-    /// The generation of the write that committed them.
-    generation: Option<u64>,
     /// The id and length of each block.
     pub(super) blocks: Vec<(BlockId, u64)>,
 }
 
-impl CommittedList {
-    /// Builds the list of a version that was just written.
-    pub(super) fn of(blob: &BlobPath, written: &Written, blocks: Vec<(BlockId, u64)>) -> Self {
-        Self {
-            name: blob.name.as_str().to_owned(),
-            content: written.hash.map(|hash| hash.hex()),
-            tag: written.tag.as_ref().map(ToString::to_string),
-            generation: written.generation.map(Revision::get),
-            blocks,
+/// A stored list that a version is about to name.
+pub(super) struct Saved {
+    list: CommittedList,
+    id: FieldText,
+    path: BlobPath,
+}
+
+impl Saved {
+    /// Adds the name of the list to the fields of the version.
+    pub(super) fn name_in(&self, headers: &BlobHeaders) -> BlobHeaders {
+        BlobHeaders { block_list: Some(self.id.clone()), ..headers.clone() }
+    }
+
+    /// Ends the write of a version: removes the list of the previous one, or this list if no version names it. A list that cannot be
+    /// removed is garbage.
+    pub(super) async fn settle(
+        self,
+        store: &dyn BlobStore,
+        blob: &BlobPath,
+        paths: &BlobPaths,
+        written: &Written,
+        previous: Option<&FieldText>,
+    ) -> Result<(), AzureError> {
+        // A store that numbers the write keeps header fields.
+        let is_named = (written.generation.is_some() && !written.is_replay) || self.is_named(store, blob).await?;
+        if !is_named {
+            discard(store, &self.path).await;
+            if written.is_replay {
+                return Ok(());
+            }
         }
+        if !is_named && written.generation.is_none() {
+            let list = CommittedList { tag: written.tag.as_ref().map(ToString::to_string), ..self.list };
+            list.save(store, &paths.list(BY_TAG)?).await.map_err(AzureError::of_blob)?;
+        }
+        if let Some(previous) = previous {
+            discard(store, &paths.list(previous.as_str())?).await;
+        }
+        Ok(())
+    }
+
+    async fn is_named(&self, store: &dyn BlobStore, blob: &BlobPath) -> Result<bool, AzureError> {
+        let opened = store.open(blob, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?;
+        Ok(opened.is_some_and(|opened| opened.info.headers.block_list.as_ref() == Some(&self.id)))
+    }
+
+    /// Removes the list of a write that had no effect.
+    pub(super) async fn abandon(self, store: &dyn BlobStore) {
+        discard(store, &self.path).await;
+    }
+}
+
+async fn discard(store: &dyn BlobStore, path: &BlobPath) {
+    if let Err(error) = store.delete(path, Delete::default()).await {
+        tracing::debug!(%error, "a block list remains; it is collected later");
+    }
+}
+
+impl CommittedList {
+    /// Stores the list of a version that is about to be written.
+    pub(super) async fn prepare(
+        store: &dyn BlobStore,
+        blob: &BlobPath,
+        paths: &BlobPaths,
+        blocks: Vec<(BlockId, u64)>,
+    ) -> Result<Saved, AzureError> {
+        let id = guid::random().and_then(|id| FieldText::new(&id.to_string()).ok()).ok_or_else(AzureError::busy)?;
+        let list = Self { name: blob.name.as_str().to_owned(), tag: None, blocks };
+        let path = paths.list(id.as_str())?;
+        list.save(store, &path).await.map_err(AzureError::of_blob)?;
+        Ok(Saved { list, id, path })
+    }
+
+    /// Loads the list of a version, or `None` if it was not made of blocks, or has been replaced since.
+    pub(super) async fn find(
+        store: &dyn BlobStore,
+        paths: &BlobPaths,
+        info: &BlobInfo,
+    ) -> Result<Option<Self>, AzureError> {
+        let path = paths.list(info.headers.block_list.as_ref().map_or(BY_TAG, FieldText::as_str))?;
+        let list = Self::load(store, &path).await.map_err(AzureError::of_blob)?;
+        Ok(list.filter(|list| list.belongs_to(info, &path)))
     }
 
     /// Loads the list stored at this path, if it can be read.
-    pub(super) async fn load(store: &dyn BlobStore, place: &BlobPath) -> Result<Option<Self>, StoreError> {
-        let Some(mut opened) = store.open(place, Reading::WHOLE).await? else { return Ok(None) };
+    pub(super) async fn load(store: &dyn BlobStore, path: &BlobPath) -> Result<Option<Self>, StoreError> {
+        let Some(mut opened) = store.open(path, Reading::WHOLE.without_lease()).await? else { return Ok(None) };
         let bytes = opened.source.read(None).await?.collect().await?.to_bytes();
         Ok(serde_json::from_slice(&bytes).ok().and_then(|value| Self::from_json(&value)))
     }
 
-    /// Stores the list, unless a later one is stored.
-    pub(super) async fn save(&self, store: &dyn BlobStore, place: &BlobPath) -> Result<(), StoreError> {
-        let text = self.to_json().to_string();
-        for _ in 0..TRIES {
-            let known = store.open(place, Reading::HEAD).await?.and_then(|opened| opened.info.tag);
-            let there = if known.is_some() { Self::load(store, place).await? } else { None };
-            // Without generations, the order is unknown; `belongs_to` later determines which one is valid.
-            let numbers = there.and_then(|there| Some((there.generation?, self.generation?)));
-            if numbers.is_some_and(|(there, own)| there > own) {
-                return Ok(());
-            }
-            let preconditions = match known {
-                Some(tag) => Preconditions { if_match: Some(TagList::Tags(vec![tag])), ..Preconditions::default() },
-                None => Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() },
-            };
-            let body = Upload::new(Full::<Bytes>::from(text.clone()));
-            match store.put(place, Put { preconditions, ..Put::new(body) }).await {
-                Err(error) if matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. }) => {}
-                result => return result.map(drop),
-            }
-        }
-        Err(StoreErrorKind::Unavailable.into())
+    async fn save(&self, store: &dyn BlobStore, path: &BlobPath) -> Result<(), StoreError> {
+        store.put(path, Put::new(Upload::new(Full::<Bytes>::from(self.to_json().to_string())))).await.map(drop)
     }
 
-    /// Returns `true` if the list belongs to this version.
-    pub(super) fn belongs_to(&self, info: &BlobInfo) -> bool {
-        let is_same = match &info.hash {
-            Some(hash) => self.content == Some(hash.hex()),
-            None => info.tag.is_some() && self.tag == info.tag.as_ref().map(ToString::to_string),
+    /// Returns `true` if the list at this path belongs to this version.
+    pub(super) fn belongs_to(&self, info: &BlobInfo, path: &BlobPath) -> bool {
+        let is_named = match &info.headers.block_list {
+            Some(id) => path.name.as_str().rsplit('/').next() == Some(id.as_str()),
+            None => self.tag.is_some() && self.tag == info.tag.as_ref().map(ToString::to_string),
         };
-        is_same && self.length() == Some(info.length)
+        is_named && self.length() == Some(info.length)
     }
 
     /// Returns the byte range of each block. The occurrences of a repeated block have the same content.
@@ -105,8 +156,7 @@ impl CommittedList {
 
     fn to_json(&self) -> Value {
         let blocks: Vec<Value> = self.blocks.iter().map(|(id, length)| json!([id.0, length])).collect();
-        let Self { name, content, tag, generation, .. } = self;
-        json!({ "name": name, "content": content, "tag": tag, "generation": generation, "blocks": blocks })
+        json!({ "name": self.name, "tag": self.tag, "blocks": blocks })
     }
 
     fn from_json(value: &Value) -> Option<Self> {
@@ -114,9 +164,7 @@ impl CommittedList {
         let block = |block: &Value| Some((BlockId(block.get(0)?.as_str()?.to_owned()), block.get(1)?.as_u64()?));
         Some(Self {
             name: text("name")?,
-            content: text("content"),
             tag: text("tag"),
-            generation: value["generation"].as_u64(),
             blocks: value["blocks"].as_array()?.iter().map(block).collect::<Option<_>>()?,
         })
     }

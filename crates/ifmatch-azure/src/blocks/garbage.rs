@@ -154,7 +154,7 @@ async fn is_used(shared: &Context, container: &ContainerName, entry: &BlobEntry)
     let owner = entry.name.as_str().split('/').next().unwrap_or_default();
     let (Ok(container), Ok(name)) = (ContainerName::new(owner), BlobName::new(&list.name)) else { return Ok(false) };
     let opened = shared.store.open(&BlobPath { container, name }, Reading::HEAD).await?;
-    Ok(opened.is_some_and(|opened| list.belongs_to(&opened.info)))
+    Ok(opened.is_some_and(|opened| list.belongs_to(&opened.info, &place)))
 }
 
 fn broken(error: InvalidName) -> StoreError {

@@ -5,7 +5,7 @@ use http::{HeaderName, Response};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Reading, StoreErrorKind};
+use ifmatch_blob::store::{BlobInfo, Reading, StoreErrorKind};
 use ifmatch_core::lease::SeenLease;
 
 use super::committed::CommittedList;
@@ -27,19 +27,13 @@ pub(crate) async fn get_block_list(
     let store = &*context.store;
     let paths = BlobPaths::of(context, blob).await?;
     let staged = paths.staged(store).await?;
-    let opened = store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
-    let info = opened.map(|opened| opened.info);
+    let (info, list) = find(context, blob, &paths).await?;
     SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), lease)
         .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
     blobs::require_block_blob(info.as_ref())?;
-    let list = match &info {
-        None if staged.is_empty() => return Err(AzureError::blob_not_found()),
-        None => None,
-        Some(info) => {
-            let list = CommittedList::load(store, &paths.list()?).await.map_err(AzureError::of_blob)?;
-            list.filter(|list| list.belongs_to(info))
-        }
-    };
+    if info.is_none() && staged.is_empty() {
+        return Err(AzureError::blob_not_found());
+    }
     let mut xml = Xml::begin("BlockList");
     if committed {
         let blocks = list.iter().flat_map(|list| &list.blocks).map(|(id, length)| (id, *length));
@@ -56,6 +50,25 @@ pub(crate) async fn get_block_list(
         headers.insert(CONTENT_LENGTH, info.length.into());
     }
     Ok(response)
+}
+
+/// Returns the properties of the blob and the blocks of the same version. The list of a version that is replaced meanwhile is removed.
+async fn find(
+    context: &Context,
+    blob: &BlobPath,
+    paths: &BlobPaths,
+) -> Result<(Option<BlobInfo>, Option<CommittedList>), AzureError> {
+    let mut before = None;
+    loop {
+        let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
+        let Some(info) = opened.map(|opened| opened.info) else { return Ok((None, None)) };
+        let list = CommittedList::find(&*context.store, paths, &info).await?;
+        let id = info.headers.block_list.clone();
+        if list.is_some() || id.is_none() || id == before {
+            return Ok((Some(info), list));
+        }
+        before = id;
+    }
 }
 
 fn add<'a>(xml: &mut Xml, name: &str, blocks: impl Iterator<Item = (&'a BlockId, u64)>) {

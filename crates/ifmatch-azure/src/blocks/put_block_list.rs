@@ -7,7 +7,7 @@ use http::{Method, Response};
 use http_body_util::BodyExt;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, Opened, Put, Reading, StoreErrorKind, Upload};
 use ifmatch_core::lease::SeenLease;
@@ -34,6 +34,7 @@ const TRIES: usize = 5;
 /// - The blob is replaced while its blocks are read: they belong to the previous version, so the write carries
 ///   `If-Match` of that version; start over.
 /// - A block is staged again after the write: it is kept, since it is another version.
+/// - The process ends before the write, or the write is refused: no version names the list stored for it.
 pub(crate) async fn put_block_list(
     context: &Context,
     blob: &BlobPath,
@@ -47,14 +48,21 @@ pub(crate) async fn put_block_list(
     }
     let wanted = document::parse(&text)?;
     write::check(context, blob, &write.conditions, write.lease).await?;
-    let opened = context.store.open(blob, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?;
-    blobs::require_block_blob(opened.as_ref().map(|opened| &opened.info))?;
     for _ in 0..TRIES {
-        if let Some(response) = attempt(context, blob, &write, &headers, &wanted).await? {
+        let previous = block_list(context, blob).await?;
+        if let Some(response) = attempt(context, blob, &write, &headers, &wanted, previous.as_ref()).await? {
             return Ok(response);
         }
     }
     Err(AzureError::busy())
+}
+
+/// Returns the name of the current version's list.
+async fn block_list(context: &Context, blob: &BlobPath) -> Result<Option<FieldText>, AzureError> {
+    let opened = context.store.open(blob, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?;
+    let info = opened.map(|opened| opened.info);
+    blobs::require_block_blob(info.as_ref())?;
+    Ok(info.and_then(|info| info.headers.block_list))
 }
 
 /// Reads a body into memory, which must have this MD5 and length.
@@ -81,13 +89,17 @@ async fn attempt(
     write: &Write,
     headers: &BlobHeaders,
     wanted: &[(From, BlockId)],
+    previous: Option<&FieldText>,
 ) -> Result<Option<Response<BlobBody>>, AzureError> {
     let store = &*context.store;
     let paths = BlobPaths::of(context, blob).await?;
     let staged = paths.staged(store).await?;
     let is_staged = |(from, id): &(From, BlockId)| *from != From::Committed && staged.contains_key(id);
     let current = if wanted.iter().all(is_staged) { None } else { Current::find(context, blob, &paths, write).await? };
-    let (segments, blocks) = resolve(wanted, &staged, current.as_ref())?;
+    let (segments, blocks) = match resolve(wanted, &staged, current.as_ref()) {
+        Err(_) if block_list(context, blob).await?.as_ref() != previous => return Ok(None),
+        resolved => resolved?,
+    };
     let length = blocks.iter().try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length));
     let limit = context.max_body;
     let length = length.filter(|length| *length <= limit).ok_or_else(|| AzureError::too_large(limit))?;
@@ -95,28 +107,34 @@ async fn attempt(
     let moved = Moved::default();
     let upload =
         body::of(&context.store, paths.owner(), segments, current.map(|current| current.opened.source), &moved);
-    let put = Put { headers: headers.clone(), length: Some(length), ..write::put(write, upload, limit) };
+    let saved = CommittedList::prepare(store, blob, &paths, blocks).await?;
+    let put = Put { headers: saved.name_in(headers), length: Some(length), ..write::put(write, upload, limit) };
     // Retry only if the tag was added here; one in the request is the client's own condition.
     let is_tied = tied.as_ref().is_some_and(|tied| tied.if_match != write.conditions.preconditions.if_match);
     let put = Put { preconditions: tied.unwrap_or(put.preconditions), ..put };
-    let list = paths.list()?;
     match store.put(blob, put).await {
         Ok(written) => {
-            write::confirm(context, blob, write, &written).await?;
-            if let Err(error) = CommittedList::of(blob, &written, blocks).save(store, &list).await {
-                tracing::warn!(%error, "could not store a block list: later lists cannot reuse its committed blocks");
+            if let Err(error) = saved.settle(store, blob, &paths, &written, previous).await {
+                tracing::warn!(?error, "could not store a block list: later lists cannot reuse its committed blocks");
             }
+            write::confirm(context, blob, write, &written).await?;
             staging::discard(store, staged).await;
             Ok(Some(write::stored(&written)))
         }
-        Err(error) => match error.kind() {
-            StoreErrorKind::PreconditionFailed {
-                precondition: Precondition::IfMatch | Precondition::UnreadableIfMatch,
-                ..
-            } if is_tied => Ok(None),
-            _ if moved.happened() => Ok(None),
-            _ => Err(write::rejected(write, error)),
-        },
+        Err(error) => {
+            // The version of a write with an unknown outcome may name the list.
+            if *error.kind() != StoreErrorKind::OutcomeUnknown {
+                saved.abandon(store).await;
+            }
+            match error.kind() {
+                StoreErrorKind::PreconditionFailed {
+                    precondition: Precondition::IfMatch | Precondition::UnreadableIfMatch,
+                    ..
+                } if is_tied => Ok(None),
+                _ if moved.happened() => Ok(None),
+                _ => Err(write::rejected(write, error)),
+            }
+        }
     }
 }
 
@@ -144,8 +162,7 @@ impl Current {
         SeenLease::check(info.lease.as_ref(), write.lease)
             .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
         let preconditions = bind(write, info)?;
-        let list = CommittedList::load(store, &paths.list()?).await.map_err(AzureError::of_blob)?;
-        let Some(list) = list.filter(|list| list.belongs_to(info)) else { return Ok(None) };
+        let Some(list) = CommittedList::find(store, paths, info).await? else { return Ok(None) };
         Ok(Some(Self { opened, list, preconditions }))
     }
 }

@@ -93,10 +93,9 @@ impl BlobPaths {
         self.owner.clone()
     }
 
-    /// Returns the path of the list of committed blocks.
-    pub(super) fn list(&self) -> Result<BlobPath, AzureError> {
-        let name = BlobName::new(self.folder.trim_end_matches('/'))?;
-        Ok(BlobPath { container: committed_lists()?, name })
+    /// Returns the path of a list of committed blocks.
+    pub(super) fn list(&self, id: &str) -> Result<BlobPath, AzureError> {
+        Ok(BlobPath { container: committed_lists()?, name: BlobName::new(&format!("{}{id}", self.folder))? })
     }
 
     /// Loads the staged blocks, ordered by id.

@@ -65,7 +65,7 @@ pub(crate) async fn list_blobs(
                 after = Some(format!("{folder}{LAST}"));
                 continue;
             }
-            add_blob(&mut xml, entry, list.with_metadata);
+            add_blob(&mut xml, entry, list);
             after = Some(entry.name.as_str().to_owned());
         }
         let Some(end) = page.next else { break };
@@ -146,15 +146,13 @@ fn end(mut xml: Xml, next: Option<String>) -> Response<BlobBody> {
     response::document(xml.end("EnumerationResults"))
 }
 
-fn add_blob(xml: &mut Xml, entry: &BlobEntry, with_metadata: bool) {
+fn add_blob(xml: &mut Xml, entry: &BlobEntry, list: &List) {
     let info = &entry.info;
     let field = |field: &Option<FieldText>| field.as_ref().map(|text| text.as_str().to_owned());
     xml.open("Blob");
     xml.blob_name(entry.name.as_str());
     xml.open("Properties");
-    if let Some(created) = info.created {
-        xml.text("Creation-Time", &headers::creation_date(created).to_string());
-    }
+    xml.text("Creation-Time", &headers::creation_date(info).to_string());
     xml.text("Last-Modified", &info.last_modified.to_string());
     add_tag(xml, info.tag.as_ref());
     xml.text("Content-Length", &info.length.to_string());
@@ -174,9 +172,16 @@ fn add_blob(xml: &mut Xml, entry: &BlobEntry, with_metadata: bool) {
     xml.text("AccessTier", "Hot");
     xml.text("AccessTierInferred", "true");
     add_lease(xml, info.lease.as_ref());
+    if let Some(copied) = info.headers.copied.as_ref().filter(|_| list.with_copies) {
+        xml.text("CopyId", copied.id.as_str());
+        xml.text("CopySource", copied.source.as_str());
+        xml.text("CopyStatus", "success");
+        xml.text("CopyProgress", &headers::progress(copied));
+        xml.text("CopyCompletionTime", &copied.date.to_string());
+    }
     xml.text("ServerEncrypted", "false");
     xml.close("Properties");
-    if with_metadata {
+    if list.with_metadata {
         add_metadata(xml, &info.headers);
     }
     xml.close("Blob");

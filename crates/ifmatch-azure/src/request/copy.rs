@@ -58,6 +58,8 @@ pub(crate) struct CopyBlock {
 /// The blob to copy.
 pub(crate) struct CopySource {
     pub(crate) blob: BlobPath,
+    /// The URL without its query.
+    pub(crate) url: FieldText,
     pub(crate) conditions: Preconditions,
     pub(crate) lease: LeaseUse,
 }
@@ -103,12 +105,13 @@ impl Parser<'_, '_> {
         }
         let lease: Option<LeaseId> = azure::id(fields, SOURCE_LEASE)?;
         let (conditions, lease) = (conditions::of_read(&conditions)?, LeaseUse::Read(lease));
-        Ok(CopySource { blob: self.source_blob()?, conditions, lease })
+        let (blob, url) = self.source_blob()?;
+        Ok(CopySource { blob, url, conditions, lease })
     }
 
-    /// Returns the blob that `x-ms-copy-source` names. It must be of the account that the request is for, on this server:
+    /// Returns the blob that `x-ms-copy-source` names, and its URL without the query. It must be of the account that the request is for, on this server:
     /// the server sends no request to another one.
-    fn source_blob(&self) -> Result<BlobPath, AzureError> {
+    fn source_blob(&self) -> Result<(BlobPath, FieldText), AzureError> {
         let text = headers::required(self.fields(), &headers::COPY_SOURCE)?;
         let invalid = |rule: &str| AzureError::invalid_header(headers::COPY_SOURCE.as_str(), rule);
         let malformed = || invalid("must be the URL of a blob");
@@ -132,7 +135,10 @@ impl Parser<'_, '_> {
             return Err(invalid("the service has no snapshots and no versions"));
         }
         match Target::parse(source.path(), self.account, self.accounts)? {
-            Target::Blob(blob) => Ok(blob),
+            Target::Blob(blob) => {
+                let url = text.split('?').next().and_then(|url| FieldText::new(url).ok());
+                Ok((blob, url.ok_or_else(malformed)?))
+            }
             _ => Err(malformed()),
         }
     }

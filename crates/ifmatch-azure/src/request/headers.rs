@@ -109,8 +109,7 @@ pub(super) fn stored(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHead
             None if body_is_blob => md5(headers, &CONTENT_MD5)?,
             own => own,
         },
-        metadata: BTreeMap::new(),
-        append: None,
+        ..BlobHeaders::default()
     };
     let BlobHeaders { content_type, content_encoding, content_language, content_disposition, cache_control, .. } =
         &stored;

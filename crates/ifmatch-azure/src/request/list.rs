@@ -13,8 +13,8 @@ use crate::error::AzureError;
 
 /// Maximum and default number of items in a page.
 const MAX_RESULTS: usize = 5000;
-/// Values of `include` for a listing of blobs. All except metadata leave the listing unchanged: the service keeps no
-/// copies, snapshots, versions, tags, policies or deleted blobs, and does not list blobs with only staged blocks.
+/// Values of `include` for a listing of blobs. All except metadata and copy leave the listing unchanged: the service keeps no
+/// snapshots, versions, tags, policies or deleted blobs, and does not list blobs with only staged blocks.
 const OF_BLOBS: [&str; 11] = [
     "metadata",
     "copy",
@@ -40,6 +40,7 @@ pub(crate) struct List {
     pub(crate) start: Option<String>,
     pub(crate) limit: usize,
     pub(crate) with_metadata: bool,
+    pub(crate) with_copies: bool,
     /// `maxresults` as sent.
     pub(crate) max_results: Option<String>,
     /// The URL by which the client addressed the account.
@@ -92,6 +93,7 @@ impl List {
             start: text("startfrom"),
             limit: limit(query.get("maxresults"))?,
             with_metadata: include.contains(&"metadata"),
+            with_copies: include.contains(&"copy"),
             max_results: text("maxresults"),
             endpoint: endpoint(head, account),
             account_prefix: target::prefix(account, accounts),

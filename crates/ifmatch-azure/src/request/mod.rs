@@ -147,7 +147,7 @@ pub(crate) struct ContainerWrite {
 /// Put Blob.
 pub(crate) struct PutBlob {
     pub(crate) write: Write,
-    pub(crate) headers: BlobHeaders,
+    pub(crate) headers: Box<BlobHeaders>,
     pub(crate) crc64: Option<Crc64>,
     pub(crate) length: u64,
 }
@@ -179,7 +179,7 @@ pub(crate) struct PutBlock {
 /// Put Block List.
 pub(crate) struct PutBlockList {
     pub(crate) write: Write,
-    pub(crate) headers: BlobHeaders,
+    pub(crate) headers: Box<BlobHeaders>,
     /// The MD5, CRC-64 and length of the document.
     pub(crate) md5: Option<ContentMd5>,
     pub(crate) crc64: Option<Crc64>,
@@ -337,7 +337,7 @@ impl<'a> Parser<'a, '_> {
         headers::check_tier(fields)?;
         let crc64 = headers::crc64(fields, &headers::CONTENT_CRC64)?;
         let headers = BlobHeaders { metadata, append, ..headers::stored(fields, true)? };
-        Ok(PutBlob { write, headers, crc64, length })
+        Ok(PutBlob { write, headers: headers.into(), crc64, length })
     }
 
     fn append_block(&self) -> Result<AppendBlock, AzureError> {
@@ -383,7 +383,7 @@ impl<'a> Parser<'a, '_> {
         if length > MAX_DOCUMENT {
             return Err(AzureError::too_large(MAX_DOCUMENT));
         }
-        Ok(PutBlockList { write, headers, md5, crc64, length })
+        Ok(PutBlockList { write, headers: headers.into(), md5, crc64, length })
     }
 
     fn batch(&self, container: Option<ContainerName>) -> Result<Batch, AzureError> {

@@ -8,13 +8,14 @@ use ifmatch_blob::name;
 pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Parses the part after the question mark. A plus is literal: the SDKs write a space as `%20`.
+    /// Parses the part after the question mark. A plus is a space: Go's and Rust's clients write one so, and sign a space.
     pub(super) fn parse(text: &str) -> Result<Self, AzureError> {
         let mut query = Self::default();
         for parameter in text.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let decoded =
-                |text| name::decode(text).map_err(|error| AzureError::bad_request("InvalidUri", error.to_string()));
+            let decoded = |text| {
+                name::decode_parameter(text).map_err(|error| AzureError::bad_request("InvalidUri", error.to_string()))
+            };
             let (name, value) = (decoded(name)?.to_ascii_lowercase(), decoded(value)?.into_owned());
             if query.get(&name).is_some() {
                 return Err(AzureError::invalid_parameter(&name, "must not be repeated"));

@@ -58,7 +58,8 @@ struct Rule {
     kind: Kind,
     request: Request,
     parameters: &'static [&'static str],
-    fields: &'static [&'static str],
+    /// Lists of the `x-ms-*` headers that it knows.
+    fields: &'static [&'static [&'static str]],
     conditions: Conditions,
 }
 
@@ -112,11 +113,8 @@ const LEASE: &[&str] = &["x-ms-lease-id"];
 const LEASING: &[&str] =
     &["x-ms-lease-action", "x-ms-lease-duration", "x-ms-lease-id", "x-ms-proposed-lease-id", "x-ms-lease-break-period"];
 const META: &[&str] = &[METADATA];
-const LEASE_META: &[&str] = &["x-ms-lease-id", METADATA];
-const PUT_BLOCK: &[&str] = &["x-ms-lease-id", METADATA, "x-ms-blob-content-md5", "x-ms-content-crc64"];
-const GET: &[&str] = &["x-ms-lease-id", "x-ms-range", "x-ms-range-get-content-md5"];
-const PROPERTIES: &[&str] = &[
-    "x-ms-lease-id",
+/// The header fields stored with a blob.
+const STORED: &[&str] = &[
     "x-ms-blob-content-md5",
     "x-ms-blob-content-type",
     "x-ms-blob-content-encoding",
@@ -124,67 +122,26 @@ const PROPERTIES: &[&str] = &[
     "x-ms-blob-content-disposition",
     "x-ms-blob-cache-control",
 ];
-const PUT_LIST: &[&str] = &[
-    "x-ms-lease-id",
-    METADATA,
-    "x-ms-access-tier",
-    "x-ms-content-crc64",
-    "x-ms-blob-content-md5",
-    "x-ms-blob-content-type",
-    "x-ms-blob-content-encoding",
-    "x-ms-blob-content-language",
-    "x-ms-blob-content-disposition",
-    "x-ms-blob-cache-control",
-];
-const PUT: &[&str] = &[
-    "x-ms-lease-id",
-    METADATA,
-    "x-ms-access-tier",
-    "x-ms-content-crc64",
-    "x-ms-blob-type",
-    "x-ms-blob-content-md5",
-    "x-ms-blob-content-type",
-    "x-ms-blob-content-encoding",
-    "x-ms-blob-content-language",
-    "x-ms-blob-content-disposition",
-    "x-ms-blob-cache-control",
-];
-const APPEND: &[&str] = &["x-ms-lease-id", "x-ms-blob-condition-appendpos", "x-ms-blob-condition-maxsize"];
-const SEAL: &[&str] = &["x-ms-lease-id", "x-ms-blob-condition-appendpos"];
-const COPY: &[&str] = &[
-    "x-ms-lease-id",
-    METADATA,
-    "x-ms-access-tier",
-    "x-ms-blob-type",
-    "x-ms-blob-content-md5",
-    "x-ms-blob-content-type",
-    "x-ms-blob-content-encoding",
-    "x-ms-blob-content-language",
-    "x-ms-blob-content-disposition",
-    "x-ms-blob-cache-control",
+const CRC64: &[&str] = &["x-ms-content-crc64"];
+const BLOB_MD5: &[&str] = &["x-ms-blob-content-md5"];
+const TYPE: &[&str] = &["x-ms-blob-type"];
+const TIER: &[&str] = &["x-ms-access-tier"];
+const REHYDRATE: &[&str] = &["x-ms-rehydrate-priority"];
+const RANGE: &[&str] = &["x-ms-range", "x-ms-range-get-content-md5"];
+const POSITION: &[&str] = &["x-ms-blob-condition-appendpos"];
+const MAX_SIZE: &[&str] = &["x-ms-blob-condition-maxsize"];
+/// The source of a copy.
+const SOURCE: &[&str] = &[
     "x-ms-copy-source",
-    "x-ms-copy-source-blob-properties",
-    "x-ms-requires-sync",
     "x-ms-source-content-md5",
-    "x-ms-source-lease-id",
     "x-ms-source-if-match",
     "x-ms-source-if-none-match",
     "x-ms-source-if-modified-since",
     "x-ms-source-if-unmodified-since",
 ];
-const BLOCK_FROM_URL: &[&str] = &[
-    "x-ms-lease-id",
-    "x-ms-copy-source",
-    "x-ms-source-range",
-    "x-ms-source-content-md5",
-    "x-ms-source-content-crc64",
-    "x-ms-source-if-match",
-    "x-ms-source-if-none-match",
-    "x-ms-source-if-modified-since",
-    "x-ms-source-if-unmodified-since",
-];
-const TIER: &[&str] = &["x-ms-lease-id", "x-ms-access-tier", "x-ms-rehydrate-priority"];
-const DELETE: &[&str] = &["x-ms-lease-id", "x-ms-delete-snapshots"];
+const SOURCE_BLOB: &[&str] = &["x-ms-copy-source-blob-properties", "x-ms-requires-sync", "x-ms-source-lease-id"];
+const SOURCE_RANGE: &[&str] = &["x-ms-source-range", "x-ms-source-content-crc64"];
+const SNAPSHOTS: &[&str] = &["x-ms-delete-snapshots"];
 const LISTING: &[&str] = &["prefix", "marker", "maxresults", "include"];
 const LISTING_BLOBS: &[&str] = &["prefix", "delimiter", "marker", "maxresults", "include", "startfrom"];
 
@@ -194,7 +151,7 @@ const RULES: [Rule; 30] = {
     use Name as N;
     const fn rule(
         name: Name, kind: Kind, request: Request,
-        parameters: &'static [&'static str], fields: &'static [&'static str], conditions: Conditions,
+        parameters: &'static [&'static str], fields: &'static [&'static [&'static str]], conditions: Conditions,
     ) -> Rule {
         Rule { name, kind, request, parameters, fields, conditions }
     }
@@ -206,29 +163,29 @@ const RULES: [Rule; 30] = {
         rule(N::GetAccountInformation, Kind::Service, ("GET HEAD", "account", "properties"), &[], &[], None),
         rule(N::GetAccountInformation, Kind::Container, ("GET HEAD", "account", "properties"), &[], &[], None),
         rule(N::GetAccountInformation, Kind::Blob, ("GET HEAD", "account", "properties"), &[], &[], None),
-        rule(N::CreateContainer, Kind::Container, ("PUT", "container", ""), &[], META, None),
-        rule(N::GetContainerProperties, Kind::Container, ("GET HEAD", "container", ""), &[], LEASE, None),
-        rule(N::GetContainerProperties, Kind::Container, ("GET HEAD", "container", "metadata"), &[], LEASE, None),
-        rule(N::SetContainerMetadata, Kind::Container, ("PUT", "container", "metadata"), &[], LEASE_META, Dates),
-        rule(N::LeaseContainer, Kind::Container, ("PUT", "container", "lease"), &[], LEASING, Dates),
-        rule(N::DeleteContainer, Kind::Container, ("DELETE", "container", ""), &[], LEASE, Dates),
+        rule(N::CreateContainer, Kind::Container, ("PUT", "container", ""), &[], &[META], None),
+        rule(N::GetContainerProperties, Kind::Container, ("GET HEAD", "container", ""), &[], &[LEASE], None),
+        rule(N::GetContainerProperties, Kind::Container, ("GET HEAD", "container", "metadata"), &[], &[LEASE], None),
+        rule(N::SetContainerMetadata, Kind::Container, ("PUT", "container", "metadata"), &[], &[LEASE, META], Dates),
+        rule(N::LeaseContainer, Kind::Container, ("PUT", "container", "lease"), &[], &[LEASING], Dates),
+        rule(N::DeleteContainer, Kind::Container, ("DELETE", "container", ""), &[], &[LEASE], Dates),
         rule(N::ListBlobs, Kind::Container, ("GET", "container", "list"), LISTING_BLOBS, &[], None),
-        rule(N::GetBlob, Kind::Blob, ("GET", "", ""), &[], GET, All),
-        rule(N::GetBlobProperties, Kind::Blob, ("HEAD", "", ""), &[], LEASE, All),
-        rule(N::GetBlobProperties, Kind::Blob, ("GET HEAD", "", "metadata"), &[], LEASE, All),
-        rule(N::PutBlob, Kind::Blob, ("PUT", "", ""), &[], PUT, All),
-        rule(N::AppendBlock, Kind::Blob, ("PUT", "", "appendblock"), &[], APPEND, All),
-        rule(N::SealBlob, Kind::Blob, ("PUT", "", "seal"), &[], SEAL, All),
-        rule(N::PutBlock, Kind::Blob, ("PUT", "", "block"), &["blockid"], PUT_BLOCK, None),
-        rule(N::PutBlockList, Kind::Blob, ("PUT", "", "blocklist"), &[], PUT_LIST, All),
-        rule(N::GetBlockList, Kind::Blob, ("GET", "", "blocklist"), &["blocklisttype"], LEASE, None),
-        rule(N::SetBlobMetadata, Kind::Blob, ("PUT", "", "metadata"), &[], LEASE_META, All),
-        rule(N::SetBlobProperties, Kind::Blob, ("PUT", "", "properties"), &[], PROPERTIES, All),
-        rule(N::LeaseBlob, Kind::Blob, ("PUT", "", "lease"), &[], LEASING, All),
-        rule(N::CopyBlob, Kind::Blob, ("PUT", "", ""), &[], COPY, All),
-        rule(N::PutBlockFromUrl, Kind::Blob, ("PUT", "", "block"), &["blockid"], BLOCK_FROM_URL, None),
-        rule(N::SetBlobTier, Kind::Blob, ("PUT", "", "tier"), &[], TIER, None),
-        rule(N::DeleteBlob, Kind::Blob, ("DELETE", "", ""), &[], DELETE, All),
+        rule(N::GetBlob, Kind::Blob, ("GET", "", ""), &[], &[LEASE, RANGE], All),
+        rule(N::GetBlobProperties, Kind::Blob, ("HEAD", "", ""), &[], &[LEASE], All),
+        rule(N::GetBlobProperties, Kind::Blob, ("GET HEAD", "", "metadata"), &[], &[LEASE], All),
+        rule(N::PutBlob, Kind::Blob, ("PUT", "", ""), &[], &[LEASE, META, TIER, CRC64, TYPE, STORED], All),
+        rule(N::AppendBlock, Kind::Blob, ("PUT", "", "appendblock"), &[], &[LEASE, META, POSITION, MAX_SIZE], All),
+        rule(N::SealBlob, Kind::Blob, ("PUT", "", "seal"), &[], &[LEASE, POSITION], All),
+        rule(N::PutBlock, Kind::Blob, ("PUT", "", "block"), &["blockid"], &[LEASE, META, BLOB_MD5, CRC64], None),
+        rule(N::PutBlockList, Kind::Blob, ("PUT", "", "blocklist"), &[], &[LEASE, META, TIER, CRC64, STORED], All),
+        rule(N::GetBlockList, Kind::Blob, ("GET", "", "blocklist"), &["blocklisttype"], &[LEASE], None),
+        rule(N::SetBlobMetadata, Kind::Blob, ("PUT", "", "metadata"), &[], &[LEASE, META], All),
+        rule(N::SetBlobProperties, Kind::Blob, ("PUT", "", "properties"), &[], &[LEASE, STORED], All),
+        rule(N::LeaseBlob, Kind::Blob, ("PUT", "", "lease"), &[], &[LEASING], All),
+        rule(N::CopyBlob, Kind::Blob, ("PUT", "", ""), &[], &[LEASE, META, TIER, TYPE, STORED, SOURCE, SOURCE_BLOB], All),
+        rule(N::PutBlockFromUrl, Kind::Blob, ("PUT", "", "block"), &["blockid"], &[LEASE, SOURCE, SOURCE_RANGE], None),
+        rule(N::SetBlobTier, Kind::Blob, ("PUT", "", "tier"), &[], &[LEASE, TIER, REHYDRATE], None),
+        rule(N::DeleteBlob, Kind::Blob, ("DELETE", "", ""), &[], &[LEASE, SNAPSHOTS], All),
     ]
 };
 
@@ -282,7 +239,7 @@ impl Rule {
         let own = headers.keys().map(http::HeaderName::as_str).filter(effective);
         let known = |name: &str| {
             let listed = |field: &&str| if *field == METADATA { name.starts_with(METADATA) } else { name == *field };
-            COMMON.contains(&name) || self.fields.iter().any(listed)
+            COMMON.contains(&name) || self.fields.iter().copied().flatten().any(listed)
         };
         match own.into_iter().find(|name| !known(name)) {
             Some(name) => Err(AzureError::unsupported_header(name)),

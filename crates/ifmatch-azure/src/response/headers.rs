@@ -4,8 +4,9 @@ use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ifmatch_blob::headers::BlobHeaders;
-use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_blob::headers::{BlobHeaders, Copied};
+use ifmatch_blob::store::BlobInfo;
+use ifmatch_core::date::HttpDate;
 use ifmatch_core::lease::{LeaseDuration, LeaseState, SeenLease};
 
 use crate::request::headers::{BLOB_TYPE, METADATA};
@@ -16,6 +17,29 @@ pub(crate) const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
 pub(crate) const APPEND_OFFSET: HeaderName = HeaderName::from_static("x-ms-blob-append-offset");
 pub(crate) const BLOCK_COUNT: HeaderName = HeaderName::from_static("x-ms-blob-committed-block-count");
 pub(crate) const SEALED: HeaderName = HeaderName::from_static("x-ms-blob-sealed");
+
+pub(crate) const COPY_ID: HeaderName = HeaderName::from_static("x-ms-copy-id");
+pub(crate) const COPY_STATUS: HeaderName = HeaderName::from_static("x-ms-copy-status");
+/// Every copy is complete when its response is sent.
+pub(crate) const SUCCESS: HeaderValue = HeaderValue::from_static("success");
+const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
+const COPY_PROGRESS: HeaderName = HeaderName::from_static("x-ms-copy-progress");
+const COPY_COMPLETION_TIME: HeaderName = HeaderName::from_static("x-ms-copy-completion-time");
+
+/// Adds the copy that made a blob to a response.
+pub(crate) fn add_copy(response: &mut HeaderMap, stored: &BlobHeaders) {
+    let Some(copied) = &stored.copied else { return };
+    response.insert(COPY_ID, copied.id.to_header());
+    response.insert(COPY_SOURCE, copied.source.to_header());
+    response.insert(COPY_STATUS, SUCCESS);
+    response.extend(HeaderValue::try_from(progress(copied)).ok().map(|progress| (COPY_PROGRESS, progress)));
+    response.insert(COPY_COMPLETION_TIME, copied.date.to_header());
+}
+
+/// Returns the progress of a complete copy.
+pub(crate) fn progress(copied: &Copied) -> String {
+    format!("{0}/{0}", copied.length)
+}
 
 /// Returns the type of a blob.
 pub(crate) fn blob_type(stored: &BlobHeaders) -> &'static str {
@@ -79,7 +103,8 @@ pub(crate) fn lease_properties(seen: Option<&SeenLease>) -> (&'static str, &'sta
     (state.name(), if state.is_locked() { "locked" } else { "unlocked" }, duration)
 }
 
-/// Returns the second in which a blob was created.
-pub(crate) fn creation_date(created: Timestamp) -> HttpDate {
-    HttpDate::from_unix((created.micros() / 1_000_000).cast_signed())
+/// Returns the second in which a blob was created, or the date of its last change if the store does not know: clients rely on a date.
+pub(crate) fn creation_date(info: &BlobInfo) -> HttpDate {
+    let created = info.created.map(|created| HttpDate::from_unix((created.micros() / 1_000_000).cast_signed()));
+    created.unwrap_or(info.last_modified)
 }

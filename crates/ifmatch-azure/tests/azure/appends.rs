@@ -105,7 +105,8 @@ async fn a_blob_keeps_its_type_and_its_seal() {
                 "{name}"
             );
         };
-        append(&client, &[], "one").await.is(201);
+        // The metadata of a block is ignored: adlfs sends some.
+        append(&client, &[("x-ms-meta-is_directory", "false")], "one").await.is(201);
         client.put("/box/log?comp=metadata", &[("x-ms-meta-a", "b")], "").await.is(200);
         client.put("/box/log?comp=properties", &[("x-ms-blob-content-type", "a/b")], "").await.is(200);
         typed("AppendBlob", "1").await;
@@ -130,11 +131,22 @@ async fn a_blob_keeps_its_type_and_its_seal() {
         assert_eq!(client.get("/box/log").await.is(200).field("x-ms-blob-sealed"), "true");
         let listing = client.get("/box?restype=container&comp=list").await.is(200);
         assert_eq!((listing.all("BlobType"), listing.all("Sealed")), (vec!["AppendBlob"], vec!["true"]));
-        // Put Blob replaces the blob, of any type.
-        client.upload("/box/log", "block", &with).await.is(201);
-        let read = client.get("/box/log").await.is(200);
-        assert_eq!(read.field("x-ms-blob-type"), "BlockBlob");
-        append(&client, &with, "x").await.refused(409, "InvalidBlobType");
+        // A blob keeps its type until it is deleted.
+        client.upload("/box/log", "block", &with).await.refused(409, "InvalidBlobType");
+        client.put("/box/log?comp=blocklist", &with, "<BlockList/>").await.refused(409, "InvalidBlobType");
+        client.upload("/box/block", "block", &[]).await.is(201);
+        client.put("/box/block", &[("x-ms-blob-type", "AppendBlob")], "").await.refused(409, "InvalidBlobType");
+        for (from, onto) in [("log", "block"), ("block", "log")] {
+            let source = format!("http://localhost/photos/box/{from}");
+            let fields = [&with[..], &[("host", "localhost"), ("x-ms-copy-source", &*source)]].concat();
+            let fields = if onto == "log" { &fields } else { &fields[with.len()..] };
+            client.put(&format!("/box/{onto}"), fields, "").await.refused(409, "InvalidBlobType");
+        }
+        append(&client, &with, "x").await.refused(409, "BlobIsSealed");
+        client.delete("/box/log", &with).await.is(202);
+        client.upload("/box/log", "block", &[]).await.is(201);
+        assert_eq!(client.get("/box/log").await.is(200).field("x-ms-blob-type"), "BlockBlob");
+        append(&client, &[], "x").await.refused(409, "InvalidBlobType");
     }
 }
 

@@ -35,3 +35,38 @@ async fn an_id_names_one_block_of_a_list() {
     commit(&client, &[("Committed", "a"), ("Committed", "b"), ("Latest", "a")]).await.is(201);
     assert_eq!(client.get("/box/a").await.is(200).text(), "newerrestnewer");
 }
+
+/// A retry that gets the first response removes neither the list of the blob nor its blocks.
+#[tokio::test]
+async fn a_retry_keeps_the_blocks_of_the_blob() {
+    let client = fixture().await.client;
+    stage(&client, "a", "bytes").await;
+    let fields = [("if-none-match", "*"), ("x-ms-client-request-id", "7")];
+    for _ in 0..2 {
+        let list = format!("<BlockList><Latest>{0}</Latest></BlockList>", STANDARD.encode("a"));
+        client.put("/box/a?comp=blocklist", &fields, list).await.is(201);
+        stage(&client, "a", "bytes").await;
+    }
+    commit(&client, &[("Committed", "a"), ("Committed", "a")]).await.is(201);
+    assert_eq!(client.get("/box/a").await.is(200).text(), "bytesbytes");
+}
+
+/// Two writers append a block to the list that both have seen: whoever is second finds the list of the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_lists_find_the_committed_blocks() {
+    let client = fixture().await.client;
+    stage(&client, "a", "x").await;
+    commit(&client, &[("Latest", "a")]).await.is(201);
+    for _ in 0..100 {
+        let racers = [0, 1, 2].map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { commit(&client, &[("Committed", "a")]).await })
+        });
+        for racer in racers {
+            let answer = racer.await.expect("no panic");
+            assert!(matches!((answer.status.as_u16(), answer.code()), (201, _) | (503, "ServerBusy")), "{answer:?}");
+        }
+        let list = client.get("/box/a?comp=blocklist").await.is(200);
+        assert_eq!(list.all("Size"), ["1"]);
+    }
+}

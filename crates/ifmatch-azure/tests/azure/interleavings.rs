@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use ifmatch_azure::AzureDialect;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::name::{BlobName, ContainerName};
+use tokio::sync::Notify;
 use tower::ServiceExt;
 
 use crate::support::{accounts, fixture};
@@ -128,4 +129,61 @@ async fn a_listing_passes_pages_of_blobs_deleted_meanwhile() {
             assert_eq!(names, expected, "{most} {query}");
         }
     }
+}
+
+/// Ends a request before one of its steps.
+#[derive(Clone, Default)]
+struct Kill {
+    left: Arc<AtomicUsize>,
+    ended: Arc<Notify>,
+}
+
+#[async_trait]
+impl Hook for Kill {
+    async fn before(&self, _: Step, _: &ContainerName) {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
+            self.ended.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The blob and its list of blocks are one change: whichever step is the last one, the blob is the old one with its blocks, or the
+/// new one with its blocks.
+#[tokio::test]
+async fn a_block_list_that_is_cut_off_leaves_a_blob_with_its_blocks() {
+    let fixture = fixture().await;
+    let client = &fixture.client;
+    let blocks = |id: &str| format!("<BlockList><Latest>{id}</Latest></BlockList>");
+    client.put("/box/a?comp=block&blockid=AA==", &[], "old").await.is(201);
+    client.put("/box/a?comp=blocklist", &[], blocks("AA==")).await.is(201);
+    let hook = Kill::default();
+    let store = Hooked { inner: Arc::new(fixture.store.clone()), hook: hook.clone() };
+    let service =
+        BlobService::with_clock(Arc::new(store), fixture.clock.clone()).dialect(AzureDialect::new(accounts()));
+    for steps in 1.. {
+        client.put("/box/a?comp=block&blockid=AQ==", &[], "new").await.is(201);
+        hook.left.store(steps, Ordering::SeqCst);
+        let request = client.signed(Method::PUT, "/box/a?comp=blocklist", &[], blocks("AQ==").into(), Duration::ZERO);
+        let is_complete = tokio::select! {
+            answer = service.clone().oneshot(request) => answer.expect("infallible").status() == 201,
+            () = hook.ended.notified() => false,
+        };
+        let (bytes, list) = (client.get("/box/a").await.is(200), client.get("/box/a?comp=blocklist").await.is(200));
+        let known = [("old", vec!["AA=="]), ("new", vec!["AQ=="])];
+        assert!(known.contains(&(bytes.text(), list.all("Name"))), "{steps} steps: {} {}", bytes.text(), list.text());
+        client.put("/box/a?comp=blocklist", &[], list_of(&list.all("Name"))).await.is(201);
+        assert_eq!(client.get("/box/a").await.is(200).text(), bytes.text());
+        if is_complete {
+            assert!(steps > 3, "the request has more steps");
+            break;
+        }
+        client.put("/box/a?comp=block&blockid=AA==", &[], "old").await.is(201);
+        client.put("/box/a?comp=blocklist", &[], blocks("AA==")).await.is(201);
+    }
+}
+
+fn list_of(committed: &[&str]) -> String {
+    let blocks: Vec<_> = committed.iter().map(|id| format!("<Committed>{id}</Committed>")).collect();
+    format!("<BlockList>{}</BlockList>", blocks.concat())
 }

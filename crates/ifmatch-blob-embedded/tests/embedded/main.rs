@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 mod collected;
+mod copies;
 mod interleavings;
 mod times;
 mod unreliable;

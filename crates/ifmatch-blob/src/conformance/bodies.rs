@@ -59,7 +59,7 @@ async fn a_copy_has_the_bytes_of_the_version_that_was_opened(subject: &Subject) 
             if replaced {
                 subject.write(&source, "another version").await;
             }
-            let copied = match Put::copying(opened).await {
+            let copied = match Put::copying(&source, opened).await {
                 Ok(put) => subject.store.put(&target, put).await,
                 Err(error) => Err(error),
             };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::headers::{Append, BlobHeaders};
 use crate::store::{BoxError, Put, RequestKey, StoreErrorKind, Upload};
 use bytes::Bytes;
 use futures_util::stream;
@@ -23,6 +24,59 @@ pub(crate) async fn check(subject: &Subject) {
     a_deletion_is_conditional(subject).await;
     the_body_of_a_refused_write_is_not_read(subject).await;
     a_retry_gets_the_first_answer(subject).await;
+    a_blob_keeps_its_type(subject).await;
+}
+
+/// The type is part of the version that is replaced, so it is compared in the same step as the tag, and after it.
+async fn a_blob_keeps_its_type(subject: &Subject) {
+    if !subject.keeps_headers {
+        return;
+    }
+    for is_named in [false, true] {
+        for is_append in [false, true] {
+            let blob = blob("conditions", &format!("type-{is_append}-{is_named}"));
+            let write = async |is_append: bool, preconditions: Preconditions| {
+                let headers = BlobHeaders { append: is_append.then(Append::default), ..BlobHeaders::default() };
+                let key = format!("{is_append}{preconditions:?}");
+                let request = is_named.then(|| RequestKey::of(&[key.as_bytes()]));
+                let put = Put { headers, preconditions, request, keeps_type: true, ..put("1") };
+                subject.store.put(&blob, put).await.map_err(|error| error.kind().clone())
+            };
+            let tag = write(is_append, if_absent()).await.unwrap().tag.expect("a tag");
+            assert_eq!(write(!is_append, if_match(&tag)).await, Err(StoreErrorKind::OtherType));
+            let refused = write(!is_append, if_absent()).await;
+            assert!(matches!(refused, Err(StoreErrorKind::PreconditionFailed { .. })), "{refused:?}");
+            assert_eq!(subject.head(&blob).await.expect("unchanged").tag, Some(tag));
+        }
+    }
+    race_of_types(subject).await;
+}
+
+/// Of several creations of one blob with two types, those of the first type win.
+async fn race_of_types(subject: &Subject) {
+    for round in 0..20 {
+        let blob = blob("conditions", &format!("type-race-{round}"));
+        let creations = (0..6).map(|number| {
+            let headers = BlobHeaders { append: (number % 2 == 0).then(Append::default), ..BlobHeaders::default() };
+            let (store, blob) = (Arc::clone(&subject.store), blob.clone());
+            async move {
+                let written = store.put(&blob, Put { headers: headers.clone(), keeps_type: true, ..put("1") }).await;
+                (headers.append.is_some(), written.map_err(|error| error.kind().clone()))
+            }
+        });
+        let is_append = async || subject.head(&blob).await.map(|info| info.headers.append.is_some());
+        let done = futures_util::future::join_all(creations).await;
+        let kept = is_append().await.expect("there it is");
+        for (kind, written) in done {
+            let is_fine = match written {
+                Ok(_) => kind == kept,
+                Err(StoreErrorKind::OtherType) => kind != kept,
+                Err(StoreErrorKind::InFlight { .. }) => true,
+                Err(_) => false,
+            };
+            assert!(is_fine, "round {round}: {kind}, {kept}");
+        }
+    }
 }
 
 async fn if_match_fails_without_a_blob(subject: &Subject) {

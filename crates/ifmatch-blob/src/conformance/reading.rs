@@ -1,8 +1,9 @@
 //! A read returns the bytes that were written.
 
-use crate::headers::{Append, BlobHeaders, ContentMd5, FieldText};
+use crate::headers::{Append, BlobHeaders, ContentMd5, Copied, FieldText};
 use crate::store::{Put, Reading, StoreErrorKind};
 use http_body_util::BodyExt;
+use ifmatch_core::date::HttpDate;
 use ifmatch_core::digest::ContentHash;
 
 use super::{Subject, blob, pattern, put};
@@ -114,6 +115,8 @@ async fn headers_are_kept(subject: &Subject) {
             .map(|(name, value)| (name.into(), text(value)))
             .into(),
         append: subject.keeps_headers.then_some(Append { blocks: 7, sealed: true }),
+        block_list: Some(text("7f3a")),
+        copied: Some(Copied { id: text("7f3b"), source: text("http://a/b"), length: 5, date: HttpDate::from_unix(7) }),
     };
     let blob = blob("reading", "headers");
     subject.store.put(&blob, Put { headers: headers.clone(), ..put("hello") }).await.unwrap();

@@ -27,9 +27,8 @@ pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> 
         content_language: field(headers, &CONTENT_LANGUAGE)?,
         content_disposition: field(headers, &CONTENT_DISPOSITION)?,
         cache_control: field(headers, &CACHE_CONTROL)?,
-        content_md5: None,
         metadata: metadata(headers)?,
-        append: None,
+        ..BlobHeaders::default()
     };
     if size(&kept) > MAX_BYTES {
         let detail = format!("the fields kept with a blob are limited to {MAX_BYTES} bytes in total");

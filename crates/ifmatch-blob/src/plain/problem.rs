@@ -33,6 +33,7 @@ fn of(error: &StoreError) -> Problem {
         StoreErrorKind::ContainerExists => {
             Problem::new(StatusCode::CONFLICT, "container-exists").detail(error.to_string())
         }
+        StoreErrorKind::OtherType => Problem::new(StatusCode::CONFLICT, "other-type").detail(error.to_string()),
         StoreErrorKind::LeaseFailed(failure) => Problem::lease_failed(*failure),
         StoreErrorKind::LeaseConflict(conflict) => Problem::lease_conflict(*conflict),
         StoreErrorKind::TooLarge { limit } => Problem::content_too_large(*limit),

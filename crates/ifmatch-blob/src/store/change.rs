@@ -52,7 +52,8 @@ impl HeaderChange {
         match self {
             Self::Metadata(metadata) => BlobHeaders { metadata: metadata.clone(), ..kept.clone() },
             Self::Fields(fields) => {
-                BlobHeaders { metadata: kept.metadata.clone(), append: kept.append, ..BlobHeaders::clone(fields) }
+                let BlobHeaders { metadata, append, block_list, .. } = kept.clone();
+                BlobHeaders { metadata, append, block_list, ..BlobHeaders::clone(fields) }
             }
             Self::Append(append) => BlobHeaders { append: Some(*append), ..kept.clone() },
         }

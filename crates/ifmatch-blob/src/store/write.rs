@@ -12,6 +12,7 @@ use super::read::{BlobInfo, Opened};
 use crate::body::Upload;
 use crate::error::StoreError;
 use crate::headers::{BlobHeaders, ContentMd5};
+use crate::name::BlobPath;
 
 /// A write.
 #[derive(Debug)]
@@ -28,12 +29,18 @@ pub struct Put {
     pub md5: Md5Use,
     /// The bytes.
     pub body: Upload,
+    /// A blob that had the bytes with this [`digest`](Self::digest) when the write began. A store that finds them there may keep them
+    /// without reading the body.
+    pub source: Option<BlobPath>,
     /// Length declared by the client. Another length fails with [`StoreErrorKind::LengthMismatch`](crate::store::StoreErrorKind::LengthMismatch).
     pub length: Option<u64>,
     /// Hash declared by the client. Another hash fails with [`StoreErrorKind::DigestMismatch`](crate::store::StoreErrorKind::DigestMismatch).
     pub digest: Option<ContentHash>,
     /// The client's name for the request. A retry gets the first answer again.
     pub request: Option<RequestKey>,
+    /// Refuse to replace an append blob by another kind of blob, or the reverse, with
+    /// [`StoreErrorKind::OtherType`](crate::store::StoreErrorKind::OtherType), in the same step as the write.
+    pub keeps_type: bool,
     /// Maximum number of bytes. A longer body fails with [`StoreErrorKind::TooLarge`](crate::store::StoreErrorKind::TooLarge).
     pub limit: u64,
 }
@@ -48,24 +55,34 @@ impl Put {
             headers: BlobHeaders::default(),
             md5: Md5Use::default(),
             body,
+            source: None,
             length: None,
             digest: None,
             request: None,
+            keeps_type: false,
             limit: u64::MAX,
         }
     }
 }
 
 impl Put {
-    /// Creates an unconditional write of the bytes and header fields of an opened version: a copy. The bytes are streamed, and are
-    /// those of this very version: a write in between changes nothing, or fails the copy.
+    /// Creates an unconditional write of the bytes and header fields of an opened version of `source`: a copy, without the list of its
+    /// blocks. The bytes are those of this very version: a write in between changes nothing, or fails the copy. They are streamed,
+    /// unless the store can share them.
     ///
     /// # Errors
     /// The bytes cannot be read.
-    pub async fn copying(mut opened: Opened) -> Result<Self, StoreError> {
+    pub async fn copying(source: &BlobPath, mut opened: Opened) -> Result<Self, StoreError> {
         let body = opened.source.read(None).await?;
         let BlobInfo { length, hash, headers, .. } = opened.info;
-        Ok(Self { headers, length: Some(length), digest: hash, ..Self::new(Upload::new(body)) })
+        let headers = BlobHeaders { block_list: None, copied: None, ..headers };
+        Ok(Self {
+            headers,
+            length: Some(length),
+            digest: hash,
+            source: Some(source.clone()),
+            ..Self::new(Upload::new(body))
+        })
     }
 }
 

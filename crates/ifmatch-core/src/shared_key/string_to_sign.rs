@@ -152,7 +152,7 @@ fn push_parameters(text: &mut String, head: &Parts) -> Option<()> {
     for parameter in head.uri.query().unwrap_or_default().split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let name = decode(name).filter(|name| !name.contains(':'))?.to_ascii_lowercase();
-        parameters.entry(name).or_default().push(decode(value)?.into_owned());
+        parameters.entry(name).or_default().push(decode(value)?);
     }
     for (name, mut values) in parameters {
         values.sort();
@@ -173,12 +173,14 @@ fn push_comp(text: &mut String, head: &Parts) -> Option<()> {
     Some(())
 }
 
-/// Decodes a name or value. Rejects malformed escapes, and control characters: a line break would let a value pass for another
+/// Decodes a name or value, in which a plus is a space, as in a form. Rejects malformed escapes, and control characters: a line break would let a value pass for another
 /// parameter.
-fn decode(text: &str) -> Option<Cow<'_, str>> {
+fn decode(text: &str) -> Option<String> {
     let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
     if !text.match_indices('%').all(|(at, _)| is_hex(at + 1) && is_hex(at + 2)) {
         return None;
     }
-    percent_decode_str(text).decode_utf8().ok().filter(|text| !text.contains(char::is_control))
+    let text = text.replace('+', " ");
+    let text = percent_decode_str(&text).decode_utf8().ok()?;
+    (!text.contains(char::is_control)).then(|| text.into_owned())
 }
