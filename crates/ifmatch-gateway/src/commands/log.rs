@@ -38,6 +38,23 @@ pub(crate) fn start(options: &LogOptions) -> Result<(), Error> {
     started.map_err(|error| Error::runtime(format!("cannot start the log: {error}")))
 }
 
+/// Checks the filter, and that the file of the access log can exist.
+///
+/// # Errors
+/// Fails if the filter is malformed, or if the folder of the file is missing.
+pub(crate) fn check(options: &LogOptions) -> Result<(), Error> {
+    filter(options)?;
+    let AccessLog::File(path) = &options.access else { return Ok(()) };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder.filter(|folder| !folder.is_dir()) {
+        None => Ok(()),
+        Some(folder) => {
+            let (path, folder) = (path.display(), folder.display());
+            Err(Error::usage(format!("cannot open --access-log {path}: there is no folder {folder}; create it")))
+        }
+    }
+}
+
 /// Returns the layer that writes lines.
 fn lines<S, W>(format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
 where

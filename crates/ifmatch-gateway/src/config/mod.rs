@@ -15,6 +15,7 @@ pub use server::{LogOptions, ServerConfig, TlsFiles};
 
 pub mod access_log;
 pub mod address;
+pub(crate) mod file;
 pub mod optional_address;
 pub mod proxy;
 pub mod proxy_settings;
@@ -25,7 +26,7 @@ pub mod units;
 mod cache_config;
 mod collector;
 mod config_error;
-mod pem;
+pub(crate) mod pem;
 mod server;
 mod upstream_tls;
 

@@ -217,7 +217,8 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
         .answer_timeout(positive(settings.answer_timeout, "--answer-timeout")?);
     let mut secure = false;
     for Route { pattern, upstream } in routes {
-        let usage = |error: ifmatch_proxy::InvalidUpstream| Error::usage(error.to_string());
+        let flag = if pattern == "/" { "--upstream" } else { "--route" };
+        let usage = |error: ifmatch_proxy::InvalidUpstream| Error::usage(format!("{flag}: {error}"));
         let upstream = limit(Upstream::parse(upstream).map_err(usage)?, settings, max_requests)?;
         let upstream = upstream.breaker(
             required(settings.breaker_failures, "--breaker-failures")?,

@@ -1,7 +1,7 @@
 //! Settings, for flags, environment and configuration file.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ifmatch_blob::service::DEFAULT_MAX_BODY;
@@ -356,16 +356,6 @@ impl Settings {
     /// Names the line and column of the first invalid key or value, and shows no secrets.
     pub fn from_toml(text: &str) -> Result<Self, Error> {
         toml::from_str(text).map_err(|error| Error::usage(config_error::describe(text, &error)))
-    }
-
-    /// Reads a TOML file.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read or parsed.
-    pub fn from_file(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::usage(format!("cannot read the configuration file {}: {error}", path.display())))?;
-        Self::from_toml(&text).map_err(|error| Error::usage(format!("{}: {error}", path.display())))
     }
 
     /// Returns these settings, completed by those of `fallback`.

@@ -26,7 +26,7 @@ use response_body::ResponseBody;
 use state::AppState;
 use tracker::RequestTracker;
 
-mod certificate;
+pub(crate) mod certificate;
 pub(crate) mod logged_path;
 pub(crate) mod request_id;
 pub(crate) mod state;

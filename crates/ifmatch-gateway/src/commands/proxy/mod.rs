@@ -43,6 +43,14 @@ pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
     runtime::run(&config.server, start(&config, load))
 }
 
+/// Checks that the proxy can be built, without a connection.
+///
+/// # Errors
+/// Fails if an upstream uses TLS and this machine has no root certificates.
+pub(crate) fn check(config: &ProxyConfig) -> Result<(), Error> {
+    upstreams::build(config.proxy.clone()).map(drop)
+}
+
 async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
     let signals = Signals::listen()?;
     let reserved = Reserved::bind(config.server.listen, listen::BLOBS)?;
