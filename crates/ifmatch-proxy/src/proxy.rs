@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use ifmatch_core::share::network;
@@ -100,6 +100,23 @@ impl Proxy {
     /// ```
     pub fn overwritten(&self) -> fn(&HeaderName) -> bool {
         self.shared.borrow().forwarding.overwritten()
+    }
+
+    /// Returns the redirection of a request, if its route has one. A cache in front must not store it, since it would outlive a
+    /// [replacement](Self::replace) of the routes, so layers in front may ask here first.
+    ///
+    /// ```
+    /// use ifmatch_proxy::{Proxy, Redirect};
+    ///
+    /// let proxy = Proxy::builder().route("/old", Redirect::new(301, "https://b.example{path}")?)?.build().expect("no TLS");
+    /// let redirection = proxy.redirection(&"/old/a".parse().expect("a path"), &http::HeaderMap::new()).expect("a redirection");
+    /// assert_eq!(redirection.headers()["location"], "https://b.example/old/a");
+    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+    /// ```
+    pub fn redirection(&self, uri: &Uri, headers: &HeaderMap) -> Option<Response<()>> {
+        let shared = self.shared.borrow();
+        let target = shared.routes.redirect().then(|| shared.routes.find(uri, headers).ok()).flatten()?;
+        target.redirection()?.ok()
     }
 
     /// Returns the current state of all upstreams, for metrics.
@@ -221,6 +238,9 @@ impl Shared {
             return Err(ProxyErrorKind::Loop.into());
         }
         let target = self.routes.find(&head.uri, &head.headers)?;
+        if let Some(redirection) = target.redirection() {
+            return Ok(redirection?.map(|()| ProxyBody::empty()));
+        }
         let mut repeatable = body.is_empty() && is_safe(&head.method);
         let mut tried = Vec::new();
         let requester = requester(&head);
@@ -231,11 +251,14 @@ impl Shared {
             let response = self.send(&target, server, admission, &head, &body).await;
             self.observe(&target, server, &response, start.elapsed());
             let error = match response {
-                Ok(response) => return self.respond(response, client, permit),
+                Ok(response) => return self.respond(&target, response, client, permit),
                 Err(error) => error,
             };
             if error.kind() == ProxyErrorKind::Broken && std::mem::take(&mut repeatable) {
-                let Some(admission) = target.upstream.admit(server, requester) else { return Err(error) };
+                let Some(admission) = target.route.upstream().and_then(|upstream| upstream.admit(server, requester))
+                else {
+                    return Err(error);
+                };
                 slot = ServerSlot { server, slot: permit, admission };
                 continue;
             }
@@ -260,7 +283,8 @@ impl Shared {
         tried: &[&Server],
         requester: Requester,
     ) -> Result<ServerSlot<'a>, ProxyError> {
-        match target.upstream.acquire(tried, requester, self.timeouts.connect).await {
+        let Some(upstream) = target.route.upstream() else { return Err(ProxyErrorKind::NoRoute.into()) };
+        match upstream.acquire(tried, requester, self.timeouts.connect).await {
             Ok(Some(slot)) => Ok(slot),
             Ok(None) => Err(ProxyErrorKind::Unreachable.into()),
             Err(rejected) => {
@@ -269,7 +293,7 @@ impl Shared {
                     Rejected::Unavailable(pause) => ProxyError::unavailable(pause),
                 };
                 if let Some(observer) = &self.observer {
-                    observer.observe(Event::Rejected { route: target.route, reason: error.kind() });
+                    observer.observe(Event::Rejected { route: target.name, reason: error.kind() });
                 }
                 Err(error)
             }
@@ -284,7 +308,7 @@ impl Shared {
         duration: Duration,
     ) {
         if let Some(observer) = &self.observer {
-            let (route, server) = (target.route, server.authority.as_str());
+            let (route, server) = (target.name, server.authority.as_str());
             let outcome = response.as_ref().map(Response::status).map_err(ProxyError::kind);
             observer.observe(Event::Exchange { route, server, outcome, duration });
         }
@@ -304,7 +328,8 @@ impl Shared {
         let interim = head.extensions.get().and_then(|client: &Client| client.interim.as_ref());
         let outgoing = |version| {
             let body = body.is_whole().then(|| body.lend(version == Version::HTTP_2))?;
-            let headers = self.forwarding.request(head, server, self.name);
+            let mut headers = self.forwarding.request(head, server, self.name, target.prefix);
+            target.route.request.apply(&mut headers);
             let mut request = outgoing::request(version, head.method.clone(), (server, &path), headers, body)?;
             if let Some(interim) = interim.cloned() {
                 hyper::ext::on_informational(&mut request, move |response| {
@@ -332,6 +357,7 @@ impl Shared {
     /// Turns an upstream's response into the one for the client.
     fn respond(
         &self,
+        target: &Target<'_>,
         mut response: Response<Incoming>,
         client: Option<UpgradeRequest>,
         slot: Slot,
@@ -351,6 +377,7 @@ impl Shared {
         // Each connection sets its own version.
         let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
         headers::response(response.headers_mut(), version, upgraded);
+        target.route.response.apply(response.headers_mut());
         Ok(response.map(|body| ProxyBody::new(body, self.timeouts.answer, slot)))
     }
 }

@@ -12,6 +12,7 @@ mod loops;
 mod memory;
 mod origin;
 mod reload;
+mod routes;
 mod sharing;
 mod trouble;
 mod upstream_tls;

@@ -32,8 +32,8 @@ impl ConfigFile {
     pub(crate) fn locate(&self, error: Error) -> Error {
         let message = error.to_string();
         let flags = message.split(|end: char| !end.is_ascii_alphanumeric() && end != '-');
-        let line = flags.filter_map(|word| word.strip_prefix("--")).filter(|key| !is_overridden(key));
-        match line.filter_map(|key| line_of(&self.text, key)).next() {
+        let mut keys = flags.filter_map(|word| word.strip_prefix("--")).filter(|key| !is_overridden(key));
+        match keys.find_map(|key| line_of(&self.text, key)) {
             Some(line) => Error::usage(format!("{}: line {line}: {message}", self.name)),
             None => error,
         }

@@ -20,6 +20,7 @@ pub mod optional_address;
 pub mod proxy;
 pub mod proxy_settings;
 pub mod register_url;
+pub mod route;
 pub mod settings;
 pub mod units;
 

@@ -14,7 +14,7 @@ pub(super) fn print(config: &ProxyConfig, address: SocketAddr) {
 fn write(out: &mut dyn Write, style: Style, config: &ProxyConfig, address: SocketAddr) -> io::Result<()> {
     let Style { dim, plain, .. } = style;
     for route in &config.routes {
-        writeln!(out, "{dim}{} to{plain} {}", route.pattern, route.upstream.join(", "))?;
+        writeln!(out, "{dim}{} to{plain} {}", route.pattern, route.destination())?;
     }
     if config.server.access.has_no_tokens() && !config.server.access.is_open() {
         writeln!(out, "{dim}/-/metrics and /-/cache are disabled; set --write-token-file to enable them{plain}")?;
