@@ -406,6 +406,6 @@ mod tests {
         let config = configure(&serve);
         std::fs::remove_file(&folder).unwrap();
         let config = config.unwrap();
-        assert_eq!((config.server.threads, config.server.listen.port()), (Some(4), 1));
+        assert_eq!((config.server.threads, config.server.listen[0].port()), (Some(4), 1));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Write, stderr};
 
+use super::tls::Keys;
 use super::{folder, log};
 use crate::cli::terminal;
 use crate::config::proxy::ProxyConfig;
@@ -38,8 +39,7 @@ fn finish(server: &ServerConfig, cache: Option<&CacheConfig>) -> Result<(), Erro
         folder::check("--cache-dir", cache)?;
     }
     log::check(&server.log)?;
-    let key = server.tls.as_ref().map(|files| files.certified_key()).transpose()?;
-    if let Some(problem) = key.as_ref().and_then(Validity::of).and_then(Validity::problem) {
+    for problem in Keys::read(&server.tls)?.validities().filter_map(Validity::problem) {
         // A closed stderr is ignored.
         drop(writeln!(stderr(), "warning: {problem}"));
     }

@@ -100,9 +100,13 @@ impl ProxyConfig {
         reject_storage(&settings)?;
         let mut settings = settings.or(Settings::defaults());
         let proxy_settings = std::mem::take(&mut settings.proxy).or(ProxySettings::defaults());
-        let listen = required(settings.listen, "--listen")?;
-        let access = access::from_settings(&settings, Exposure::of([listen]))?;
-        let access = if listen.is_loopback() { access } else { access.never_open() };
+        // The addresses of the proxy's own endpoints.
+        let exposure = match settings.admin_listen {
+            Some(admin) => Exposure::of([admin]),
+            None => Exposure::of(settings.listen.iter().copied()),
+        };
+        let access = access::from_settings(&settings, exposure)?;
+        let access = if exposure == Exposure::Loopback { access } else { access.never_open() };
         let routes = routes(&proxy_settings)?;
         let server = ServerConfig::new(&settings, access)?;
         Ok(Self {

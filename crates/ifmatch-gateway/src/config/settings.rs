@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::access_log::AccessLog;
 use super::address::ListenAddress;
 use super::config_error;
+use super::one_or_many::one_or_many;
 use super::optional_address::OptionalAddress;
 use super::proxy_settings::ProxySettings;
 use super::units::{ByteSize, Span};
@@ -94,12 +95,39 @@ pub struct Settings {
     #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_DISK", help_heading = "Cache")]
     pub cache_disk: Option<ByteSize>,
 
-    /// Address to listen on.
+    /// Address to listen on. Repeatable.
     ///
     /// IP:PORT, localhost:PORT, or PORT for localhost. Port 0 selects a free port. Addresses beyond loopback require
     /// tokens or accounts. Without those, `serve` accepts only requests addressed to an IP address or to localhost.
-    #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", help_heading = "Listening")]
-    pub listen: Option<ListenAddress>,
+    #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", value_delimiter = ',', help_heading = "Listening")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub listen: Vec<ListenAddress>,
+
+    /// Address for `/-/` and PURGE alone, which --listen then serves no more.
+    ///
+    /// It speaks HTTP without TLS: use loopback or a private network. An origin's own paths below `/-/` are then reachable.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "IP:PORT",
+        env = "IFMATCH_ADMIN_LISTEN",
+        help_heading = "Listening"
+    )]
+    pub admin_listen: Option<ListenAddress>,
+
+    /// Address that redirects HTTP to the same URL with https, usually port 80. Repeatable.
+    ///
+    /// The port in the URL is that of the first --listen.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "IP:PORT",
+        env = "IFMATCH_REDIRECT_LISTEN",
+        value_delimiter = ',',
+        help_heading = "Listening"
+    )]
+    #[serde(deserialize_with = "one_or_many")]
+    pub redirect_listen: Vec<ListenAddress>,
 
     /// Address to serve tables on, or `off`.
     ///
@@ -109,13 +137,18 @@ pub struct Settings {
 
     /// PEM file with the certificate chain.
     ///
-    /// Enables TLS, with HTTP/2 and HTTP/1.1.
-    #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_CERT", help_heading = "Listening")]
-    pub tls_cert: Option<PathBuf>,
+    /// Enables TLS, with HTTP/2 and HTTP/1.1. Repeatable: a client gets the first certificate for the name that it requests
+    /// (SNI), or else the first of all.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_CERT", value_delimiter = ',', help_heading = "Listening")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub tls_cert: Vec<PathBuf>,
 
     /// PEM file with the private key of the certificate.
-    #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_KEY", help_heading = "Listening")]
-    pub tls_key: Option<PathBuf>,
+    ///
+    /// Repeatable, in the order of the certificates.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_KEY", value_delimiter = ',', help_heading = "Listening")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub tls_key: Vec<PathBuf>,
 
     /// Bearer token for reading.
     ///
@@ -332,7 +365,7 @@ impl Settings {
             require_conditions: Some(false),
             cache_body_size: Some(ByteSize::from_bytes(16 << 20)),
             cache_disk: Some(ByteSize::from_bytes(10 << 30)),
-            listen: Some(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_000)))),
+            listen: vec![ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_000)))],
             listen_tables: Some(OptionalAddress::On(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_002))))),
             max_body_size: Some(ByteSize::from_bytes(DEFAULT_MAX_BODY)),
             max_header_size: Some(ByteSize::from_bytes(32 << 10)),
@@ -371,10 +404,12 @@ impl Settings {
             cache_body_size: self.cache_body_size.or(fallback.cache_body_size),
             cache_dir: self.cache_dir.or(fallback.cache_dir),
             cache_disk: self.cache_disk.or(fallback.cache_disk),
-            listen: self.listen.or(fallback.listen),
+            listen: first_set(self.listen, fallback.listen),
+            admin_listen: self.admin_listen.or(fallback.admin_listen),
+            redirect_listen: first_set(self.redirect_listen, fallback.redirect_listen),
             listen_tables: self.listen_tables.or(fallback.listen_tables),
-            tls_cert: self.tls_cert.or(fallback.tls_cert),
-            tls_key: self.tls_key.or(fallback.tls_key),
+            tls_cert: first_set(self.tls_cert, fallback.tls_cert),
+            tls_key: first_set(self.tls_key, fallback.tls_key),
             read_token: first_set(self.read_token, fallback.read_token),
             write_token: first_set(self.write_token, fallback.write_token),
             read_token_file: self.read_token_file.or(fallback.read_token_file),
@@ -410,7 +445,7 @@ impl Settings {
         let shown = [
             ("cache_body_size", defaults.cache_body_size.map(|size| size.to_string())),
             ("cache_disk", defaults.cache_disk.map(|size| size.to_string())),
-            ("listen", defaults.listen.map(|listen| listen.to_string())),
+            ("listen", defaults.listen.first().map(ToString::to_string)),
             ("listen_tables", defaults.listen_tables.map(|listen| listen.to_string())),
             ("max_body_size", defaults.max_body_size.map(|size| size.to_string())),
             ("max_header_size", defaults.max_header_size.map(|size| size.to_string())),
