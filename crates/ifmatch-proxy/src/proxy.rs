@@ -22,6 +22,7 @@ use tower_service::Service;
 
 use crate::builder::ProxyBuilder;
 use crate::error::{ProxyError, ProxyErrorKind};
+use crate::forward::attempts::{Attempts, Next, is_faulty};
 use crate::forward::framing;
 use crate::forward::headers::{self, Client, Forwarding};
 use crate::forward::outgoing;
@@ -40,8 +41,9 @@ use crate::upstream::slots::Slot;
 
 /// Forwards requests to upstreams, as a [`tower_service::Service`]. Cheap to clone.
 ///
-/// A request is sent once. If no connection to a server can be made, so that nothing was sent, the next server is
-/// tried. If the connection closes before a response, a safe method without content is retried once.
+/// If no connection to a server can be made, so that nothing was sent, the next server is tried. A safe request without content
+/// is sent again if the connection closes before a response, and goes to up to two other servers if that repeats, or if a server
+/// answers 502, 503 or 504. Any other request is sent once.
 #[derive(Clone)]
 pub struct Proxy {
     /// Requests keep the state with which they began.
@@ -241,7 +243,7 @@ impl Shared {
         if let Some(redirection) = target.redirection() {
             return Ok(redirection?.map(|()| ProxyBody::empty()));
         }
-        let mut repeatable = body.is_empty() && is_safe(&head.method);
+        let mut attempts = Attempts::of(&head.method, body.is_empty());
         let mut tried = Vec::new();
         let requester = requester(&head);
         let mut slot = self.acquire(&target, &tried, requester).await?;
@@ -250,29 +252,27 @@ impl Shared {
             let start = Instant::now();
             let response = self.send(&target, server, admission, &head, &body).await;
             self.observe(&target, server, &response, start.elapsed());
-            let error = match response {
-                Ok(response) => return self.respond(&target, response, client, permit),
-                Err(error) => error,
-            };
-            if error.kind() == ProxyErrorKind::Broken && std::mem::take(&mut repeatable) {
-                let Some(admission) = target.route.upstream().and_then(|upstream| upstream.admit(server, requester))
-                else {
-                    return Err(error);
-                };
+            let next = attempts.next(response.as_ref().map(Response::status).map_err(ProxyError::kind));
+            let admit = || target.route.upstream().and_then(|upstream| upstream.admit(server, requester));
+            if next == Next::Same
+                && let Some(admission) = admit()
+            {
                 slot = ServerSlot { server, slot: permit, admission };
                 continue;
             }
-            if error.kind() != ProxyErrorKind::Unreachable {
-                return Err(error);
+            let mut other = None;
+            if next != Next::Return {
+                body.wait_for_return().await;
+                tried.push(server);
+                if body.is_whole() {
+                    other = self.acquire(&target, &tried, requester).await.ok();
+                }
             }
-            body.wait_for_return().await;
-            if !body.is_whole() {
-                return Err(error);
+            match other {
+                Some(other) => slot = other,
+                // No server or slot is left, or none is wanted.
+                None => return self.respond(&target, response?, client, permit),
             }
-            tried.push(server);
-            // No server or slot is left: return the first error.
-            let Ok(next) = self.acquire(&target, &tried, requester).await else { return Err(error) };
-            slot = next;
         }
     }
 
@@ -405,18 +405,8 @@ fn outcome(result: &Result<Response<Incoming>, SendError>) -> Option<Outcome> {
     }
 }
 
-/// Returns `true` if a server says that it cannot process requests now.
-fn is_faulty(status: StatusCode) -> bool {
-    matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
-}
-
 /// Returns the client of a request, and what it asks for.
 fn requester(head: &Parts) -> Requester {
     let client = head.extensions.get::<Client>().map(|client| network(client.address.ip()));
     Requester { client, path: BuildHasherDefault::<DefaultHasher>::default().hash_one(head.uri.path()) }
-}
-
-/// Returns `true` for the safe methods of RFC 9110 §9.2.1, and QUERY.
-fn is_safe(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE) || method.as_str() == "QUERY"
 }
