@@ -11,7 +11,7 @@ use super::access_log::AccessLog;
 use super::address::ListenAddress;
 use super::collector;
 use super::pem::{self, PemFile};
-use super::settings::{LogFormat, Settings};
+use super::settings::{AccessLogFormat, LogFormat, Settings};
 use super::units::Span;
 use crate::access::Access;
 use crate::error::Error;
@@ -74,6 +74,8 @@ pub struct LogOptions {
     pub format: LogFormat,
     /// Destination of a line for each request.
     pub access: AccessLog,
+    /// Format of these lines, or `None` for that of the log.
+    pub access_format: Option<AccessLogFormat>,
 }
 
 /// Minimum of `--max-header-size`, which practical clients need and hyper requires.
@@ -108,6 +110,7 @@ impl ServerConfig {
                 filter: settings.log.clone(),
                 format: required(settings.log_format, "--log-format")?,
                 access: settings.access_log.clone().unwrap_or(AccessLog::Off),
+                access_format: settings.access_log_format,
             },
             traces: collector::endpoint(settings.otlp.as_deref(), |name| std::env::var(name).ok())?,
         })

@@ -323,12 +323,22 @@ pub struct Settings {
 
     /// Log each request, on stderr or in a file.
     ///
-    /// A line has the client, method, path, status, condition, decision, duration, bytes and request id. Without a
+    /// A line has the client, host, method, path, status, condition, decision, duration, bytes and request id. Without a
     /// value or with `true`, it goes to the log on stderr; `-` is stdout; other values name a file, which SIGHUP
     /// opens again.
     #[arg(long, value_name = "FILE", env = "IFMATCH_ACCESS_LOG", help_heading = "Running",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub access_log: Option<AccessLog>,
+
+    /// Format of the lines of --access-log: text, json, or combined, which Apache and nginx write. By default, that of the log.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "FORMAT",
+        env = "IFMATCH_ACCESS_LOG_FORMAT",
+        help_heading = "Running"
+    )]
+    pub access_log_format: Option<AccessLogFormat>,
 
     /// OpenTelemetry collector for a trace of each request, such as `http://localhost:4318`, which gets OTLP by HTTP on /v1/traces.
     ///
@@ -356,6 +366,18 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// Format of the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessLogFormat {
+    /// Human-readable lines.
+    Text,
+    /// One JSON object per line.
+    Json,
+    /// The combined log format of Apache.
+    Combined,
 }
 
 impl Settings {
@@ -434,6 +456,7 @@ impl Settings {
             log: self.log.or(fallback.log),
             log_format: self.log_format.or(fallback.log_format),
             access_log: self.access_log.or(fallback.access_log),
+            access_log_format: self.access_log_format.or(fallback.access_log_format),
             otlp: self.otlp.or(fallback.otlp),
             proxy: self.proxy.or(fallback.proxy),
         }
