@@ -34,7 +34,7 @@ impl Files {
     }
 
     /// Creates a certificate for a host, its key, and another key.
-    fn of(host: &str) -> Self {
+    pub(crate) fn of(host: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let signed = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
         fs::write(folder.path().join("cert.pem"), signed.cert.pem()).unwrap();
@@ -76,7 +76,7 @@ impl Files {
     }
 
     /// Connects to a gateway with one of several certificates, and requests that of a host.
-    async fn request(files: &[&Self], gateway: &Gateway, host: &str, alpn: &[&str]) -> TlsStream<TcpStream> {
+    pub(crate) async fn request(files: &[&Self], gateway: &Gateway, host: &str, alpn: &[&str]) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         for files in files {
             roots.add(files.certificate.clone()).unwrap();

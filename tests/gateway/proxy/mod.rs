@@ -14,6 +14,7 @@ mod origin;
 mod reload;
 mod routes;
 mod sharing;
+mod site;
 mod trouble;
 mod upstream_tls;
 mod upstreams;
