@@ -128,10 +128,26 @@ async fn both_http_versions_work() {
 #[test]
 fn plain_http_is_rejected() {
     let files = Files::new();
-    let gateway = Gateway::start(files.flags("cert.pem", "key.pem"));
+    let flags = files.flags("cert.pem", "key.pem");
+    let gateway = Gateway::start(flags.iter().map(String::as_str).chain(["--log", "info,ifmatch_http_server=debug"]));
     let mut plain = Connection::open(gateway.address());
     plain.send("GET /-/health HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(!plain.rest().starts_with(b"HTTP/"));
+    eventually("the reason in the log", || {
+        gateway.stderr().contains("the client does not speak TLS: use https://").then_some(())
+    });
+}
+
+#[test]
+fn the_log_says_that_a_client_does_not_trust_the_certificate() {
+    let files = Files::new();
+    let flags = files.flags("cert.pem", "key.pem");
+    let gateway = Gateway::start(flags.iter().map(String::as_str).chain(["--log", "info,ifmatch_http_server=debug"]));
+    let health = run(["health", "--url", &gateway.url("").replace("127.0.0.1", "localhost")]);
+    assert_eq!(health.status.code(), Some(1), "{health:#?}");
+    eventually("the reason in the log", || {
+        gateway.stderr().contains("the client does not trust the certificate").then_some(())
+    });
 }
 
 #[test]
