@@ -316,6 +316,7 @@ fn configure_proxy(args: &ProxyArgs) -> Result<ProxyConfig, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::fixed::Fixed;
 
     #[test]
     fn the_command_is_valid_and_its_help_shows_the_defaults() {
@@ -381,6 +382,45 @@ mod tests {
                 !error.to_string().contains("unknown field")
             });
             assert!(in_its_place, "{flag}");
+        }
+    }
+
+    /// A reload names each setting that it does not change.
+    #[test]
+    fn every_setting_is_exchanged_by_a_reload_or_fixed() {
+        const OF_THE_COMMAND: [&str; 3] = ["help", "config", "check"];
+        // A reload that changes one of these fails.
+        const REFUSED: [&str; 5] = ["listen", "admin_listen", "redirect_listen", "listen_tables", "accounts"];
+        const EXCHANGED: [&str; 21] = [
+            "tls_cert",
+            "tls_key",
+            "read_token",
+            "write_token",
+            "read_token_file",
+            "write_token_file",
+            "public_read",
+            "upstream",
+            "route",
+            "balance",
+            "rewrite_host",
+            "connect_timeout",
+            "upstream_requests",
+            "breaker_failures",
+            "breaker_pause",
+            "upstream_ca",
+            "upstream_client_cert",
+            "upstream_client_key",
+            "upstream_http2",
+            "health_path",
+            "health_interval",
+        ];
+        let fixed = Fixed::of(&Settings::default()).with_proxy(&ProxySettings::default());
+        let mut command = command();
+        let proxy = command.find_subcommand_mut("proxy").unwrap();
+        for arg in proxy.get_arguments().map(|arg| arg.get_id().as_str()) {
+            let others = [&OF_THE_COMMAND[..], &REFUSED, &EXCHANGED].concat();
+            let count = others.into_iter().chain(fixed.fields()).filter(|field| *field == arg).count();
+            assert_eq!(count, 1, "{arg}");
         }
     }
 

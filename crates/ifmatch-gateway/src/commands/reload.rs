@@ -20,6 +20,7 @@ pub(crate) struct Reloadable<'a> {
 /// Certificates that have been read, and tokens that have been checked. Nothing has been exchanged yet.
 pub(crate) struct Credentials<'a> {
     certificates: Option<(&'a Tls, Keys)>,
+    started: &'a ServerConfig,
     config: &'a ServerConfig,
     state: &'a AppState,
 }
@@ -41,16 +42,20 @@ impl<'a> Reloadable<'a> {
             (Some(tls), files @ [_, ..]) => Some((tls, Keys::read(files)?)),
             _ => return Err(Error::usage("TLS for clients cannot be switched on or off by SIGHUP: restart for that")),
         };
-        Ok(Credentials { certificates, config: new, state: self.state })
+        Ok(Credentials { certificates, started: self.started, config: new, state: self.state })
     }
 }
 
 impl Credentials<'_> {
-    /// Exchanges the certificates for new connections, and the tokens for new requests.
+    /// Exchanges the certificates for new connections, and the tokens for new requests. Logs the settings that stay as they were.
     pub(crate) fn apply(self) {
         if let Some((tls, keys)) = self.certificates {
             tls.replace(keys, self.state);
         }
         self.state.access.store(Arc::new(self.config.access.clone()));
+        let changed = self.started.fixed.changed(&self.config.fixed);
+        if !changed.is_empty() {
+            tracing::warn!("a reload does not change {}: restart to apply the new values", changed.join(", "));
+        }
     }
 }

@@ -27,6 +27,7 @@ pub mod units;
 mod cache_config;
 mod collector;
 mod config_error;
+pub(crate) mod fixed;
 mod one_or_many;
 pub(crate) mod pem;
 mod server;

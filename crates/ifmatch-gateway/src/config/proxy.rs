@@ -108,7 +108,8 @@ impl ProxyConfig {
         let access = access::from_settings(&settings, exposure)?;
         let access = if exposure == Exposure::Loopback { access } else { access.never_open() };
         let routes = routes(&proxy_settings)?;
-        let server = ServerConfig::new(&settings, access)?;
+        let mut server = ServerConfig::new(&settings, access)?;
+        server.fixed = server.fixed.with_proxy(&proxy_settings);
         Ok(Self {
             proxy: builder(&proxy_settings, &routes, server.limits.requests)?,
             server,

@@ -10,6 +10,7 @@ use url::Url;
 use super::access_log::AccessLog;
 use super::address::ListenAddress;
 use super::collector;
+use super::fixed::Fixed;
 use super::pem::{self, PemFile};
 use super::settings::{AccessLogFormat, LogFormat, Settings};
 use super::units::Span;
@@ -43,6 +44,8 @@ pub struct ServerConfig {
     pub log: LogOptions,
     /// URL to which traces are sent, if they are.
     pub traces: Option<Url>,
+    /// The settings that a reload does not change.
+    pub(crate) fixed: Fixed,
 }
 
 /// The files of a TLS certificate.
@@ -112,6 +115,7 @@ impl ServerConfig {
                 access: settings.access_log.clone().unwrap_or(AccessLog::Off),
                 access_format: settings.access_log_format,
             },
+            fixed: Fixed::of(settings),
             traces: collector::endpoint(settings.otlp.as_deref(), |name| std::env::var(name).ok())?,
         })
     }
