@@ -55,6 +55,27 @@ async fn a_file_gets_conditions_and_decisions_but_no_signatures() {
 }
 
 #[tokio::test]
+async fn the_combined_format_is_that_of_apache_and_hostile_values_forge_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("access.log");
+    let to_file = format!("--access-log={}", file.display());
+    let gateway = serve(&folder.path().join("data"), &[&to_file, "--access-log-format", "combined"]);
+    let hostile = "x\" 200 5 \"\\";
+    let request = format!(
+        "GET /docs/a?token=c2VjcmV0 HTTP/1.1\r\nHost: localhost\r\nReferer: http://a/b?sig=c2VjcmV0\r\nUser-Agent: {hostile}\r\n\r\n"
+    );
+    support::raw::exchange(gateway.address(), request).expect(404);
+    let line = eventually("the line", || fs::read_to_string(&file).ok().filter(|text| text.ends_with('\n')));
+    let (client, rest) = line.split_once(" - - [").unwrap();
+    let (time, rest) = rest.split_once("] ").unwrap();
+    assert_eq!((client, time.len()), ("127.0.0.1", "24/Nov/2026:19:51:20 +0000".len()), "{line}");
+    let (request, rest) = rest.split_once(" 404 ").unwrap();
+    let (bytes, rest) = rest.split_once(' ').unwrap();
+    assert!(request == "\"GET /docs/a HTTP/1.1\"" && bytes.parse::<u64>().unwrap() > 0, "{line}");
+    assert_eq!(rest, "\"http://a/b\" \"x%22 200 5 %22%5C\"\n");
+}
+
+#[tokio::test]
 async fn sighup_opens_a_renamed_file_again() {
     let folder = tempfile::tempdir().unwrap();
     let (file, renamed) = (folder.path().join("access.log"), folder.path().join("access.log.1"));

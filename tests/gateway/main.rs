@@ -10,6 +10,7 @@ mod frames;
 mod http2;
 mod leases;
 mod limits;
+mod listeners;
 mod metrics;
 mod proxy;
 mod registers;

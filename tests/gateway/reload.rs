@@ -178,6 +178,24 @@ fn tokens_of_the_file_are_exchanged_for_both_commands() {
     }
 }
 
+#[test]
+fn the_log_names_the_settings_that_a_reload_does_not_change() {
+    let site = Site::new();
+    let config = |changed: &str, ttl: &str| {
+        let proxy =
+            format!("[proxy]\nupstream = ['http://127.0.0.1:9']\ndefault-ttl = '{ttl}'\nconnect-timeout = '{ttl}'");
+        site.write("config", &format!("listen = '127.0.0.1:0'\n{changed}\n{proxy}\n"));
+    };
+    config("threads = 2", "1s");
+    let gateway = site.start("proxy");
+    reload(&gateway, RELOADED);
+    assert!(!gateway.stderr().contains("a reload does not change"), "{}", gateway.stderr());
+    config("threads = 1", "2s");
+    reload(&gateway, RELOADED);
+    let expected = "a reload does not change --threads, --default-ttl: restart to apply the new values";
+    assert!(gateway.stderr().contains(expected), "{}", gateway.stderr());
+}
+
 /// Each of these configurations has another token, which must not apply.
 #[test]
 fn an_unusable_configuration_changes_nothing() {

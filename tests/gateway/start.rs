@@ -177,6 +177,37 @@ fn errors_in_the_file_show_the_line() {
 }
 
 #[test]
+fn a_dry_run_says_ok_or_the_line_of_the_error_and_binds_nothing() {
+    let files = crate::tls::Files::new();
+    let path = |name: &str| files.path(name).to_str().unwrap().to_owned();
+    let (taken, config) = (TcpListener::bind("127.0.0.1:0").unwrap(), path("site.toml"));
+    let listen = format!("listen = '{}'", taken.local_addr().unwrap());
+    let tls = |key: &str| format!("tls-cert = '{}'\ntls-key = '{}'", path("cert.pem"), path(key));
+    let (good, log) = (tls("key.pem"), path("missing/access.log"));
+    for (command, lines, expected) in [
+        ("proxy", format!("{good}\n[proxy]\nupstream = ['http://127.0.0.1:9']"), Ok(())),
+        ("serve", format!("{good}\ndata = '{}'", path("data")), Ok(())),
+        ("proxy", format!("{}\n[proxy]\nupstream = ['http://a']", tls("other.pem")), Err("does not match")),
+        ("proxy", "[proxy]\nupstream = ['ftp://a']".into(), Err("site.toml: line 3: --upstream: 'ftp://a'")),
+        ("proxy", "[proxy]\nupstream = ['http://a']\nbalance = 'x'".into(), Err("line 4")),
+        ("proxy", "[proxy]\nroute = ['/a;b=http://a']".into(), Err("line 3: --route: '/a;b'")),
+        ("serve", format!("store = 'memory://'\naccess-log = '{log}'"), Err("there is no folder")),
+        ("serve", format!("data = '{}'", path("key.pem")), Err("is a file")),
+        ("serve", "store = 'memory://'\nlog = 'loud'".into(), Err("contains no level")),
+    ] {
+        fs::write(&config, format!("{listen}\n{lines}\n")).unwrap();
+        let mut check = Gateway::command();
+        let end = check.args([command, "--check", "--config", &config]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&end.stderr);
+        match expected {
+            Ok(()) => assert!(end.status.success() && end.stdout == b"ok\n" && stderr.is_empty(), "{lines}: {end:?}"),
+            Err(part) => assert!(end.status.code() == Some(2) && stderr.contains(part), "{lines}: {stderr}"),
+        }
+    }
+    assert!(!files.path("data").exists() && !files.path("missing").exists(), "nothing is created");
+}
+
+#[test]
 fn invalid_limits_are_rejected() {
     for flag in [
         "--max-requests=0",

@@ -30,8 +30,13 @@ pub(crate) struct Files {
 impl Files {
     /// Creates a certificate for localhost, its key, and another key.
     pub(crate) fn new() -> Self {
+        Self::of("localhost")
+    }
+
+    /// Creates a certificate for a host, its key, and another key.
+    pub(crate) fn of(host: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let signed = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
         fs::write(folder.path().join("cert.pem"), signed.cert.pem()).unwrap();
         fs::write(folder.path().join("key.pem"), signed.signing_key.serialize_pem()).unwrap();
         let other = rcgen::KeyPair::generate().unwrap();
@@ -67,6 +72,11 @@ impl Files {
 
     /// Connects to a gateway with one of several certificates.
     pub(crate) async fn connect_to_any(files: &[&Self], gateway: &Gateway, alpn: &[&str]) -> TlsStream<TcpStream> {
+        Self::request(files, gateway, "localhost", alpn).await
+    }
+
+    /// Connects to a gateway with one of several certificates, and requests that of a host.
+    pub(crate) async fn request(files: &[&Self], gateway: &Gateway, host: &str, alpn: &[&str]) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         for files in files {
             roots.add(files.certificate.clone()).unwrap();
@@ -78,7 +88,7 @@ impl Files {
             .with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         let stream = TcpStream::connect(gateway.address()).await.unwrap();
-        let name = ServerName::try_from("localhost").unwrap();
+        let name = ServerName::try_from(host.to_owned()).unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
     }
 }
@@ -118,10 +128,26 @@ async fn both_http_versions_work() {
 #[test]
 fn plain_http_is_rejected() {
     let files = Files::new();
-    let gateway = Gateway::start(files.flags("cert.pem", "key.pem"));
+    let flags = files.flags("cert.pem", "key.pem");
+    let gateway = Gateway::start(flags.iter().map(String::as_str).chain(["--log", "info,ifmatch_http_server=debug"]));
     let mut plain = Connection::open(gateway.address());
     plain.send("GET /-/health HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(!plain.rest().starts_with(b"HTTP/"));
+    eventually("the reason in the log", || {
+        gateway.stderr().contains("the client does not speak TLS: use https://").then_some(())
+    });
+}
+
+#[test]
+fn the_log_says_that_a_client_does_not_trust_the_certificate() {
+    let files = Files::new();
+    let flags = files.flags("cert.pem", "key.pem");
+    let gateway = Gateway::start(flags.iter().map(String::as_str).chain(["--log", "info,ifmatch_http_server=debug"]));
+    let health = run(["health", "--url", &gateway.url("").replace("127.0.0.1", "localhost")]);
+    assert_eq!(health.status.code(), Some(1), "{health:#?}");
+    eventually("the reason in the log", || {
+        gateway.stderr().contains("the client does not trust the certificate").then_some(())
+    });
 }
 
 #[test]
@@ -144,6 +170,38 @@ fn unusable_certificates_are_named() {
     assert!(end.status.code() == Some(2) && end.stderr.contains("--tls-cert"), "{end:#?}");
 }
 
+/// Clients verify the name of the certificate that they get.
+#[tokio::test]
+async fn a_client_gets_the_certificate_for_the_name_that_it_requests_also_after_a_reload() {
+    let hosts = ["localhost", "a.example", "*.b.example"].map(Files::of);
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("site.toml");
+    let write = |order: [usize; 3]| {
+        let list = |name: &str| order.map(|at| format!("{:?}", hosts[at].path(name))).join(", ");
+        let text = format!(
+            "listen = '127.0.0.1:0'\nstore = 'memory://'\ntls-cert = [{}]\ntls-key = [{}]\n",
+            list("cert.pem"),
+            list("key.pem")
+        );
+        fs::write(&config, text).unwrap();
+    };
+    write([0, 1, 2]);
+    let gateway = Gateway::start(["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    let trusted: Vec<_> = hosts.iter().collect();
+    let ask_all = async || {
+        for host in ["localhost", "a.example", "x.b.example"] {
+            Files::request(&trusted, &gateway, host, &["h2"]).await;
+        }
+    };
+    ask_all().await;
+    write([2, 0, 1]);
+    gateway.hang_up();
+    eventually("the reload", || gateway.stderr().contains("reloaded the configuration").then_some(()));
+    ask_all().await;
+    let end = run(["serve", "--store", "memory://", "--tls-cert", "a,b", "--tls-key", "a"]);
+    assert!(end.status.code() == Some(2) && end.stderr.contains("name one key for each"), "{end:#?}");
+}
+
 #[tokio::test]
 async fn a_certificate_near_its_end_is_warned_about_at_start_by_readiness_and_on_reload() {
     let mut files = Files::new();
@@ -151,10 +209,12 @@ async fn a_certificate_near_its_end_is_warned_about_at_start_by_readiness_and_on
     let end = now + 3 * 24 * 3_600;
     files.expire(end);
     let gateway = Gateway::start(files.flags("cert.pem", "key.pem"));
-    assert!(gateway.stderr().contains("the certificate in --tls-cert expires on "), "{}", gateway.stderr());
+    let file = files.path("cert.pem").display().to_string();
+    let warning = format!("the certificate in {file} expires on ");
+    assert!(gateway.stderr().contains(&warning), "{}", gateway.stderr());
     for (path, part) in [
-        ("/-/ready", "\"warning\":\"the certificate in --tls-cert expires on ".to_owned()),
-        ("/-/metrics", format!("\nifmatch_tls_certificate_not_after_seconds {end}\n")),
+        ("/-/ready", format!("\"warning\":\"{warning}")),
+        ("/-/metrics", format!("\nifmatch_tls_certificate_not_after_seconds{{file=\"{file}\"}} {end}\n")),
     ] {
         let stream = files.connect(&gateway, &["http/1.1"]).await;
         let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();

@@ -69,6 +69,11 @@ impl Gateway {
         address.parse().expect("an address and a port")
     }
 
+    /// Returns the rest of the next line of its banner that starts with `prefix`.
+    pub fn line_after(&mut self, prefix: &str) -> String {
+        self.process.line_after(prefix)
+    }
+
     /// Returns the address of its tables. Can be called once.
     pub fn tables(&mut self) -> SocketAddr {
         let url = self.process.line_after("tables on ");

@@ -53,9 +53,18 @@ impl Server {
 
     /// Accepts connections at `listeners` and serves them with `handler`. All listeners share the limits.
     pub fn serve<H: RequestHandler>(&mut self, listeners: Vec<TcpListener>, handler: Arc<H>) {
-        let handler = Arc::new(ConnectionHandler::new(handler, self.shared.clone()));
+        self.accept(listeners, handler, &self.shared.clone());
+    }
+
+    /// Serves without TLS, whatever [`tls`](Self::tls) says.
+    pub fn serve_plain<H: RequestHandler>(&mut self, listeners: Vec<TcpListener>, handler: Arc<H>) {
+        self.accept(listeners, handler, &Shared { tls: None, ..self.shared.clone() });
+    }
+
+    fn accept<H: RequestHandler>(&mut self, listeners: Vec<TcpListener>, handler: Arc<H>, shared: &Shared) {
+        let handler = Arc::new(ConnectionHandler::new(handler, shared.clone()));
         for listener in listeners {
-            self.accepting.spawn(accept(listener, Arc::clone(&handler), self.shared.clone(), self.stop.subscribe()));
+            self.accepting.spawn(accept(listener, Arc::clone(&handler), shared.clone(), self.stop.subscribe()));
         }
     }
 

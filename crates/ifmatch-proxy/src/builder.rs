@@ -12,7 +12,7 @@ use crate::forward::headers::Forwarding;
 use crate::forward::via::Name;
 use crate::observer::{Observer, UpstreamState};
 use crate::proxy::{Proxy, Shared, Timeouts};
-use crate::route::Routes;
+use crate::route::{Route, Routes};
 use crate::upstream::client::Client;
 use crate::upstream::connect::Certificates;
 use crate::upstream::health::HealthCheck;
@@ -46,17 +46,17 @@ pub struct ProxyBuilder {
 }
 
 impl ProxyBuilder {
-    /// Routes requests for a host, a path or both to an upstream: `example.com/images/`, `example.com` or `/`. The most
-    /// specific route wins; a route matches its path and every path below.
+    /// Routes requests for a host, a path or both to an upstream, or to a [`Route`] with more rules: `example.com/images/`,
+    /// `example.com` or `/`. The most specific route wins; a route matches its path and every path below.
     ///
     /// If routes or upstreams have paths, every reading of a request's path by a server must lead to the same route.
     /// Paths with dot segments are rejected, as are paths that lead elsewhere because of empty segments, parameters,
     /// backslashes or escapes. Accepted paths are forwarded in their normal form (RFC 3986 §6.2.2).
     ///
     /// # Errors
-    /// Fails if the host is invalid, or if servers could read the path in several ways.
-    pub fn route(mut self, route: &str, upstream: Upstream) -> Result<Self, InvalidUpstream> {
-        self.routes.add(route, upstream)?;
+    /// Fails if the host is invalid, if servers could read the path in several ways, or if it has no prefix to strip.
+    pub fn route(mut self, pattern: &str, route: impl Into<Route>) -> Result<Self, InvalidUpstream> {
+        self.routes.add(pattern, route.into())?;
         Ok(self)
     }
 

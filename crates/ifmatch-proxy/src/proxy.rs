@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use ifmatch_core::share::network;
@@ -22,6 +22,7 @@ use tower_service::Service;
 
 use crate::builder::ProxyBuilder;
 use crate::error::{ProxyError, ProxyErrorKind};
+use crate::forward::attempts::{Attempts, Next, is_faulty};
 use crate::forward::framing;
 use crate::forward::headers::{self, Client, Forwarding};
 use crate::forward::outgoing;
@@ -40,8 +41,9 @@ use crate::upstream::slots::Slot;
 
 /// Forwards requests to upstreams, as a [`tower_service::Service`]. Cheap to clone.
 ///
-/// A request is sent once. If no connection to a server can be made, so that nothing was sent, the next server is
-/// tried. If the connection closes before a response, a safe method without content is retried once.
+/// If no connection to a server can be made, so that nothing was sent, the next server is tried. A safe request without content
+/// is sent again if the connection closes before a response, and goes to up to two other servers if that repeats, or if a server
+/// answers 502, 503 or 504. Any other request is sent once.
 #[derive(Clone)]
 pub struct Proxy {
     /// Requests keep the state with which they began.
@@ -100,6 +102,23 @@ impl Proxy {
     /// ```
     pub fn overwritten(&self) -> fn(&HeaderName) -> bool {
         self.shared.borrow().forwarding.overwritten()
+    }
+
+    /// Returns the redirection of a request, if its route has one. A cache in front must not store it, since it would outlive a
+    /// [replacement](Self::replace) of the routes, so layers in front may ask here first.
+    ///
+    /// ```
+    /// use ifmatch_proxy::{Proxy, Redirect};
+    ///
+    /// let proxy = Proxy::builder().route("/old", Redirect::new(301, "https://b.example{path}")?)?.build().expect("no TLS");
+    /// let redirection = proxy.redirection(&"/old/a".parse().expect("a path"), &http::HeaderMap::new()).expect("a redirection");
+    /// assert_eq!(redirection.headers()["location"], "https://b.example/old/a");
+    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+    /// ```
+    pub fn redirection(&self, uri: &Uri, headers: &HeaderMap) -> Option<Response<()>> {
+        let shared = self.shared.borrow();
+        let target = shared.routes.redirect().then(|| shared.routes.find(uri, headers).ok()).flatten()?;
+        target.redirection()?.ok()
     }
 
     /// Returns the current state of all upstreams, for metrics.
@@ -221,7 +240,10 @@ impl Shared {
             return Err(ProxyErrorKind::Loop.into());
         }
         let target = self.routes.find(&head.uri, &head.headers)?;
-        let mut repeatable = body.is_empty() && is_safe(&head.method);
+        if let Some(redirection) = target.redirection() {
+            return Ok(redirection?.map(|()| ProxyBody::empty()));
+        }
+        let mut attempts = Attempts::of(&head.method, body.is_empty());
         let mut tried = Vec::new();
         let requester = requester(&head);
         let mut slot = self.acquire(&target, &tried, requester).await?;
@@ -230,26 +252,27 @@ impl Shared {
             let start = Instant::now();
             let response = self.send(&target, server, admission, &head, &body).await;
             self.observe(&target, server, &response, start.elapsed());
-            let error = match response {
-                Ok(response) => return self.respond(response, client, permit),
-                Err(error) => error,
-            };
-            if error.kind() == ProxyErrorKind::Broken && std::mem::take(&mut repeatable) {
-                let Some(admission) = target.upstream.admit(server, requester) else { return Err(error) };
+            let next = attempts.next(response.as_ref().map(Response::status).map_err(ProxyError::kind));
+            let admit = || target.route.upstream().and_then(|upstream| upstream.admit(server, requester));
+            if next == Next::Same
+                && let Some(admission) = admit()
+            {
                 slot = ServerSlot { server, slot: permit, admission };
                 continue;
             }
-            if error.kind() != ProxyErrorKind::Unreachable {
-                return Err(error);
+            let mut other = None;
+            if next != Next::Return {
+                body.wait_for_return().await;
+                tried.push(server);
+                if body.is_whole() {
+                    other = self.acquire(&target, &tried, requester).await.ok();
+                }
             }
-            body.wait_for_return().await;
-            if !body.is_whole() {
-                return Err(error);
+            match other {
+                Some(other) => slot = other,
+                // No server or slot is left, or none is wanted.
+                None => return self.respond(&target, response?, client, permit),
             }
-            tried.push(server);
-            // No server or slot is left: return the first error.
-            let Ok(next) = self.acquire(&target, &tried, requester).await else { return Err(error) };
-            slot = next;
         }
     }
 
@@ -260,7 +283,8 @@ impl Shared {
         tried: &[&Server],
         requester: Requester,
     ) -> Result<ServerSlot<'a>, ProxyError> {
-        match target.upstream.acquire(tried, requester, self.timeouts.connect).await {
+        let Some(upstream) = target.route.upstream() else { return Err(ProxyErrorKind::NoRoute.into()) };
+        match upstream.acquire(tried, requester, self.timeouts.connect).await {
             Ok(Some(slot)) => Ok(slot),
             Ok(None) => Err(ProxyErrorKind::Unreachable.into()),
             Err(rejected) => {
@@ -269,7 +293,7 @@ impl Shared {
                     Rejected::Unavailable(pause) => ProxyError::unavailable(pause),
                 };
                 if let Some(observer) = &self.observer {
-                    observer.observe(Event::Rejected { route: target.route, reason: error.kind() });
+                    observer.observe(Event::Rejected { route: target.name, reason: error.kind() });
                 }
                 Err(error)
             }
@@ -284,7 +308,7 @@ impl Shared {
         duration: Duration,
     ) {
         if let Some(observer) = &self.observer {
-            let (route, server) = (target.route, server.authority.as_str());
+            let (route, server) = (target.name, server.authority.as_str());
             let outcome = response.as_ref().map(Response::status).map_err(ProxyError::kind);
             observer.observe(Event::Exchange { route, server, outcome, duration });
         }
@@ -304,7 +328,8 @@ impl Shared {
         let interim = head.extensions.get().and_then(|client: &Client| client.interim.as_ref());
         let outgoing = |version| {
             let body = body.is_whole().then(|| body.lend(version == Version::HTTP_2))?;
-            let headers = self.forwarding.request(head, server, self.name);
+            let mut headers = self.forwarding.request(head, server, self.name, target.prefix);
+            target.route.request.apply(&mut headers);
             let mut request = outgoing::request(version, head.method.clone(), (server, &path), headers, body)?;
             if let Some(interim) = interim.cloned() {
                 hyper::ext::on_informational(&mut request, move |response| {
@@ -332,6 +357,7 @@ impl Shared {
     /// Turns an upstream's response into the one for the client.
     fn respond(
         &self,
+        target: &Target<'_>,
         mut response: Response<Incoming>,
         client: Option<UpgradeRequest>,
         slot: Slot,
@@ -351,6 +377,7 @@ impl Shared {
         // Each connection sets its own version.
         let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
         headers::response(response.headers_mut(), version, upgraded);
+        target.route.response.apply(response.headers_mut());
         Ok(response.map(|body| ProxyBody::new(body, self.timeouts.answer, slot)))
     }
 }
@@ -378,18 +405,8 @@ fn outcome(result: &Result<Response<Incoming>, SendError>) -> Option<Outcome> {
     }
 }
 
-/// Returns `true` if a server says that it cannot process requests now.
-fn is_faulty(status: StatusCode) -> bool {
-    matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
-}
-
 /// Returns the client of a request, and what it asks for.
 fn requester(head: &Parts) -> Requester {
     let client = head.extensions.get::<Client>().map(|client| network(client.address.ip()));
     Requester { client, path: BuildHasherDefault::<DefaultHasher>::default().hash_one(head.uri.path()) }
-}
-
-/// Returns `true` for the safe methods of RFC 9110 §9.2.1, and QUERY.
-fn is_safe(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE) || method.as_str() == "QUERY"
 }

@@ -57,6 +57,36 @@ impl Cause {
         if cause.is_lasting { cause.text.into() } else { error }
     }
 
+    /// Describes why the handshake with a client failed, for the log of a server.
+    ///
+    /// ```
+    /// use ifmatch_runtime::Cause;
+    /// use rustls::{AlertDescription, Error};
+    ///
+    /// let error = std::io::Error::other(Error::AlertReceived(AlertDescription::UnknownCA));
+    /// assert!(Cause::of_client(&error).starts_with("the client does not trust the certificate"));
+    /// ```
+    pub fn of_client(error: &io::Error) -> String {
+        use rustls::AlertDescription as Alert;
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match inner {
+            Some(rustls::Error::InvalidMessage(_)) => "the client does not speak TLS: use https:// in its URL".to_owned(),
+            Some(rustls::Error::AlertReceived(alert)) => match alert {
+                Alert::UnknownCA | Alert::BadCertificate | Alert::CertificateUnknown | Alert::UnsupportedCertificate => {
+                    "the client does not trust the certificate: send it with its whole chain, and let the client trust its authority"
+                        .to_owned()
+                }
+                Alert::CertificateExpired => "the client refuses the certificate, which has expired: renew it".to_owned(),
+                alert => format!("the client has ended the TLS connection: {alert:?}"),
+            },
+            Some(rustls::Error::PeerIncompatible(why)) => {
+                format!("the client has no version or cipher of TLS in common with this server: {why:?}")
+            }
+            Some(other) => other.to_string(),
+            None => error.to_string(),
+        }
+    }
+
     fn of_tls(error: &rustls::Error) -> Self {
         use CertificateError as Certificate;
         let rustls::Error::InvalidCertificate(certificate) = error else {

@@ -7,7 +7,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Fields that are hop-by-hop even if `Connection` does not name them.
-const NAMES: [HeaderName; 10] = [
+pub const NAMES: [HeaderName; 10] = [
     CONNECTION,
     HeaderName::from_static("http2-settings"),
     HeaderName::from_static("keep-alive"),

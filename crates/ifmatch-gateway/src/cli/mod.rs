@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::io::{Write, stderr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{backup, check, guard, health, lease, proxy, register, serve, transfer, verify};
+use crate::commands::{backup, check, dry_run, guard, health, lease, proxy, register, serve, transfer, verify};
 use crate::config::Config;
+use crate::config::file::ConfigFile;
 use crate::config::proxy::ProxyConfig;
 use crate::config::proxy_settings::ProxySettings;
 use crate::config::settings::Settings;
@@ -85,6 +86,12 @@ struct ServeArgs {
     #[arg(long, value_name = "FILE", env = "IFMATCH_CONFIG")]
     config: Option<PathBuf>,
 
+    /// Check the settings and the files that they name, and exit.
+    ///
+    /// Prints `ok` and exits with 0, or prints the error and exits with 2. Nothing is bound, written or connected to.
+    #[arg(long)]
+    check: bool,
+
     #[command(flatten)]
     settings: Settings,
 }
@@ -97,6 +104,12 @@ struct ProxyArgs {
     /// `[proxy]`. Flags and environment override the file.
     #[arg(long, value_name = "FILE", env = "IFMATCH_CONFIG")]
     config: Option<PathBuf>,
+
+    /// Check the settings and the files that they name, and exit.
+    ///
+    /// Prints `ok` and exits with 0, or prints the error and exits with 2. Nothing is bound, written or connected to.
+    #[arg(long)]
+    check: bool,
 
     #[command(flatten)]
     proxy: ProxySettings,
@@ -195,6 +208,8 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     let done = match cli.command {
+        Command::Serve(serve) if serve.check => configure(&serve).and_then(|config| dry_run::serve(&config)),
+        Command::Proxy(proxy) if proxy.check => configure_proxy(&proxy).and_then(|config| dry_run::proxy(&config)),
         Command::Serve(serve) => serve::run(&|| configure(&serve)),
         Command::Proxy(proxy) => proxy::run(&|| configure_proxy(&proxy)),
         Command::Lease(lease) => lease::run(&lease),
@@ -287,21 +302,21 @@ const STORAGE: [&str; 8] = [
 ];
 
 fn configure(args: &ServeArgs) -> Result<Config, Error> {
-    Config::from_settings(args.settings.clone().or(from_file(args.config.as_deref())?))
+    let file = ConfigFile::read(args.config.as_deref())?;
+    let settings = args.settings.clone().or(file.settings.clone());
+    Config::from_settings(settings).map_err(|error| file.locate(error))
 }
 
 fn configure_proxy(args: &ProxyArgs) -> Result<ProxyConfig, Error> {
     let flags = Settings { proxy: args.proxy.clone(), ..args.settings.clone() };
-    ProxyConfig::from_settings(flags.or(from_file(args.config.as_deref())?))
-}
-
-fn from_file(path: Option<&Path>) -> Result<Settings, Error> {
-    Ok(path.map(Settings::from_file).transpose()?.unwrap_or_default())
+    let file = ConfigFile::read(args.config.as_deref())?;
+    ProxyConfig::from_settings(flags.or(file.settings.clone())).map_err(|error| file.locate(error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::fixed::Fixed;
 
     #[test]
     fn the_command_is_valid_and_its_help_shows_the_defaults() {
@@ -349,7 +364,7 @@ mod tests {
     fn every_setting_has_a_flag_a_variable_and_a_key() {
         let mut command = command();
         let serve = command.find_subcommand_mut("serve").unwrap();
-        for arg in serve.get_arguments().filter(|arg| !matches!(arg.get_id().as_str(), "help" | "config")) {
+        for arg in serve.get_arguments().filter(|arg| !matches!(arg.get_id().as_str(), "help" | "config" | "check")) {
             let (flag, id) = (arg.get_long().unwrap(), arg.get_id().as_str());
             let variable = arg.get_env().unwrap().to_str().unwrap();
             assert_eq!(variable, format!("IFMATCH_{}", id.to_uppercase()));
@@ -359,7 +374,7 @@ mod tests {
             assert!(!error.contains("unknown field"), "{flag}: {error}");
         }
         let proxy = command.find_subcommand_mut("proxy").unwrap();
-        for arg in proxy.get_arguments().filter(|arg| !matches!(arg.get_id().as_str(), "help" | "config")) {
+        for arg in proxy.get_arguments().filter(|arg| !matches!(arg.get_id().as_str(), "help" | "config" | "check")) {
             let (flag, id) = (arg.get_long().unwrap(), arg.get_id().as_str());
             assert_eq!(arg.get_env().unwrap().to_str().unwrap(), format!("IFMATCH_{}", id.to_uppercase()));
             let in_its_place = ["", "[proxy]\n"].into_iter().any(|table| {
@@ -367,6 +382,45 @@ mod tests {
                 !error.to_string().contains("unknown field")
             });
             assert!(in_its_place, "{flag}");
+        }
+    }
+
+    /// A reload names each setting that it does not change.
+    #[test]
+    fn every_setting_is_exchanged_by_a_reload_or_fixed() {
+        const OF_THE_COMMAND: [&str; 3] = ["help", "config", "check"];
+        // A reload that changes one of these fails.
+        const REFUSED: [&str; 5] = ["listen", "admin_listen", "redirect_listen", "listen_tables", "accounts"];
+        const EXCHANGED: [&str; 21] = [
+            "tls_cert",
+            "tls_key",
+            "read_token",
+            "write_token",
+            "read_token_file",
+            "write_token_file",
+            "public_read",
+            "upstream",
+            "route",
+            "balance",
+            "rewrite_host",
+            "connect_timeout",
+            "upstream_requests",
+            "breaker_failures",
+            "breaker_pause",
+            "upstream_ca",
+            "upstream_client_cert",
+            "upstream_client_key",
+            "upstream_http2",
+            "health_path",
+            "health_interval",
+        ];
+        let fixed = Fixed::of(&Settings::default()).with_proxy(&ProxySettings::default());
+        let mut command = command();
+        let proxy = command.find_subcommand_mut("proxy").unwrap();
+        for arg in proxy.get_arguments().map(|arg| arg.get_id().as_str()) {
+            let others = [&OF_THE_COMMAND[..], &REFUSED, &EXCHANGED].concat();
+            let count = others.into_iter().chain(fixed.fields()).filter(|field| *field == arg).count();
+            assert_eq!(count, 1, "{arg}");
         }
     }
 
@@ -392,6 +446,6 @@ mod tests {
         let config = configure(&serve);
         std::fs::remove_file(&folder).unwrap();
         let config = config.unwrap();
-        assert_eq!((config.server.threads, config.server.listen.port()), (Some(4), 1));
+        assert_eq!((config.server.threads, config.server.listen[0].port()), (Some(4), 1));
     }
 }

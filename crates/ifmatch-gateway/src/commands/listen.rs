@@ -1,23 +1,122 @@
-//! Binding of listen addresses.
+//! Binding of listen addresses, and what is served at each.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use ifmatch_http_server::{RequestHandler, Server};
 use tokio::net::{TcpListener, TcpSocket};
 
+use crate::config::ServerConfig;
 use crate::config::address::ListenAddress;
 use crate::error::Error;
+use crate::gateway::Gateway;
 
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 /// The flag for the address of blobs or the proxy.
-pub(crate) const BLOBS: &str = "--listen";
+const BLOBS: &str = "--listen";
+/// The flag for the address of the endpoints.
+const ADMIN: &str = "--admin-listen";
+/// The flag for the addresses that redirect.
+const REDIRECT: &str = "--redirect-listen";
 /// The flag for the address of tables.
 pub(crate) const TABLES: &str = "--listen-tables";
 
 /// Number of free ports to try until one is free on every address of this machine.
 const ATTEMPTS: usize = 16;
+
+/// The bound addresses of a server: of its site, of its own endpoints, and those that redirect to TLS.
+pub(crate) struct Listeners {
+    site: Vec<Reserved>,
+    admin: Option<Reserved>,
+    redirect: Vec<Reserved>,
+}
+
+/// The actual addresses of a server.
+pub(crate) struct Bound {
+    site: Vec<SocketAddr>,
+    admin: Option<SocketAddr>,
+    redirect: Vec<SocketAddr>,
+}
+
+impl Listeners {
+    /// Binds the addresses.
+    ///
+    /// # Errors
+    /// Fails if one of them is in use, unavailable or not permitted.
+    pub(crate) fn bind(config: &ServerConfig) -> Result<Self, Error> {
+        let all = |addresses: &[ListenAddress], flag| {
+            addresses.iter().map(|address| Reserved::bind(*address, flag)).collect::<Result<_, Error>>()
+        };
+        Ok(Self {
+            site: all(&config.listen, BLOBS)?,
+            admin: config.admin_listen.map(|address| Reserved::bind(address, ADMIN)).transpose()?,
+            redirect: all(&config.redirect_listen, REDIRECT)?,
+        })
+    }
+
+    /// Serves the site with `gateway`, and the rest by itself.
+    ///
+    /// # Errors
+    /// Fails if another process that has bound the same address was faster.
+    pub(crate) fn serve<S>(self, server: &mut Server, gateway: Gateway<S>) -> Result<Bound, Error>
+    where
+        Gateway<S>: RequestHandler,
+    {
+        let mut addresses = Bound { site: Vec::new(), admin: None, redirect: Vec::new() };
+        let state = Arc::clone(gateway.state());
+        let gateway = Arc::new(if self.admin.is_some() { gateway.without_endpoints() } else { gateway });
+        for reserved in self.site {
+            let (listeners, address) = reserved.listen()?;
+            server.serve(listeners, Arc::clone(&gateway));
+            addresses.site.push(address);
+        }
+        if let Some(reserved) = self.admin {
+            let (listeners, address) = reserved.listen()?;
+            server.serve_plain(listeners, Arc::new(Gateway::of_endpoints(Arc::clone(&state))));
+            addresses.admin = Some(address);
+        }
+        let port = addresses.first().port();
+        for reserved in self.redirect {
+            let (listeners, address) = reserved.listen()?;
+            server.serve_plain(listeners, Arc::new(Gateway::to_tls(Arc::clone(&state), port)));
+            addresses.redirect.push(address);
+        }
+        Ok(addresses)
+    }
+}
+
+impl Bound {
+    /// Returns the address of a site that has one alone.
+    #[cfg(test)]
+    pub(crate) fn one(address: SocketAddr) -> Self {
+        Self { site: vec![address], admin: None, redirect: Vec::new() }
+    }
+
+    /// Returns the first address of the site.
+    pub(crate) fn first(&self) -> SocketAddr {
+        self.site.first().copied().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
+    }
+
+    /// Prints a line for each address.
+    ///
+    /// # Errors
+    /// Fails if the stream is closed.
+    pub(crate) fn print(&self, out: &mut dyn Write, scheme: &str) -> io::Result<()> {
+        for address in &self.site {
+            writeln!(out, "listening on {scheme}://{address}")?;
+        }
+        if let Some(address) = self.admin {
+            writeln!(out, "endpoints on http://{address}/-/")?;
+        }
+        for address in &self.redirect {
+            writeln!(out, "redirecting http://{address} to https")?;
+        }
+        Ok(())
+    }
+}
 
 /// Bound addresses that do not accept connections yet.
 ///

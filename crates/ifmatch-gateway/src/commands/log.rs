@@ -12,10 +12,11 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::access_file::AccessFile;
+use super::combined_log::Combined;
 use crate::cli::terminal;
 use crate::config::LogOptions;
 use crate::config::access_log::AccessLog;
-use crate::config::settings::LogFormat;
+use crate::config::settings::{AccessLogFormat, LogFormat};
 use crate::error::Error;
 use crate::gateway::tracker::ACCESS;
 
@@ -27,19 +28,38 @@ const DEFAULT_FILTER: &str = "info";
 /// # Errors
 /// Fails if the filter is malformed, if the file of the access log cannot be opened, or if logging has already been started.
 pub(crate) fn start(options: &LogOptions) -> Result<(), Error> {
+    let format = options.access_format.unwrap_or_else(|| options.format.into());
     let access = match &options.access {
+        AccessLog::Log if options.access_format.is_some() => Some(lines(format, stderr, false)),
         AccessLog::Off | AccessLog::Log => None,
-        AccessLog::Stdout => Some(lines(options.format, stdout, false)),
-        AccessLog::File(path) => Some(lines(options.format, AccessFile::open(path.clone())?, false)),
+        AccessLog::Stdout => Some(lines(format, stdout, false)),
+        AccessLog::File(path) => Some(lines(format, AccessFile::open(path.clone())?, false)),
     };
     let access = access.map(|lines| lines.with_filter(Targets::new().with_target(ACCESS, Level::DEBUG)));
-    let log = lines(options.format, stderr, terminal::supports_colour(&stderr())).with_filter(filter(options)?);
+    let log = lines(options.format.into(), stderr, terminal::supports_colour(&stderr())).with_filter(filter(options)?);
     let started = tracing_subscriber::registry().with(log).with(access).try_init();
     started.map_err(|error| Error::runtime(format!("cannot start the log: {error}")))
 }
 
+/// Checks the filter, and that the file of the access log can exist.
+///
+/// # Errors
+/// Fails if the filter is malformed, or if the folder of the file is missing.
+pub(crate) fn check(options: &LogOptions) -> Result<(), Error> {
+    filter(options)?;
+    let AccessLog::File(path) = &options.access else { return Ok(()) };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder.filter(|folder| !folder.is_dir()) {
+        None => Ok(()),
+        Some(folder) => {
+            let (path, folder) = (path.display(), folder.display());
+            Err(Error::usage(format!("cannot open --access-log {path}: there is no folder {folder}; create it")))
+        }
+    }
+}
+
 /// Returns the layer that writes lines.
-fn lines<S, W>(format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
+fn lines<S, W>(format: AccessLogFormat, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -47,8 +67,18 @@ where
     // Reporting errors on a closed stderr would panic.
     let lines = fmt::layer().with_writer(writer).with_ansi(colours).log_internal_errors(false);
     match format {
-        LogFormat::Text => lines.with_target(false).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        AccessLogFormat::Text => lines.with_target(false).boxed(),
+        AccessLogFormat::Json => lines.json().flatten_event(true).boxed(),
+        AccessLogFormat::Combined => lines.event_format(Combined).boxed(),
+    }
+}
+
+impl From<LogFormat> for AccessLogFormat {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
     }
 }
 
@@ -67,8 +97,8 @@ fn filter(options: &LogOptions) -> Result<EnvFilter, Error> {
     let filter = EnvFilter::try_new(&text).map_err(|error| invalid(source, &text, &error))?;
     let level = match options.access {
         AccessLog::Off => return Ok(filter),
-        AccessLog::Log => "debug",
-        AccessLog::Stdout | AccessLog::File(_) => "off",
+        AccessLog::Log if options.access_format.is_none() => "debug",
+        AccessLog::Log | AccessLog::Stdout | AccessLog::File(_) => "off",
     };
     let directive = format!("{ACCESS}={level}");
     let directive: Directive = directive.parse().map_err(|error| invalid(source, &directive, &error))?;

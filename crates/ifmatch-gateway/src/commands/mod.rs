@@ -14,6 +14,8 @@ pub(crate) mod verify;
 
 mod access_file;
 mod cache;
+mod combined_log;
+pub(crate) mod dry_run;
 mod folder;
 mod listen;
 mod log;

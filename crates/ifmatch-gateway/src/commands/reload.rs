@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use rustls::sign::CertifiedKey;
-
-use super::tls::Tls;
+use super::tls::{Keys, Tls};
 use crate::config::ServerConfig;
 use crate::error::Error;
 use crate::gateway::state::AppState;
@@ -19,9 +17,10 @@ pub(crate) struct Reloadable<'a> {
     pub(crate) state: &'a AppState,
 }
 
-/// A certificate that has been read, and tokens that have been checked. Nothing has been exchanged yet.
+/// Certificates that have been read, and tokens that have been checked. Nothing has been exchanged yet.
 pub(crate) struct Credentials<'a> {
-    certificate: Option<(&'a Tls, CertifiedKey)>,
+    certificates: Option<(&'a Tls, Keys)>,
+    started: &'a ServerConfig,
     config: &'a ServerConfig,
     state: &'a AppState,
 }
@@ -33,24 +32,30 @@ impl<'a> Reloadable<'a> {
     /// Fails if a file of the certificate is unusable, or if the new configuration listens elsewhere: it may allow
     /// access without tokens that is safe for its own address only.
     pub(crate) fn read(&self, new: &'a ServerConfig) -> Result<Credentials<'a>, Error> {
-        if new.listen != self.started.listen {
+        let addresses =
+            |config: &ServerConfig| (config.listen.clone(), config.admin_listen, config.redirect_listen.clone());
+        if addresses(new) != addresses(self.started) {
             return Err(Error::usage("the listen address cannot be changed by SIGHUP: restart to listen elsewhere"));
         }
-        let certificate = match (self.tls, &new.tls) {
-            (Some(tls), Some(files)) => Some((tls, files.certified_key()?)),
-            (None, None) => None,
+        let certificates = match (self.tls, &new.tls[..]) {
+            (None, []) => None,
+            (Some(tls), files @ [_, ..]) => Some((tls, Keys::read(files)?)),
             _ => return Err(Error::usage("TLS for clients cannot be switched on or off by SIGHUP: restart for that")),
         };
-        Ok(Credentials { certificate, config: new, state: self.state })
+        Ok(Credentials { certificates, started: self.started, config: new, state: self.state })
     }
 }
 
 impl Credentials<'_> {
-    /// Exchanges the certificate for new connections, and the tokens for new requests.
+    /// Exchanges the certificates for new connections, and the tokens for new requests. Logs the settings that stay as they were.
     pub(crate) fn apply(self) {
-        if let Some((tls, key)) = self.certificate {
-            tls.replace(key, self.state);
+        if let Some((tls, keys)) = self.certificates {
+            tls.replace(keys, self.state);
         }
         self.state.access.store(Arc::new(self.config.access.clone()));
+        let changed = self.started.fixed.changed(&self.config.fixed);
+        if !changed.is_empty() {
+            tracing::warn!("a reload does not change {}: restart to apply the new values", changed.join(", "));
+        }
     }
 }

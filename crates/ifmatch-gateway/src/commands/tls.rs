@@ -1,35 +1,64 @@
-//! TLS by rustls, with one certificate, and HTTP/2 or HTTP/1.1 by ALPN.
+//! TLS by rustls, with a certificate for the name that a client requests, and HTTP/2 or HTTP/1.1 by ALPN.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
+use rustls::client::verify_server_name;
 use rustls::crypto::ring;
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls_pki_types::ServerName;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::TlsFiles;
 use crate::error::Error;
+use crate::gateway::certificate::Validity;
 use crate::gateway::state::AppState;
 
-/// TLS with a certificate that can be replaced.
+/// TLS with certificates that can be replaced.
 #[derive(Debug)]
-pub(crate) struct Tls(Arc<Certificate>);
+pub(crate) struct Tls(Arc<Certificates>);
 
-/// The certificate of new connections, with its key.
+/// The certificates of new connections, with their keys.
 #[derive(Debug)]
-struct Certificate(ArcSwap<CertifiedKey>);
+struct Certificates(ArcSwap<Vec<Arc<CertifiedKey>>>);
 
-impl Tls {
-    /// Reads the certificate and its key, and tells `state` about it.
+/// Certificates that have been read, with their keys.
+pub(crate) struct Keys(Vec<(Arc<CertifiedKey>, Option<Validity>)>);
+
+impl Keys {
+    /// Reads the certificates and their keys.
     ///
     /// # Errors
     /// Fails if a file cannot be read or contains no certificate or key, or if they do not match.
-    pub(crate) fn open(files: &TlsFiles, state: &AppState) -> Result<Self, Error> {
-        let key = files.certified_key()?;
-        state.set_certificate(&key);
-        Ok(Self(Arc::new(Certificate(ArcSwap::from_pointee(key)))))
+    pub(crate) fn read(files: &[TlsFiles]) -> Result<Self, Error> {
+        let read = |files: &TlsFiles| {
+            let key = files.certified_key()?;
+            let validity = Validity::of(&key, &files.cert);
+            Ok((Arc::new(key), validity))
+        };
+        files.iter().map(read).collect::<Result<_, Error>>().map(Self)
+    }
+
+    /// Returns the times for which the certificates are valid.
+    pub(crate) fn validities(&self) -> impl Iterator<Item = &Validity> {
+        self.0.iter().filter_map(|(_, validity)| validity.as_ref())
+    }
+}
+
+impl Tls {
+    /// Reads the certificates and their keys, and tells `state` about them. Returns `None` if there are none.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be read or contains no certificate or key, or if they do not match.
+    pub(crate) fn open(files: &[TlsFiles], state: &AppState) -> Result<Option<Self>, Error> {
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let tls = Self(Arc::new(Certificates(ArcSwap::default())));
+        tls.replace(Keys::read(files)?, state);
+        Ok(Some(tls))
     }
 
     /// Returns the acceptor of connections.
@@ -41,20 +70,29 @@ impl Tls {
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::runtime(format!("cannot set up TLS: {error}")))?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::<Certificate>::clone(&self.0));
+            .with_cert_resolver(Arc::<Certificates>::clone(&self.0));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Replaces the certificate, for new connections, and tells `state` about it.
-    pub(crate) fn replace(&self, key: CertifiedKey, state: &AppState) {
-        state.set_certificate(&key);
-        self.0.0.store(Arc::new(key));
+    /// Replaces the certificates, for new connections, and tells `state` about them.
+    pub(crate) fn replace(&self, keys: Keys, state: &AppState) {
+        state.set_certificates(keys.validities().cloned().collect());
+        self.0.0.store(Arc::new(keys.0.into_iter().map(|(key, _)| key).collect()));
     }
 }
 
-impl ResolvesServerCert for Certificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.load_full())
+impl ResolvesServerCert for Certificates {
+    /// Returns the first certificate for the requested name, or the first of all.
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let keys = self.0.load();
+        let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
+        let named = name.and_then(|name| keys.iter().find(|key| is_for(key, &name)));
+        named.or(keys.first()).cloned()
     }
+}
+
+fn is_for(key: &CertifiedKey, name: &ServerName<'_>) -> bool {
+    let certificate = key.cert.first().and_then(|der| ParsedCertificate::try_from(der).ok());
+    certificate.is_some_and(|certificate| verify_server_name(&certificate, name).is_ok())
 }

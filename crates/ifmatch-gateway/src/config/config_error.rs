@@ -2,8 +2,21 @@
 
 use toml::de::Error;
 
-/// Keys with secret values.
-const SECRETS: [&str; 5] = ["read-token", "write-token", "accounts", "key", "key2"];
+/// Keys with secret values. Header fields of requests to upstreams may have credentials.
+const SECRETS: [&str; 10] = [
+    "read-token",
+    "write-token",
+    "accounts",
+    "key",
+    "key2",
+    "request-headers",
+    "set",
+    "add",
+    "authorization",
+    "cookie",
+];
+/// The header of a route's table. Errors of the whole route are at this line.
+const ROUTE: &str = "[[proxy.route]]";
 
 /// Describes an error and its position. Shows the line if its key is not secret.
 pub(crate) fn describe(text: &str, error: &Error) -> String {
@@ -26,8 +39,11 @@ pub(crate) fn describe(text: &str, error: &Error) -> String {
     format!("TOML parse error at line {number}, column {column}\n{what}")
 }
 
-/// Returns `true` if a line starts with a key that is not secret.
+/// Returns `true` if a line starts with a key that is not secret, or a route.
 fn is_public(line: &str) -> bool {
+    if line.trim() == ROUTE {
+        return true;
+    }
     let Some((key, _)) = line.split_once('=') else { return false };
     let key = key.trim();
     let is_bare = key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
@@ -53,6 +69,13 @@ mod tests {
             ("[[accounts]]\nname = 'a'\nkey = ['hunter2']", "line 3, column 7"),
             ("[[accounts]]\nname = 'a'\nkey3 = 'hunter2'", "line 3, column 1"),
             ("write-tokens = ['hunter2']", "line 1, column 1"),
+            ("[[proxy.route]]\nrequest-headers = { set = { Authorization = 'hunter2 } }", "line 2"),
+            ("[[proxy.route]]\nrequest-headers.set.Authorization = 'hunter2", "line 2"),
+            ("[proxy.route.request-headers.set]\nauthorization = 'hunter2", "line 2"),
+            (
+                "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nrequest-headers.set.A = \"hunter2\\u0000\"",
+                "line 1",
+            ),
             ("\"write-token\" = 'hunter2'", "line 1"),
         ] {
             let error = error(text);

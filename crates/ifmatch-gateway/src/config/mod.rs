@@ -15,17 +15,21 @@ pub use server::{LogOptions, ServerConfig, TlsFiles};
 
 pub mod access_log;
 pub mod address;
+pub(crate) mod file;
 pub mod optional_address;
 pub mod proxy;
 pub mod proxy_settings;
 pub mod register_url;
+pub mod route;
 pub mod settings;
 pub mod units;
 
 mod cache_config;
 mod collector;
 mod config_error;
-mod pem;
+pub(crate) mod fixed;
+mod one_or_many;
+pub(crate) mod pem;
 mod server;
 mod upstream_tls;
 
@@ -98,23 +102,25 @@ impl Config {
     /// use ifmatch_gateway::config::{Config, settings::Settings};
     ///
     /// let safe = Settings { data: Some("data".into()), ..Settings::default() };
-    /// assert_eq!(Config::from_settings(safe.clone()).unwrap().server.listen.port(), 10_000);
+    /// assert_eq!(Config::from_settings(safe.clone()).unwrap().server.listen[0].port(), 10_000);
     ///
-    /// let exposed = Settings { listen: "0.0.0.0:80".parse().ok(), ..safe };
+    /// let exposed = Settings { listen: vec!["0.0.0.0:80".parse().unwrap()], ..safe };
     /// assert!(Config::from_settings(exposed).unwrap_err().to_string().contains("--write-token"));
     /// ```
     pub fn from_settings(settings: Settings) -> Result<Self, Error> {
         let tables_requested = matches!(settings.listen_tables, Some(OptionalAddress::On(_)));
         let settings = settings.or(Settings::defaults());
-        let listen = required(settings.listen, "--listen")?;
         let tables = match required(settings.listen_tables, "--listen-tables")? {
             OptionalAddress::Off => None,
             OptionalAddress::On(address) => Some(address),
         };
-        let exposure = Exposure::of([Some(listen), tables].into_iter().flatten());
+        let blobs = || settings.listen.iter().chain(&settings.admin_listen).copied();
+        let exposure = Exposure::of(blobs().chain(tables));
         let (access, accounts) = credentials(&settings, exposure)?;
-        if !listen.is_loopback() && access.is_open() {
-            return Err(exposed(listen));
+        if let Exposure::Network(address) = Exposure::of(blobs())
+            && access.is_open()
+        {
+            return Err(exposed(address));
         }
         if tables_requested && accounts.is_empty() {
             return Err(Error::usage("tables need an account: set --accounts NAME:KEY, or --listen-tables off"));

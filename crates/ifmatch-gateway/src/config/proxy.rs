@@ -10,8 +10,9 @@ use ifmatch_proxy::{Balance, HealthCheck, Proxy, ProxyBuilder, Upstream};
 use super::address::Exposure;
 use super::cache_config::CacheConfig;
 use super::optional_address::OptionalAddress;
-use super::proxy_settings::{Balancing, DEFAULT_CACHE, ProxySettings, Route};
+use super::proxy_settings::{Balancing, DEFAULT_CACHE, ProxySettings};
 use super::register_url::{Engine, RegisterUrl};
+use super::route::Route;
 use super::server::{ServerConfig, at_least_one, positive, required};
 use super::settings::Settings;
 use super::units::{ByteSize, Span};
@@ -99,11 +100,16 @@ impl ProxyConfig {
         reject_storage(&settings)?;
         let mut settings = settings.or(Settings::defaults());
         let proxy_settings = std::mem::take(&mut settings.proxy).or(ProxySettings::defaults());
-        let listen = required(settings.listen, "--listen")?;
-        let access = access::from_settings(&settings, Exposure::of([listen]))?;
-        let access = if listen.is_loopback() { access } else { access.never_open() };
+        // The addresses of the proxy's own endpoints.
+        let exposure = match settings.admin_listen {
+            Some(admin) => Exposure::of([admin]),
+            None => Exposure::of(settings.listen.iter().copied()),
+        };
+        let access = access::from_settings(&settings, exposure)?;
+        let access = if exposure == Exposure::Loopback { access } else { access.never_open() };
         let routes = routes(&proxy_settings)?;
-        let server = ServerConfig::new(&settings, access)?;
+        let mut server = ServerConfig::new(&settings, access)?;
+        server.fixed = server.fixed.with_proxy(&proxy_settings);
         Ok(Self {
             proxy: builder(&proxy_settings, &routes, server.limits.requests)?,
             server,
@@ -196,9 +202,9 @@ fn reject_storage(settings: &Settings) -> Result<(), Error> {
 }
 
 fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
-    let mut routes = settings.route.clone();
+    let mut routes: Vec<Route> = settings.route.iter().map(|route| route.0.clone()).collect();
     if !settings.upstream.is_empty() {
-        routes.push(Route { pattern: "/".to_owned(), upstream: settings.upstream.clone() });
+        routes.push(Route::to("/", settings.upstream.clone()));
     }
     if routes.is_empty() {
         return Err(Error::usage(
@@ -216,19 +222,13 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
         .connect_timeout(positive(settings.connect_timeout, "--connect-timeout")?)
         .answer_timeout(positive(settings.answer_timeout, "--answer-timeout")?);
     let mut secure = false;
-    for Route { pattern, upstream } in routes {
-        let usage = |error: ifmatch_proxy::InvalidUpstream| Error::usage(error.to_string());
-        let upstream = limit(Upstream::parse(upstream).map_err(usage)?, settings, max_requests)?;
-        let upstream = upstream.breaker(
-            required(settings.breaker_failures, "--breaker-failures")?,
-            positive(settings.breaker_pause, "--breaker-pause")?,
-        );
-        let upstream = match required(settings.balance, "--balance")? {
-            Balancing::RoundRobin => upstream.balance(Balance::RoundRobin),
-            Balancing::LeastConnections => upstream.balance(Balance::LeastConnections),
-        };
-        secure |= upstream.is_secure();
-        builder = builder.route(pattern, upstream).map_err(usage)?;
+    for route in routes {
+        let flag = if route.pattern == "/" { "--upstream" } else { "--route" };
+        let usage = |error: ifmatch_proxy::InvalidUpstream| Error::usage(format!("{flag}: {error}"));
+        let upstream = route.upstream().transpose().map_err(usage)?;
+        secure |= upstream.as_ref().is_some_and(Upstream::is_secure);
+        let upstream = upstream.map(|upstream| configured(upstream, settings, max_requests)).transpose()?;
+        builder = builder.route(&route.pattern, route.build(upstream).map_err(usage)?).map_err(usage)?;
     }
     let builder = upstream_tls::configure(builder, settings, secure)?;
     match &settings.health_path {
@@ -242,6 +242,18 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
         })),
         Some(path) => Err(Error::usage(format!("--health-path is {path:?}, but must start with a slash"))),
     }
+}
+
+/// Applies the settings of all upstreams.
+fn configured(upstream: Upstream, settings: &ProxySettings, max_requests: SlotLimit) -> Result<Upstream, Error> {
+    let upstream = limit(upstream, settings, max_requests)?.breaker(
+        required(settings.breaker_failures, "--breaker-failures")?,
+        positive(settings.breaker_pause, "--breaker-pause")?,
+    );
+    Ok(match required(settings.balance, "--balance")? {
+        Balancing::RoundRobin => upstream.balance(Balance::RoundRobin),
+        Balancing::LeastConnections => upstream.balance(Balance::LeastConnections),
+    })
 }
 
 /// Limits the requests of an upstream. By default, a hanging upstream leaves slots to the others. Clients share its slots as they
@@ -316,6 +328,25 @@ mod tests {
             ("upstream = ['http://a']\nkeep-query = ['a*b']", "--keep-query contains 'a*b'"),
             ("upstream = ['http://a']\nkeep-query = ['']", "--keep-query contains ''"),
             ("route = ['a b=http://a']", "a b"),
+            ("[[proxy.route]]\nmatch = 'a'", "line 2, column 1"),
+            (
+                "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nredirect = 'http://b'",
+                "either upstream or redirect",
+            ),
+            ("[[proxy.route]]\nupstream = ['http://a']", "missing field `match`"),
+            ("[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstrip = true", "unknown field `strip`"),
+            ("[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstrip-prefix = true", "'a' has no path to strip"),
+            ("[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstatus = 301", "status needs redirect"),
+            ("[[proxy.route]]\nmatch = 'a'\nredirect = 'https://b/{path}'", "'https://b/{path}' is not a valid target"),
+            ("[[proxy.route]]\nmatch = 'a'\nredirect = 'https://b'\nstatus = 200", "301, 302, 307 or 308"),
+            (
+                "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nrequest-headers.set.Host = 'b'",
+                "cannot change 'Host'",
+            ),
+            (
+                "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nresponse-headers.remove = ['ETag']",
+                "cannot change 'ETag'",
+            ),
             ("route = ['/a/../b=http://a']", "'/a/../b' is not a valid route"),
         ] {
             let error = error(&format!("[proxy]\n{lines}"));

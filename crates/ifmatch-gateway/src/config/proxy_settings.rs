@@ -1,11 +1,11 @@
 //! Settings of `ifmatch proxy`, for flags, environment and configuration file.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
+use super::route::RouteSetting;
 use super::units::{ByteSize, Span};
 
 /// Default memory of a proxy's cache.
@@ -36,9 +36,9 @@ pub struct ProxySettings {
     /// Other upstreams for a host, a path or both.
     ///
     /// For example `example.com/images=http://10.0.0.7:8080,http://10.0.0.8:8080`. The most specific route wins.
-    /// Repeatable; separated by semicolons in the environment.
+    /// Repeatable; separated by semicolons in the environment. In the file, `[[proxy.route]]` has more options.
     #[arg(long, value_name = "ROUTE=URLS", env = "IFMATCH_ROUTE", value_delimiter = ';', help_heading = "Upstreams")]
-    pub route: Vec<Route>,
+    pub route: Vec<RouteSetting>,
 
     /// Choice of the server: round-robin or least-connections.
     #[arg(long, value_enum, value_name = "METHOD", env = "IFMATCH_BALANCE", help_heading = "Upstreams")]
@@ -270,38 +270,6 @@ pub enum Balancing {
     LeastConnections,
 }
 
-/// A route: the servers for a host, a path or both.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Route {
-    /// Host, path or both: `example.com/images`.
-    pub pattern: String,
-    /// URLs of the servers, with their options.
-    pub upstream: Vec<String>,
-}
-
-/// Error returned for an invalid route.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a valid route: write HOST/PATH=URL, for example example.com/images=http://10.0.0.7:8080")]
-pub struct InvalidRoute(String);
-
-impl FromStr for Route {
-    type Err = InvalidRoute;
-
-    fn from_str(text: &str) -> Result<Self, InvalidRoute> {
-        let (pattern, upstream) = text.split_once('=').ok_or_else(|| InvalidRoute(text.to_owned()))?;
-        Ok(Self { pattern: pattern.to_owned(), upstream: upstream.split(',').map(str::to_owned).collect() })
-    }
-}
-
-impl TryFrom<String> for Route {
-    type Error = InvalidRoute;
-
-    fn try_from(text: String) -> Result<Self, InvalidRoute> {
-        text.parse()
-    }
-}
-
 impl ProxySettings {
     /// Returns all defaults.
     pub fn defaults() -> Self {
@@ -379,20 +347,5 @@ impl ProxySettings {
             ("cache", Some(DEFAULT_CACHE.to_string())),
         ];
         shown.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_route_has_a_pattern_and_servers() {
-        let route: Route = "example.com/images=http://a weight=2,http://b:81/x".parse().unwrap();
-        assert_eq!(
-            (route.pattern.as_str(), route.upstream),
-            ("example.com/images", vec!["http://a weight=2".into(), "http://b:81/x".into()])
-        );
-        assert!("http://a".parse::<Route>().is_err());
     }
 }

@@ -10,8 +10,9 @@ use url::Url;
 use super::access_log::AccessLog;
 use super::address::ListenAddress;
 use super::collector;
+use super::fixed::Fixed;
 use super::pem::{self, PemFile};
-use super::settings::{LogFormat, Settings};
+use super::settings::{AccessLogFormat, LogFormat, Settings};
 use super::units::Span;
 use crate::access::Access;
 use crate::error::Error;
@@ -19,10 +20,14 @@ use crate::error::Error;
 /// Configuration shared by all servers.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Address to listen on.
-    pub listen: ListenAddress,
-    /// Certificate and key, if the gateway speaks TLS.
-    pub tls: Option<TlsFiles>,
+    /// Addresses to listen on.
+    pub listen: Vec<ListenAddress>,
+    /// Address for the gateway's own endpoints alone, if they have one.
+    pub admin_listen: Option<ListenAddress>,
+    /// Addresses that redirect to TLS.
+    pub redirect_listen: Vec<ListenAddress>,
+    /// Certificates and keys. None if the gateway speaks no TLS.
+    pub tls: Vec<TlsFiles>,
     /// Access by tokens.
     pub access: Access,
     /// Limits on clients.
@@ -39,6 +44,8 @@ pub struct ServerConfig {
     pub log: LogOptions,
     /// URL to which traces are sent, if they are.
     pub traces: Option<Url>,
+    /// The settings that a reload does not change.
+    pub(crate) fixed: Fixed,
 }
 
 /// The files of a TLS certificate.
@@ -70,6 +77,8 @@ pub struct LogOptions {
     pub format: LogFormat,
     /// Destination of a line for each request.
     pub access: AccessLog,
+    /// Format of these lines, or `None` for that of the log.
+    pub access_format: Option<AccessLogFormat>,
 }
 
 /// Minimum of `--max-header-size`, which practical clients need and hyper requires.
@@ -90,8 +99,10 @@ impl ServerConfig {
             )));
         }
         Ok(Self {
-            listen: required(settings.listen, "--listen")?,
-            tls: tls_files(settings.tls_cert.clone(), settings.tls_key.clone())?,
+            listen: settings.listen.clone(),
+            admin_listen: settings.admin_listen,
+            redirect_listen: settings.redirect_listen.clone(),
+            tls: tls_files(settings)?,
             access,
             limits: limits(settings)?,
             max_body: required(settings.max_body_size, "--max-body-size")?.bytes(),
@@ -102,23 +113,33 @@ impl ServerConfig {
                 filter: settings.log.clone(),
                 format: required(settings.log_format, "--log-format")?,
                 access: settings.access_log.clone().unwrap_or(AccessLog::Off),
+                access_format: settings.access_log_format,
             },
+            fixed: Fixed::of(settings),
             traces: collector::endpoint(settings.otlp.as_deref(), |name| std::env::var(name).ok())?,
         })
     }
 
     /// Returns the scheme of its URLs.
     pub(crate) fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "https" } else { "http" }
+        if self.tls.is_empty() { "http" } else { "https" }
     }
 }
 
-fn tls_files(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<TlsFiles>, Error> {
-    match (cert, key) {
-        (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key })),
-        (None, None) => Ok(None),
-        (Some(_), None) => Err(Error::usage("--tls-cert needs --tls-key, the private key of the certificate")),
-        (None, Some(_)) => Err(Error::usage("--tls-key needs --tls-cert, the certificate of the key")),
+fn tls_files(settings: &Settings) -> Result<Vec<TlsFiles>, Error> {
+    let (certs, keys) = (&settings.tls_cert, &settings.tls_key);
+    match (certs.len(), keys.len()) {
+        (0, 0) if !settings.redirect_listen.is_empty() => {
+            Err(Error::usage("--redirect-listen redirects to TLS: set --tls-cert and --tls-key as well"))
+        }
+        (_, 0) if !certs.is_empty() => {
+            Err(Error::usage("--tls-cert needs --tls-key, the private key of the certificate"))
+        }
+        (0, _) if !keys.is_empty() => Err(Error::usage("--tls-key needs --tls-cert, the certificate of the key")),
+        (certs, keys) if certs != keys => Err(Error::usage(format!(
+            "--tls-cert names {certs} files and --tls-key {keys}: name one key for each certificate, in the same order"
+        ))),
+        _ => Ok(certs.iter().zip(keys).map(|(cert, key)| TlsFiles { cert: cert.clone(), key: key.clone() }).collect()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Settings, for flags, environment and configuration file.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ifmatch_blob::service::DEFAULT_MAX_BODY;
@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::access_log::AccessLog;
 use super::address::ListenAddress;
 use super::config_error;
+use super::one_or_many::one_or_many;
 use super::optional_address::OptionalAddress;
 use super::proxy_settings::ProxySettings;
 use super::units::{ByteSize, Span};
@@ -94,12 +95,39 @@ pub struct Settings {
     #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_DISK", help_heading = "Cache")]
     pub cache_disk: Option<ByteSize>,
 
-    /// Address to listen on.
+    /// Address to listen on. Repeatable.
     ///
     /// IP:PORT, localhost:PORT, or PORT for localhost. Port 0 selects a free port. Addresses beyond loopback require
     /// tokens or accounts. Without those, `serve` accepts only requests addressed to an IP address or to localhost.
-    #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", help_heading = "Listening")]
-    pub listen: Option<ListenAddress>,
+    #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", value_delimiter = ',', help_heading = "Listening")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub listen: Vec<ListenAddress>,
+
+    /// Address for `/-/` and PURGE alone, which --listen then serves no more.
+    ///
+    /// It speaks HTTP without TLS: use loopback or a private network. An origin's own paths below `/-/` are then reachable.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "IP:PORT",
+        env = "IFMATCH_ADMIN_LISTEN",
+        help_heading = "Listening"
+    )]
+    pub admin_listen: Option<ListenAddress>,
+
+    /// Address that redirects HTTP to the same URL with https, usually port 80. Repeatable.
+    ///
+    /// The port in the URL is that of the first --listen.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "IP:PORT",
+        env = "IFMATCH_REDIRECT_LISTEN",
+        value_delimiter = ',',
+        help_heading = "Listening"
+    )]
+    #[serde(deserialize_with = "one_or_many")]
+    pub redirect_listen: Vec<ListenAddress>,
 
     /// Address to serve tables on, or `off`.
     ///
@@ -109,13 +137,18 @@ pub struct Settings {
 
     /// PEM file with the certificate chain.
     ///
-    /// Enables TLS, with HTTP/2 and HTTP/1.1.
-    #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_CERT", help_heading = "Listening")]
-    pub tls_cert: Option<PathBuf>,
+    /// Enables TLS, with HTTP/2 and HTTP/1.1. Repeatable: a client gets the first certificate for the name that it requests
+    /// (SNI), or else the first of all.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_CERT", value_delimiter = ',', help_heading = "Listening")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub tls_cert: Vec<PathBuf>,
 
     /// PEM file with the private key of the certificate.
-    #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_KEY", help_heading = "Listening")]
-    pub tls_key: Option<PathBuf>,
+    ///
+    /// Repeatable, in the order of the certificates.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_KEY", value_delimiter = ',', help_heading = "Listening")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub tls_key: Vec<PathBuf>,
 
     /// Bearer token for reading.
     ///
@@ -290,12 +323,22 @@ pub struct Settings {
 
     /// Log each request, on stderr or in a file.
     ///
-    /// A line has the client, method, path, status, condition, decision, duration, bytes and request id. Without a
+    /// A line has the client, host, method, path, status, condition, decision, duration, bytes and request id. Without a
     /// value or with `true`, it goes to the log on stderr; `-` is stdout; other values name a file, which SIGHUP
     /// opens again.
     #[arg(long, value_name = "FILE", env = "IFMATCH_ACCESS_LOG", help_heading = "Running",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub access_log: Option<AccessLog>,
+
+    /// Format of the lines of --access-log: text, json, or combined, which Apache and nginx write. By default, that of the log.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "FORMAT",
+        env = "IFMATCH_ACCESS_LOG_FORMAT",
+        help_heading = "Running"
+    )]
+    pub access_log_format: Option<AccessLogFormat>,
 
     /// OpenTelemetry collector for a trace of each request, such as `http://localhost:4318`, which gets OTLP by HTTP on /v1/traces.
     ///
@@ -325,6 +368,18 @@ pub enum LogFormat {
     Json,
 }
 
+/// Format of the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessLogFormat {
+    /// Human-readable lines.
+    Text,
+    /// One JSON object per line.
+    Json,
+    /// The combined log format of Apache.
+    Combined,
+}
+
 impl Settings {
     /// Returns all defaults.
     pub fn defaults() -> Self {
@@ -332,7 +387,7 @@ impl Settings {
             require_conditions: Some(false),
             cache_body_size: Some(ByteSize::from_bytes(16 << 20)),
             cache_disk: Some(ByteSize::from_bytes(10 << 30)),
-            listen: Some(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_000)))),
+            listen: vec![ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_000)))],
             listen_tables: Some(OptionalAddress::On(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_002))))),
             max_body_size: Some(ByteSize::from_bytes(DEFAULT_MAX_BODY)),
             max_header_size: Some(ByteSize::from_bytes(32 << 10)),
@@ -358,16 +413,6 @@ impl Settings {
         toml::from_str(text).map_err(|error| Error::usage(config_error::describe(text, &error)))
     }
 
-    /// Reads a TOML file.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read or parsed.
-    pub fn from_file(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::usage(format!("cannot read the configuration file {}: {error}", path.display())))?;
-        Self::from_toml(&text).map_err(|error| Error::usage(format!("{}: {error}", path.display())))
-    }
-
     /// Returns these settings, completed by those of `fallback`.
     #[must_use]
     pub fn or(self, fallback: Self) -> Self {
@@ -381,10 +426,12 @@ impl Settings {
             cache_body_size: self.cache_body_size.or(fallback.cache_body_size),
             cache_dir: self.cache_dir.or(fallback.cache_dir),
             cache_disk: self.cache_disk.or(fallback.cache_disk),
-            listen: self.listen.or(fallback.listen),
+            listen: first_set(self.listen, fallback.listen),
+            admin_listen: self.admin_listen.or(fallback.admin_listen),
+            redirect_listen: first_set(self.redirect_listen, fallback.redirect_listen),
             listen_tables: self.listen_tables.or(fallback.listen_tables),
-            tls_cert: self.tls_cert.or(fallback.tls_cert),
-            tls_key: self.tls_key.or(fallback.tls_key),
+            tls_cert: first_set(self.tls_cert, fallback.tls_cert),
+            tls_key: first_set(self.tls_key, fallback.tls_key),
             read_token: first_set(self.read_token, fallback.read_token),
             write_token: first_set(self.write_token, fallback.write_token),
             read_token_file: self.read_token_file.or(fallback.read_token_file),
@@ -409,6 +456,7 @@ impl Settings {
             log: self.log.or(fallback.log),
             log_format: self.log_format.or(fallback.log_format),
             access_log: self.access_log.or(fallback.access_log),
+            access_log_format: self.access_log_format.or(fallback.access_log_format),
             otlp: self.otlp.or(fallback.otlp),
             proxy: self.proxy.or(fallback.proxy),
         }
@@ -420,7 +468,7 @@ impl Settings {
         let shown = [
             ("cache_body_size", defaults.cache_body_size.map(|size| size.to_string())),
             ("cache_disk", defaults.cache_disk.map(|size| size.to_string())),
-            ("listen", defaults.listen.map(|listen| listen.to_string())),
+            ("listen", defaults.listen.first().map(ToString::to_string)),
             ("listen_tables", defaults.listen_tables.map(|listen| listen.to_string())),
             ("max_body_size", defaults.max_body_size.map(|size| size.to_string())),
             ("max_header_size", defaults.max_header_size.map(|size| size.to_string())),

@@ -36,7 +36,7 @@ pub(super) fn respond<B>(cache: &CacheHandle, request: &Request<B>) -> Response<
 }
 
 /// Returns `true` for `PURGE`, the method of Varnish and its successors.
-pub(crate) fn is_purge(method: &Method) -> bool {
+pub(super) fn is_purge(method: &Method) -> bool {
     method.as_str() == "PURGE"
 }
 

@@ -1,7 +1,8 @@
-//! The gateway's own endpoints, under `/-/`. To add one, write a module and add it to [`route`].
+//! The gateway's own endpoints: under `/-/`, and purges of a URL. To add one, write a module and add it to [`route`].
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use ifmatch_blob::name::is_server_path;
 use ifmatch_core::problem::Problem;
 use ifmatch_http_server::RequestBody;
 
@@ -12,23 +13,42 @@ pub(crate) mod leases;
 pub(crate) mod ready;
 pub(crate) mod snapshot;
 
-pub(crate) mod cache;
+mod cache;
 mod health;
 mod metrics;
 mod response;
 
-/// Responds to a request to `/-/…`, or to purge a URL.
-pub(crate) async fn respond(state: &AppState, request: Request<RequestBody>) -> Response<Bytes> {
-    route(state, request).await.unwrap_or_else(|problem| problem.to_response())
+/// The endpoint that a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    /// One below `/-/`.
+    Path,
+    /// A purge of the URL that the request names, by a method of its own, from the cache of a proxy.
+    Purge,
+}
+
+impl Endpoint {
+    /// Returns the endpoint of a request, if it is for one.
+    pub(crate) fn of(state: &AppState, method: &Method, path: &str) -> Option<Self> {
+        let is_purge = state.proxy.is_some() && state.cache.is_some() && cache::is_purge(method);
+        is_purge.then_some(Self::Purge).or_else(|| is_server_path(path).then_some(Self::Path))
+    }
+
+    /// Responds to a request for this endpoint.
+    pub(crate) async fn respond(self, state: &AppState, request: Request<RequestBody>) -> Response<Bytes> {
+        let response = match (self, &state.cache) {
+            (Self::Purge, Some(cache)) => {
+                check_access(state, &request).and_then(|()| cache::purge_target(cache, request))
+            }
+            _ => route(state, request).await,
+        };
+        response.unwrap_or_else(|problem| problem.to_response())
+    }
 }
 
 async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Response<Bytes>, Problem> {
     let path = request.uri().path();
     match (path, &state.blobs, &state.cache) {
-        (_, None, Some(cache)) if cache::is_purge(request.method()) => {
-            check_access(state, &request)?;
-            cache::purge_target(cache, request)
-        }
         (health::PATH, ..) => {
             check_read(&request)?;
             Ok(health::respond(state))

@@ -1,5 +1,6 @@
-//! The time for which the server's certificate is valid.
+//! The time for which a certificate of the server is valid.
 
+use std::path::Path;
 use std::time::Duration;
 
 use ifmatch_core::date::HttpDate;
@@ -13,39 +14,47 @@ use crate::metrics;
 /// Time before the end of a certificate in which it should have been renewed, unless a third of its lifetime is less.
 const SOON: Duration = Duration::from_hours(14 * 24);
 
-/// The time for which a chain of certificates is valid, since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The time for which the chain of certificates in a file is valid, since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
+    file: String,
     begin: Duration,
     end: Duration,
 }
 
 impl Validity {
     /// Returns the time for which all certificates of a chain are valid, or `None` if none of them can be read.
-    pub(crate) fn of(key: &CertifiedKey) -> Option<Self> {
+    pub(crate) fn of(key: &CertifiedKey, file: &Path) -> Option<Self> {
         let certificates = key.cert.iter().filter_map(|der| Certificate::from_der(der).ok());
         let each = certificates.map(|certificate| {
             let validity = certificate.tbs_certificate.validity;
-            Self { begin: validity.not_before.to_unix_duration(), end: validity.not_after.to_unix_duration() }
+            (validity.not_before.to_unix_duration(), validity.not_after.to_unix_duration())
         });
-        each.reduce(|one, other| Self { begin: one.begin.max(other.begin), end: one.end.min(other.end) })
+        let (begin, end) = each.reduce(|one, other| (one.0.max(other.0), one.1.min(other.1)))?;
+        Some(Self { file: file.display().to_string(), begin, end })
     }
 
-    /// Publishes the end as a metric, and logs a warning if it has passed or is near.
-    pub(crate) fn announce(self) {
-        metrics::set_certificate_end(self.end);
+    /// Publishes the end as a metric, and logs it, as a warning if it has passed or is near.
+    pub(crate) fn announce(&self) {
+        metrics::set_certificate_end(&self.file, self.end);
         if let Some(problem) = self.problem() {
             tracing::warn!("{problem}");
+        } else {
+            tracing::info!("the certificate in {} expires on {}", self.file, date(self.end));
         }
     }
 
+    /// Removes the metric of a certificate that is no longer used.
+    pub(crate) fn withdraw(&self) {
+        metrics::set_certificate_end(&self.file, Duration::ZERO);
+    }
+
     /// Returns what is wrong with the certificate now, and what to do.
-    pub(crate) fn problem(self) -> Option<String> {
+    pub(crate) fn problem(&self) -> Option<String> {
         self.problem_at(Duration::from_micros(SystemClock.wall().micros()))
     }
 
-    fn problem_at(self, now: Duration) -> Option<String> {
-        let date = |time: Duration| HttpDate::from_unix(i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
+    fn problem_at(&self, now: Duration) -> Option<String> {
         let soon = SOON.min(self.end.saturating_sub(self.begin) / 3);
         let problem = if now >= self.end {
             format!("expired on {}: clients refuse it", date(self.end))
@@ -56,8 +65,12 @@ impl Validity {
         } else {
             return None;
         };
-        Some(format!("the certificate in --tls-cert {problem}; renew it and send SIGHUP"))
+        Some(format!("the certificate in {} {problem}; renew it and send SIGHUP", self.file))
     }
+}
+
+fn date(time: Duration) -> HttpDate {
+    HttpDate::from_unix(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
@@ -74,7 +87,7 @@ mod tests {
             (6, 3, None),
             (6, 4, Some("expires on ")),
         ] {
-            let validity = Validity { begin: DAY, end: DAY * (1 + days) };
+            let validity = Validity { file: "a".into(), begin: DAY, end: DAY * (1 + days) };
             let problem = validity.problem_at(DAY * (1 + now));
             let is_expected = match expected {
                 None => problem.is_none(),
@@ -82,7 +95,7 @@ mod tests {
             };
             assert!(is_expected, "{now} of {days} days: {problem:?}");
         }
-        let early = Validity { begin: DAY * 2, end: DAY * 9 }.problem_at(DAY).unwrap();
+        let early = Validity { file: "a".into(), begin: DAY * 2, end: DAY * 9 }.problem_at(DAY).unwrap();
         assert!(early.contains("is valid from Sat, 03 Jan 1970"), "{early}");
     }
 }

@@ -1,13 +1,15 @@
 //! The service around the blob service or the proxy: request ids, access, endpoints, slots and accounting.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body;
+use http_body_util::Full;
 use ifmatch_azure::auth::shared_access;
 use ifmatch_blob::cors::{self, Cors};
 use ifmatch_blob::dialect::Peer;
@@ -19,19 +21,20 @@ use ifmatch_http_server::{BoxError, RequestBody, RequestContext, RequestHandler,
 use tower_service::Service;
 
 use crate::access::{Access, Denied, host_check};
-use crate::endpoints::{self, cache::is_purge};
+use crate::endpoints::Endpoint;
 use crate::traces::RequestSpan;
 use request_id::X_REQUEST_ID;
 use response_body::ResponseBody;
 use state::AppState;
 use tracker::RequestTracker;
 
-mod certificate;
+pub(crate) mod certificate;
 pub(crate) mod logged_path;
 pub(crate) mod request_id;
 pub(crate) mod state;
 pub(crate) mod tracker;
 
+mod redirect;
 mod response_body;
 
 /// Tells browsers which pages may embed a response, such as by `<img>` (Fetch standard).
@@ -43,6 +46,7 @@ const SERVER: HeaderValue = HeaderValue::from_static("ifmatch");
 /// The inner service, and the checks and endpoints in front of it.
 pub(crate) struct Gateway<S> {
     state: Arc<AppState>,
+    listener: Listener,
     inner: S,
     is_signed: fn(&Uri, &HeaderMap) -> bool,
     /// Passes the request context to the inner service, if that forwards requests.
@@ -51,10 +55,62 @@ pub(crate) struct Gateway<S> {
     cors: Option<Cors>,
 }
 
+/// The part of a server that a listener serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listener {
+    /// The site and the endpoints.
+    All,
+    /// The site.
+    Site,
+    /// The endpoints.
+    Endpoints,
+    /// Redirections to TLS.
+    Redirect,
+}
+
 /// A service that needs the context of a request before it is called.
 pub(crate) trait SetContext {
     /// Sets the context of the next request.
     fn set_context(&mut self, context: RequestContext);
+}
+
+/// A service that answers by itself.
+type Answers = Answering<fn(&Request<RequestBody>, u16) -> Response<Bytes>>;
+
+/// Answers each request by a function of the request and a port.
+#[derive(Clone, Copy)]
+pub(crate) struct Answering<F> {
+    answer: F,
+    port: u16,
+}
+
+impl<F: Fn(&Request<RequestBody>, u16) -> Response<Bytes>> Service<Request<RequestBody>> for Answering<F> {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+        ready(Ok((self.answer)(&request, self.port).map(Full::new)))
+    }
+}
+
+impl Gateway<Answers> {
+    /// Serves the endpoints alone.
+    pub(crate) fn of_endpoints(state: Arc<AppState>) -> Self {
+        let answer = |_: &Request<RequestBody>, _| elsewhere("only /-/ and PURGE are served here").to_response();
+        let inner = Answering { answer: answer as fn(&_, _) -> _, port: 0 };
+        Self { listener: Listener::Endpoints, ..Self::new(state, inner, |_, _| true) }
+    }
+
+    /// Redirects all requests to the same URL with `https` and this port.
+    pub(crate) fn to_tls(state: Arc<AppState>, port: u16) -> Self {
+        let inner = Answering { answer: redirect::to_tls as fn(&_, _) -> _, port };
+        Self { listener: Listener::Redirect, ..Self::new(state, inner, |_, _| true) }
+    }
 }
 
 /// A response in the making.
@@ -67,6 +123,18 @@ enum Pending<F> {
     Inner(F),
 }
 
+impl<S> Gateway<S> {
+    /// Leaves the endpoints to another listener.
+    pub(crate) fn without_endpoints(self) -> Self {
+        Self { listener: Listener::Site, ..self }
+    }
+
+    /// Returns the state.
+    pub(crate) fn state(&self) -> &Arc<AppState> {
+        &self.state
+    }
+}
+
 impl<S, B> Gateway<S>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone,
@@ -75,7 +143,7 @@ where
     /// Puts the gateway in front of `inner`, which is always ready. Requests for which `is_signed` returns `true` need
     /// no token: `inner` must reject those without a valid signature.
     pub(crate) fn new(state: Arc<AppState>, inner: S, is_signed: fn(&Uri, &HeaderMap) -> bool) -> Self {
-        Self { state, inner, is_signed, set_context: None, cors: None }
+        Self { state, listener: Listener::All, inner, is_signed, set_context: None, cors: None }
     }
 
     /// Passes the request context to `inner`, which forwards requests and takes their slots.
@@ -98,9 +166,10 @@ where
         !self.forwards() && self.cors.is_none() && !self.state.access.load().is_public_read() && !is_signed
     }
 
-    /// Returns `true` for a purge of a URL by a method of its own.
-    fn is_purge(&self, method: &Method) -> bool {
-        self.forwards() && self.state.cache.is_some() && is_purge(method)
+    /// Returns the endpoint of this listener that a request is for, if it is for one.
+    fn endpoint(&self, request: &Request<RequestBody>) -> Option<Endpoint> {
+        let serves = matches!(self.listener, Listener::All | Listener::Endpoints);
+        serves.then(|| Endpoint::of(&self.state, request.method(), request.uri().path())).flatten()
     }
 
     fn forwards(&self) -> bool {
@@ -120,9 +189,11 @@ where
             Pending::Rejected(rejected)
         } else if let Some(rejected) = self.check_host(&access, &request) {
             Pending::Rejected(rejected)
-        } else if is_server_path(request.uri().path()) || self.is_purge(request.method()) {
+        } else if let Some(endpoint) = self.endpoint(&request) {
             let state = Arc::clone(&self.state);
-            Pending::Endpoint(Box::pin(async move { endpoints::respond(&state, request).await }))
+            Pending::Endpoint(Box::pin(async move { endpoint.respond(&state, request).await }))
+        } else if self.listener == Listener::Site && !self.forwards() && is_server_path(request.uri().path()) {
+            Pending::Rejected(elsewhere("the endpoints of the gateway are at --admin-listen").to_response())
         } else if let Some(preflight) = self.cors.as_ref().and_then(|cors| cors.preflight(&request)) {
             Pending::Rejected(preflight)
         } else if let Err(denied) = self.check_access(&access, &request) {
@@ -148,7 +219,7 @@ where
 
     /// Begins the span of a request, unless it is for an endpoint of the gateway. An upstream gets it as the parent.
     fn begin_span(&self, request: &mut Request<RequestBody>) -> Option<RequestSpan> {
-        let traces = self.state.traces.as_ref().filter(|_| !is_server_path(request.uri().path()))?;
+        let traces = self.state.traces.as_ref().filter(|_| self.endpoint(request).is_none())?;
         let span = traces.begin(request);
         if self.forwards() {
             span.put_into(request.headers_mut());
@@ -156,13 +227,18 @@ where
         Some(span)
     }
 
-    /// Rejects requests for foreign hosts that need no secret credentials. A proxy forwards requests for any host, but its
-    /// endpoints are its own.
+    /// Rejects requests for foreign hosts that need no secret credentials. A proxy forwards requests for any host, and purges
+    /// URLs of any, but its other endpoints are its own. A redirection is for any host, too.
     fn check_host(&self, access: &Access, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
-        let is_own = is_server_path(request.uri().path());
-        let needs_no_secret =
-            || self.state.accepts_published_key && (self.is_signed)(request.uri(), request.headers()) && !is_own;
-        if (self.forwards() && !is_own) || !(access.is_open() || needs_no_secret()) {
+        let endpoint = self.endpoint(request);
+        let needs_no_secret = || {
+            self.state.accepts_published_key && (self.is_signed)(request.uri(), request.headers()) && endpoint.is_none()
+        };
+        let is_for_any = match endpoint {
+            Some(endpoint) => endpoint == Endpoint::Purge,
+            None => self.forwards() || self.listener == Listener::Redirect,
+        };
+        if is_for_any || !(access.is_open() || needs_no_secret()) {
             return None;
         }
         host_check::reject(request)
@@ -252,6 +328,11 @@ where
     fn sends_interim(&self) -> bool {
         self.set_context.is_some()
     }
+}
+
+/// Returns 404 for a request that another listener serves.
+fn elsewhere(detail: &'static str) -> Problem {
+    Problem::not_found().detail(detail)
 }
 
 fn own<B>(mut response: Response<Bytes>, mut tracker: RequestTracker) -> Response<ResponseBody<B>> {

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_cache::CacheHandle;
 use ifmatch_http_server::{Event, Observer};
 use ifmatch_proxy::Proxy;
 use ifmatch_register::Register;
-use rustls::sign::CertifiedKey;
 
 use super::certificate::Validity;
 use super::request_id::RequestIds;
@@ -51,7 +50,7 @@ pub(crate) struct AppState {
     pub(crate) shares_waits: bool,
     /// The traces, if they are sent.
     pub(crate) traces: Option<Traces>,
-    certificate: ArcSwapOption<Validity>,
+    certificates: ArcSwap<Vec<Validity>>,
     stopping: AtomicBool,
 }
 
@@ -74,21 +73,22 @@ impl AppState {
             // Otherwise clients may have one address, and the limit on requests is a limit on waits.
             shares_waits: config.limits.requests.per_client.is_none(),
             traces: None,
-            certificate: ArcSwapOption::empty(),
+            certificates: ArcSwap::default(),
             stopping: AtomicBool::new(false),
         }
     }
 
-    /// Sets the certificate of the server, and warns if it has expired or soon will.
-    pub(crate) fn set_certificate(&self, key: &CertifiedKey) {
-        let validity = Validity::of(key);
-        validity.inspect(|validity| validity.announce());
-        self.certificate.store(validity.map(Arc::new));
+    /// Sets the certificates of the server, and warns of those that have expired or soon will.
+    pub(crate) fn set_certificates(&self, certificates: Vec<Validity>) {
+        self.certificates.load().iter().for_each(Validity::withdraw);
+        certificates.iter().for_each(Validity::announce);
+        self.certificates.store(Arc::new(certificates));
     }
 
-    /// Returns what is wrong with the certificate of the server, if anything is.
+    /// Returns what is wrong with the certificates of the server, if anything is.
     pub(crate) fn certificate_problem(&self) -> Option<String> {
-        self.certificate.load().as_ref().and_then(|validity| validity.problem())
+        let problems: Vec<String> = self.certificates.load().iter().filter_map(Validity::problem).collect();
+        (!problems.is_empty()).then(|| problems.join("; "))
     }
 
     /// Adds the traces.

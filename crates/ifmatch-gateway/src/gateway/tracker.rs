@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::header::{HOST, REFERER, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use ifmatch_cache::policy::cache_status::CACHE_STATUS;
 use ifmatch_core::fields::lines;
 use ifmatch_http_server::{BodyProgress, RequestBody, RequestContext, RequestSlot};
@@ -47,6 +48,11 @@ struct Line {
     forwarded_for: Option<String>,
     method: Method,
     uri: Uri,
+    version: Version,
+    host: Option<String>,
+    /// Without a query, which may contain a signature.
+    referer: Option<String>,
+    user_agent: Option<String>,
     id: HeaderValue,
     /// The `Cache-Status` of the cache, if there is one.
     cache_status: Option<HeaderValue>,
@@ -71,6 +77,10 @@ impl RequestTracker {
                 forwarded_for: state.trusts_forwarded.then(|| forwarded_for(request.headers())).flatten(),
                 method: request.method().clone(),
                 uri: request.uri().clone(),
+                version: request.version(),
+                host: host(request),
+                referer: text(request.headers(), REFERER).map(without_query),
+                user_agent: text(request.headers(), USER_AGENT),
                 id: id.clone(),
                 cache_status: None,
             })
@@ -157,7 +167,9 @@ impl Drop for RequestTracker {
                 client = %line.client,
                 forwarded_for = line.forwarded_for.as_deref(),
                 method = %line.method,
+                host = line.host.as_deref(),
                 path = %logged_path::escape(line.uri.path()),
+                version = ?line.version,
                 credentials = credentials::KINDS[self.credentials],
                 status = self.status.map_or(0, |status| status.as_u16()),
                 condition = self.conditions.names(),
@@ -167,6 +179,8 @@ impl Drop for RequestTracker {
                 bytes_out = self.bytes_out,
                 id,
                 cache_status,
+                referer = line.referer.as_deref(),
+                user_agent = line.user_agent.as_deref(),
                 "request"
             );
             if let Some(span) = line.span.take() {
@@ -186,6 +200,22 @@ impl Drop for RequestTracker {
             }
         }
     }
+}
+
+/// Returns the host that a request names.
+fn host<B>(request: &Request<B>) -> Option<String> {
+    let named = request.uri().authority().map(|authority| logged_path::escape(authority.as_str()).to_string());
+    named.or_else(|| text(request.headers(), HOST))
+}
+
+/// Returns the first line of a field, escaped.
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    lines(headers, name).next().map(|value| logged_path::escape_text(value.as_bytes()))
+}
+
+fn without_query(mut url: String) -> String {
+    url.truncate(url.find(['?', '#']).unwrap_or(url.len()));
+    url
 }
 
 /// Returns the clients named by the proxies in front, closest last, in visible ASCII.

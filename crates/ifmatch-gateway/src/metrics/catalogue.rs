@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ifmatch_proxy::{Proxy, Upstream};
 use ifmatch_register::MemoryRegister;
@@ -12,14 +13,14 @@ use metrics::{
     with_local_recorder,
 };
 
-use super::{Metrics, cache, recorder, register, upstreams};
+use super::{Metrics, cache, recorder, register, set_certificate_end, upstreams};
 use crate::error::Error;
 use crate::leases::metrics::LeaseMetrics;
 
 /// A server that is never asked.
 const SERVER: &str = "http://127.0.0.1:8000";
 /// Labels with values of the configuration, or of the program's version.
-const OPEN: [&str; 3] = ["route", "server", "version"];
+const OPEN: [&str; 4] = ["file", "route", "server", "version"];
 
 /// A metric.
 #[derive(Default)]
@@ -51,6 +52,7 @@ pub(crate) fn all() -> Result<BTreeMap<String, Metric>, Error> {
         for outcome in ["done", "not-done", "unknown"] {
             drop(counter!(AMBIGUOUS, "outcome" => outcome));
         }
+        set_certificate_end("cert.pem", Duration::ZERO);
         cache::describe();
         cache::update(&ifmatch_cache::Metrics::default());
         let proxy = Upstream::parse(&[SERVER]).and_then(|upstream| Proxy::builder().route("/", upstream));

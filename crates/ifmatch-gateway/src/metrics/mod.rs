@@ -76,9 +76,9 @@ pub(crate) struct Metrics {
     handle: PrometheusHandle,
 }
 
-/// Sets when the server's certificate expires, since 1970.
-pub(crate) fn set_certificate_end(end: Duration) {
-    gauge!(CERTIFICATE_END).set(end.as_secs_f64());
+/// Sets when the certificate in a file expires, since 1970, or 0 if it is not used.
+pub(crate) fn set_certificate_end(file: &str, end: Duration) {
+    gauge!(CERTIFICATE_END, "file" => file.to_owned()).set(end.as_secs_f64());
 }
 
 /// A completed or aborted request.
@@ -113,7 +113,6 @@ impl Metrics {
     fn registered(recorder: &dyn Recorder, handle: PrometheusHandle) -> Self {
         metrics::with_local_recorder(recorder, || {
             describe();
-            gauge!(CERTIFICATE_END).set(0.0);
             gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             Self::register(handle)
         })
@@ -280,7 +279,7 @@ fn describe() {
     describe_gauge!(WAITS, "Reads that wait for a change (`Prefer: wait`).");
     describe_gauge!(
         CERTIFICATE_END,
-        "When the server's certificate, or one of its chain, expires, in seconds since 1970; 0 without TLS."
+        "When the certificate in a file, or one of its chain, expires, in seconds since 1970; 0 after it was replaced by another file."
     );
     describe_gauge!(BUILD_INFO, "Always 1, with the version as a label.");
 }

@@ -18,6 +18,7 @@ use http_body_util::Either;
 use hyper::server::conn::http1 as hyper_http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use ifmatch_runtime::Cause;
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -108,7 +109,7 @@ impl<H: RequestHandler> ConnectionHandler<H> {
         match negotiated {
             Ok(Ok(Negotiated::Plain(stream, protocol))) => self.run(stream, slot, protocol, state).await,
             Ok(Ok(Negotiated::Tls(stream, protocol))) => self.run(*stream, slot, protocol, state).await,
-            Ok(Err(error)) => debug!(%error, "a connection ended before its first request"),
+            Ok(Err(error)) => debug!(error = Cause::of_client(&error), "a connection ended before its first request"),
             Err(_) => self.report(CloseReason::SlowHead),
         }
     }

@@ -14,6 +14,7 @@ use crate::upstream::server::Server;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// The client of a request, as reported to the upstream. A server puts it into the request's extensions.
@@ -45,8 +46,9 @@ pub(crate) struct Forwarding {
 }
 
 impl Forwarding {
-    /// Returns the header fields of a request to a server, sent by the proxy with this name.
-    pub(crate) fn request(self, head: &Parts, server: &Server, name: Name) -> HeaderMap {
+    /// Returns the header fields of a request to a server, sent by the proxy with this name, which has removed the prefix of
+    /// its path.
+    pub(crate) fn request(self, head: &Parts, server: &Server, name: Name, prefix: Option<&str>) -> HeaderMap {
         let mut headers = head.headers.clone();
         let upgrade = requested_upgrade(head.version, &head.headers);
         connection_fields::remove(&mut headers);
@@ -55,6 +57,13 @@ impl Forwarding {
         let host = head.uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
         let host = host.or_else(|| headers.get(HOST).cloned());
         self.set_forwarded(&mut headers, head.extensions.get::<Client>(), host.as_ref());
+        if let Some(prefix) = prefix {
+            // A trusted proxy in front may have removed another one before.
+            let before = headers.get(X_FORWARDED_PREFIX).and_then(|before| before.to_str().ok()).unwrap_or_default();
+            if let Ok(prefix) = HeaderValue::from_str(&format!("{before}{prefix}")) {
+                headers.insert(X_FORWARDED_PREFIX, prefix);
+            }
+        }
         let own = || HeaderValue::from_str(server.authority.as_str()).ok();
         match host.filter(|_| !self.rewrite_host).or_else(own) {
             Some(host) => drop(headers.insert(HOST, host)),
@@ -158,7 +167,7 @@ mod tests {
         let (mut head, ()) = request.body(()).expect("a request").into_parts();
         let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: None };
         head.extensions.insert(client);
-        forwarding.request(&head, &upstream.servers[0], Name::new())
+        forwarding.request(&head, &upstream.servers[0], Name::new(), None)
     }
 
     fn text<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
@@ -204,7 +213,7 @@ mod tests {
                     let (mut head, ()) = request.body(()).expect("a request").into_parts();
                     let address = (address, 4711).into();
                     head.extensions.insert(Client { address, secure: true, interim: None });
-                    let headers = forwarding.request(&head, &upstream.servers[0], Name::new());
+                    let headers = forwarding.request(&head, &upstream.servers[0], Name::new(), None);
                     headers.get_all(name).iter().cloned().collect::<Vec<_>>()
                 };
                 let lines = seen([192, 0, 2, 7], Version::HTTP_11);

@@ -1,5 +1,6 @@
 //! Messages on their way through the proxy: heads, bodies, interim responses and upgrades.
 
+pub(crate) mod attempts;
 mod connection_fields;
 pub(crate) mod framing;
 pub(crate) mod headers;

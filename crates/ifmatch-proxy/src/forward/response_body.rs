@@ -60,15 +60,20 @@ pin_project! {
     /// A forwarded response's body. Ends with an error if the upstream pauses for too long or closes early.
     pub struct ProxyBody {
         #[pin]
-        body: CleanTrailers<PausedBody<Incoming>>,
+        body: Option<CleanTrailers<PausedBody<Incoming>>>,
         slot: Option<Slot>,
     }
 }
 
 impl ProxyBody {
+    /// Creates an empty body, of a response without an upstream.
+    pub(crate) fn empty() -> Self {
+        Self { body: None, slot: None }
+    }
+
     /// Holds the request's slot at its server until the end.
     pub(crate) fn new(body: Incoming, pause: Duration, slot: Slot) -> Self {
-        Self { body: CleanTrailers::new(PausedBody { body, pause, timer: None }), slot: Some(slot) }
+        Self { body: Some(CleanTrailers::new(PausedBody { body, pause, timer: None })), slot: Some(slot) }
     }
 }
 
@@ -84,18 +89,19 @@ impl Body for ProxyBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut this = self.project();
-        let frame = this.body.as_mut().poll_frame(cx);
-        if matches!(&frame, Poll::Ready(None | Some(Err(_)))) || this.body.is_end_stream() {
+        let Some(mut body) = this.body.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+        let frame = body.as_mut().poll_frame(cx);
+        if matches!(&frame, Poll::Ready(None | Some(Err(_)))) || body.is_end_stream() {
             *this.slot = None;
         }
         frame
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }

@@ -3,23 +3,53 @@
 use std::borrow::Cow;
 
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, Response, Uri, header};
 
 use crate::error::ProxyErrorKind;
 use crate::observer::UpstreamState;
 use crate::upstream::server::Server;
 use crate::upstream::{InvalidUpstream, Upstream};
+use fields::{FieldRules, Messages};
+use redirect::Redirect;
 
+pub(crate) mod fields;
 pub(crate) mod path;
 #[cfg(test)]
 mod path_fuzz;
+pub(crate) mod redirect;
 
 /// The routes, most specific first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Routes(Vec<Route>);
+pub(crate) struct Routes(Vec<Entry>);
+
+/// The destination of a route, and its changes to requests and responses.
+///
+/// ```
+/// use ifmatch_proxy::{FieldRules, Messages, Proxy, Redirect, Route, Upstream};
+///
+/// let images = Route::from(Upstream::parse(&["http://10.0.0.7:8080"])?).strip_prefix();
+/// let images = images.response_fields(FieldRules::new(Messages::Responses).set("cache-control", "max-age=600")?);
+/// let moved = Route::from(Redirect::new(308, "https://www.example.com{path}")?);
+/// let builder = Proxy::builder().route("example.com/images", images)?.route("example.org", moved)?;
+/// # drop(builder);
+/// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Route {
+    destination: Destination,
+    strips_prefix: bool,
+    pub(crate) request: FieldRules,
+    pub(crate) response: FieldRules,
+}
 
 #[derive(Clone, Debug)]
-struct Route {
+enum Destination {
+    Upstream(Upstream),
+    Redirect(Redirect),
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
     /// As configured.
     name: String,
     /// In lower case, without a port. `None` matches any host.
@@ -28,22 +58,81 @@ struct Route {
     path: String,
     /// Path as the most tolerant server reads it.
     loosest: Vec<u8>,
-    upstream: Upstream,
+    route: Route,
 }
 
 /// Destination of a request.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
     /// Name of the route.
-    pub(crate) route: &'a str,
-    pub(crate) upstream: &'a Upstream,
+    pub(crate) name: &'a str,
+    pub(crate) route: &'a Route,
     /// Path to request, with the query.
     pub(crate) path: Cow<'a, str>,
+    /// The removed prefix, without a slash at its end.
+    pub(crate) prefix: Option<&'a str>,
+}
+
+impl From<Upstream> for Route {
+    fn from(upstream: Upstream) -> Self {
+        Self::new(Destination::Upstream(upstream))
+    }
+}
+
+impl From<Redirect> for Route {
+    fn from(redirect: Redirect) -> Self {
+        Self::new(Destination::Redirect(redirect))
+    }
+}
+
+impl Route {
+    fn new(destination: Destination) -> Self {
+        let [request, response] = [Messages::Requests, Messages::Responses].map(FieldRules::new);
+        Self { destination, strips_prefix: false, request, response }
+    }
+
+    /// Removes the path of the route from the paths of requests. The upstream gets it in `X-Forwarded-Prefix`.
+    #[must_use]
+    pub fn strip_prefix(self) -> Self {
+        Self { strips_prefix: true, ..self }
+    }
+
+    /// Changes the header fields of requests, after those of the proxy have been set.
+    #[must_use]
+    pub fn request_fields(self, rules: FieldRules) -> Self {
+        Self { request: rules, ..self }
+    }
+
+    /// Changes the header fields of responses, including redirections by this route.
+    #[must_use]
+    pub fn response_fields(self, rules: FieldRules) -> Self {
+        Self { response: rules, ..self }
+    }
+
+    /// Returns the upstream, unless the route redirects.
+    pub(crate) fn upstream(&self) -> Option<&Upstream> {
+        match &self.destination {
+            Destination::Upstream(upstream) => Some(upstream),
+            Destination::Redirect(_) => None,
+        }
+    }
+}
+
+impl Target<'_> {
+    /// Returns the redirection, unless the route has an upstream.
+    pub(crate) fn redirection(&self) -> Option<Result<Response<()>, ProxyErrorKind>> {
+        let Destination::Redirect(redirect) = &self.route.destination else { return None };
+        let mut answer = redirect.answer(&self.path);
+        if let Some(answer) = &mut answer {
+            self.route.response.apply(answer.headers_mut());
+        }
+        Some(answer.ok_or(ProxyErrorKind::AmbiguousPath))
+    }
 }
 
 impl Routes {
     /// Adds a route from its text: `host/path`, `host` or `/path`.
-    pub(crate) fn add(&mut self, text: &str, upstream: Upstream) -> Result<(), InvalidUpstream> {
+    pub(crate) fn add(&mut self, text: &str, route: Route) -> Result<(), InvalidUpstream> {
         let invalid = || InvalidUpstream::route(text);
         let (host, path) = text.find('/').map_or((text, "/"), |at| text.split_at(at));
         let host = match host {
@@ -52,8 +141,11 @@ impl Routes {
         };
         let path = path::normal(path).filter(|path| path::is_sound(path)).ok_or_else(invalid)?.into_owned();
         let loosest = path::loosest(&path).ok_or_else(invalid)?;
-        self.0.push(Route { name: text.to_owned(), host, path, loosest, upstream });
-        self.0.sort_by_key(|route| std::cmp::Reverse((route.host.is_some(), route.path.len())));
+        if route.strips_prefix && path == "/" {
+            return Err(InvalidUpstream::no_prefix(text));
+        }
+        self.0.push(Entry { name: text.to_owned(), host, path, loosest, route });
+        self.0.sort_by_key(|entry| std::cmp::Reverse((entry.host.is_some(), entry.path.len())));
         Ok(())
     }
 
@@ -64,28 +156,39 @@ impl Routes {
     /// Otherwise paths have no meaning to the proxy and are forwarded unchanged.
     pub(crate) fn find<'a>(&'a self, uri: &'a Uri, headers: &HeaderMap) -> Result<Target<'a>, ProxyErrorKind> {
         let host = host(uri, headers);
-        let for_host = || self.0.iter().filter(|route| route.host.is_none() || route.host == host);
-        if !for_host().any(Route::has_path) {
-            let Route { name, upstream, .. } = for_host().next().ok_or(ProxyErrorKind::NoRoute)?;
+        let for_host = || self.0.iter().filter(|entry| entry.host.is_none() || entry.host == host);
+        if !for_host().any(Entry::has_path) {
+            let Entry { name, route, .. } = for_host().next().ok_or(ProxyErrorKind::NoRoute)?;
             let path = uri.path_and_query().map_or("/", PathAndQuery::as_str).into();
-            return Ok(Target { route: name, upstream, path });
+            return Ok(Target { name, route, path, prefix: None });
         }
         let path = path::normal(uri.path()).ok_or(ProxyErrorKind::AmbiguousPath)?;
         let readings = path::readings(&path).ok_or(ProxyErrorKind::AmbiguousPath)?;
-        let route = for_host().find(|route| is_below(path.as_bytes(), route.path.as_bytes()));
-        let loose_route = |path: &[u8]| for_host().find(|route| is_below(path, &route.loosest));
-        let identity = |route: Option<&'a Route>| route.map(std::ptr::from_ref);
-        if readings.iter().any(|reading| identity(loose_route(reading)) != identity(route)) {
+        let entry = for_host().find(|entry| is_below(path.as_bytes(), entry.path.as_bytes()));
+        let loose_entry = |path: &[u8]| for_host().find(|entry| is_below(path, &entry.loosest));
+        let identity = |entry: Option<&'a Entry>| entry.map(std::ptr::from_ref);
+        if readings.iter().any(|reading| identity(loose_entry(reading)) != identity(entry)) {
             return Err(ProxyErrorKind::AmbiguousPath);
         }
-        let route = route.ok_or(ProxyErrorKind::NoRoute)?;
+        let Entry { name, route, path: route_path, .. } = entry.ok_or(ProxyErrorKind::NoRoute)?;
+        let prefix = route.strips_prefix.then(|| route_path.trim_end_matches('/'));
+        let path = match prefix.and_then(|prefix| path.strip_prefix(prefix)) {
+            Some("") => "/".into(),
+            Some(rest) => rest.to_owned().into(),
+            None => path,
+        };
         let path = uri.query().map_or_else(|| path.clone(), |query| format!("{path}?{query}").into());
-        Ok(Target { route: &route.name, upstream: &route.upstream, path })
+        Ok(Target { name, route, path, prefix })
+    }
+
+    /// Returns `true` if any route redirects.
+    pub(crate) fn redirect(&self) -> bool {
+        self.0.iter().any(|entry| entry.route.upstream().is_none())
     }
 
     /// Returns all upstreams.
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Upstream> {
-        self.0.iter().map(|route| &route.upstream)
+        self.0.iter().filter_map(|entry| entry.route.upstream())
     }
 
     /// Applies the known state of servers in `old` to the same servers in these routes: their breakers, and their health
@@ -106,14 +209,14 @@ impl Routes {
 
     /// Returns the current state of all upstreams.
     pub(crate) fn states(&self) -> Vec<UpstreamState> {
-        self.0.iter().map(|route| route.upstream.state(&route.name)).collect()
+        self.0.iter().filter_map(|entry| Some(entry.route.upstream()?.state(&entry.name))).collect()
     }
 }
 
-impl Route {
+impl Entry {
     /// Returns `true` if the route or one of its servers has a path, which then decides what is reachable.
     fn has_path(&self) -> bool {
-        self.path != "/" || self.upstream.servers.iter().any(Server::has_base)
+        self.path != "/" || self.route.upstream().is_some_and(|upstream| upstream.servers.iter().any(Server::has_base))
     }
 }
 
@@ -140,7 +243,7 @@ mod tests {
     fn routes(routes: &[(&str, &str)]) -> Routes {
         let mut built = Routes::default();
         for (route, server) in routes {
-            built.add(route, Upstream::parse(&[server]).expect("a server")).expect("a route");
+            built.add(route, Upstream::parse(&[server]).expect("a server").into()).expect("a route");
         }
         built
     }
@@ -150,7 +253,13 @@ mod tests {
         let headers = HeaderMap::from_iter([(header::HOST, host.parse().expect("a host"))]);
         let uri = path.parse().expect("a path");
         let target = routes.find(&uri, &headers)?;
-        Ok(format!("{} {}", target.upstream.servers[0].authority, target.path))
+        Ok(match target.route.upstream() {
+            Some(upstream) => format!("{} {}", upstream.servers[0].authority, target.path),
+            None => target.redirection().expect("a redirection")?.headers()[header::LOCATION]
+                .to_str()
+                .expect("text")
+                .to_owned(),
+        })
     }
 
     #[test]
@@ -173,6 +282,43 @@ mod tests {
         ] {
             assert_eq!(found(&routes, host, path).as_deref(), Ok(expected), "{host}{path}");
         }
+    }
+
+    #[test]
+    fn a_prefix_is_stripped_and_a_route_may_redirect() {
+        let to = |url| Route::from(Upstream::parse(&[url]).expect("a server")).strip_prefix();
+        let moved = |target| Route::from(Redirect::new(308, target).expect("a target"));
+        let mut routes = Routes::default();
+        for (text, route) in [
+            ("/", Upstream::parse(&["http://any"]).expect("a server").into()),
+            ("/images", to("http://images")),
+            ("/docs/", to("http://docs/base")),
+            ("/old", moved("https://new.example{path}")),
+            ("/older", moved("/new{path}").strip_prefix()),
+            ("moved.example", moved("https://new.example/")),
+        ] {
+            routes.add(text, route).expect("a route");
+        }
+        for (host, path, expected) in [
+            ("h", "/images/cat?a", Ok("images /cat?a")),
+            ("h", "/%69mages?a", Ok("images /?a")),
+            ("h", "/images", Ok("images /")),
+            ("h", "/images//cat", Ok("images //cat")),
+            ("h", "/imagesque", Ok("any /imagesque")),
+            ("h", "/docs/a", Ok("docs /a")),
+            ("h", "/docs/", Ok("docs /")),
+            ("h", "/images/..;/x", Err(ProxyErrorKind::AmbiguousPath)),
+            ("h", "/old/a?b=c", Ok("https://new.example/old/a?b=c")),
+            ("h", "/older//evil.example", Ok("/new//evil.example")),
+            ("h", "/older", Ok("/new/")),
+            ("h", "/older%2F..%2Fx", Err(ProxyErrorKind::AmbiguousPath)),
+            ("moved.example", "/x", Ok("https://new.example/")),
+            ("moved.example", "/images/x", Ok("https://new.example/")),
+        ] {
+            assert_eq!(found(&routes, host, path).as_deref(), expected.as_ref().map(|text| *text), "{host}{path}");
+        }
+        assert!(routes.add("example.com", to("http://a")).is_err(), "nothing to strip");
+        assert_eq!(routes.states().len(), 3, "redirections have no upstream");
     }
 
     #[test]
@@ -225,7 +371,7 @@ mod tests {
     fn a_route_s_path_must_be_plain() {
         for route in ["/a//b", "/a;b", "/a/../b", "/a?b", "/a%2fb", "/%", "a b", "h/a#b"] {
             assert!(
-                Routes::default().add(route, Upstream::parse(&["http://a"]).expect("a server")).is_err(),
+                Routes::default().add(route, Upstream::parse(&["http://a"]).expect("a server").into()).is_err(),
                 "{route}"
             );
         }

@@ -75,6 +75,38 @@ impl InvalidUpstream {
         Self("all servers of an upstream are backups; remove the option from at least one of them".to_owned())
     }
 
+    pub(crate) fn field(name: &str) -> Self {
+        Self(format!("'{name}' is not the name of a header field; for example X-Site"))
+    }
+
+    pub(crate) fn fixed_field(name: &str) -> Self {
+        Self(format!(
+            "a route cannot change '{name}': it delimits, selects or identifies the content, belongs to one connection, or is \
+             set by the proxy; remove this rule"
+        ))
+    }
+
+    pub(crate) fn value(name: &str) -> Self {
+        Self(format!(
+            "the value of '{name}' is not valid in a header field; write visible ASCII characters in one line"
+        ))
+    }
+
+    pub(crate) fn redirect(target: &str) -> Self {
+        Self(format!(
+            "'{target}' is not a valid target of a redirection; write a URL or a path, with {{path}} at the end for the path of \
+             the request, and no slash before that: https://www.example.com{{path}}"
+        ))
+    }
+
+    pub(crate) fn status() -> Self {
+        Self("the status of a redirection must be 301, 302, 307 or 308".to_owned())
+    }
+
+    pub(crate) fn no_prefix(text: &str) -> Self {
+        Self(format!("'{text}' has no path to strip; add one, such as '{text}/images', or leave the prefix"))
+    }
+
     pub(crate) fn route(text: &str) -> Self {
         Self(format!(
             "'{text}' is not a valid route; for example example.com/images. Its path must not have empty segments, dot \

@@ -51,6 +51,39 @@ async fn a_get_is_retried_once_and_a_post_never() {
 }
 
 #[tokio::test]
+async fn a_safe_request_that_a_server_fails_goes_to_the_next_one_and_a_write_does_not() {
+    const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy";
+    let put = |name: &str, value: &str| Request::put("/").header(name, value).body(Full::from("order")).unwrap();
+    let delete = || Request::delete("/").header("host", "example.com").body(Full::default()).unwrap();
+    // Round robin: the first request goes to the first server.
+    for (request, first, expected, counts) in [
+        (get("/"), vec![Step::Send(BUSY)], Ok(200), [1, 1]),
+        (get("/"), vec![Step::Close(""), Step::Close("")], Ok(200), [2, 1]),
+        (get("/"), vec![Step::Close("nonsense\r\n\r\n"), Step::Send(BUSY)], Ok(200), [2, 1]),
+        (put("host", "example.com"), vec![Step::Send(BUSY)], Ok(503), [1, 0]),
+        (put("if-match", "\"1\""), vec![Step::Close("")], Err(ProxyErrorKind::Broken), [1, 0]),
+        (delete(), vec![Step::Close("")], Err(ProxyErrorKind::Broken), [1, 0]),
+        (post(), vec![Step::Send(BUSY)], Ok(503), [1, 0]),
+    ] {
+        let shown = format!("{request:?} {counts:?}");
+        let servers = [Origin::start(first).await, Origin::start(vec![Step::Send(EMPTY); 4]).await];
+        let upstream = Upstream::parse(&servers.each_ref().map(|server| format!("http://{}", server.address))).unwrap();
+        let proxy = Proxy::builder().route("/", upstream).unwrap().build().unwrap();
+        let answer = ask(&proxy, request).await.map(|answer| answer.status().as_u16()).map_err(|error| error.kind());
+        assert_eq!(answer, expected, "{shown}");
+        assert_eq!(servers.map(|server| server.requests().len()), counts, "{shown}");
+    }
+    // The last server's answer is returned, with its content, and the slots are free again.
+    let busy = Origin::start(vec![Step::Send(BUSY); 9]).await;
+    let upstream = Upstream::parse(&vec![format!("http://{}", busy.address); 5]).unwrap().limit(1, 0);
+    let proxy = Proxy::builder().route("/", upstream).unwrap().build().unwrap();
+    let answer = ask(&proxy, get("/")).await.unwrap();
+    assert_eq!((answer.status().as_u16(), content(answer).await.unwrap().as_str()), (503, "busy"));
+    assert_eq!(busy.requests().len(), 3);
+    assert_eq!(proxy.upstreams()[0].servers.iter().map(|server| server.requests).sum::<u64>(), 0);
+}
+
+#[tokio::test]
 async fn a_truncated_response_ends_with_an_error() {
     for cut in [
         "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello",
@@ -353,5 +386,5 @@ async fn a_server_that_answers_errors_at_once_does_not_win_least_connections() {
         }
     }
     assert_eq!(busy.requests().len(), 3);
-    assert_eq!(held.len(), 27);
+    assert_eq!(held.len(), 30, "the next server got the others");
 }

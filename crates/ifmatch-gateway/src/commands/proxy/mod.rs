@@ -18,7 +18,7 @@ use tower::util::MapResponse;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::listen::{self, Reserved};
+use super::listen;
 use super::reload::Reloadable;
 use super::shutdown::{End, Signals, serve_until_stopped};
 use super::tls::Tls;
@@ -43,9 +43,17 @@ pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
     runtime::run(&config.server, start(&config, load))
 }
 
+/// Checks that the proxy can be built, without a connection.
+///
+/// # Errors
+/// Fails if an upstream uses TLS and this machine has no root certificates.
+pub(crate) fn check(config: &ProxyConfig) -> Result<(), Error> {
+    upstreams::build(config.proxy.clone()).map(drop)
+}
+
 async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
     let signals = Signals::listen()?;
-    let reserved = Reserved::bind(config.server.listen, listen::BLOBS)?;
+    let site = listen::Listeners::bind(&config.server)?;
     let metrics = Metrics::global()?;
     let proxy = upstreams::open(config)?;
     tokio::spawn(proxy.clone().watch_health());
@@ -53,7 +61,7 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
     let state = state
         .trusting_forwarded(config.trusts_forwarded)
         .with_traces(config.server.traces.as_ref().map(Traces::start).transpose()?);
-    let site = Site { config, load, reserved, signals };
+    let site = Site { config, load, addresses: site, signals };
     if let Some(guard) = &config.guard {
         let register = match &guard.register {
             None => register::memory_of(guard.memory / 2),
@@ -71,7 +79,7 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
 struct Site<'a> {
     config: &'a ProxyConfig,
     load: &'a Load<'a>,
-    reserved: Reserved,
+    addresses: listen::Listeners,
     signals: Signals,
 }
 
@@ -115,17 +123,16 @@ where
         + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Site { config, load, reserved, signals } = site;
+    let Site { config, load, addresses, signals } = site;
     let state = Arc::new(state);
-    let tls = config.server.tls.as_ref().map(|files| Tls::open(files, &state)).transpose()?;
+    let tls = Tls::open(&config.server.tls, &state)?;
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
     let mut server = Server::new(config.server.limits, observer).tls(acceptor);
-    let (listeners, address) = reserved.listen()?;
     let service = ProxyService::new(inner, proxy.clone(), config.server.max_body);
     // The upstream decides about access.
-    server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, |_, _| true).forwarding()));
-    banner::print(config, address);
+    let gateway = Gateway::new(Arc::clone(&state), service, |_, _| true).forwarding();
+    banner::print(config, &addresses.serve(&mut server, gateway)?);
     let running = Reloadable { started: &config.server, tls: tls.as_ref(), state: &state };
     let reload = || upstreams::reload(load, &proxy, &running);
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)

@@ -62,6 +62,9 @@ where
         if self.proxy.is_loop(request.headers()) {
             return ResponseFuture::Rejected { kind: ProxyErrorKind::Loop, is_head };
         }
+        if let Some(redirection) = self.proxy.redirection(request.uri(), request.headers()) {
+            return ResponseFuture::Redirected { redirection: Some(redirection) };
+        }
         request.body_mut().limit(self.max_body);
         ResponseFuture::Forwarded { response: self.inner.call(request), is_head }
     }
@@ -73,6 +76,8 @@ pin_project! {
     pub(super) enum ResponseFuture<F> {
         /// The inner service has been called.
         Forwarded { #[pin] response: F, is_head: bool },
+        /// The route redirects.
+        Redirected { redirection: Option<Response<()>> },
         /// The proxy rejects the request.
         Rejected { kind: ProxyErrorKind, is_head: bool },
         /// The body is too large.
@@ -92,6 +97,10 @@ where
                 Ok(response) => response.map(Either::Left),
                 Err(error) => error_response(&error, *is_head),
             },
+            Stage::Redirected { redirection } => {
+                let redirection = redirection.take().unwrap_or_default();
+                redirection.map(|()| Either::Right(Full::default()))
+            }
             Stage::Rejected { kind, is_head } => error_response(&(*kind).into(), *is_head),
             Stage::TooLarge => own(too_large(), false),
         }))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ifmatch_proxy::Proxy;
+use ifmatch_proxy::{Proxy, ProxyBuilder};
 
 use crate::commands::reload::Reloadable;
 use crate::config::proxy::ProxyConfig;
@@ -19,7 +19,15 @@ pub(super) type Load<'a> = dyn Fn() -> Result<ProxyConfig, Error> + 'a;
 pub(super) fn open(config: &ProxyConfig) -> Result<Proxy, Error> {
     let builder = config.proxy.clone();
     let metrics = UpstreamMetrics::new(&builder.upstreams());
-    builder.observer(Arc::new(metrics)).build().map_err(|error| {
+    build(builder.observer(Arc::new(metrics)))
+}
+
+/// Creates the proxy.
+///
+/// # Errors
+/// Fails if an upstream uses TLS and this machine has no root certificates.
+pub(super) fn build(builder: ProxyBuilder) -> Result<Proxy, Error> {
+    builder.build().map_err(|error| {
         Error::runtime(format!(
             "cannot connect to upstreams over TLS, since this machine has no root certificates: install them, or use \
              --upstream-ca: {error}"

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use ifmatch_azure::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
 use crate::cli::terminal::{self, Style};
+use crate::commands::listen::Bound;
 use crate::config::address::ListenAddress;
 use crate::config::optional_address::OptionalAddress;
 use crate::config::settings::Settings;
@@ -13,8 +14,8 @@ use crate::config::{Config, Records, Storage};
 
 /// The addresses of the listeners.
 pub(super) struct Addresses {
-    /// Address for blobs.
-    pub(super) blobs: SocketAddr,
+    /// Addresses for blobs, and others.
+    pub(super) site: Bound,
     /// Address for tables, if they are served.
     pub(super) tables: Option<SocketAddr>,
 }
@@ -27,7 +28,6 @@ pub(super) fn print(config: &Config, addresses: &Addresses) {
 fn write(out: &mut dyn Write, style: Style, config: &Config, addresses: &Addresses) -> io::Result<()> {
     let Style { dim, plain, .. } = style;
     let scheme = config.server.scheme();
-    let url = format!("{scheme}://{}", addresses.blobs);
     writeln!(out, "{dim}blobs in{plain} {}", location(&config.storage))?;
     if config.server.access.is_open() {
         writeln!(out, "{dim}open to all programs on this machine; set --write-token-file to require a token{plain}")?;
@@ -37,7 +37,7 @@ fn write(out: &mut dyn Write, style: Style, config: &Config, addresses: &Address
             "{dim}accepts signed requests only; set --write-token-file to use it without an Azure SDK{plain}"
         )?;
     }
-    writeln!(out, "listening on {url}")?;
+    addresses.site.print(out, scheme)?;
     if let Some(tables) = addresses.tables {
         writeln!(out, "tables on {scheme}://{tables}")?;
     }
@@ -45,7 +45,7 @@ fn write(out: &mut dyn Write, style: Style, config: &Config, addresses: &Address
         writeln!(out, "{dim}Azure SDKs{plain}  {}", connection(account.name(), config, addresses))?;
     }
     writeln!(out)?;
-    writeln!(out, "{dim}try{plain}  {}", example(config, addresses.blobs, scheme))
+    writeln!(out, "{dim}try{plain}  {}", example(config, addresses.site.first(), scheme))
 }
 
 /// Returns the connection string for the default account, with its well-known key or without a key.
@@ -53,7 +53,8 @@ fn connection(name: &str, config: &Config, addresses: &Addresses) -> String {
     let scheme = config.server.scheme();
     let defaults = Settings::defaults();
     let tables = addresses.tables.map(|address| OptionalAddress::On(ListenAddress::One(address)));
-    let is_default = defaults.listen == Some(ListenAddress::One(addresses.blobs)) && defaults.listen_tables == tables;
+    let blobs = addresses.site.first();
+    let is_default = defaults.listen == [ListenAddress::One(blobs)] && defaults.listen_tables == tables;
     if name == DEVELOPMENT_ACCOUNT && config.has_published_key() && is_default && scheme == "http" {
         return "UseDevelopmentStorage=true".to_owned();
     }
@@ -61,7 +62,7 @@ fn connection(name: &str, config: &Config, addresses: &Addresses) -> String {
     let tables = addresses.tables.map(|tables| format!("TableEndpoint={scheme}://{}/{name};", reachable(tables)));
     format!(
         "AccountName={name};AccountKey={key};BlobEndpoint={scheme}://{}/{name};{}",
-        reachable(addresses.blobs),
+        reachable(blobs),
         tables.unwrap_or_default()
     )
 }
@@ -84,7 +85,7 @@ fn location(storage: &Storage) -> String {
 fn example(config: &Config, address: SocketAddr, scheme: &str) -> String {
     let url = format!("{scheme}://{}", reachable(address));
     let token = if config.server.access.is_open() { "" } else { " -H 'Authorization: Bearer TOKEN'" };
-    let insecure = if config.server.tls.is_some() { " -k" } else { "" };
+    let insecure = if config.server.tls.is_empty() { "" } else { " -k" };
     format!("curl -i{insecure}{token} -X PUT -d hello {url}/docs/hello.txt")
 }
 
@@ -95,8 +96,10 @@ mod tests {
     fn banner(settings: Settings, colours: bool) -> String {
         let config = Config::from_settings(settings).unwrap();
         let mut out = Vec::new();
-        let addresses =
-            Addresses { blobs: local(4321), tables: config.listen_tables.and_then(|at| at.addresses().next()) };
+        let addresses = Addresses {
+            site: Bound::one(local(4321)),
+            tables: config.listen_tables.and_then(|at| at.addresses().next()),
+        };
         write(&mut out, Style::new(colours), &config, &addresses).unwrap();
         String::from_utf8(out).unwrap()
     }
@@ -129,8 +132,9 @@ mod tests {
             let settings = Settings::from_toml(&format!("store = 'memory://'\n{accounts}")).unwrap();
             Config::from_settings(settings).unwrap()
         };
-        let connect =
-            |accounts, blobs, tables| connection(DEVELOPMENT_ACCOUNT, &config(accounts), &Addresses { blobs, tables });
+        let connect = |accounts, blobs, tables| {
+            connection(DEVELOPMENT_ACCOUNT, &config(accounts), &Addresses { site: Bound::one(blobs), tables })
+        };
         assert_eq!(connect("", local(10_000), Some(local(10_002))), "UseDevelopmentStorage=true");
         let other = connect("", local(1), Some(local(10_002)));
         assert!(other.contains("BlobEndpoint=http://127.0.0.1:1/devstoreaccount1;"), "{other}");

@@ -16,7 +16,7 @@ use ifmatch_http_server::Server;
 use ifmatch_runtime::{Clock, SystemClock};
 use tower_layer::Layer;
 
-use super::listen::{self, Reserved};
+use super::listen::{self, Listeners, Reserved};
 use super::reload::Reloadable;
 use super::shutdown::{End, Signals, serve_until_stopped};
 use super::tls::Tls;
@@ -46,7 +46,7 @@ pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
 
 async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let signals = Signals::listen()?;
-    let reserved = Reserved::bind(config.server.listen, listen::BLOBS)?;
+    let site = Listeners::bind(&config.server)?;
     let reserved_tables = reserve_tables(config)?;
     let metrics = Metrics::global()?;
     let lease_metrics = Arc::new(LeaseMetrics::new());
@@ -74,21 +74,20 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         Some(cache) => state.with_cache(cache.handle()),
         None => state,
     });
-    let tls = config.server.tls.as_ref().map(|files| Tls::open(files, &state)).transpose()?;
+    let tls = Tls::open(&config.server.tls, &state)?;
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
     let mut server = Server::new(config.server.limits, observer).tls(acceptor);
-    let (listeners, address) = reserved.listen()?;
     let cors = config.cors.clone();
-    match cache {
+    let site = match cache {
         Some(cache) => {
             metrics::cache::describe();
             let service = cache::RemoveToken.layer(cache.layer(service));
-            server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors)));
+            site.serve(&mut server, Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors))?
         }
-        None => server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors))),
-    }
-    let mut addresses = Addresses { blobs: address, tables: None };
+        None => site.serve(&mut server, Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors))?,
+    };
+    let mut addresses = Addresses { site, tables: None };
     if let Some(reserved) = reserved_tables {
         let (listeners, address) = reserved.listen()?;
         // All requests to tables are signed.

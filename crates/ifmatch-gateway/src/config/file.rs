@@ -1,0 +1,78 @@
+//! The configuration file: its settings, and the lines that errors are about.
+
+use std::path::Path;
+
+use super::settings::Settings;
+use crate::error::Error;
+
+/// A configuration file, or no file at all.
+#[derive(Default)]
+pub(crate) struct ConfigFile {
+    /// Its settings.
+    pub(crate) settings: Settings,
+    name: String,
+    text: String,
+}
+
+impl ConfigFile {
+    /// Reads a TOML file, if there is one.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or parsed.
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self, Error> {
+        let Some(path) = path else { return Ok(Self::default()) };
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Error::usage(format!("cannot read the configuration file {name}: {error}")))?;
+        let settings = Settings::from_toml(&text).map_err(|error| Error::usage(format!("{name}: {error}")))?;
+        Ok(Self { settings, name, text })
+    }
+
+    /// Adds the line of the first setting that an error names, if it comes from the file.
+    pub(crate) fn locate(&self, error: Error) -> Error {
+        let message = error.to_string();
+        let flags = message.split(|end: char| !end.is_ascii_alphanumeric() && end != '-');
+        let mut keys = flags.filter_map(|word| word.strip_prefix("--")).filter(|key| !is_overridden(key));
+        match keys.find_map(|key| line_of(&self.text, key)) {
+            Some(line) => Error::usage(format!("{}: line {line}: {message}", self.name)),
+            None => error,
+        }
+    }
+}
+
+/// Returns the number of the line that sets a key.
+fn line_of(text: &str, key: &str) -> Option<usize> {
+    let sets = |line: &str| line.split_once('=').is_some_and(|(name, _)| name.trim() == key);
+    text.lines().position(sets).map(|before| before + 1)
+}
+
+/// Returns `true` if a flag or a variable of this process takes precedence over a key of the file.
+fn is_overridden(key: &str) -> bool {
+    let is_flag = |arg: &str| {
+        arg.strip_prefix("--")
+            .and_then(|arg| arg.strip_prefix(key))
+            .is_some_and(|rest| matches!(rest.chars().next(), None | Some('=')))
+    };
+    let variable = format!("IFMATCH_{}", key.replace('-', "_").to_uppercase());
+    std::env::args_os().any(|arg| arg.to_str().is_some_and(is_flag)) || std::env::var_os(variable).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_the_line_of_the_setting_that_it_names() {
+        let text = "threads = 2\n[proxy]\nbalance='x'\n  upstream = []\n".to_owned();
+        let file = ConfigFile { text, name: "a.toml".into(), ..ConfigFile::default() };
+        for (message, expected) in [
+            ("no upstream is set: use --upstream http://a, or --route", "a.toml: line 4: no upstream"),
+            ("--threads is 0", "a.toml: line 1: --threads is 0"),
+            ("--threads-x is 0, unlike --balance", "a.toml: line 3: "),
+            ("--listen is 0", "--listen is 0"),
+        ] {
+            let located = file.locate(Error::usage(message)).to_string();
+            assert!(located.starts_with(expected), "{located}");
+        }
+    }
+}

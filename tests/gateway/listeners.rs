@@ -1,0 +1,95 @@
+//! Several addresses, a listener for the endpoints, and redirections to TLS.
+
+use std::net::SocketAddr;
+
+use support::raw::exchange;
+use support::{Gateway, run};
+
+use crate::tls::Files;
+use crate::{get, serve};
+
+fn send(address: SocketAddr, method: &str, path: &str) -> u16 {
+    exchange(address, format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).status.as_u16()
+}
+
+/// Returns the address in a line of the banner.
+fn address(line: &str) -> SocketAddr {
+    let line = line.trim_end_matches("/-/").trim_end_matches(" to https");
+    line.split_once("://").unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn all_addresses_serve_the_site() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = serve(folder.path(), &["--listen", "127.0.0.1:0,127.0.0.2:0"]);
+    let second = address(&gateway.line_after("listening on "));
+    assert_eq!(second.ip().to_string(), "127.0.0.2");
+    exchange(second, "PUT /c/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello").expect(201);
+    assert_eq!(exchange(gateway.address(), get("/c/a")).expect(200).text(), "hello");
+}
+
+#[test]
+fn endpoints_leave_the_site_for_a_listener_of_their_own() {
+    let origin = Gateway::start(["serve", "--store", "memory://", "--write-token", "0123456789abcdef"]);
+    let upstream = format!("http://{}", origin.address());
+    for command in [&["serve", "--store", "memory://"][..], &["proxy", "--upstream", &upstream]] {
+        let flags = ["--admin-listen", "127.0.0.1:0"];
+        let mut gateway = Gateway::start(command.iter().chain(&flags));
+        let (site, admin) = (gateway.address(), address(&gateway.line_after("endpoints on ")));
+        for path in ["/-/health", "/-/ready", "/-/metrics"] {
+            assert_eq!(send(admin, "GET", path), 200, "{command:?} {path}");
+        }
+        assert_eq!(send(admin, "GET", "/c/a"), 404, "{command:?}");
+        assert_eq!(send(admin, "PUT", "/c/a"), 404, "{command:?}");
+        let is_proxy = command[0] == "proxy";
+        // The origin's own endpoints are reachable by the proxy, and want the origin's token.
+        assert_eq!(send(site, "GET", "/-/metrics"), if is_proxy { 401 } else { 404 }, "{command:?}");
+        assert_eq!(send(site, "GET", "/-/health"), if is_proxy { 200 } else { 404 }, "{command:?}");
+        if is_proxy {
+            assert_eq!(send(admin, "PURGE", "/c/a"), 200);
+            let purge = exchange(admin, "PURGE /c/a HTTP/1.1\r\nHost: example.com\r\n\r\n");
+            assert_eq!(purge.expect(200).json()["purged"], 0);
+            assert_eq!(send(site, "PURGE", "/c/a"), 401, "an ordinary request to the origin");
+            assert_eq!(send(site, "DELETE", "/-/cache?prefix="), 404, "the origin has no cache");
+        }
+        // Pages of other hosts that resolve to this machine.
+        exchange(admin, "GET /-/metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n").expect(421);
+    }
+}
+
+#[test]
+fn endpoints_beyond_loopback_need_a_token() {
+    for command in [&["serve", "--store", "memory://"][..], &["proxy", "--upstream", "http://127.0.0.1:9"]] {
+        let start = |flags: &[&str]| {
+            let mut gateway = Gateway::start(command.iter().chain(flags));
+            address(&gateway.line_after("endpoints on ")).port().to_string() + " " + &gateway.url("")
+        };
+        if command[0] == "serve" {
+            let end = run(command.iter().chain(&["--admin-listen", "0.0.0.0:0"]));
+            assert!(end.status.code() == Some(2) && end.stderr.contains("--write-token-file"), "{end:#?}");
+        }
+        let short = run(command.iter().chain(&["--admin-listen", "0.0.0.0:0", "--read-token", "short"]));
+        assert!(short.status.code() == Some(2) && short.stderr.contains("can be guessed"), "{short:#?}");
+        assert!(!start(&["--admin-listen", "0.0.0.0:0", "--read-token", "0123456789abcdef"]).is_empty());
+    }
+    let mut open = Gateway::start(["proxy", "--upstream", "http://127.0.0.1:9", "--admin-listen", "0.0.0.0:0"]);
+    let admin = address(&open.line_after("endpoints on "));
+    assert_eq!(send(([127, 0, 0, 1], admin.port()).into(), "GET", "/-/metrics"), 401);
+}
+
+#[test]
+fn plain_http_is_redirected_to_tls() {
+    let files = Files::new();
+    let mut flags = files.flags("cert.pem", "key.pem");
+    flags.extend(["--redirect-listen", "127.0.0.1:0"].map(str::to_owned));
+    let mut gateway = Gateway::start(flags);
+    let (port, plain) = (gateway.address().port(), address(&gateway.line_after("redirecting ")));
+    for (method, path) in [("GET", "/c/a?b=c"), ("POST", "/-/metrics"), ("GET", "//evil.example")] {
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: a.example:80\r\nContent-Length: 0\r\n\r\n");
+        let moved = exchange(plain, request).expect(308);
+        assert_eq!(moved.header("location"), format!("https://a.example:{port}{path}"));
+    }
+    exchange(plain, "GET / HTTP/1.1\r\nHost: user@evil.example\r\n\r\n").expect(400);
+    let end = run(["serve", "--store", "memory://", "--redirect-listen", "127.0.0.1:0"]);
+    assert!(end.status.code() == Some(2) && end.stderr.contains("--tls-cert"), "{end:#?}");
+}

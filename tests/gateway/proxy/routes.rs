@@ -1,0 +1,81 @@
+//! Routes of the file: prefixes, redirections, and changes to header fields.
+
+use std::fs;
+
+use support::raw::exchange;
+use support::{Answer, Gateway};
+
+use super::origin::{Origin, ok};
+
+/// Starts a proxy with these routes.
+fn start(routes: &str) -> Gateway {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.toml");
+    fs::write(&file, routes).unwrap();
+    Gateway::start(["proxy", "--config", file.to_str().unwrap()])
+}
+
+fn ask(gateway: &Gateway, host: &str, path: &str, fields: &str) -> Answer {
+    exchange(gateway.address(), format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{fields}\r\n"))
+}
+
+#[test]
+fn a_route_strips_its_prefix_and_changes_fields_of_both_messages() {
+    let origin = Origin::start(|_| {
+        ok(
+            "cache-control: no-store\r\nx-powered-by: a\r\nx_powered_by: b\r\nset-cookie: c=1\r\netag: \"1\"\r\n",
+            "hello",
+        )
+    });
+    let gateway = start(&format!(
+        "[[proxy.route]]\nmatch = '/app'\nupstream = ['{}/base']\nstrip-prefix = true\n\
+         request-headers = {{ remove = ['Cookie'], set = {{ X-Site = 'shop' }}, add = {{ Accept-Language = 'en' }} }}\n\
+         response-headers = {{ remove = ['X-Powered-By', 'Set-Cookie'], set = {{ Cache-Control = 'max-age=600' }} }}\n",
+        origin.url()
+    ));
+    // A client can neither set the field in another spelling, nor remove it as an option of its connection.
+    let fields = "cookie: a=1\r\nx_site: evil\r\nx-site: evil\r\nconnection: x-site\r\nx-forwarded-prefix: /evil\r\n";
+    let first = ask(&gateway, "a.example", "/app/page?x", fields).expect(200);
+    assert_eq!((first.header("cache-control"), first.etag()), ("max-age=600", "\"1\""));
+    for name in ["x-powered-by", "x_powered_by", "set-cookie"] {
+        assert!(!first.headers.contains_key(name), "{first:?}");
+    }
+    let asked = &origin.asked()[0];
+    assert!(asked.head.starts_with("get /base/page?x http/1.1\r\n"), "{}", asked.head);
+    for (name, value) in [
+        ("x-site", Some("shop")),
+        ("x_site", None),
+        ("cookie", None),
+        ("accept-language", Some("en")),
+        ("x-forwarded-prefix", Some("/app")),
+        ("host", Some("a.example")),
+    ] {
+        assert_eq!(asked.field(name), value, "{name}: {}", asked.head);
+    }
+    // The cache decides by the changed response.
+    crate::eventually("a hit", || super::is_hit(&ask(&gateway, "a.example", "/app/page?x", "")).then_some(()));
+    ask(&gateway, "a.example", "/other", "").expect(404);
+}
+
+#[test]
+fn a_route_redirects_without_being_cached() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.toml");
+    let write = |target: &str| {
+        let route = "[[proxy.route]]\nmatch = 'old.example'\nresponse-headers.set.Cache-Control = 'max-age=600'\n";
+        fs::write(&file, format!("{route}redirect = '{target}'\n")).unwrap();
+    };
+    write("https://new.example{path}");
+    let gateway = Gateway::start(["proxy", "--config", file.to_str().unwrap()]);
+    for path in ["/a?b=c", "//evil.example/", "/"] {
+        let moved = ask(&gateway, "old.example", path, "").expect(308);
+        assert_eq!(moved.header("location"), format!("https://new.example{path}"));
+        assert_eq!((moved.header("cache-control"), moved.text()), ("max-age=600", ""));
+    }
+    ask(&gateway, "other.example", "/", "").expect(404);
+    write("https://newer.example/");
+    gateway.hang_up();
+    crate::eventually("the new target", || {
+        (ask(&gateway, "old.example", "/a?b=c", "").header("location") == "https://newer.example/").then_some(())
+    });
+}
