@@ -52,7 +52,7 @@ impl Site {
     fn start(&self, command: &str) -> Gateway {
         let mut ifmatch = Gateway::command();
         // It would override the file.
-        ifmatch.env_remove("IFMATCH_LISTEN_TABLES");
+        ifmatch.env_remove("IFMATCH_LISTEN_TABLES").env_remove("IFMATCH_LISTEN_S3");
         ifmatch.args([command, "--config"]).arg(self.path("config"));
         Gateway::launch(ifmatch)
     }

@@ -107,6 +107,13 @@ pub struct Settings {
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN_TABLES", help_heading = "Listening")]
     pub listen_tables: Option<OptionalAddress>,
 
+    /// Address to serve S3 clients on, or `off`.
+    ///
+    /// S3 clients need an account: its name is the access key id, and its key the secret key. If the default address is in
+    /// use, the gateway warns and serves no S3 clients.
+    #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN_S3", help_heading = "Listening")]
+    pub listen_s3: Option<OptionalAddress>,
+
     /// PEM file with the certificate chain.
     ///
     /// Enables TLS, with HTTP/2 and HTTP/1.1.
@@ -334,6 +341,7 @@ impl Settings {
             cache_disk: Some(ByteSize::from_bytes(10 << 30)),
             listen: Some(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_000)))),
             listen_tables: Some(OptionalAddress::On(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_002))))),
+            listen_s3: Some(OptionalAddress::On(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_003))))),
             max_body_size: Some(ByteSize::from_bytes(DEFAULT_MAX_BODY)),
             max_header_size: Some(ByteSize::from_bytes(32 << 10)),
             max_connections: Some(1_000),
@@ -383,6 +391,7 @@ impl Settings {
             cache_disk: self.cache_disk.or(fallback.cache_disk),
             listen: self.listen.or(fallback.listen),
             listen_tables: self.listen_tables.or(fallback.listen_tables),
+            listen_s3: self.listen_s3.or(fallback.listen_s3),
             tls_cert: self.tls_cert.or(fallback.tls_cert),
             tls_key: self.tls_key.or(fallback.tls_key),
             read_token: first_set(self.read_token, fallback.read_token),
@@ -422,6 +431,7 @@ impl Settings {
             ("cache_disk", defaults.cache_disk.map(|size| size.to_string())),
             ("listen", defaults.listen.map(|listen| listen.to_string())),
             ("listen_tables", defaults.listen_tables.map(|listen| listen.to_string())),
+            ("listen_s3", defaults.listen_s3.map(|listen| listen.to_string())),
             ("max_body_size", defaults.max_body_size.map(|size| size.to_string())),
             ("max_header_size", defaults.max_header_size.map(|size| size.to_string())),
             ("max_connections", defaults.max_connections.map(|count| count.to_string())),

@@ -17,6 +17,8 @@ pub(super) struct Addresses {
     pub(super) blobs: SocketAddr,
     /// Address for tables, if they are served.
     pub(super) tables: Option<SocketAddr>,
+    /// Address for S3 clients, if they are served.
+    pub(super) s3: Option<SocketAddr>,
 }
 
 /// Prints the banner.
@@ -40,6 +42,9 @@ fn write(out: &mut dyn Write, style: Style, config: &Config, addresses: &Address
     writeln!(out, "listening on {url}")?;
     if let Some(tables) = addresses.tables {
         writeln!(out, "tables on {scheme}://{tables}")?;
+    }
+    if let Some(s3) = addresses.s3 {
+        writeln!(out, "S3 on {scheme}://{s3}")?;
     }
     if let Some(account) = config.accounts.iter().next() {
         writeln!(out, "{dim}Azure SDKs{plain}  {}", connection(account.name(), config, addresses))?;
@@ -95,8 +100,11 @@ mod tests {
     fn banner(settings: Settings, colours: bool) -> String {
         let config = Config::from_settings(settings).unwrap();
         let mut out = Vec::new();
-        let addresses =
-            Addresses { blobs: local(4321), tables: config.listen_tables.and_then(|at| at.addresses().next()) };
+        let addresses = Addresses {
+            blobs: local(4321),
+            tables: config.listen_tables.address.and_then(|at| at.addresses().next()),
+            s3: None,
+        };
         write(&mut out, Style::new(colours), &config, &addresses).unwrap();
         String::from_utf8(out).unwrap()
     }
@@ -129,8 +137,9 @@ mod tests {
             let settings = Settings::from_toml(&format!("store = 'memory://'\n{accounts}")).unwrap();
             Config::from_settings(settings).unwrap()
         };
-        let connect =
-            |accounts, blobs, tables| connection(DEVELOPMENT_ACCOUNT, &config(accounts), &Addresses { blobs, tables });
+        let connect = |accounts, blobs, tables| {
+            connection(DEVELOPMENT_ACCOUNT, &config(accounts), &Addresses { blobs, tables, s3: None })
+        };
         assert_eq!(connect("", local(10_000), Some(local(10_002))), "UseDevelopmentStorage=true");
         let other = connect("", local(1), Some(local(10_002)));
         assert!(other.contains("BlobEndpoint=http://127.0.0.1:1/devstoreaccount1;"), "{other}");
