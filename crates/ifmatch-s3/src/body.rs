@@ -9,7 +9,7 @@ use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind, Upload};
 use s3s::checksum::ChecksumHasher;
-use s3s::dto::{Checksum, StreamingBlob};
+use s3s::dto::Checksum;
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders, s3_error};
 
 use crate::error;
@@ -52,12 +52,7 @@ impl Outcome {
 }
 
 /// Returns the body as the store reads it. It fails unless the bytes have all the checksums that come with them.
-pub(crate) fn verified(
-    body: Option<StreamingBlob>,
-    headers: &HeaderMap,
-    trailers: Option<TrailingHeaders>,
-) -> (Upload, Outcome) {
-    let body = body.map_or_else(s3s::Body::empty, s3s::Body::from);
+pub(crate) fn verified(body: Upload, headers: &HeaderMap, trailers: Option<TrailingHeaders>) -> (Upload, Outcome) {
     let announced = list(headers, TRAILER).filter(|name| name.starts_with(CHECKSUM)).collect();
     let mut hasher = ChecksumHasher::default();
     for name in headers.keys().map(http::HeaderName::as_str) {
@@ -93,7 +88,7 @@ fn enable(hasher: &mut ChecksumHasher, name: &str) {
 }
 
 struct Verified {
-    body: s3s::Body,
+    body: Upload,
     /// `None` after the end.
     hasher: Option<ChecksumHasher>,
     /// The headers of the request.

@@ -10,13 +10,14 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
 use s3s::dto::{Checksum, ChecksumType, ETag, Timestamp};
 use s3s::{S3Result, s3_error};
+use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 /// Maximum total size of the user's own fields, in bytes.
 const MAX_METADATA: usize = 2 * 1024;
 
 /// The header fields of a request to keep with an object.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Fields {
     pub(crate) content_type: Option<String>,
     pub(crate) content_encoding: Option<String>,

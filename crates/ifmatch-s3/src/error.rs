@@ -1,9 +1,9 @@
 //! Errors of the store in S3's codes.
 
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, LAST_MODIFIED, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ifmatch_blob::name::{InvalidName, NameErrorKind};
-use ifmatch_blob::store::{StoreError, StoreErrorKind};
+use ifmatch_blob::store::{BlobInfo, StoreError, StoreErrorKind};
 use s3s::{S3Error, S3ErrorCode, s3_error};
 
 /// Translates an error of the store. `is_conditional` for a write with a condition.
@@ -54,6 +54,16 @@ pub(crate) fn of_name(error: InvalidName) -> S3Error {
         NameErrorKind::BlobTooLong => s3_error!(KeyTooLongError, "{error}"),
         _ => s3_error!(InvalidArgument, "{error}"),
     }
+}
+
+/// Returns the answer 304, which is an error to `s3s`. It has no body: see [`service`](crate::service).
+pub(crate) fn not_modified(info: &BlobInfo) -> S3Error {
+    let mut answer = S3Error::new(S3ErrorCode::NotModified);
+    let tag = info.tag.iter().map(|tag| (ETAG, tag.to_header()));
+    let cache = info.headers.cache_control.iter().map(|text| (CACHE_CONTROL, text.to_header()));
+    let date = [(LAST_MODIFIED, info.last_modified.to_header())];
+    answer.set_headers(tag.chain(cache).chain(date).collect());
+    answer
 }
 
 /// Adds the time after which to try again, in seconds.

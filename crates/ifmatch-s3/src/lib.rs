@@ -12,6 +12,7 @@ mod convert;
 mod copy;
 mod error;
 mod list;
+mod multipart;
 mod objects;
 mod service;
 

@@ -2,12 +2,11 @@
 
 use futures_util::{StreamExt, stream};
 use http::header::CONTENT_RANGE;
-use http::{HeaderMap, Method, StatusCode};
-use ifmatch_blob::body::BlobBody;
+use http::{HeaderMap, Method};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    BlobInfo, Delete, Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Written,
+    BlobInfo, Delete, Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Upload, Written,
 };
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Verdict;
@@ -48,7 +47,8 @@ pub(crate) async fn put(
         cache_control: input.cache_control,
         metadata: input.metadata,
     };
-    let (upload, outcome) = body::verified(input.body, &headers, trailing_headers);
+    let body = input.body.map_or_else(s3s::Body::empty, s3s::Body::from);
+    let (upload, outcome) = body::verified(Upload::new(body), &headers, trailing_headers);
     let put = Put {
         headers: BlobHeaders { content_md5, ..fields.parse()? },
         md5: if content_md5.is_some() { Md5Use::Computed } else { Md5Use::AsGiven },
@@ -140,15 +140,11 @@ pub(crate) async fn get(
         headers: &headers,
         method: Method::GET,
     };
-    let Found { status, mut opened, range, head } = read.open(backend).await?;
-    let body = if status == StatusCode::NOT_MODIFIED {
-        None
-    } else {
-        let bytes = range.map(|range| range.start()..range.end() + 1);
-        Some(streaming(opened.source.read(bytes).await.map_err(|failed| error::plain(&failed))?))
-    };
+    let Found { mut opened, range, head } = read.open(backend).await?;
+    let bytes = range.map(|range| range.start()..range.end() + 1);
+    let body = opened.source.read(bytes).await.map_err(|failed| error::plain(&failed))?;
     let output = GetObjectOutput {
-        body,
+        body: Some(StreamingBlob::from(s3s::Body::http_body_unsync(body))),
         accept_ranges: head.accept_ranges,
         cache_control: head.cache_control,
         checksum_sha256: head.checksum_sha256,
@@ -164,7 +160,7 @@ pub(crate) async fn get(
         metadata: head.metadata,
         ..GetObjectOutput::default()
     };
-    Ok(S3Response::with_status(output, status))
+    Ok(S3Response::new(output))
 }
 
 pub(crate) async fn head(
@@ -181,16 +177,11 @@ pub(crate) async fn head(
         headers: &headers,
         method: Method::HEAD,
     };
-    let found = read.open(backend).await?;
-    Ok(S3Response::with_status(found.head, found.status))
+    Ok(S3Response::new(read.open(backend).await?.head))
 }
 
 fn is_enabled(mode: Option<&ChecksumMode>) -> bool {
     mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED)
-}
-
-fn streaming(body: BlobBody) -> StreamingBlob {
-    StreamingBlob::from(s3s::Body::http_body_unsync(body))
 }
 
 /// A read of an object.
@@ -205,7 +196,6 @@ struct Read<'a> {
 
 /// An object to send, and the head of the response.
 struct Found {
-    status: StatusCode,
     opened: Opened,
     range: Option<ByteRange>,
     head: HeadObjectOutput,
@@ -229,21 +219,18 @@ impl Read<'_> {
         };
         let info = &opened.info;
         let mut head = describe(info);
-        let mut found = match preconditions.evaluate(&self.method, Some(&info.validators())) {
-            Verdict::Proceed => StatusCode::OK,
-            Verdict::NotModified => StatusCode::NOT_MODIFIED,
+        match preconditions.evaluate(&self.method, Some(&info.validators())) {
+            Verdict::Proceed => {}
+            Verdict::NotModified => return Err(error::not_modified(info)),
             Verdict::Failed(precondition) => {
                 return Err(s3_error!(PreconditionFailed, "the condition {} is false", precondition.header()));
             }
-        };
+        }
         if self.part.is_some_and(|part| part != 1) {
             return Err(s3_error!(InvalidArgument, "an object has one part: omit partNumber"));
         }
         let mut range = None;
-        if found == StatusCode::NOT_MODIFIED {
-            head.content_length = None;
-        } else if let Some(part) = self.range(backend, info)? {
-            found = StatusCode::PARTIAL_CONTENT;
+        if let Some(part) = self.range(backend, info)? {
             head.content_length = i64::try_from(part.len()).ok();
             head.content_range = part.content_range(info.length).to_str().ok().map(str::to_owned);
             range = Some(part);
@@ -252,7 +239,7 @@ impl Read<'_> {
             head.checksum_sha256 = checksum.checksum_sha256;
             head.checksum_type = checksum.checksum_type;
         }
-        Ok(Found { status: found, opened, range, head })
+        Ok(Found { opened, range, head })
     }
 
     /// Returns the selected range, or `None` for the whole object.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::header::CONTENT_RANGE;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::BodyExt;
 use ifmatch_azure::accounts::{Account, Accounts};
@@ -24,6 +25,7 @@ use tower_service::Service;
 
 use crate::authorization;
 use crate::backend::Backend;
+use crate::multipart;
 
 /// Maximum length of a document in a request: a list of 10,000 parts with a checksum each, or of 1,000 long names.
 const MAX_XML: usize = 4 * 1024 * 1024;
@@ -50,6 +52,7 @@ const MAX_XML: usize = 4 * 1024 * 1024;
 /// ```
 #[derive(Clone)]
 pub struct S3Service {
+    context: Context,
     accounts: Accounts,
     /// The same service for each of the keys of an account, since `s3s` knows one secret key for an access key id.
     keyed: Arc<[s3s::service::S3Service]>,
@@ -58,10 +61,20 @@ pub struct S3Service {
 impl S3Service {
     /// Creates a service over the store of a [`BlobService`](ifmatch_blob::BlobService) and with its settings.
     pub fn new(context: Context, accounts: Accounts) -> Self {
-        let backend = Backend { context, accounts: accounts.clone() };
+        let backend = Backend { context: context.clone(), accounts: accounts.clone() };
         let keyed = |key| build(backend.clone(), Keys { accounts: accounts.clone(), key });
         let keyed = (0..Account::MAX_KEYS).map(keyed).collect();
-        Self { accounts, keyed }
+        Self { context, accounts, keyed }
+    }
+
+    /// Removes uploads that were left for a week. Returns the number of entries removed.
+    ///
+    /// Call it about once a day. It never removes anything that is in use.
+    ///
+    /// # Errors
+    /// The store failed. Entries removed before stay removed.
+    pub async fn collect(&self) -> Result<u64, StoreError> {
+        multipart::collect(&self.context).await
     }
 
     async fn respond(&self, request: Request<s3s::Body>) -> S3Result<Response<s3s::Body>> {
@@ -117,10 +130,15 @@ where
             };
             let mut response = response.unwrap_or_else(|_| {
                 let mut response = Response::new(s3s::Body::empty());
-                *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+                *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
                 response
             });
-            response.headers_mut().remove(http::header::TRANSFER_ENCODING);
+            // The library writes a document for every error, and knows no HEAD of a range.
+            if response.status() == StatusCode::NOT_MODIFIED {
+                *response.body_mut() = s3s::Body::empty();
+            } else if response.status() == StatusCode::OK && response.headers().contains_key(CONTENT_RANGE) {
+                *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            }
             Ok(response.map(|body| {
                 BlobBody::stream(body.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error)))
             }))

@@ -66,7 +66,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         .require_preconditions(require_preconditions(config));
     let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone());
     let objects = S3Service::new(service.context().clone(), config.accounts.clone());
-    tokio::spawn(garbage_collection::run(service.clone(), tables.clone()));
+    tokio::spawn(garbage_collection::run(service.clone(), tables.clone(), objects.clone()));
     let state = AppState::new(&config.server, metrics).with_blobs(blobs, Arc::clone(&service.context().waits));
     let state = state.with_register(opened.register);
     let state = state.accepting_published_key(config.accepts_published_key());
