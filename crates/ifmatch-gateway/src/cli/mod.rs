@@ -140,7 +140,7 @@ Examples:
     ifmatch serve --data ./data
 
   Serve the same blobs to S3 clients, with the key of an account (access key id NAME, secret key KEY):
-    ifmatch serve --data ./data --accounts NAME:KEY
+    ifmatch serve --data ./data --accounts NAME:KEY --write-token-file write.token
     aws --endpoint-url http://127.0.0.1:10003 s3 ls s3://docs
 
   Serve an S3 bucket, with leases and other records in a folder:
