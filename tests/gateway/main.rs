@@ -15,6 +15,7 @@ mod metrics;
 mod proxy;
 mod registers;
 mod reload;
+mod s3;
 mod service_manager;
 mod session;
 mod shares;

@@ -52,7 +52,7 @@ impl Site {
     fn start(&self, command: &str) -> Gateway {
         let mut ifmatch = Gateway::command();
         // It would override the file.
-        ifmatch.env_remove("IFMATCH_LISTEN_TABLES");
+        ifmatch.env_remove("IFMATCH_LISTEN_TABLES").env_remove("IFMATCH_LISTEN_S3");
         ifmatch.args([command, "--config"]).arg(self.path("config"));
         Gateway::launch(ifmatch)
     }
@@ -164,7 +164,7 @@ fn open_connections_need_a_current_token_and_requests_in_progress_do_not() {
 fn tokens_of_the_file_are_exchanged_for_both_commands() {
     let site = Site::new();
     for (command, rest) in [
-        ("serve", "store = 'memory://'\nlisten-tables = 'off'"),
+        ("serve", "store = 'memory://'\nlisten-tables = 'off'\nlisten-s3 = 'off'"),
         ("proxy", "[proxy]\nupstream = ['http://127.0.0.1:9']"),
     ] {
         let config = |token: &str| format!("listen = '127.0.0.1:0'\nread-token = ['{token}']\n{rest}\n");
@@ -204,7 +204,8 @@ fn an_unusable_configuration_changes_nothing() {
     site.certificate(&files);
     let [tokens, cert, key] = ["tokens", "cert.pem", "key.pem"].map(|name| site.text(name));
     let write = |lines: &str| site.write("config", &format!("store = 'memory://'\n{lines}\n"));
-    let usual = format!("listen = '127.0.0.1:0'\nlisten-tables = 'off'\nwrite-token-file = '{tokens}'");
+    let usual =
+        format!("listen = '127.0.0.1:0'\nlisten-tables = 'off'\nlisten-s3 = 'off'\nwrite-token-file = '{tokens}'");
     site.tokens(&["former"]);
     write(&usual);
     let gateway = site.start("serve");
@@ -213,8 +214,18 @@ fn an_unusable_configuration_changes_nothing() {
         (format!("{usual}\nunknown = 1"), "unknown field"),
         (format!("{usual}\ntls-cert = '{cert}'\ntls-key = '{key}'"), "TLS for clients cannot be switched on"),
         // Safe without tokens, but the gateway would still listen at the former address.
-        ("listen = '127.0.0.2:0'\nlisten-tables = 'off'".to_owned(), "listen address cannot be changed"),
-        ("listen = '127.0.0.1:0'\nlisten-tables = '127.0.0.1:0'".to_owned(), "tables cannot be changed"),
+        (
+            "listen = '127.0.0.2:0'\nlisten-tables = 'off'\nlisten-s3 = 'off'".to_owned(),
+            "listen address cannot be changed",
+        ),
+        (
+            "listen = '127.0.0.1:0'\nlisten-tables = '127.0.0.1:0'\nlisten-s3 = 'off'".to_owned(),
+            "tables cannot be changed",
+        ),
+        (
+            "listen = '127.0.0.1:0'\nlisten-tables = 'off'\nlisten-s3 = '127.0.0.1:0'".to_owned(),
+            "S3 clients cannot be changed",
+        ),
         (
             format!("listen = '127.0.0.1:0'\nwrite-token-file = '{}'", site.text("missing")),
             "cannot read the token file",
@@ -237,7 +248,12 @@ fn an_unusable_configuration_changes_nothing() {
 fn a_reload_leaves_no_account_that_the_settings_exclude() {
     let site = Site::new();
     let write = |lines: &str| {
-        site.write("config", &format!("listen = '127.0.0.1:0'\nlisten-tables = 'off'\nstore = 'memory://'\n{lines}\n"));
+        site.write(
+            "config",
+            &format!(
+                "listen = '127.0.0.1:0'\nlisten-tables = 'off'\nlisten-s3 = 'off'\nstore = 'memory://'\n{lines}\n"
+            ),
+        );
     };
     let account = |key: &str| format!("[[accounts]]\nname = 'one'\nkey = '{key}'");
     let token = "write-token = ['0123456789abcdef']".to_owned();

@@ -44,7 +44,7 @@ impl Gateway {
     }
 
     /// Returns the command without arguments and without inherited settings, for tests that set the environment or the
-    /// working directory. Tables are disabled by default, since their port is fixed.
+    /// working directory. Tables and S3 are disabled by default, since their ports are fixed.
     pub fn command() -> Command {
         let mut command = Command::new(binary::path());
         for (name, _) in std::env::vars_os() {
@@ -53,6 +53,7 @@ impl Gateway {
             }
         }
         command.env("IFMATCH_LISTEN_TABLES", "off");
+        command.env("IFMATCH_LISTEN_S3", "off");
         command
     }
 
@@ -77,6 +78,13 @@ impl Gateway {
     /// Returns the address of its tables. Can be called once.
     pub fn tables(&mut self) -> SocketAddr {
         let url = self.process.line_after("tables on ");
+        let (_, address) = url.split_once("://").expect("a scheme");
+        address.parse().expect("an address and a port")
+    }
+
+    /// Returns the address for S3 clients. Can be called once.
+    pub fn s3(&mut self) -> SocketAddr {
+        let url = self.process.line_after("S3 on ");
         let (_, address) = url.split_once("://").expect("a scheme");
         address.parse().expect("an address and a port")
     }

@@ -16,6 +16,7 @@ mod client;
 mod gateway;
 mod process;
 pub mod raw;
+pub mod s3;
 mod server;
 mod signer;
 pub mod statistics;

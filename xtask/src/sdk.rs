@@ -37,6 +37,8 @@ pub(crate) struct Server {
     /// Address of the blobs.
     pub(crate) blobs: SocketAddr,
     tables: SocketAddr,
+    /// Address for S3 clients, if the server has one.
+    s3: Option<SocketAddr>,
     /// File of the cases that are known to fail.
     known_errors: PathBuf,
     /// `true` if the server keeps idle connections open.
@@ -102,12 +104,15 @@ fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Ser
         fs::remove_dir_all(&data)?;
     }
     let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
+    let s3 = listening::free_address()?;
     let running = Run::new(binary, dir)
-        .args(["serve", "--listen", &blobs.to_string(), "--listen-tables", &tables.to_string(), "--data"])
+        .args(["serve", "--listen", &blobs.to_string(), "--listen-tables", &tables.to_string()])
+        .args(["--listen-s3", &s3.to_string(), "--data"])
         .args([data])
         .start()?;
     let known_errors = known_errors(context, "gateway");
-    Server { name: "gateway", blobs, tables, known_errors, keep_alive: true, running: vec![running] }.listening()
+    Server { name: "gateway", blobs, tables, s3: Some(s3), known_errors, keep_alive: true, running: vec![running] }
+        .listening()
 }
 
 /// Starts a gateway without tables on an object store.
@@ -117,13 +122,21 @@ fn start_gateway_on_objects(binary: &Path, dir: &Path) -> Result<Server> {
         Run::new(binary, dir).args(["serve", "--listen", &blobs.to_string(), "--store", "memory:///"]).start()?;
     listening::wait("gateway", blobs)?;
     let name = "gateway on objects";
-    Ok(Server { name, blobs, tables: blobs, known_errors: PathBuf::new(), keep_alive: true, running: vec![running] })
+    Ok(Server {
+        name,
+        blobs,
+        tables: blobs,
+        s3: None,
+        known_errors: PathBuf::new(),
+        keep_alive: true,
+        running: vec![running],
+    })
 }
 
 fn start_worker(context: &Context<'_>, folder: &Path, dir: &Path) -> Result<Server> {
     let Served { blobs, tables, running } = Served::start(context, folder, &dir.join("Worker.log"))?;
     let known_errors = known_errors(context, "worker");
-    Ok(Server { name: "Worker", blobs, tables, known_errors, keep_alive: false, running: vec![running] })
+    Ok(Server { name: "Worker", blobs, tables, s3: None, known_errors, keep_alive: false, running: vec![running] })
 }
 
 /// Starts Azurite with everything in memory.
@@ -140,7 +153,7 @@ pub(crate) fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server>
     let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
     let running = vec![start("blob", blobs)?, start("table", tables)?];
     let known_errors = known_errors(context, "azurite");
-    Server { name: "Azurite", blobs, tables, known_errors, keep_alive: true, running }.listening()
+    Server { name: "Azurite", blobs, tables, s3: None, known_errors, keep_alive: true, running }.listening()
 }
 
 /// Returns the file of a server's known failures.
@@ -152,6 +165,7 @@ impl Server {
     fn listening(self) -> Result<Self> {
         listening::wait(self.name, self.blobs)?;
         listening::wait(self.name, self.tables)?;
+        self.s3.map(|s3| listening::wait(self.name, s3)).transpose()?;
         Ok(self)
     }
 
@@ -188,6 +202,7 @@ impl Server {
         run.env("IFMATCH_SDK_BLOB", connection_string("Blob", self.blobs))
             .env("IFMATCH_SDK_TABLE", connection_string("Table", self.tables))
             .env("IFMATCH_SDK_KNOWN_ERRORS", &self.known_errors)
+            .env("IFMATCH_SDK_S3", self.s3.map(|s3| format!("http://{s3}")).unwrap_or_default())
             .env("IFMATCH_SDK_KEEP_ALIVE", if self.keep_alive { "on" } else { "off" })
     }
 }

@@ -107,6 +107,11 @@ const RULES: &[Rule] = &[
         why: "tables work with any store",
     },
     Rule {
+        package: "ifmatch-s3",
+        forbidden: &["axum", "clap", "hyper-util", "redb", "object_store", "ifmatch-azure-tables", "ifmatch-gateway"],
+        why: "a dialect works with any store",
+    },
+    Rule {
         package: "ifmatch-cache",
         forbidden: &[
             "axum",

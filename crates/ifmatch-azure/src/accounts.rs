@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use ifmatch_blob::name::ContainerName;
 pub use ifmatch_core::shared_key::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use ifmatch_core::shared_key::{InvalidKey, Key};
 use thiserror::Error;
@@ -54,6 +55,36 @@ impl Accounts {
         self.0.first().is_some_and(|first| first.name == account.name)
     }
 
+    /// Returns the container of an account with this name: its own name for the default account, after the account's name and a
+    /// dot for any other. Returns `None` for a name that Azure does not allow.
+    ///
+    /// ```
+    /// use ifmatch_azure::accounts::{Account, Accounts};
+    ///
+    /// let accounts = Accounts::new([Account::new("photos", "c2VjcmV0")?, Account::new("reports", "c2VjcmV0")?])?;
+    /// let [photos, reports] = ["photos", "reports"].map(|name| accounts.get(name).unwrap());
+    /// assert_eq!(accounts.container(photos, "may").unwrap().as_str(), "may");
+    /// let may = accounts.container(reports, "may").unwrap();
+    /// assert_eq!(may.as_str(), "reports.may");
+    /// assert_eq!((accounts.name_of(reports, &may), accounts.name_of(photos, &may)), (Some("may"), None));
+    /// assert!(accounts.container(photos, "reports.may").is_none());
+    /// # Ok::<(), ifmatch_azure::accounts::InvalidAccount>(())
+    /// ```
+    pub fn container(&self, account: &Account, name: &str) -> Option<ContainerName> {
+        let container = is_container_name(name).then(|| format!("{}{name}", self.prefix(account)))?;
+        ContainerName::new(&container).ok()
+    }
+
+    /// Returns the name by which an account knows a container, if it is one of its own.
+    pub fn name_of<'a>(&self, account: &Account, container: &'a ContainerName) -> Option<&'a str> {
+        container.as_str().strip_prefix(&self.prefix(account)).filter(|name| is_container_name(name))
+    }
+
+    /// Returns the prefix of an account's containers in the store.
+    pub fn prefix(&self, account: &Account) -> String {
+        if self.is_default(account) { String::new() } else { format!("{}{SEPARATOR}", account.name()) }
+    }
+
     /// Returns `true` if there are no accounts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -63,6 +94,18 @@ impl Accounts {
     pub fn iter(&self) -> impl Iterator<Item = &Account> {
         self.0.iter()
     }
+}
+
+/// Separates the account from the container in the plain dialect. Azure's container names never contain it.
+const SEPARATOR: char = '.';
+
+/// Returns `true` for a container name that Azure allows.
+fn is_container_name(name: &str) -> bool {
+    let part = |part: &str| {
+        let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        !part.is_empty() && part.bytes().all(valid)
+    };
+    (3..=63).contains(&name.len()) && name.split('-').all(part)
 }
 
 /// An account: its name and its keys.
@@ -83,6 +126,7 @@ impl Accounts {
 pub struct Account {
     name: Arc<str>,
     keys: Arc<[Key]>,
+    texts: Arc<[Box<str>]>,
 }
 
 impl Account {
@@ -98,7 +142,7 @@ impl Account {
         if !(3..=24).contains(&name.len()) || !name.bytes().all(valid) {
             return Err(InvalidAccount(Rule::Name));
         }
-        Self { name: name.into(), keys: Arc::default() }.and_key(key)
+        Self { name: name.into(), keys: Arc::default(), texts: Arc::default() }.and_key(key)
     }
 
     /// Adds a key.
@@ -106,17 +150,24 @@ impl Account {
     /// # Errors
     /// The key is empty or not base64, or the account already has [two](Self::MAX_KEYS).
     pub fn and_key(mut self, key: &str) -> Result<Self, InvalidAccount> {
+        let text = key.trim().into();
         let key = Key::from_base64(key).map_err(|error| InvalidAccount(Rule::Key(error)))?;
         if self.keys.len() == Self::MAX_KEYS {
             return Err(InvalidAccount(Rule::Keys));
         }
         self.keys = self.keys.iter().cloned().chain([key]).collect();
+        self.texts = self.texts.iter().cloned().chain([text]).collect();
         Ok(self)
     }
 
     /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the keys in base64. As such, they are the secret keys of S3 clients.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(|text| &**text)
     }
 
     /// Returns the keys, ready for signing.

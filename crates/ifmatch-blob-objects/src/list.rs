@@ -13,7 +13,7 @@ use super::incarnation::Registered;
 use super::members::Members;
 use super::shared::Shared;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
-use ifmatch_blob::store::{BlobEntry, BlobInfo, ListQuery, Page, StoreError};
+use ifmatch_blob::store::{BlobEntry, BlobInfo, ListQuery, Page, StoreError, behind};
 
 /// Number of further names of a folder, about a page of the store's, after which a new listing begins behind it.
 const HIDDEN: usize = 100;
@@ -47,7 +47,7 @@ impl Shared {
         let more = names.len() > query.limit;
         names.truncate(query.limit);
         let next = names.last().filter(|_| more).map(|(last, _)| match self.folder_once(query, last.as_str()) {
-            Some(folder) => last_of(folder),
+            Some(folder) => behind(folder),
             None => last.as_str().to_owned(),
         });
         let entries = names.into_iter().map(|(name, found)| self.entry(container, members, name, found, query.leases));
@@ -118,7 +118,7 @@ impl Shared {
                 if shown.as_deref() == Some(folder) {
                     hidden += 1;
                     if hidden == HIDDEN
-                        && let Ok(end) = Path::parse(format!("{within}/{}", last_of(folder)))
+                        && let Ok(end) = Path::parse(format!("{within}/{}", behind(folder)))
                     {
                         listed = self.listed(&within, &query.prefix, Some(&end));
                     }
@@ -176,11 +176,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// Returns a name behind those of a folder, except for ones that begin with the last character.
-fn last_of(folder: &str) -> String {
-    format!("{folder}{}", char::MAX)
 }
 
 /// Returns the blob of an object, or `None` if no blob can have its name.

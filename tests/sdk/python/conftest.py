@@ -6,13 +6,18 @@ import uuid
 from collections import Counter
 from pathlib import Path
 
+import boto3
 import pytest
 from azure.data.tables import TableServiceClient
 from azure.storage.blob import BlobServiceClient
+from botocore.config import Config
 
 from support import OPTIONS
 
 DEVELOPMENT = "UseDevelopmentStorage=true"
+
+# Only the gateway speaks S3.
+collect_ignore = [] if os.environ.get("IFMATCH_SDK_S3") else ["test_s3.py"]
 
 
 def title(item):
@@ -54,6 +59,20 @@ def blobs():
 def tables():
     with TableServiceClient.from_connection_string(os.environ.get("IFMATCH_SDK_TABLE", DEVELOPMENT), **OPTIONS) as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def s3():
+    account = dict(part.split("=", 1) for part in os.environ["IFMATCH_SDK_BLOB"].split(";") if part)
+    config = Config(signature_version="s3v4", max_pool_connections=16, retries={"total_max_attempts": 1})
+    return boto3.client(
+        "s3",
+        endpoint_url=os.environ["IFMATCH_SDK_S3"],
+        aws_access_key_id=account["AccountName"],
+        aws_secret_access_key=account["AccountKey"],
+        region_name="us-east-1",
+        config=config,
+    )
 
 
 @pytest.fixture

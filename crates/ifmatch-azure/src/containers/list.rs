@@ -7,7 +7,7 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::ContainerName;
-use ifmatch_blob::store::{BlobEntry, ContainerEntry, ListQuery};
+use ifmatch_blob::store::{BlobEntry, ContainerEntry, Hierarchy, ListQuery, Listed};
 use ifmatch_core::EntityTag;
 use ifmatch_core::lease::SeenLease;
 
@@ -17,8 +17,6 @@ use crate::response::{self, headers, xml::Xml};
 
 /// Number of entries read from the store at a time.
 const STEP: usize = 500;
-/// Sorts after all names with the same prefix.
-const LAST: char = char::MAX;
 
 pub(crate) async fn list_blobs(
     context: &Context,
@@ -28,72 +26,32 @@ pub(crate) async fn list_blobs(
     let name = list.container_name(container).unwrap_or(container.as_str());
     let mut xml = begin(list, &[("ServiceEndpoint", &list.endpoint), ("ContainerName", name)]);
     xml.open("Blobs");
-    // The marker of a later page.
-    let mut after = list.marker.clone().max(list.start.as_deref().map(before));
-    let (mut count, mut next) = (0, None);
-    'pages: loop {
-        let limit = (list.limit - count).saturating_add(1).min(STEP);
-        let query = ListQuery {
-            prefix: list.prefix.clone(),
-            after: after.clone(),
-            limit,
-            leases: true,
-            delimiter: list.delimiter.clone(),
-        };
-        let page = context.store.list(container, &query).await.map_err(AzureError::of_container)?;
-        let page = page.ok_or_else(AzureError::container_not_found)?;
-        for entry in &page.items {
-            let is_before = list.start.as_deref().is_some_and(|start| entry.name.as_str() < start);
-            if is_before || after.as_deref().is_some_and(|after| entry.name.as_str() <= after) {
-                continue;
-            }
-            let folder = query.folder(entry.name.as_str());
-            if folder.zip(after.as_deref()).is_some_and(|(folder, after)| is_behind(after, folder)) {
-                after = Some(entry.name.as_str().to_owned());
-                continue;
-            }
-            if count == list.limit {
-                next = after;
-                break 'pages;
-            }
-            count += 1;
-            if let Some(folder) = folder {
+    let listing = Hierarchy {
+        prefix: &list.prefix,
+        delimiter: list.delimiter.as_deref(),
+        after: list.marker.clone(),
+        start: list.start.as_deref(),
+        limit: list.limit,
+        leases: true,
+    };
+    let listing = listing.list(&*context.store, container).await.map_err(AzureError::of_container)?;
+    let listing = listing.ok_or_else(AzureError::container_not_found)?;
+    for item in &listing.items {
+        match item {
+            Listed::Blob(entry) => add_blob(&mut xml, entry, list),
+            Listed::Folder(folder) => {
                 xml.open("BlobPrefix");
                 xml.blob_name(folder);
                 xml.close("BlobPrefix");
-                // Skips the rest of the folder, except for names that begin with the last character.
-                after = Some(format!("{folder}{LAST}"));
-                continue;
             }
-            add_blob(&mut xml, entry, list);
-            after = Some(entry.name.as_str().to_owned());
         }
-        let Some(end) = page.next else { break };
-        // The last names of a page may be missing from it, and the rest of a folder is skipped beyond its end.
-        after = after.max(Some(end));
     }
     xml.close("Blobs");
-    Ok(end(xml, next))
-}
-
-/// Returns a name right before `start`: a listing after it begins with `start`, except for names with the last character.
-fn before(start: &str) -> String {
-    let mut name = start.to_owned();
-    let last = name.pop().map_or(0, u32::from);
-    // Below the surrogates, where the range of characters has a gap.
-    if let Some(previous) = (0..last).next_back().and_then(|code| char::from_u32(code).or(char::from_u32(0xd7ff))) {
-        name.extend([previous, LAST]);
-    }
-    name
-}
-
-/// Returns `true` if a listing that continues after this name has already shown the folder.
-fn is_behind(after: &str, folder: &str) -> bool {
-    after.strip_prefix(folder).is_some_and(|inner| inner.starts_with(LAST))
+    Ok(end(xml, listing.next))
 }
 
 pub(crate) async fn list_containers(context: &Context, list: &List) -> Result<Response<BlobBody>, AzureError> {
-    let prefix = &list.account_prefix;
+    let prefix = list.account_prefix();
     let mut xml = begin(list, &[("ServiceEndpoint", &list.endpoint)]);
     xml.open("Containers");
     let mut after = list.marker.as_ref().map(|marker| format!("{prefix}{marker}"));
@@ -235,19 +193,4 @@ fn add_metadata(xml: &mut Xml, stored: &BlobHeaders) {
         }
     }
     xml.close("Metadata");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_before_another_is_smaller_by_as_little_as_possible() {
-        for (start, expected) in
-            [("b", "a\u{10ffff}"), ("a/b", "a/a\u{10ffff}"), ("a\0", "a"), ("\u{e000}", "\u{d7ff}\u{10ffff}"), ("", "")]
-        {
-            assert_eq!(before(start), expected, "{start:?}");
-            assert!(before(start).as_str() < start || start.is_empty(), "{start:?}");
-        }
-    }
 }

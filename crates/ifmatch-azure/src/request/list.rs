@@ -7,7 +7,6 @@ use http::request::Parts;
 use ifmatch_blob::name::ContainerName;
 
 use super::query::Query;
-use super::target;
 use crate::accounts::{Account, Accounts};
 use crate::error::AzureError;
 
@@ -45,8 +44,8 @@ pub(crate) struct List {
     pub(crate) max_results: Option<String>,
     /// The URL by which the client addressed the account.
     pub(crate) endpoint: String,
-    /// The prefix of the account's containers in the store.
-    pub(crate) account_prefix: String,
+    account: Account,
+    accounts: Accounts,
 }
 
 impl List {
@@ -96,13 +95,19 @@ impl List {
             with_copies: include.contains(&"copy"),
             max_results: text("maxresults"),
             endpoint: endpoint(head, account),
-            account_prefix: target::prefix(account, accounts),
+            account: account.clone(),
+            accounts: accounts.clone(),
         })
+    }
+
+    /// Returns the prefix of the account's containers in the store.
+    pub(crate) fn account_prefix(&self) -> String {
+        self.accounts.prefix(&self.account)
     }
 
     /// Returns the name by which the account knows a container.
     pub(crate) fn container_name<'a>(&self, container: &'a ContainerName) -> Option<&'a str> {
-        container.as_str().strip_prefix(&self.account_prefix).filter(|name| target::is_container_name(name))
+        self.accounts.name_of(&self.account, container)
     }
 }
 

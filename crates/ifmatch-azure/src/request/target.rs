@@ -6,9 +6,6 @@ use crate::accounts::{Account, Accounts};
 use crate::error::AzureError;
 use ifmatch_blob::name::{self, BlobName, BlobPath, ContainerName, NameErrorKind};
 
-/// Separates the account from the container in the plain dialect. Azure's container names never contain it.
-pub(super) const SEPARATOR: char = '.';
-
 /// The resource that a path names, as named in the store.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Target {
@@ -54,31 +51,15 @@ impl Target {
     }
 }
 
-/// Returns the name of an account's container in the store: its own name for the default account, prefixed with the
-/// account's name for any other.
+/// Returns the container of an account with this name.
 fn container_of(account: &Account, accounts: &Accounts, name: &str) -> Result<ContainerName, AzureError> {
     if is_system_container(name) {
         return Err(AzureError::container_not_found());
     }
-    if !is_container_name(name) {
+    accounts.container(account, name).ok_or_else(|| {
         let rule = "a container's name has 3 to 63 characters: a-z, 0-9, and single hyphens between them";
-        return Err(AzureError::bad_request("InvalidResourceName", rule));
-    }
-    Ok(ContainerName::new(&format!("{}{name}", prefix(account, accounts)))?)
-}
-
-/// Returns the prefix of an account's containers in the store.
-pub(super) fn prefix(account: &Account, accounts: &Accounts) -> String {
-    if accounts.is_default(account) { String::new() } else { format!("{}{SEPARATOR}", account.name()) }
-}
-
-/// Returns `true` for a container name that Azure allows.
-pub(super) fn is_container_name(name: &str) -> bool {
-    let part = |part: &str| {
-        let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        !part.is_empty() && part.bytes().all(valid)
-    };
-    (3..=63).contains(&name.len()) && name.split('-').all(part)
+        AzureError::bad_request("InvalidResourceName", rule)
+    })
 }
 
 /// Returns `true` for the containers that only the real service itself creates. None of them exists here.

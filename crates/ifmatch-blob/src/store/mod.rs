@@ -8,6 +8,7 @@ use crate::name::{BlobPath, ContainerName};
 pub use crate::body::Upload;
 pub use crate::error::{BoxError, StoreError, StoreErrorKind};
 pub use change::{ContainerInfo, HeaderChange, LeaseRequest, Leased, SetHeaders};
+pub use hierarchy::{Hierarchy, Listed, Listing, behind};
 pub use list::{BlobEntry, ContainerEntry, ListQuery, Page};
 pub use md5::{Md5Use, Md5Watch};
 pub use peek::{Cached, Peek};
@@ -15,6 +16,7 @@ pub use read::{BlobInfo, Extent, Opened, Reading, Reply, Source};
 pub use write::{Delete, MissingContainer, Put, RequestKey, Written};
 
 mod change;
+mod hierarchy;
 mod list;
 mod md5;
 mod peek;

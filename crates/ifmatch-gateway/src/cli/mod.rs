@@ -152,6 +152,10 @@ Examples:
   Serve blobs and tables to Azure SDKs with UseDevelopmentStorage=true:
     ifmatch serve --data ./data
 
+  Serve the same blobs to S3 clients, with the key of an account (access key id NAME, secret key KEY):
+    ifmatch serve --data ./data --accounts NAME:KEY --write-token-file write.token
+    aws --endpoint-url http://127.0.0.1:10003 s3 ls s3://docs
+
   Serve an S3 bucket, with leases and other records in a folder:
     AWS_REGION=eu-west-1 ifmatch serve --store s3://my-bucket/prefix --data ./records
 
@@ -290,12 +294,13 @@ fn adapt_to_proxy(command: clap::Command) -> clap::Command {
 }
 
 /// The storage flags.
-const STORAGE: [&str; 8] = [
+const STORAGE: [&str; 9] = [
     "data",
     "store",
     "register_may_lose",
     "require_conditions",
     "listen_tables",
+    "listen_s3",
     "accounts",
     "public_read",
     "cors_origin",

@@ -23,6 +23,8 @@ const ADMIN: &str = "--admin-listen";
 const REDIRECT: &str = "--redirect-listen";
 /// The flag for the address of tables.
 pub(crate) const TABLES: &str = "--listen-tables";
+/// The flag for the address of S3 clients.
+pub(crate) const S3: &str = "--listen-s3";
 
 /// Number of free ports to try until one is free on every address of this machine.
 const ATTEMPTS: usize = 16;
@@ -189,7 +191,7 @@ fn bind(address: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
 }
 
 fn unavailable(address: SocketAddr, flag: &str, error: &io::Error) -> Error {
-    let or_off = if flag == TABLES { ", or disable tables with --listen-tables off" } else { "" };
+    let or_off = if flag == BLOBS { String::new() } else { format!(", or disable it with {flag} off") };
     Error::runtime(match error.kind() {
         io::ErrorKind::AddrInUse => {
             format!("{address} is already in use: stop the other program or choose another address with {flag}{or_off}")

@@ -82,6 +82,9 @@ impl From<LogFormat> for AccessLogFormat {
     }
 }
 
+/// Silences the library that speaks S3.
+const S3S_OFF: &str = "s3s=off";
+
 /// Returns the filter of `--log`, else of `RUST_LOG`, else `info`. `--access-log` enables the access log, at level debug,
 /// regardless of the filter; one with a destination of its own is not repeated here.
 fn filter(options: &LogOptions) -> Result<EnvFilter, Error> {
@@ -95,6 +98,9 @@ fn filter(options: &LogOptions) -> Result<EnvFilter, Error> {
         return Err(invalid(source, &text, &"it contains no level"));
     }
     let filter = EnvFilter::try_new(&text).map_err(|error| invalid(source, &text, &error))?;
+    // The library logs each refused request as an error, and valid signatures at level debug.
+    let quiet: Directive = S3S_OFF.parse().map_err(|error| invalid(source, S3S_OFF, &error))?;
+    let filter = filter.add_directive(quiet);
     let level = match options.access {
         AccessLog::Off => return Ok(filter),
         AccessLog::Log if options.access_format.is_none() => "debug",

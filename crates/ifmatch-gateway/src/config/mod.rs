@@ -34,7 +34,7 @@ mod server;
 mod upstream_tls;
 
 use address::{Exposure, ListenAddress};
-use optional_address::OptionalAddress;
+use optional_address::{OptionalAddress, OptionalListener};
 use register_url::RegisterUrl;
 use server::required;
 use settings::Settings;
@@ -58,9 +58,9 @@ pub struct Config {
     /// Listener, TLS, access, limits and logging.
     pub server: ServerConfig,
     /// Address to serve tables on, if they are served.
-    pub listen_tables: Option<ListenAddress>,
-    /// `true` if the address of tables was set. The default one may be in use.
-    pub(crate) tables_requested: bool,
+    pub listen_tables: OptionalListener,
+    /// Address to serve S3 clients on, if they are served.
+    pub listen_s3: OptionalListener,
     /// Accounts for signed requests. If empty, signed requests are rejected.
     pub accounts: Accounts,
     /// The settings of the accounts.
@@ -109,13 +109,12 @@ impl Config {
     /// ```
     pub fn from_settings(settings: Settings) -> Result<Self, Error> {
         let tables_requested = matches!(settings.listen_tables, Some(OptionalAddress::On(_)));
+        let s3_requested = matches!(settings.listen_s3, Some(OptionalAddress::On(_)));
         let settings = settings.or(Settings::defaults());
-        let tables = match required(settings.listen_tables, "--listen-tables")? {
-            OptionalAddress::Off => None,
-            OptionalAddress::On(address) => Some(address),
-        };
+        let tables = required(settings.listen_tables, "--listen-tables")?.address();
+        let s3 = required(settings.listen_s3, "--listen-s3")?.address();
         let blobs = || settings.listen.iter().chain(&settings.admin_listen).copied();
-        let exposure = Exposure::of(blobs().chain(tables));
+        let exposure = Exposure::of(blobs().chain(tables).chain(s3));
         let (access, accounts) = credentials(&settings, exposure)?;
         if let Exposure::Network(address) = Exposure::of(blobs())
             && access.is_open()
@@ -125,6 +124,10 @@ impl Config {
         if tables_requested && accounts.is_empty() {
             return Err(Error::usage("tables need an account: set --accounts NAME:KEY, or --listen-tables off"));
         }
+        if s3_requested && accounts.is_empty() {
+            return Err(Error::usage("S3 clients need an account: set --accounts NAME:KEY, or --listen-s3 off"));
+        }
+        let served = |address: Option<ListenAddress>| address.filter(|_| !accounts.is_empty());
         Ok(Self {
             max_waits: max_waits(&settings)?,
             cors: Cors::new(&settings.cors_origin).map_err(|error| Error::usage(format!("--cors-origin: {error}")))?,
@@ -133,8 +136,8 @@ impl Config {
             storage: storage(settings.data, settings.store, register_url(settings.register.as_deref())?)?,
             register_may_lose: settings.register_may_lose.unwrap_or_default(),
             require_conditions: settings.require_conditions.unwrap_or_default(),
-            listen_tables: tables.filter(|_| !accounts.is_empty()),
-            tables_requested,
+            listen_tables: OptionalListener { address: served(tables), is_requested: tables_requested },
+            listen_s3: OptionalListener { address: served(s3), is_requested: s3_requested },
             accounts,
             account_settings: settings.accounts,
         })

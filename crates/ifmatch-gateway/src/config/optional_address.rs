@@ -24,6 +24,25 @@ pub enum OptionalAddress {
     On(ListenAddress),
 }
 
+impl OptionalAddress {
+    /// Returns the address.
+    pub fn address(self) -> Option<ListenAddress> {
+        match self {
+            Self::Off => None,
+            Self::On(address) => Some(address),
+        }
+    }
+}
+
+/// The address of a listener that need not be there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OptionalListener {
+    /// The address, if there is a listener.
+    pub address: Option<ListenAddress>,
+    /// `true` if the address was set. The default one may be in use.
+    pub(crate) is_requested: bool,
+}
+
 /// Error returned for text that is neither a listen address nor `off`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a listen address: write IP:PORT, PORT for localhost only, or off")]

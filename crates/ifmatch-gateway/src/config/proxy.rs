@@ -191,6 +191,7 @@ fn reject_storage(settings: &Settings) -> Result<(), Error> {
         ("--register-may-lose", settings.register_may_lose == Some(true)),
         ("--require-conditions", settings.require_conditions == Some(true)),
         ("--listen-tables", matches!(settings.listen_tables, Some(OptionalAddress::On(_)))),
+        ("--listen-s3", matches!(settings.listen_s3, Some(OptionalAddress::On(_)))),
         ("--accounts", !settings.accounts.is_empty()),
     ];
     match set.into_iter().find(|(_, set)| *set) {
@@ -282,6 +283,7 @@ mod tests {
             ("store = 'memory://'", "--store"),
             ("require-conditions = true", "--require-conditions"),
             ("listen-tables = '127.0.0.1:1'", "--listen-tables"),
+            ("listen-s3 = '127.0.0.1:1'", "--listen-s3"),
             ("accounts = [{ name = 'a', key = 'a2V5' }]", "--accounts"),
         ] {
             let error = error(&format!("{line}\n[proxy]\nupstream = ['http://a']"));

@@ -135,6 +135,13 @@ pub struct Settings {
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN_TABLES", help_heading = "Listening")]
     pub listen_tables: Option<OptionalAddress>,
 
+    /// Address to serve S3 clients on, or `off`.
+    ///
+    /// S3 clients need an account: its name is the access key id, and its key the secret key. If the default address is in
+    /// use, the gateway warns and serves no S3 clients.
+    #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN_S3", help_heading = "Listening")]
+    pub listen_s3: Option<OptionalAddress>,
+
     /// PEM file with the certificate chain.
     ///
     /// Enables TLS, with HTTP/2 and HTTP/1.1. Repeatable: a client gets the first certificate for the name that it requests
@@ -389,6 +396,7 @@ impl Settings {
             cache_disk: Some(ByteSize::from_bytes(10 << 30)),
             listen: vec![ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_000)))],
             listen_tables: Some(OptionalAddress::On(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_002))))),
+            listen_s3: Some(OptionalAddress::On(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_003))))),
             max_body_size: Some(ByteSize::from_bytes(DEFAULT_MAX_BODY)),
             max_header_size: Some(ByteSize::from_bytes(32 << 10)),
             max_connections: Some(1_000),
@@ -430,6 +438,7 @@ impl Settings {
             admin_listen: self.admin_listen.or(fallback.admin_listen),
             redirect_listen: first_set(self.redirect_listen, fallback.redirect_listen),
             listen_tables: self.listen_tables.or(fallback.listen_tables),
+            listen_s3: self.listen_s3.or(fallback.listen_s3),
             tls_cert: first_set(self.tls_cert, fallback.tls_cert),
             tls_key: first_set(self.tls_key, fallback.tls_key),
             read_token: first_set(self.read_token, fallback.read_token),
@@ -470,6 +479,7 @@ impl Settings {
             ("cache_disk", defaults.cache_disk.map(|size| size.to_string())),
             ("listen", defaults.listen.first().map(ToString::to_string)),
             ("listen_tables", defaults.listen_tables.map(|listen| listen.to_string())),
+            ("listen_s3", defaults.listen_s3.map(|listen| listen.to_string())),
             ("max_body_size", defaults.max_body_size.map(|size| size.to_string())),
             ("max_header_size", defaults.max_header_size.map(|size| size.to_string())),
             ("max_connections", defaults.max_connections.map(|count| count.to_string())),

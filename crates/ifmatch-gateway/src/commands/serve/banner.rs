@@ -18,6 +18,8 @@ pub(super) struct Addresses {
     pub(super) site: Bound,
     /// Address for tables, if they are served.
     pub(super) tables: Option<SocketAddr>,
+    /// Address for S3 clients, if they are served.
+    pub(super) s3: Option<SocketAddr>,
 }
 
 /// Prints the banner.
@@ -40,6 +42,9 @@ fn write(out: &mut dyn Write, style: Style, config: &Config, addresses: &Address
     addresses.site.print(out, scheme)?;
     if let Some(tables) = addresses.tables {
         writeln!(out, "tables on {scheme}://{tables}")?;
+    }
+    if let Some(s3) = addresses.s3 {
+        writeln!(out, "S3 on {scheme}://{s3}")?;
     }
     if let Some(account) = config.accounts.iter().next() {
         writeln!(out, "{dim}Azure SDKs{plain}  {}", connection(account.name(), config, addresses))?;
@@ -98,7 +103,8 @@ mod tests {
         let mut out = Vec::new();
         let addresses = Addresses {
             site: Bound::one(local(4321)),
-            tables: config.listen_tables.and_then(|at| at.addresses().next()),
+            tables: config.listen_tables.address.and_then(|at| at.addresses().next()),
+            s3: None,
         };
         write(&mut out, Style::new(colours), &config, &addresses).unwrap();
         String::from_utf8(out).unwrap()
@@ -133,7 +139,7 @@ mod tests {
             Config::from_settings(settings).unwrap()
         };
         let connect = |accounts, blobs, tables| {
-            connection(DEVELOPMENT_ACCOUNT, &config(accounts), &Addresses { site: Bound::one(blobs), tables })
+            connection(DEVELOPMENT_ACCOUNT, &config(accounts), &Addresses { site: Bound::one(blobs), tables, s3: None })
         };
         assert_eq!(connect("", local(10_000), Some(local(10_002))), "UseDevelopmentStorage=true");
         let other = connect("", local(1), Some(local(10_002)));

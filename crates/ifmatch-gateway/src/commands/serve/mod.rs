@@ -14,6 +14,7 @@ use ifmatch_blob::waits::Waits;
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_http_server::Server;
 use ifmatch_runtime::{Clock, SystemClock};
+use ifmatch_s3::S3Service;
 use tower_layer::Layer;
 
 use super::listen::{self, Listeners, Reserved};
@@ -21,6 +22,7 @@ use super::reload::Reloadable;
 use super::shutdown::{End, Signals, serve_until_stopped};
 use super::tls::Tls;
 use super::{cache, runtime};
+use crate::config::optional_address::OptionalListener;
 use crate::config::{Config, Storage};
 use crate::error::Error;
 use crate::gateway::Gateway;
@@ -47,7 +49,8 @@ pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
 async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let signals = Signals::listen()?;
     let site = Listeners::bind(&config.server)?;
-    let reserved_tables = reserve_tables(config)?;
+    let reserved_tables = reserve(config.listen_tables, listen::TABLES)?;
+    let reserved_s3 = reserve(config.listen_s3, listen::S3)?;
     let metrics = Metrics::global()?;
     let lease_metrics = Arc::new(LeaseMetrics::new());
     let opened = storage::open(config).await?;
@@ -62,7 +65,8 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         .waits(Waits::new(config.max_waits))
         .require_preconditions(require_preconditions(config));
     let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone());
-    tokio::spawn(garbage_collection::run(service.clone(), tables.clone()));
+    let objects = S3Service::new(service.context().clone(), config.accounts.clone());
+    tokio::spawn(garbage_collection::run(service.clone(), tables.clone(), objects.clone()));
     let state = AppState::new(&config.server, metrics).with_blobs(blobs, Arc::clone(&service.context().waits));
     let state = state.with_register(opened.register);
     let state = state.accepting_published_key(config.accepts_published_key());
@@ -87,12 +91,18 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         }
         None => site.serve(&mut server, Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors))?,
     };
-    let mut addresses = Addresses { site, tables: None };
+    let mut addresses = Addresses { site, tables: None, s3: None };
     if let Some(reserved) = reserved_tables {
         let (listeners, address) = reserved.listen()?;
         // All requests to tables are signed.
         server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), tables, |_, _| true)));
         addresses.tables = Some(address);
+    }
+    if let Some(reserved) = reserved_s3 {
+        let (listeners, address) = reserved.listen()?;
+        // The service rejects all requests that are not signed.
+        server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), objects, |_, _| true)));
+        addresses.s3 = Some(address);
     }
     banner::print(config, &addresses);
     let running = Reloadable { started: &config.server, tls: tls.as_ref(), state: &state };
@@ -100,15 +110,16 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
 }
 
-/// Binds the address of tables, if they are served. Another gateway on this machine usually has the default address, so without
-/// `--listen-tables`, this one goes on without tables.
-fn reserve_tables(config: &Config) -> Result<Option<Reserved>, Error> {
-    let Some(address) = config.listen_tables else { return Ok(None) };
-    match Reserved::bind(address, listen::TABLES) {
+/// Binds an optional address. Another gateway on this machine usually has the default address, so unless the address was set, this
+/// one goes on without it.
+fn reserve(listener: OptionalListener, flag: &'static str) -> Result<Option<Reserved>, Error> {
+    let Some(address) = listener.address else { return Ok(None) };
+    match Reserved::bind(address, flag) {
         Ok(reserved) => Ok(Some(reserved)),
-        Err(error) if config.tables_requested => Err(error),
+        Err(error) if listener.is_requested => Err(error),
         Err(error) => {
-            tracing::warn!("serving no tables: {error}");
+            let served = if flag == listen::TABLES { "tables" } else { "S3 clients" };
+            tracing::warn!("serving no {served}: {error}");
             Ok(None)
         }
     }
@@ -117,8 +128,13 @@ fn reserve_tables(config: &Config) -> Result<Option<Reserved>, Error> {
 /// Exchanges the certificate and the tokens for those of the current configuration. Changes nothing if that is invalid.
 fn reload(running: &Reloadable<'_>, started: &Config, load: &Load<'_>) -> Result<(), Error> {
     let config = load()?;
-    if config.listen_tables != started.listen_tables {
+    if config.listen_tables.address != started.listen_tables.address {
         return Err(Error::usage("the listen address of tables cannot be changed by SIGHUP: restart to change it"));
+    }
+    if config.listen_s3.address != started.listen_s3.address {
+        return Err(Error::usage(
+            "the listen address for S3 clients cannot be changed by SIGHUP: restart to change it",
+        ));
     }
     let credentials = running.read(&config.server)?;
     if !config.has_accounts_of(started) {

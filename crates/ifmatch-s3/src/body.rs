@@ -1,0 +1,182 @@
+//! The body of an upload, whose checksums are verified as it is read.
+
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind, Upload};
+use s3s::checksum::ChecksumHasher;
+use s3s::dto::Checksum;
+use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders, s3_error};
+
+use crate::error;
+
+/// Names the checksums that follow a body.
+const TRAILER: &str = "x-amz-trailer";
+/// The algorithm that a client computes, with or without a value.
+const ALGORITHMS: [&str; 2] = ["x-amz-sdk-checksum-algorithm", "x-amz-checksum-algorithm"];
+/// Prefix of the names of checksums.
+const CHECKSUM: &str = "x-amz-checksum-";
+
+/// The result of reading a body.
+#[derive(Clone, Default)]
+pub(crate) struct Outcome(Arc<OnceLock<Result<Checksum, Refused>>>);
+
+/// The reason why a body was refused.
+#[derive(Clone, Debug)]
+struct Refused {
+    code: S3ErrorCode,
+    message: String,
+}
+
+impl Outcome {
+    /// Returns the checksums of a body that was read to its end.
+    pub(crate) fn checksum(&self) -> Checksum {
+        self.0.get().and_then(|outcome| outcome.as_ref().ok()).cloned().unwrap_or_default()
+    }
+
+    /// Translates an error of the store. If the body was refused, that is the reason.
+    pub(crate) fn explain(&self, failed: &StoreError, is_conditional: bool) -> S3Error {
+        match self.0.get() {
+            Some(Err(refused)) if *failed.kind() == StoreErrorKind::Interrupted => {
+                let mut error = S3Error::with_message(refused.code.clone(), refused.message.clone());
+                error.set_status_code(StatusCode::BAD_REQUEST);
+                error
+            }
+            _ => error::of_store(failed, is_conditional),
+        }
+    }
+}
+
+/// Returns the body as the store reads it. It fails unless the bytes have all the checksums that come with them.
+pub(crate) fn verified(body: Upload, headers: &HeaderMap, trailers: Option<TrailingHeaders>) -> (Upload, Outcome) {
+    let announced = list(headers, TRAILER).filter(|name| name.starts_with(CHECKSUM)).collect();
+    let mut hasher = ChecksumHasher::default();
+    for name in headers.keys().map(http::HeaderName::as_str) {
+        enable(&mut hasher, name);
+    }
+    for name in list(headers, TRAILER)
+        .chain(ALGORITHMS.iter().flat_map(|name| list(headers, name).map(|algorithm| format!("{CHECKSUM}{algorithm}"))))
+    {
+        enable(&mut hasher, &name);
+    }
+    let outcome = Outcome::default();
+    let given = headers.clone();
+    let verified = Verified { body, hasher: Some(hasher), given, announced, trailers, outcome: outcome.clone() };
+    (Upload::new(verified), outcome)
+}
+
+/// Returns the elements of a list, in lower case.
+fn list<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = String> + 'a {
+    let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(|element| element.trim().to_ascii_lowercase())
+}
+
+/// Computes the checksum with this name.
+fn enable(hasher: &mut ChecksumHasher, name: &str) {
+    match name.strip_prefix(CHECKSUM) {
+        Some("crc32") => hasher.crc32 = Some(s3s::crypto::Crc32::default()),
+        Some("crc32c") => hasher.crc32c = Some(s3s::crypto::Crc32c::default()),
+        Some("crc64nvme") => hasher.crc64nvme = Some(s3s::crypto::Crc64Nvme::default()),
+        Some("sha1") => hasher.sha1 = Some(s3s::crypto::Sha1::default()),
+        Some("sha256") => hasher.sha256 = Some(s3s::crypto::Sha256::default()),
+        _ => {}
+    }
+}
+
+struct Verified {
+    body: Upload,
+    /// `None` after the end.
+    hasher: Option<ChecksumHasher>,
+    /// The headers of the request.
+    given: HeaderMap,
+    /// The names of the checksums that must follow the body.
+    announced: Vec<String>,
+    trailers: Option<TrailingHeaders>,
+    outcome: Outcome,
+}
+
+impl Verified {
+    /// Compares the checksums.
+    fn end(&self, computed: Checksum) -> S3Result<Checksum> {
+        let trailers = self.trailers.as_ref().and_then(TrailingHeaders::take).unwrap_or_default();
+        if let Some(name) = self.announced.iter().find(|name| !trailers.contains_key(name.as_str())) {
+            return Err(s3_error!(InvalidRequest, "the trailer {name} is missing: send it after the body"));
+        }
+        let named = [
+            ("crc32", &computed.checksum_crc32),
+            ("crc32c", &computed.checksum_crc32c),
+            ("crc64nvme", &computed.checksum_crc64nvme),
+            ("sha1", &computed.checksum_sha1),
+            ("sha256", &computed.checksum_sha256),
+        ];
+        for (name, computed) in named {
+            let name = format!("{CHECKSUM}{name}");
+            for given in self.given.get_all(&name).iter().chain(trailers.get_all(&name)) {
+                if Some(given.as_bytes()) != computed.as_deref().map(str::as_bytes) {
+                    return Err(s3_error!(BadDigest, "{name} is not that of the bytes: send them again"));
+                }
+            }
+        }
+        Ok(computed)
+    }
+
+    fn refuse(&self, error: &S3Error) -> BoxError {
+        let message = error.message().unwrap_or_default().to_owned();
+        let refused = Refused { code: error.code().clone(), message: message.clone() };
+        drop(self.outcome.0.set(Err(refused)));
+        message.into()
+    }
+}
+
+impl Body for Verified {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        let this = &mut *self;
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => {
+                if let (Some(hasher), Some(data)) = (&mut this.hasher, frame.data_ref()) {
+                    hasher.update(data);
+                }
+                Some(Ok(frame))
+            }
+            Some(Err(error)) => Some(Err(this.refuse(&of_body(&error)))),
+            None => match this.hasher.take().map(ChecksumHasher::finalize).map(|computed| this.end(computed)) {
+                Some(Ok(checksum)) => {
+                    drop(this.outcome.0.set(Ok(checksum)));
+                    None
+                }
+                Some(Err(error)) => Some(Err(this.refuse(&error))),
+                None => None,
+            },
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // The checksums are compared at the end.
+        self.hasher.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Translates an error of a body. The types of `s3s` are private, so their text distinguishes them.
+fn of_body(error: &BoxError) -> S3Error {
+    let text = error.to_string();
+    if text.contains("Sha256Mismatch") {
+        let message = "x-amz-content-sha256 is not the hash of the bytes: send them again";
+        S3Error::with_message(S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()), message)
+    } else if text.contains("SignatureMismatch") {
+        s3_error!(SignatureDoesNotMatch, "the signature of a chunk of the body does not match")
+    } else {
+        s3_error!(IncompleteBody, "the body is incomplete or malformed: {text}")
+    }
+}

@@ -1,0 +1,96 @@
+//! Values of the store in S3's form, and the reverse.
+
+use std::collections::HashMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
+use ifmatch_blob::store::BlobInfo;
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::HttpDate;
+use s3s::dto::{Checksum, ChecksumType, ETag, Timestamp};
+use s3s::{S3Result, s3_error};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+/// Maximum total size of the user's own fields, in bytes.
+const MAX_METADATA: usize = 2 * 1024;
+
+/// The header fields of a request to keep with an object.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Fields {
+    pub(crate) content_type: Option<String>,
+    pub(crate) content_encoding: Option<String>,
+    pub(crate) content_language: Option<String>,
+    pub(crate) content_disposition: Option<String>,
+    pub(crate) cache_control: Option<String>,
+    pub(crate) metadata: Option<HashMap<String, String>>,
+}
+
+impl Fields {
+    pub(crate) fn parse(self) -> S3Result<BlobHeaders> {
+        let text = |text: Option<String>| text.map(|text| field(&text)).transpose();
+        let encoding = self.content_encoding.map(|codings| without_chunks(&codings)).filter(|text| !text.is_empty());
+        let own = self.metadata.unwrap_or_default();
+        if own.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_METADATA {
+            return Err(s3_error!(MetadataTooLarge, "metadata is limited to {MAX_METADATA} bytes"));
+        }
+        let metadata = own.into_iter().map(|(name, value)| Ok((name.to_ascii_lowercase().into(), field(&value)?)));
+        Ok(BlobHeaders {
+            content_type: text(self.content_type)?,
+            content_encoding: text(encoding)?,
+            content_language: text(self.content_language)?,
+            content_disposition: text(self.content_disposition)?,
+            cache_control: text(self.cache_control)?,
+            metadata: metadata.collect::<S3Result<_>>()?,
+            ..BlobHeaders::default()
+        })
+    }
+}
+
+fn field(text: &str) -> S3Result<FieldText> {
+    FieldText::new(text.trim_matches([' ', '\t'])).map_err(|error| s3_error!(InvalidArgument, "{error}"))
+}
+
+/// Returns the content codings without that of the request, which S3 does not keep.
+fn without_chunks(codings: &str) -> String {
+    let kept: Vec<_> = codings.split(',').map(str::trim).filter(|coding| *coding != "aws-chunked").collect();
+    kept.join(", ")
+}
+
+/// Parses `Content-MD5`.
+pub(crate) fn md5(text: Option<&str>) -> S3Result<Option<ContentMd5>> {
+    let parse = |text: &str| STANDARD.decode(text).ok().and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+    text.map(|text| parse(text).map(ContentMd5::from_bytes))
+        .map(|md5| md5.ok_or_else(|| s3_error!(InvalidDigest, "Content-MD5 must be 16 bytes in base64")))
+        .transpose()
+}
+
+pub(crate) fn text(field: Option<&FieldText>) -> Option<String> {
+    field.map(|field| field.as_str().to_owned())
+}
+
+pub(crate) fn metadata(headers: &BlobHeaders) -> Option<HashMap<String, String>> {
+    let own = headers.metadata.iter().map(|(name, value)| (name.to_string(), value.as_str().to_owned()));
+    Some(own.collect()).filter(|own: &HashMap<_, _>| !own.is_empty())
+}
+
+pub(crate) fn e_tag(tag: Option<&EntityTag>) -> Option<ETag> {
+    let tag = tag?;
+    let opaque = String::from_utf8_lossy(tag.opaque()).into_owned();
+    Some(if tag.is_weak() { ETag::Weak(opaque) } else { ETag::Strong(opaque) })
+}
+
+pub(crate) fn timestamp(date: HttpDate) -> Option<Timestamp> {
+    OffsetDateTime::from_unix_timestamp(date.unix()).ok().map(Timestamp::from)
+}
+
+/// Returns the checksums of a whole object that are known.
+pub(crate) fn checksum(info: &BlobInfo) -> Checksum {
+    let Some(hash) = &info.hash else { return Checksum::default() };
+    Checksum {
+        checksum_sha256: Some(STANDARD.encode(hash.as_bytes())),
+        checksum_type: Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
+        ..Checksum::default()
+    }
+}

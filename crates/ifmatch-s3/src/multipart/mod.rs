@@ -1,0 +1,297 @@
+//! Uploads in parts.
+//!
+//! Parts arrive in any order, and replace each other. To complete an upload is to write an object whose body is that of its parts,
+//! on the conditions of the request, in one step. Interleavings that matter:
+//!
+//! - Two requests complete an upload: one of them claims it, by a write on the condition of its version. The other is told to try
+//!   again, and then gets the result of the first.
+//! - A part is replaced or removed before it is read: its tag differs, and nothing is written.
+//! - An upload is aborted while it is completed: one of both changes it first, and the other fails.
+//! - A part arrives after its upload was completed or aborted: it is removed again.
+//! - The bucket is replaced: the new one has none of the parts, and the write fails.
+
+mod complete;
+mod garbage;
+mod upload;
+
+use std::collections::HashMap;
+
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::store::{Md5Use, Put, StoreErrorKind, Upload as Body};
+use ifmatch_runtime::nonce;
+use s3s::auth::Credentials;
+use s3s::dto::{
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, CopyPartResult, CreateMultipartUploadInput,
+    CreateMultipartUploadOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput,
+    ListPartsOutput, MultipartUpload, Part as ListedPart, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput,
+    UploadPartOutput,
+};
+use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
+use time::OffsetDateTime;
+
+use crate::backend::{Backend, refuse};
+use crate::convert::{self, Fields};
+use crate::{body, buckets, copy, error};
+use upload::{Place, State, Upload};
+
+pub(crate) use complete::complete;
+pub(crate) use garbage::collect;
+
+/// Maximum number of a part.
+const MAX_PARTS: i32 = 10_000;
+/// Maximum number of entries of a listing.
+const MAX_ENTRIES: i32 = 1000;
+
+pub(crate) async fn create(
+    backend: &Backend,
+    request: S3Request<CreateMultipartUploadInput>,
+) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
+    let S3Request { input, credentials, .. } = request;
+    let is_encrypted = input.server_side_encryption.is_some() || input.sse_customer_algorithm.is_some();
+    refuse(is_encrypted, "server-side encryption")?;
+    refuse(input.object_lock_mode.is_some() || input.object_lock_legal_hold_status.is_some(), "object lock")?;
+    refuse(input.tagging.is_some(), "tagging")?;
+    backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
+    let fields = Fields {
+        content_type: input.content_type,
+        content_encoding: input.content_encoding,
+        content_language: input.content_language,
+        content_disposition: input.content_disposition,
+        cache_control: input.cache_control,
+        metadata: input.metadata,
+    };
+    // So that the completion need not fail.
+    fields.clone().parse()?;
+    let random = || nonce().map_err(|_| s3_error!(ServiceUnavailable, "the system provides no random numbers"));
+    let id = format!("{:016x}{:016x}", random()?, random()?);
+    let place = place(backend, credentials.as_ref(), &input.bucket, &id).await?;
+    let initiated = backend.context.wall().last_modified().unix();
+    let upload = Upload { key: input.key.clone(), fields, initiated, state: State::Open };
+    place.save(&*backend.context.store, &upload, None).await.map_err(|failed| error::plain(&failed))?;
+    Ok(S3Response::new(CreateMultipartUploadOutput {
+        bucket: Some(input.bucket),
+        key: Some(input.key),
+        upload_id: Some(id),
+        checksum_algorithm: input.checksum_algorithm,
+        checksum_type: input.checksum_type,
+        ..CreateMultipartUploadOutput::default()
+    }))
+}
+
+/// Returns the place of an upload to an existing bucket.
+async fn place(backend: &Backend, credentials: Option<&Credentials>, bucket: &str, id: &str) -> S3Result<Place> {
+    let (container, info) = buckets::find(backend, credentials, bucket).await?;
+    Ok(Place::new(container, &info, id))
+}
+
+pub(crate) async fn put_part(
+    backend: &Backend,
+    request: S3Request<UploadPartInput>,
+) -> S3Result<S3Response<UploadPartOutput>> {
+    let S3Request { input, credentials, headers, trailing_headers, .. } = request;
+    refuse(input.sse_customer_algorithm.is_some(), "server-side encryption")?;
+    let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
+    let content_md5 = convert::md5(input.content_md5.as_deref())?;
+    let upload = input.body.map_or_else(s3s::Body::empty, s3s::Body::from);
+    let (upload, outcome) = body::verified(Body::new(upload), &headers, trailing_headers);
+    let put = Put {
+        headers: BlobHeaders { content_md5, ..BlobHeaders::default() },
+        md5: if content_md5.is_some() { Md5Use::Computed } else { Md5Use::AsGiven },
+        length: input.content_length.and_then(|length| u64::try_from(length).ok()),
+        ..Put::new(upload)
+    };
+    let part = NewPart { place: &place, key: &input.key, number: input.part_number };
+    let tag = part.store(backend, put, |failed| outcome.explain(failed, false)).await?.tag;
+    let checksum = outcome.checksum();
+    Ok(S3Response::new(UploadPartOutput {
+        e_tag: convert::e_tag(tag.as_ref()),
+        checksum_crc32: checksum.checksum_crc32,
+        checksum_crc32c: checksum.checksum_crc32c,
+        checksum_crc64nvme: checksum.checksum_crc64nvme,
+        checksum_sha1: checksum.checksum_sha1,
+        checksum_sha256: checksum.checksum_sha256,
+        ..UploadPartOutput::default()
+    }))
+}
+
+/// `UploadPartCopy`.
+pub(crate) async fn copy_part(
+    backend: &Backend,
+    request: S3Request<UploadPartCopyInput>,
+) -> S3Result<S3Response<UploadPartCopyOutput>> {
+    let S3Request { input, credentials, headers, .. } = request;
+    let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
+    let source = copy::source(backend, credentials.as_ref(), &input.copy_source)?;
+    let mut opened = copy::open(backend, &source, &headers).await?;
+    let range = input.copy_source_range.as_deref().map(|range| parse_range(range, opened.info.length)).transpose()?;
+    let length = range.as_ref().map_or(opened.info.length, |range| range.end - range.start);
+    let bytes = opened.source.read(range).await.map_err(|failed| error::plain(&failed))?;
+    let put = Put { length: Some(length), ..Put::new(Body::new(bytes)) };
+    let part = NewPart { place: &place, key: &input.key, number: input.part_number };
+    let written = part.store(backend, put, error::plain).await?;
+    let result = CopyPartResult {
+        e_tag: convert::e_tag(written.tag.as_ref()),
+        last_modified: convert::timestamp(written.last_modified),
+        ..CopyPartResult::default()
+    };
+    Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() }))
+}
+
+/// Parses `x-amz-copy-source-range`, which has the form `bytes=first-last`.
+fn parse_range(text: &str, length: u64) -> S3Result<std::ops::Range<u64>> {
+    let bounds = text.strip_prefix("bytes=").and_then(|text| text.split_once('-'));
+    let bounds = bounds.and_then(|(first, last)| Some((first.parse::<u64>().ok()?, last.parse::<u64>().ok()?)));
+    match bounds {
+        Some((first, last)) if first <= last && last < length => Ok(first..last + 1),
+        _ => Err(s3_error!(InvalidArgument, "x-amz-copy-source-range must be bytes=first-last, within the source")),
+    }
+}
+
+/// A part to store.
+struct NewPart<'a> {
+    place: &'a Place,
+    key: &'a str,
+    number: i32,
+}
+
+impl NewPart<'_> {
+    /// Stores a part if its upload takes parts, also after its bytes have arrived.
+    async fn store(
+        &self,
+        backend: &Backend,
+        put: Put,
+        explain: impl FnOnce(&ifmatch_blob::store::StoreError) -> S3Error,
+    ) -> S3Result<ifmatch_blob::store::Written> {
+        let store = &*backend.context.store;
+        if !(1..=MAX_PARTS).contains(&self.number) {
+            return Err(s3_error!(InvalidArgument, "the number of a part must be from 1 to {MAX_PARTS}"));
+        }
+        self.check(backend).await?;
+        let path = self.place.part(self.number)?;
+        let put = Put { limit: backend.context.max_body, ..put };
+        let written = store.put(&path, put).await.map_err(|failed| explain(&failed))?;
+        if let Err(closed) = self.check(backend).await {
+            // A part that is left is collected later.
+            drop(upload::remove(store, &path, written.tag.as_ref()).await);
+            return Err(closed);
+        }
+        Ok(written)
+    }
+
+    async fn check(&self, backend: &Backend) -> S3Result<()> {
+        let found = self.place.find(&*backend.context.store, self.key).await?;
+        if found.upload.state == State::Open { Ok(()) } else { Err(upload::no_such_upload()) }
+    }
+}
+
+pub(crate) async fn abort(
+    backend: &Backend,
+    request: S3Request<AbortMultipartUploadInput>,
+) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
+    let S3Request { input, credentials, .. } = request;
+    let store = &*backend.context.store;
+    let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
+    let found = place.find(store, &input.key).await?;
+    match &found.upload.state {
+        State::Open => {}
+        State::Completing(since) if complete::is_stale(backend, *since) => {}
+        State::Completing(_) => return Err(complete::in_progress()),
+        State::Done { .. } => return Err(upload::no_such_upload()),
+    }
+    match place.remove(store, found.tag.as_ref()).await {
+        Ok(()) => {}
+        Err(failed) => match failed.kind() {
+            StoreErrorKind::PreconditionFailed { .. } => return Err(complete::in_progress()),
+            StoreErrorKind::NotFound => return Err(upload::no_such_upload()),
+            _ => return Err(error::plain(&failed)),
+        },
+    }
+    place.remove_parts(store).await;
+    Ok(S3Response::new(AbortMultipartUploadOutput::default()))
+}
+
+pub(crate) async fn list_parts(
+    backend: &Backend,
+    request: S3Request<ListPartsInput>,
+) -> S3Result<S3Response<ListPartsOutput>> {
+    let S3Request { input, credentials, .. } = request;
+    let store = &*backend.context.store;
+    let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
+    if matches!(place.find(store, &input.key).await?.upload.state, State::Done { .. }) {
+        return Err(upload::no_such_upload());
+    }
+    let after = input.part_number_marker.unwrap_or_default();
+    let max_parts = input.max_parts.unwrap_or(MAX_ENTRIES).clamp(0, MAX_ENTRIES);
+    let mut parts = place.parts(store, after).await.map_err(|failed| error::plain(&failed))?;
+    let limit = usize::try_from(max_parts).unwrap_or_default();
+    let is_truncated = parts.len() > limit;
+    parts.truncate(limit);
+    let next = parts.last().map(|part| part.number);
+    let parts = parts.into_iter().map(|part| ListedPart {
+        part_number: Some(part.number),
+        size: i64::try_from(part.length).ok(),
+        e_tag: convert::e_tag(part.tag.as_ref()),
+        last_modified: convert::timestamp(part.last_modified),
+        ..ListedPart::default()
+    });
+    Ok(S3Response::new(ListPartsOutput {
+        bucket: Some(input.bucket),
+        key: Some(input.key),
+        upload_id: Some(input.upload_id),
+        part_number_marker: Some(after),
+        next_part_number_marker: next.filter(|_| is_truncated),
+        max_parts: Some(max_parts),
+        is_truncated: Some(is_truncated),
+        parts: Some(parts.collect()),
+        ..ListPartsOutput::default()
+    }))
+}
+
+pub(crate) async fn list(
+    backend: &Backend,
+    request: S3Request<ListMultipartUploadsInput>,
+) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+    let S3Request { input, credentials, .. } = request;
+    refuse(input.delimiter.as_ref().is_some_and(|delimiter| !delimiter.is_empty()), "a delimiter for uploads")?;
+    let place = place(backend, credentials.as_ref(), &input.bucket, "").await?;
+    let found = upload::of_bucket(backend, &place).await.map_err(|failed| error::plain(&failed))?;
+    let prefix = input.prefix.clone().unwrap_or_default();
+    let (key_marker, id_marker) = (input.key_marker.unwrap_or_default(), input.upload_id_marker.unwrap_or_default());
+    // Without a key, an id is no position.
+    let is_after = |key: &str, id: &str| match key.cmp(&key_marker) {
+        std::cmp::Ordering::Equal => !id_marker.is_empty() && id > id_marker.as_str(),
+        order => order.is_gt(),
+    };
+    let max_uploads = input.max_uploads.unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES);
+    let limit = usize::try_from(max_uploads).unwrap_or(1);
+    let listed = found.into_iter().filter(|(upload, id)| upload.key.starts_with(&prefix) && is_after(&upload.key, id));
+    let mut uploads: Vec<_> = listed.take(limit + 1).map(|(upload, id)| entry(&upload, id)).collect();
+    let is_truncated = uploads.len() > limit;
+    uploads.truncate(limit);
+    let last = uploads.last().filter(|_| is_truncated);
+    Ok(S3Response::new(ListMultipartUploadsOutput {
+        bucket: Some(input.bucket),
+        prefix: Some(prefix),
+        next_key_marker: last.and_then(|last| last.key.clone()),
+        next_upload_id_marker: last.and_then(|last| last.upload_id.clone()),
+        key_marker: Some(key_marker),
+        upload_id_marker: Some(id_marker),
+        max_uploads: Some(max_uploads),
+        is_truncated: Some(is_truncated),
+        uploads: Some(uploads),
+        ..ListMultipartUploadsOutput::default()
+    }))
+}
+
+fn entry(upload: &Upload, id: String) -> MultipartUpload {
+    let initiated = OffsetDateTime::from_unix_timestamp(upload.initiated).ok();
+    MultipartUpload {
+        key: Some(upload.key.clone()),
+        upload_id: Some(id),
+        initiated: initiated.map(Into::into),
+        ..MultipartUpload::default()
+    }
+}
+
+/// The parts of an upload by number.
+type Numbered = HashMap<i32, upload::Part>;

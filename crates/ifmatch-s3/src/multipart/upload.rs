@@ -1,0 +1,239 @@
+//! An upload in parts, and where it is kept: a blob for the upload, and one for each part, in internal containers.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http_body_util::{BodyExt, Full};
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
+use ifmatch_blob::store::{
+    BlobStore, ContainerInfo, Delete, ListQuery, Put, Reading, StoreError, StoreErrorKind, Upload as Body,
+};
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::tag::TagList;
+use s3s::{S3Result, s3_error};
+use serde::{Deserialize, Serialize};
+
+use crate::backend::Backend;
+use crate::convert::Fields;
+use crate::error;
+
+/// Number of entries read from the store at a time.
+const STEP: usize = 1000;
+/// Maximum number of parts removed concurrently.
+const PARALLEL: usize = 16;
+
+/// An upload in parts. Every change is a write on the condition of the version before.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Upload {
+    pub(crate) key: String,
+    pub(crate) fields: Fields,
+    /// When the upload was created, in seconds since 1970.
+    pub(crate) initiated: i64,
+    pub(crate) state: State,
+}
+
+/// The state of an upload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum State {
+    /// Takes parts.
+    Open,
+    /// A request completes it since this time, in seconds since 1970.
+    Completing(i64),
+    /// It was completed with these parts, and the object has this tag.
+    Done {
+        /// Hash of the list of parts.
+        parts: String,
+        /// The tag in quotes.
+        tag: Option<String>,
+    },
+}
+
+/// The place of an upload. It contains the time at which the bucket was created, so that a bucket created again under the same
+/// name has no uploads.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) container: ContainerName,
+    pub(crate) created: Option<Timestamp>,
+    pub(crate) id: String,
+}
+
+/// A stored part.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) path: BlobPath,
+    pub(crate) number: i32,
+    pub(crate) length: u64,
+    pub(crate) tag: Option<EntityTag>,
+    pub(crate) last_modified: HttpDate,
+}
+
+/// A loaded upload, and the tag of its version.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    pub(crate) upload: Upload,
+    pub(crate) tag: Option<EntityTag>,
+}
+
+impl Place {
+    pub(crate) fn new(container: ContainerName, info: &ContainerInfo, id: &str) -> Self {
+        Self { container, created: info.created, id: id.to_owned() }
+    }
+
+    /// Prefix of the names of all uploads to a bucket.
+    pub(crate) fn bucket(&self) -> String {
+        format!("{}/{:016x}/", self.container, self.created.map_or(0, Timestamp::micros))
+    }
+
+    /// The path of the upload.
+    fn path(&self) -> Result<BlobPath, InvalidName> {
+        Ok(BlobPath { container: uploads()?, name: BlobName::new(&format!("{}{}", self.bucket(), self.id))? })
+    }
+
+    /// Prefix of the names of the upload's parts.
+    fn folder(&self) -> String {
+        format!("{}{}/", self.bucket(), self.id)
+    }
+
+    pub(crate) fn part(&self, number: i32) -> S3Result<BlobPath> {
+        let name = BlobName::new(&format!("{}{number:05}", self.folder())).map_err(error::of_name)?;
+        Ok(BlobPath { container: parts().map_err(error::of_name)?, name })
+    }
+
+    /// Loads an upload, which must be one for this key.
+    pub(crate) async fn find(&self, store: &dyn BlobStore, key: &str) -> S3Result<Loaded> {
+        let is_id = self.id.len() == 32 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let loaded = if is_id { self.load(store).await.map_err(|failed| error::plain(&failed))? } else { None };
+        loaded.filter(|loaded| loaded.upload.key == key).ok_or_else(no_such_upload)
+    }
+
+    pub(crate) async fn load(&self, store: &dyn BlobStore) -> Result<Option<Loaded>, StoreError> {
+        load(store, &self.path().map_err(broken)?).await
+    }
+
+    /// Saves an upload if it still has this tag, or if it is new. Returns the new tag.
+    pub(crate) async fn save(
+        &self,
+        store: &dyn BlobStore,
+        upload: &Upload,
+        tag: Option<&EntityTag>,
+    ) -> Result<Option<EntityTag>, StoreError> {
+        let text = serde_json::to_vec(upload).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?;
+        let preconditions = match tag {
+            Some(tag) => is_still(Some(tag)),
+            None => Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::NONE },
+        };
+        let put = Put { preconditions, ..Put::new(Body::new(Full::new(Bytes::from(text)))) };
+        Ok(store.put(&self.path().map_err(broken)?, put).await?.tag)
+    }
+
+    /// Removes an upload if it still has this tag.
+    pub(crate) async fn remove(&self, store: &dyn BlobStore, tag: Option<&EntityTag>) -> Result<(), StoreError> {
+        remove(store, &self.path().map_err(broken)?, tag).await
+    }
+
+    /// Returns the parts in the order of their numbers, after this number.
+    pub(crate) async fn parts(&self, store: &dyn BlobStore, after: i32) -> Result<Vec<Part>, StoreError> {
+        let (container, folder) = (parts().map_err(broken)?, self.folder());
+        let mut found = Vec::new();
+        let mut after = (after > 0).then(|| format!("{folder}{after:05}"));
+        loop {
+            let query = ListQuery { prefix: folder.clone(), after, limit: STEP, leases: false, delimiter: None };
+            let Some(page) = store.list(&container, &query).await? else { return Ok(found) };
+            for entry in page.items {
+                let number = entry.name.as_str().strip_prefix(&folder).and_then(|number| number.parse().ok());
+                let Some(number) = number else { continue };
+                let path = BlobPath { container: container.clone(), name: entry.name };
+                let (length, last_modified) = (entry.info.length, entry.info.last_modified);
+                found.push(Part { path, number, length, tag: entry.info.tag, last_modified });
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Removes all parts. Those that cannot be removed now are collected later.
+    pub(crate) async fn remove_parts(&self, store: &dyn BlobStore) {
+        let parts = self.parts(store, 0).await.unwrap_or_default();
+        let remove = async |part: Part| drop(remove(store, &part.path, part.tag.as_ref()).await);
+        stream::iter(parts).for_each_concurrent(PARALLEL, remove).await;
+    }
+
+    /// Returns `true` if the bucket was not replaced or removed. Without a known creation time, assumes so.
+    pub(crate) async fn has_bucket(&self, store: &dyn BlobStore) -> Result<bool, StoreError> {
+        let Some(created) = self.created else { return Ok(true) };
+        Ok(store.container(&self.container).await?.is_some_and(|info| info.created == Some(created)))
+    }
+}
+
+/// Returns the open uploads to a bucket by key and id.
+pub(crate) async fn of_bucket(backend: &Backend, place: &Place) -> Result<Vec<(Upload, String)>, StoreError> {
+    let store = &*backend.context.store;
+    let (container, prefix) = (uploads().map_err(broken)?, place.bucket());
+    let mut found = BTreeMap::new();
+    let mut after = None;
+    loop {
+        let query = ListQuery { prefix: prefix.clone(), after, limit: STEP, leases: false, delimiter: None };
+        let Some(page) = store.list(&container, &query).await? else { break };
+        for entry in page.items {
+            let Some(id) = entry.name.as_str().strip_prefix(&prefix).map(str::to_owned) else { continue };
+            let path = BlobPath { container: container.clone(), name: entry.name };
+            let Some(loaded) = load(store, &path).await? else { continue };
+            if !matches!(loaded.upload.state, State::Done { .. }) {
+                found.insert((loaded.upload.key.clone(), id), loaded.upload);
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(found.into_iter().map(|((_, id), upload)| (upload, id)).collect())
+}
+
+async fn load(store: &dyn BlobStore, path: &BlobPath) -> Result<Option<Loaded>, StoreError> {
+    let Some(mut opened) = store.open(path, Reading::WHOLE.without_lease()).await? else { return Ok(None) };
+    let bytes = opened.source.read(None).await?.collect().await?.to_bytes();
+    let upload = serde_json::from_slice(&bytes).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?;
+    Ok(Some(Loaded { upload, tag: opened.info.tag }))
+}
+
+/// Removes a blob if it still has this tag.
+pub(super) async fn remove(store: &dyn BlobStore, path: &BlobPath, tag: Option<&EntityTag>) -> Result<(), StoreError> {
+    store.delete(path, Delete { preconditions: is_still(tag), ..Delete::default() }).await
+}
+
+fn is_still(tag: Option<&EntityTag>) -> Preconditions {
+    let if_match = Some(TagList::Tags(tag.into_iter().cloned().collect()));
+    Preconditions { if_match, ..Preconditions::NONE }
+}
+
+/// The container of all uploads.
+pub(super) fn uploads() -> Result<ContainerName, InvalidName> {
+    ContainerName::internal("uploads")
+}
+
+/// The container of all parts.
+pub(super) fn parts() -> Result<ContainerName, InvalidName> {
+    ContainerName::internal("parts")
+}
+
+pub(super) fn broken(error: InvalidName) -> StoreError {
+    StoreError::new(StoreErrorKind::Unreadable, error)
+}
+
+pub(super) fn no_such_upload() -> s3s::S3Error {
+    s3_error!(NoSuchUpload, "there is no such upload: it may have been completed or aborted")
+}
+
+impl Upload {
+    /// Returns the header fields of the object.
+    pub(crate) fn headers(&self) -> S3Result<BlobHeaders> {
+        self.fields.clone().parse()
+    }
+}

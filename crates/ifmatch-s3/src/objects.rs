@@ -1,0 +1,355 @@
+//! Objects: write, read, delete.
+
+use futures_util::{StreamExt, stream};
+use http::header::CONTENT_RANGE;
+use http::{HeaderMap, Method};
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{
+    BlobInfo, Delete, Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Upload, Written,
+};
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Verdict;
+use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
+use s3s::dto::{
+    ChecksumMode, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, Error,
+    GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, ObjectIdentifier, PutObjectInput,
+    PutObjectOutput, StreamingBlob,
+};
+use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
+
+use crate::backend::{Backend, refuse, refuse_version};
+use crate::conditions::{self, Write};
+use crate::convert::{self, Fields};
+use crate::{body, buckets, error};
+
+/// Maximum number of objects deleted by one request.
+const MAX_DELETED: usize = 1000;
+/// Maximum number of objects deleted concurrently by one request.
+const PARALLEL: usize = 16;
+/// The type of an object without one.
+const DEFAULT_TYPE: &str = "binary/octet-stream";
+
+pub(crate) async fn put(
+    backend: &Backend,
+    request: S3Request<PutObjectInput>,
+) -> S3Result<S3Response<PutObjectOutput>> {
+    let S3Request { input, credentials, headers, trailing_headers, .. } = request;
+    refuse_unkept(&input)?;
+    let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
+    let write = Write::of(&backend.context, &Method::PUT, &blob.to_string(), &headers)?;
+    let content_md5 = convert::md5(input.content_md5.as_deref())?;
+    let fields = Fields {
+        content_type: input.content_type,
+        content_encoding: input.content_encoding,
+        content_language: input.content_language,
+        content_disposition: input.content_disposition,
+        cache_control: input.cache_control,
+        metadata: input.metadata,
+    };
+    let body = input.body.map_or_else(s3s::Body::empty, s3s::Body::from);
+    let (upload, outcome) = body::verified(Upload::new(body), &headers, trailing_headers);
+    let put = Put {
+        headers: BlobHeaders { content_md5, ..fields.parse()? },
+        md5: if content_md5.is_some() { Md5Use::Computed } else { Md5Use::AsGiven },
+        length: input.content_length.and_then(|length| u64::try_from(length).ok()),
+        ..Put::new(upload)
+    };
+    let written = store(backend, &blob, &write, put, |error| outcome.explain(error, write.is_conditional())).await?;
+    let checksum = outcome.checksum();
+    Ok(S3Response::new(PutObjectOutput {
+        e_tag: convert::e_tag(written.tag.as_ref()),
+        checksum_crc32: checksum.checksum_crc32,
+        checksum_crc32c: checksum.checksum_crc32c,
+        checksum_crc64nvme: checksum.checksum_crc64nvme,
+        checksum_sha1: checksum.checksum_sha1,
+        checksum_sha256: checksum.checksum_sha256,
+        ..PutObjectOutput::default()
+    }))
+}
+
+/// Refuses what the object would not have.
+fn refuse_unkept(input: &PutObjectInput) -> S3Result<()> {
+    let is_encrypted = input.server_side_encryption.is_some() || input.sse_customer_algorithm.is_some();
+    refuse(is_encrypted, "server-side encryption")?;
+    refuse(input.object_lock_mode.is_some() || input.object_lock_legal_hold_status.is_some(), "object lock")?;
+    refuse(input.tagging.is_some(), "tagging")?;
+    refuse(input.website_redirect_location.is_some(), "a redirect")?;
+    refuse(input.write_offset_bytes.is_some(), "an append")
+}
+
+/// Writes an object on the conditions of a request.
+pub(crate) async fn store(
+    backend: &Backend,
+    blob: &BlobPath,
+    write: &Write,
+    put: Put,
+    explain: impl FnOnce(&StoreError) -> S3Error,
+) -> S3Result<Written> {
+    let store = &backend.context.store;
+    let put = Put {
+        preconditions: write.preconditions.clone(),
+        request: write.request.clone(),
+        lease: LeaseUse::default(),
+        container: MissingContainer::Refuse,
+        limit: backend.context.max_body,
+        ..put
+    };
+    match store.put(blob, put).await {
+        Ok(written) if written.is_replay && write.is_conditional() => confirm(backend, blob, written).await,
+        Ok(written) => Ok(written),
+        // S3 distinguishes another version from none.
+        Err(error) if is_precondition(&error) && write.updates() && is_missing(backend, blob).await? => {
+            Err(s3_error!(NoSuchKey, "there is no such object, which If-Match requires"))
+        }
+        Err(error) => Err(explain(&error)),
+    }
+}
+
+/// Rejects the answer to an earlier attempt if the object was changed since: a client that uses one invocation id for all calls
+/// would take the write of another client for its own.
+async fn confirm(backend: &Backend, blob: &BlobPath, written: Written) -> S3Result<Written> {
+    let opened = backend.context.store.open(blob, Reading::HEAD).await.map_err(|failed| error::plain(&failed))?;
+    if opened.is_some_and(|opened| opened.info.generation == written.generation) {
+        return Ok(written);
+    }
+    let message = "an earlier attempt with this amz-sdk-invocation-id succeeded, and the object was changed since";
+    Err(s3_error!(PreconditionFailed, "{message}"))
+}
+
+fn is_precondition(error: &StoreError) -> bool {
+    matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. })
+}
+
+async fn is_missing(backend: &Backend, blob: &BlobPath) -> S3Result<bool> {
+    let reading = Reading::HEAD.without_lease();
+    Ok(backend.context.store.open(blob, reading).await.map_err(|failed| error::plain(&failed))?.is_none())
+}
+
+pub(crate) async fn get(
+    backend: &Backend,
+    request: S3Request<GetObjectInput>,
+) -> S3Result<S3Response<GetObjectOutput>> {
+    let S3Request { input, credentials, headers, .. } = request;
+    refuse(input.sse_customer_algorithm.is_some(), "server-side encryption")?;
+    let read = Read {
+        blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
+        version: input.version_id.as_deref(),
+        part: input.part_number,
+        with_checksum: is_enabled(input.checksum_mode.as_ref()),
+        headers: &headers,
+        method: Method::GET,
+    };
+    let Found { mut opened, range, head } = read.open(backend).await?;
+    let bytes = range.map(|range| range.start()..range.end() + 1);
+    let body = opened.source.read(bytes).await.map_err(|failed| error::plain(&failed))?;
+    let output = GetObjectOutput {
+        body: Some(StreamingBlob::from(s3s::Body::http_body_unsync(body))),
+        accept_ranges: head.accept_ranges,
+        cache_control: head.cache_control,
+        checksum_sha256: head.checksum_sha256,
+        checksum_type: head.checksum_type,
+        content_disposition: head.content_disposition,
+        content_encoding: head.content_encoding,
+        content_language: head.content_language,
+        content_length: head.content_length,
+        content_range: head.content_range,
+        content_type: head.content_type,
+        e_tag: head.e_tag,
+        last_modified: head.last_modified,
+        metadata: head.metadata,
+        ..GetObjectOutput::default()
+    };
+    Ok(S3Response::new(output))
+}
+
+pub(crate) async fn head(
+    backend: &Backend,
+    request: S3Request<HeadObjectInput>,
+) -> S3Result<S3Response<HeadObjectOutput>> {
+    let S3Request { input, credentials, headers, .. } = request;
+    refuse(input.sse_customer_algorithm.is_some(), "server-side encryption")?;
+    let read = Read {
+        blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
+        version: input.version_id.as_deref(),
+        part: input.part_number,
+        with_checksum: is_enabled(input.checksum_mode.as_ref()),
+        headers: &headers,
+        method: Method::HEAD,
+    };
+    Ok(S3Response::new(read.open(backend).await?.head))
+}
+
+fn is_enabled(mode: Option<&ChecksumMode>) -> bool {
+    mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED)
+}
+
+/// A read of an object.
+struct Read<'a> {
+    blob: BlobPath,
+    version: Option<&'a str>,
+    part: Option<i32>,
+    with_checksum: bool,
+    headers: &'a HeaderMap,
+    method: Method,
+}
+
+/// An object to send, and the head of the response.
+struct Found {
+    opened: Opened,
+    range: Option<ByteRange>,
+    head: HeadObjectOutput,
+}
+
+impl Read<'_> {
+    async fn open(&self, backend: &Backend) -> S3Result<Found> {
+        refuse_version(self.version)?;
+        let preconditions = conditions::of_target(self.headers)?;
+        let has_range = self.headers.contains_key(http::header::RANGE);
+        let reading = match (&self.method, has_range) {
+            (&Method::HEAD, _) => Reading::HEAD,
+            (_, true) => Reading::RANGES,
+            (_, false) => Reading::WHOLE,
+        };
+        let reading = reading.without_lease();
+        let Some(opened) =
+            backend.context.store.open(&self.blob, reading).await.map_err(|failed| error::plain(&failed))?
+        else {
+            return Err(not_found(backend, &self.blob).await);
+        };
+        let info = &opened.info;
+        let mut head = describe(info);
+        match preconditions.evaluate(&self.method, Some(&info.validators())) {
+            Verdict::Proceed => {}
+            Verdict::NotModified => return Err(error::not_modified(info)),
+            Verdict::Failed(precondition) => {
+                return Err(s3_error!(PreconditionFailed, "the condition {} is false", precondition.header()));
+            }
+        }
+        if self.part.is_some_and(|part| part != 1) {
+            return Err(s3_error!(InvalidArgument, "an object has one part: omit partNumber"));
+        }
+        let mut range = None;
+        if let Some(part) = self.range(backend, info)? {
+            head.content_length = i64::try_from(part.len()).ok();
+            head.content_range = part.content_range(info.length).to_str().ok().map(str::to_owned);
+            range = Some(part);
+        } else if self.with_checksum {
+            let checksum = convert::checksum(info);
+            head.checksum_sha256 = checksum.checksum_sha256;
+            head.checksum_type = checksum.checksum_type;
+        }
+        Ok(Found { opened, range, head })
+    }
+
+    /// Returns the selected range, or `None` for the whole object.
+    fn range(&self, backend: &Backend, info: &BlobInfo) -> S3Result<Option<ByteRange>> {
+        let sent = Representation { tag: info.tag.as_ref(), last_modified: Some(info.last_modified), len: info.length };
+        match range::select(self.headers, &sent, backend.context.wall(), Limits { max_ranges: 1 }) {
+            Selection::Whole => Ok(None),
+            Selection::Parts(parts) => Ok(parts.first().copied()),
+            Selection::Unsatisfiable => {
+                let error = s3_error!(InvalidRange, "the object has {} bytes: choose a range in it", info.length);
+                Err(error::with_header(error, CONTENT_RANGE, range::unsatisfied_content_range(info.length)))
+            }
+        }
+    }
+}
+
+/// Returns the error for an object that does not exist.
+pub(crate) async fn not_found(backend: &Backend, blob: &BlobPath) -> S3Error {
+    match backend.context.store.container(&blob.container).await {
+        Ok(Some(_)) => s3_error!(NoSuchKey, "there is no such object"),
+        Ok(None) => s3_error!(NoSuchBucket, "there is no such bucket: create it first"),
+        Err(failed) => error::plain(&failed),
+    }
+}
+
+/// Returns the head of a response with an object.
+fn describe(info: &BlobInfo) -> HeadObjectOutput {
+    let kept = &info.headers;
+    HeadObjectOutput {
+        accept_ranges: Some("bytes".to_owned()),
+        cache_control: convert::text(kept.cache_control.as_ref()),
+        content_disposition: convert::text(kept.content_disposition.as_ref()),
+        content_encoding: convert::text(kept.content_encoding.as_ref()),
+        content_language: convert::text(kept.content_language.as_ref()),
+        content_length: i64::try_from(info.length).ok(),
+        content_type: convert::text(kept.content_type.as_ref()).or_else(|| Some(DEFAULT_TYPE.to_owned())),
+        e_tag: convert::e_tag(info.tag.as_ref()),
+        last_modified: convert::timestamp(info.last_modified),
+        metadata: convert::metadata(kept),
+        ..HeadObjectOutput::default()
+    }
+}
+
+pub(crate) async fn delete(
+    backend: &Backend,
+    request: S3Request<DeleteObjectInput>,
+) -> S3Result<S3Response<DeleteObjectOutput>> {
+    let S3Request { input, credentials, headers, .. } = request;
+    refuse_version(input.version_id.as_deref())?;
+    let of_directories = input.if_match_size.is_some() || input.if_match_last_modified_time.is_some();
+    refuse(of_directories, "a condition on size or date")?;
+    let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
+    let write = Write::of(&backend.context, &Method::DELETE, &blob.to_string(), &headers)?;
+    remove(backend, &blob, write).await?;
+    Ok(S3Response::new(DeleteObjectOutput::default()))
+}
+
+/// Deletes an object. Without `If-Match`, there need not be one.
+async fn remove(backend: &Backend, blob: &BlobPath, write: Write) -> S3Result<()> {
+    let (is_conditional, updates) = (write.is_conditional(), write.updates());
+    let delete = Delete { preconditions: write.preconditions, request: write.request, ..Delete::default() };
+    match backend.context.store.delete(blob, delete).await {
+        Ok(()) => Ok(()),
+        Err(failed) if *failed.kind() == StoreErrorKind::NotFound => match not_found(backend, blob).await {
+            error if !updates && *error.code() == s3s::S3ErrorCode::NoSuchKey => Ok(()),
+            error => Err(error),
+        },
+        Err(failed) => Err(error::of_store(&failed, is_conditional)),
+    }
+}
+
+pub(crate) async fn delete_several(
+    backend: &Backend,
+    request: S3Request<DeleteObjectsInput>,
+) -> S3Result<S3Response<DeleteObjectsOutput>> {
+    let S3Request { input, credentials, .. } = request;
+    let objects = input.delete.objects;
+    if objects.is_empty() || objects.len() > MAX_DELETED {
+        return Err(s3_error!(MalformedXML, "a request deletes 1 to {MAX_DELETED} objects"));
+    }
+    buckets::find(backend, credentials.as_ref(), &input.bucket).await?;
+    let remove = async |object: ObjectIdentifier| {
+        let key = object.key.clone();
+        let blob = backend.blob(credentials.as_ref(), &input.bucket, &object.key);
+        (key, async { remove_one(backend, &blob?, object).await }.await)
+    };
+    let outcomes: Vec<_> = stream::iter(objects).map(remove).buffered(PARALLEL).collect().await;
+    let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+    for (key, outcome) in outcomes {
+        match outcome {
+            Ok(()) => deleted.push(DeletedObject { key: Some(key), ..DeletedObject::default() }),
+            Err(error) => errors.push(Error {
+                key: Some(key),
+                code: Some(error.code().as_str().to_owned()),
+                message: error.message().map(str::to_owned),
+                ..Error::default()
+            }),
+        }
+    }
+    let is_quiet = input.delete.quiet.unwrap_or_default();
+    let deleted = Some(deleted).filter(|_| !is_quiet);
+    Ok(S3Response::new(DeleteObjectsOutput { deleted, errors: Some(errors), ..DeleteObjectsOutput::default() }))
+}
+
+/// Deletes an object of a list.
+async fn remove_one(backend: &Backend, blob: &BlobPath, object: ObjectIdentifier) -> S3Result<()> {
+    refuse_version(object.version_id.as_deref())?;
+    refuse(object.size.is_some() || object.last_modified_time.is_some(), "a condition on size or date")?;
+    let preconditions = object.e_tag.as_ref().map(conditions::has_tag).transpose()?;
+    let write = Write { preconditions: preconditions.unwrap_or_default(), request: None };
+    write.check_policy(&backend.context, &Method::DELETE)?;
+    remove(backend, blob, write).await
+}

@@ -1,0 +1,188 @@
+//! The service for S3 clients.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use bytes::Bytes;
+use http::header::CONTENT_RANGE;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http_body::Body;
+use http_body_util::BodyExt;
+use ifmatch_azure::accounts::{Account, Accounts};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::route::S3Route;
+use s3s::service::S3ServiceBuilder;
+use s3s::{S3Request, S3Response, S3Result, s3_error};
+use tower_service::Service;
+
+use crate::authorization;
+use crate::backend::Backend;
+use crate::multipart;
+
+/// Maximum length of a document in a request: a list of 10,000 parts with a checksum each, or of 1,000 long names.
+const MAX_XML: usize = 4 * 1024 * 1024;
+
+/// S3's API over a blob store. Every request must be signed (Signature Version 4) with the key of an account: the account's name
+/// is the access key id, and its key in base64 the secret key. Cheap to clone.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use ifmatch_azure::accounts::Accounts;
+/// use ifmatch_blob::BlobService;
+/// use ifmatch_blob_embedded::EmbeddedStore;
+/// use ifmatch_s3::S3Service;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let blobs = BlobService::new(Arc::new(EmbeddedStore::open(folder.path()).await?));
+/// let objects = S3Service::new(blobs.context().clone(), Accounts::development());
+/// # let _ = objects;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct S3Service {
+    context: Context,
+    accounts: Accounts,
+    /// The same service for each of the keys of an account, since `s3s` knows one secret key for an access key id.
+    keyed: Arc<[s3s::service::S3Service]>,
+}
+
+impl S3Service {
+    /// Creates a service over the store of a [`BlobService`](ifmatch_blob::BlobService) and with its settings.
+    pub fn new(context: Context, accounts: Accounts) -> Self {
+        let backend = Backend { context: context.clone(), accounts: accounts.clone() };
+        let keyed = |key| build(backend.clone(), Keys { accounts: accounts.clone(), key });
+        let keyed = (0..Account::MAX_KEYS).map(keyed).collect();
+        Self { context, accounts, keyed }
+    }
+
+    /// Removes uploads that were left for a week. Returns the number of entries removed.
+    ///
+    /// Call it about once a day. It never removes anything that is in use.
+    ///
+    /// # Errors
+    /// The store failed. Entries removed before stay removed.
+    pub async fn collect(&self) -> Result<u64, StoreError> {
+        multipart::collect(&self.context).await
+    }
+
+    async fn respond(&self, request: Request<s3s::Body>) -> S3Result<Response<s3s::Body>> {
+        let (head, body) = request.into_parts();
+        let access_key = authorization::check(&head)?;
+        let has_keys =
+            |count: usize| self.accounts.get(&access_key).is_some_and(|found| found.secrets().count() >= count);
+        let mut service = self.keyed.first();
+        if has_keys(2) && !self.is_signed_by_first(&head).await {
+            service = self.keyed.get(1);
+        }
+        let service = service.ok_or_else(|| s3_error!(InternalError))?;
+        let response = service.call(Request::from_parts(head, body)).await;
+        response.map_err(|error| s3_error!(InternalError, "the response could not be written: {error:?}"))
+    }
+
+    /// Returns `true` if the first key of an account signed a request.
+    async fn is_signed_by_first(&self, head: &http::request::Parts) -> bool {
+        let Some(service) = self.keyed.first() else { return false };
+        let mut request = Request::from_parts(head.clone(), s3s::Body::empty());
+        request.extensions_mut().insert(OnlyVerify);
+        service.call(request).await.is_ok_and(|response| response.status().is_success())
+    }
+}
+
+/// Shows the accounts only.
+impl fmt::Debug for S3Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("S3Service").field("accounts", &self.accounts).finish_non_exhaustive()
+    }
+}
+
+impl<B> Service<Request<B>> for S3Service
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<BlobBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let service = self.clone();
+        let request = request.map(|body| s3s::Body::http_body_unsync(body.map_err(Into::<BoxError>::into)));
+        Box::pin(async move {
+            let response = match service.respond(request).await {
+                Ok(response) => Ok(response),
+                Err(error) => error.to_http_response(),
+            };
+            let mut response = response.unwrap_or_else(|_| {
+                let mut response = Response::new(s3s::Body::empty());
+                *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+                response
+            });
+            // The library writes a document for every error, and knows no HEAD of a range.
+            if response.status() == StatusCode::NOT_MODIFIED {
+                *response.body_mut() = s3s::Body::empty();
+            } else if response.status() == StatusCode::OK && response.headers().contains_key(CONTENT_RANGE) {
+                *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            }
+            Ok(response.map(|body| {
+                BlobBody::stream(body.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error)))
+            }))
+        })
+    }
+}
+
+fn build(backend: Backend, keys: Keys) -> s3s::service::S3Service {
+    let mut config = S3Config::default();
+    config.xml_max_body_size = MAX_XML;
+    let mut builder = S3ServiceBuilder::new(backend);
+    builder.set_auth(keys);
+    builder.set_route(OnlyVerify);
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+    builder.build()
+}
+
+/// The keys of all accounts with this index.
+struct Keys {
+    accounts: Accounts,
+    key: usize,
+}
+
+#[async_trait::async_trait]
+impl S3Auth for Keys {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        let secret = self.accounts.get(access_key).and_then(|account| account.secrets().nth(self.key));
+        secret.map(SecretKey::from).ok_or_else(|| {
+            s3_error!(InvalidAccessKeyId, "there is no such access key id: use the name of an account of this gateway")
+        })
+    }
+}
+
+/// Marks a request of which only the signature is verified.
+#[derive(Clone, Copy)]
+struct OnlyVerify;
+
+#[async_trait::async_trait]
+impl S3Route for OnlyVerify {
+    fn is_match(&self, _: &Method, _: &Uri, _: &HeaderMap, extensions: &mut http::Extensions) -> bool {
+        extensions.get::<Self>().is_some()
+    }
+
+    async fn call(&self, _: S3Request<s3s::Body>) -> S3Result<S3Response<s3s::Body>> {
+        Ok(S3Response::new(s3s::Body::empty()))
+    }
+}

@@ -1,0 +1,417 @@
+//! The listener for S3 clients.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::Method;
+use support::azure::{Azure, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use support::s3::{S3, now};
+use support::{Answer, Client, Gateway, run};
+
+use crate::serve;
+
+/// A gateway with the bucket `docs`.
+struct Setup {
+    gateway: Gateway,
+    s3: S3,
+    _folder: tempfile::TempDir,
+}
+
+async fn setup() -> Setup {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = serve(folder.path(), &["--listen-s3", "127.0.0.1:0"]);
+    let s3 = S3::development(gateway.s3());
+    s3.put("/docs", &[], "").await.expect(200);
+    Setup { gateway, s3, _folder: folder }
+}
+
+/// Checks the status and S3's code.
+#[track_caller]
+fn refused(answer: &Answer, status: u16, code: &str) {
+    let text = answer.text();
+    assert!(answer.status == status && text.contains(&format!("<Code>{code}</Code>")), "{}: {text}", answer.status);
+}
+
+/// Returns the text of an element.
+fn element<'a>(text: &'a str, name: &str) -> &'a str {
+    let (_, rest) = text.split_once(&format!("<{name}>")).unwrap_or_else(|| panic!("no {name}: {text}"));
+    rest.split("</").next().unwrap()
+}
+
+/// The status and the code of each condition, as S3 documents them: conditional reads, writes and deletes.
+#[tokio::test]
+async fn conditions_have_the_status_and_the_code_of_s3() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    let put = s3.put("/docs/there", &[("if-none-match", "*")], "one").await.expect(200);
+    let (tag, bare) = (put.etag().to_owned(), put.etag().trim_matches('"').to_owned());
+    let (get, head, delete) = (Method::GET, Method::HEAD, Method::DELETE);
+    for (method, key, condition, value, status, code) in [
+        (Method::PUT, "there", "if-none-match", "*", 412, "PreconditionFailed"),
+        (Method::PUT, "there", "if-match", "\"other\"", 412, "PreconditionFailed"),
+        (Method::PUT, "there", "if-match", "W/\"other\"", 412, "PreconditionFailed"),
+        (Method::PUT, "missing", "if-match", &tag, 404, "NoSuchKey"),
+        (Method::PUT, "there", "if-none-match", &tag, 501, "NotImplemented"),
+        (Method::PUT, "there", "if-match", "\"a\", \"b", 400, "Invalid"),
+        (delete.clone(), "there", "if-match", "\"other\"", 412, "PreconditionFailed"),
+        (delete.clone(), "missing", "if-match", "*", 404, "NoSuchKey"),
+        (delete.clone(), "missing", "x-amz-meta-a", "b", 204, ""),
+        (get.clone(), "there", "if-match", &tag, 200, ""),
+        (get.clone(), "there", "if-match", &bare, 200, ""),
+        (get.clone(), "there", "if-match", "\"other\"", 412, "PreconditionFailed"),
+        (get.clone(), "there", "if-none-match", &tag, 304, ""),
+        (get.clone(), "there", "if-none-match", "\"other\"", 200, ""),
+        (get.clone(), "there", "if-modified-since", "Fri, 01 Jan 2100 00:00:00 GMT", 304, ""),
+        (get.clone(), "there", "if-unmodified-since", "Thu, 01 Jan 1970 00:00:00 GMT", 412, "PreconditionFailed"),
+        (get.clone(), "there", "range", "bytes=1-1", 206, ""),
+        (get.clone(), "there", "range", "bytes=3-", 416, "InvalidRange"),
+        (get, "missing", "if-none-match", &tag, 404, "NoSuchKey"),
+        (head.clone(), "there", "if-none-match", &tag, 304, ""),
+        (head.clone(), "there", "range", "bytes=1-1", 206, ""),
+        (head, "missing", "if-match", &tag, 404, ""),
+        (Method::PUT, "there", "if-match", &bare, 200, ""),
+        (Method::PUT, "there", "if-match", &tag, 412, "PreconditionFailed"),
+        (delete.clone(), "there", "if-match", "*", 204, ""),
+        (delete, "there", "if-match", "*", 404, "NoSuchKey"),
+    ] {
+        let path = format!("/docs/{key}");
+        let answer = s3.send(method.clone(), &path, &[(condition, value)], "").await;
+        let row = format!("{method} {key} {condition}: {value}");
+        assert_eq!(answer.status, status, "{row}: {}", answer.text());
+        assert!(answer.text().contains(code), "{row}: {}", answer.text());
+        assert!(!code.is_empty() || status == 200 || status == 206 || answer.body.is_empty(), "{row}");
+    }
+}
+
+#[tokio::test]
+async fn clients_of_all_dialects_see_one_tag_and_exclude_each_other() {
+    let setup = setup().await;
+    let (gateway, s3) = (&setup.gateway, &setup.s3);
+    let plain = Client::new(gateway.address());
+    let azure = Azure::development(plain.clone());
+    let headers = [("x-amz-meta-owner", "me"), ("content-type", "text/plain")];
+    let tag = s3.put("/docs/a%20b", &headers, "one").await.expect(200).etag().to_owned();
+    let read = plain.get("/docs/a%20b", &[]).await.expect(200);
+    assert_eq!((read.etag(), read.header("x-meta-owner"), read.text()), (&*tag, "me", "one"));
+    assert_eq!(azure.blob(Method::GET, "/docs/a%20b", &[], "").await.expect(200).etag(), tag);
+
+    let tag = azure.put("/docs/a%20b", &[("if-match", &tag)], "two").await.expect(201).etag().to_owned();
+    assert_eq!(s3.get("/docs/a%20b", &[("if-match", &tag)]).await.expect(200).text(), "two");
+    let tag = plain.put("/docs/a%20b", &[("if-match", &tag)], "three").await.expect(200).etag().to_owned();
+    let stale = s3.put("/docs/a%20b", &[("if-match", "\"old\"")], "four").await;
+    refused(&stale, 412, "PreconditionFailed");
+    s3.put("/docs/a%20b", &[("if-match", &tag)], "four").await.expect(200);
+    plain.put("/docs/a%20b", &[("if-match", &tag)], "five").await.expect(412);
+    azure.put("/docs/a%20b", &[("if-match", &tag)], "five").await.expect(412);
+}
+
+#[tokio::test]
+async fn a_lease_holds_against_s3() {
+    let setup = setup().await;
+    let (gateway, s3) = (&setup.gateway, &setup.s3);
+    let azure = Azure::development(Client::new(gateway.address()));
+    s3.put("/docs/a", &[], "one").await.expect(200);
+    s3.put("/docs/b", &[], "two").await.expect(200);
+    let lease = azure.lease("/docs/a", "acquire", &[("x-ms-lease-duration", "-1")]).await.expect(201);
+    let upload = s3.send(Method::POST, "/docs/a?uploads", &[], "").await.expect(200);
+    let id = element(upload.text(), "UploadId");
+    let part = s3.put(&format!("/docs/a?partNumber=1&uploadId={id}"), &[], "part").await.expect(200);
+    let list = list(&[(1, part.etag())]);
+    let complete = format!("/docs/a?uploadId={id}");
+    let source = [("x-amz-copy-source", "/docs/b")];
+    for answer in [
+        s3.put("/docs/a", &[], "two").await,
+        s3.put("/docs/a", &source, "").await,
+        s3.delete("/docs/a", &[]).await,
+        s3.send(Method::POST, &complete, &[], list.clone()).await,
+    ] {
+        refused(&answer, 403, "AccessDenied");
+        assert!(answer.text().contains("lease"), "{}", answer.text());
+    }
+    assert_eq!(s3.get("/docs/a", &[]).await.expect(200).text(), "one");
+    let delete = "<Delete><Object><Key>a</Key></Object><Object><Key>b</Key></Object></Delete>";
+    let deleted = s3.send(Method::POST, "/docs?delete", &[], delete).await.expect(200);
+    assert_eq!(element(deleted.text(), "Deleted"), "<Key>b");
+    assert_eq!(element(deleted.text(), "Code"), "AccessDenied");
+    azure.lease("/docs/a", "release", &[("x-ms-lease-id", lease.header("x-ms-lease-id"))]).await.expect(200);
+    s3.send(Method::POST, &complete, &[], list).await.expect(200);
+    assert_eq!(s3.get("/docs/a", &[]).await.expect(200).text(), "part");
+}
+
+/// Of the writers that expect the same version, one wins, whatever they do.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_sixteen_writers_wins() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    let tries = std::env::var("IFMATCH_S3_TRIES").ok().and_then(|tries| tries.parse().ok()).unwrap_or(50);
+    for attempt in 0..tries {
+        let key = format!("/docs/race-{attempt}");
+        let create = async |writer: usize| {
+            s3.put(&key, &[("if-none-match", "*")], format!("created by {writer}")).await.status.as_u16()
+        };
+        let statuses = join_all((0..16).map(create)).await;
+        assert_one(&statuses, &[412, 409]);
+        let tag = s3.get(&key, &[]).await.expect(200).etag().to_owned();
+        let change = async |writer: usize| {
+            let condition = [("if-match", &*tag)];
+            let answer = match writer % 2 {
+                0 => s3.put(&key, &condition, format!("changed by {writer}")).await,
+                _ => s3.delete(&key, &condition).await,
+            };
+            // 404: the writer that won has deleted it.
+            answer.status.as_u16()
+        };
+        let statuses = join_all((0..16).map(change)).await;
+        assert_one(&statuses, &[412, 409, 404]);
+    }
+}
+
+/// Checks that one of the writers won, and that the others failed with one of these.
+#[track_caller]
+fn assert_one(statuses: &[u16], lost: &[u16]) {
+    let won = statuses.iter().filter(|status| (200..300).contains(*status)).count();
+    let others = statuses.iter().filter(|status| lost.contains(status)).count();
+    assert_eq!((won, others), (1, statuses.len() - 1), "{statuses:?}");
+}
+
+/// Returns a list of parts: their numbers and tags.
+fn list(parts: &[(u32, &str)]) -> String {
+    let part = |(number, tag): &(u32, &str)| {
+        format!("<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag></Part>", tag.replace('"', "&quot;"))
+    };
+    let parts: String = parts.iter().map(part).collect();
+    format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>")
+}
+
+const PART: usize = 5 * 1024 * 1024;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_in_any_order_make_one_object() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    let created = s3.send(Method::POST, "/docs/big?uploads", &[("content-type", "text/x")], "").await.expect(200);
+    let id = element(created.text(), "UploadId").to_owned();
+    let part = async |number: u32, content: Vec<u8>| {
+        s3.put(&format!("/docs/big?partNumber={number}&uploadId={id}"), &[], content).await
+    };
+    let last = part(7, b"end".to_vec()).await.expect(200);
+    let replaced = part(2, vec![b'x'; PART]).await.expect(200);
+    let first = part(2, vec![b'a'; PART]).await.expect(200);
+    let short = part(3, b"short".to_vec()).await.expect(200);
+    refused(&part(10_001, vec![]).await, 400, "InvalidArgument");
+    let listed = s3.get(&format!("/docs/big?uploadId={id}"), &[]).await.expect(200);
+    let numbers: Vec<_> = listed.text().split("<PartNumber>").skip(1).map(|rest| rest.split('<').next()).collect();
+    assert_eq!(numbers, [Some("2"), Some("3"), Some("7")]);
+    let uploads = s3.get("/docs?uploads", &[]).await.expect(200);
+    assert_eq!((element(uploads.text(), "Key"), element(uploads.text(), "UploadId")), ("big", &*id));
+
+    let path = format!("/docs/big?uploadId={id}");
+    let complete = async |headers: &[(&str, &str)], parts: &[(u32, &str)]| {
+        s3.send(Method::POST, &path, headers, list(parts)).await
+    };
+    let (first, replaced, short, last) = (first.etag(), replaced.etag(), short.etag(), last.etag());
+    refused(&complete(&[], &[(7, last), (2, first)]).await, 400, "InvalidPartOrder");
+    refused(&complete(&[], &[(2, replaced), (7, last)]).await, 400, "InvalidPart");
+    refused(&complete(&[], &[(2, first), (3, short), (7, last)]).await, 400, "EntityTooSmall");
+    refused(&complete(&[], &[]).await, 400, "MalformedXML");
+    refused(&complete(&[("if-match", "\"other\"")], &[(2, first), (7, last)]).await, 404, "NoSuchKey");
+    let wrong = [("x-amz-checksum-crc32", "AAAAAA==")];
+    refused(&complete(&wrong, &[(2, first), (7, last)]).await, 400, "BadDigest");
+    s3.get("/docs/big", &[]).await.expect(404);
+
+    let create = [("if-none-match", "*")];
+    let done = complete(&create, &[(2, first), (7, last)]).await.expect(200);
+    let read = s3.get("/docs/big", &[]).await.expect(200);
+    assert_eq!(read.etag(), element(done.text(), "ETag"));
+    assert_eq!((read.header("content-type"), read.body.len()), ("text/x", PART + 3));
+    assert!(read.body.starts_with(b"aaa") && read.body.ends_with(b"aend"));
+    // A retry gets the same answer, and another list finds no upload.
+    let again = complete(&create, &[(2, first), (7, last)]).await.expect(200);
+    assert_eq!(element(again.text(), "ETag"), element(done.text(), "ETag"));
+    refused(&complete(&[], &[(7, last)]).await, 404, "NoSuchUpload");
+    refused(&part(1, vec![]).await, 404, "NoSuchUpload");
+    assert!(!s3.get("/docs?uploads", &[]).await.expect(200).text().contains("<Upload>"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_several_uploads_creates_the_object() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    for attempt in 0..20 {
+        let key = format!("/docs/race-{attempt}");
+        let begin = async |writer: usize| {
+            let created = s3.send(Method::POST, &format!("{key}?uploads"), &[], "").await.expect(200);
+            let path = format!("{key}?uploadId={}", element(created.text(), "UploadId"));
+            let part = path.replace("?uploadId", "?partNumber=1&uploadId");
+            let part = s3.put(&part, &[], format!("by {writer}")).await.expect(200);
+            (path, list(&[(1, part.etag())]))
+        };
+        let uploads = join_all((0..8).map(begin)).await;
+        let complete = async |(path, list): &(String, String)| {
+            s3.send(Method::POST, path, &[("if-none-match", "*")], list.clone()).await.status.as_u16()
+        };
+        assert_one(&join_all(uploads.iter().map(complete)).await, &[412, 409]);
+    }
+}
+
+/// Each of the requests gets the result of the one that wrote, or is told to ask again; an abort that comes first ends all.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_complete_one_upload_write_once() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    for attempt in 0..20 {
+        let key = format!("/docs/once-{attempt}");
+        let created = s3.send(Method::POST, &format!("{key}?uploads"), &[], "").await.expect(200);
+        let path = format!("{key}?uploadId={}", element(created.text(), "UploadId"));
+        let part = s3.put(&path.replace("?uploadId", "?partNumber=1&uploadId"), &[], "part").await.expect(200);
+        let list = list(&[(1, part.etag())]);
+        let act = async |number: usize| match number {
+            0 => s3.delete(&path, &[]).await,
+            _ => s3.send(Method::POST, &path, &[], list.clone()).await,
+        };
+        let answers = join_all((0..8).map(act)).await;
+        let done = answers[1..].iter().filter(|answer| answer.status == 200);
+        let tags: BTreeSet<_> = done.map(|answer| element(answer.text(), "ETag")).collect();
+        assert!(tags.len() <= 1, "several versions: {tags:?}");
+        let aborted = answers[0].status == 204;
+        let read = s3.get(&key, &[]).await;
+        assert_eq!(read.status.as_u16(), if tags.is_empty() { 404 } else { 200 }, "aborted: {aborted}");
+        for answer in &answers {
+            assert!([200, 204, 404, 503].contains(&answer.status.as_u16()), "{}: {}", answer.status, answer.text());
+        }
+        assert!(!aborted || tags.is_empty(), "an aborted upload was completed");
+    }
+}
+
+/// "123456789" is the input for which the catalogues of checksums state their values.
+#[tokio::test]
+async fn checksums_are_verified_in_headers_and_trailers() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    for (name, right) in [
+        ("x-amz-checksum-crc32", "y/Q5Jg=="),
+        ("x-amz-checksum-crc32c", "4waSgw=="),
+        ("x-amz-checksum-crc64nvme", "rosUhgp5mIg="),
+        ("x-amz-checksum-sha1", "98O8HYCOBHMq32eZZczDTKeuNEE="),
+        ("x-amz-checksum-sha256", "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU="),
+    ] {
+        let key = format!("/docs/{name}");
+        let put = s3.put(&key, &[(name, right)], "123456789").await.expect(200);
+        assert_eq!(put.header(name), right);
+        refused(&s3.put(&key, &[(name, right)], "12345678X").await, 400, "BadDigest");
+        let trailer = async |content: &str, value: &str| {
+            let body = format!("9\r\n{content}\r\n0\r\n{name}:{value}\r\n\r\n");
+            let headers = [
+                ("x-amz-content-sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"),
+                ("x-amz-decoded-content-length", "9"),
+                ("x-amz-trailer", name),
+                ("content-encoding", "aws-chunked"),
+            ];
+            s3.put(&key, &headers, body).await
+        };
+        assert_eq!(trailer("123456789", right).await.expect(200).header(name), right);
+        refused(&trailer("12345678X", right).await, 400, "BadDigest");
+        let read = s3.get(&key, &[]).await.expect(200);
+        assert_eq!(read.text(), "123456789");
+        assert!(!read.headers.contains_key("content-encoding"));
+    }
+    let md5 = [("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==")];
+    refused(&s3.put("/docs/a", &md5, "123456789").await, 400, "BadDigest");
+    let head = [("x-amz-checksum-mode", "ENABLED")];
+    let read = s3.get("/docs/x-amz-checksum-sha256", &head).await.expect(200);
+    assert_eq!(read.header("x-amz-checksum-sha256"), "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=");
+}
+
+#[tokio::test]
+async fn signatures_are_verified_with_their_time_and_their_headers() {
+    let folder = tempfile::tempdir().unwrap();
+    let account = format!("{DEVELOPMENT_ACCOUNT}:{DEVELOPMENT_KEY}:YW5vdGhlciBvZiAxNiBieXRlcw==");
+    let mut gateway = serve(folder.path(), &["--listen-s3", "127.0.0.1:0", "--accounts", &account]);
+    let address = gateway.s3();
+    let s3 = S3::development(address);
+    s3.put("/docs", &[], "").await.expect(200);
+    s3.put("/docs/a", &[], "one").await.expect(200);
+    // Both keys of an account, and no other.
+    let second = S3::new(address, DEVELOPMENT_ACCOUNT, "YW5vdGhlciBvZiAxNiBieXRlcw==");
+    assert_eq!(second.get("/docs/a", &[]).await.expect(200).text(), "one");
+    second.put("/docs/b", &[], "two").await.expect(200);
+    refused(&S3::new(address, DEVELOPMENT_ACCOUNT, "b3RoZXI=").get("/docs/a", &[]).await, 403, "SignatureDoesNotMatch");
+    refused(&S3::new(address, "nobody", DEVELOPMENT_KEY).get("/docs/a", &[]).await, 403, "InvalidAccessKeyId");
+    refused(&Client::new(address).get("/docs/a", &[]).await, 403, "AccessDenied");
+
+    // The time of a request, and the end of a presigned URL.
+    let (now, minute) = (now(), Duration::from_mins(1));
+    for (time, status) in [(now - 14 * minute, 200), (now - 16 * minute, 403), (now + 16 * minute, 403)] {
+        let request = s3.signed(Method::GET, "/docs/a", &[], "", time);
+        assert_eq!(s3.send_signed(request).await.status, status);
+        let old = s3.presigned(&Method::GET, "/docs/a", time, 15 * 60);
+        assert_eq!(Client::new(address).get(&old, &[]).await.status, status, "{old}");
+    }
+    // The holder of a URL cannot add what its signature does not cover.
+    let upload = s3.presigned(&Method::PUT, "/docs/c", now, 60);
+    let copied = Client::new(address).put(&upload, &[("x-amz-copy-source", "/docs/a")], "").await;
+    refused(&copied, 403, "AccessDenied");
+    Client::new(address).put(&upload, &[], "three").await.expect(200);
+    let other = upload.replace("/docs/c", "/docs/d");
+    refused(&Client::new(address).put(&other, &[], "three").await, 403, "SignatureDoesNotMatch");
+
+    // The bytes of a signed body.
+    let mut request = s3.signed(Method::PUT, "/docs/a", &[], "one", now);
+    *request.body_mut() = "two".into();
+    refused(&s3.send_signed(request).await, 400, "XAmzContentSHA256Mismatch");
+    assert_eq!(s3.get("/docs/a", &[]).await.expect(200).text(), "one");
+}
+
+/// The SDKs name a call, and repeat the name when they retry it.
+#[tokio::test]
+async fn a_retry_gets_the_first_answer() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    let call = [("if-none-match", "*"), ("amz-sdk-invocation-id", "3b2e1b0c-58a3-4f0b-93b0-5f0c2b6c9a10")];
+    let first = s3.put("/docs/a", &call, "one").await.expect(200);
+    let again = s3.put("/docs/a", &call, "one").await.expect(200);
+    assert_eq!(first.etag(), again.etag());
+    refused(&s3.put("/docs/a", &call, "two").await, 412, "PreconditionFailed");
+    s3.put("/docs/a", &[], "three").await.expect(200);
+    refused(&s3.put("/docs/a", &call, "one").await, 412, "PreconditionFailed");
+}
+
+#[tokio::test]
+async fn listings_have_folders_and_pages() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    for key in ["a", "b/1", "b/2", "b//3", "c%20%26/1", "d"] {
+        s3.put(&format!("/docs/{key}"), &[], "x").await.expect(200);
+    }
+    let names = |text: &str, element: &str| -> Vec<String> {
+        let start = format!("<{element}>");
+        let rest = text.split(&start).skip(1);
+        rest.map(|rest| rest.split("</").next().unwrap().to_owned()).collect()
+    };
+    let page = s3.get("/docs?delimiter=%2F&list-type=2&max-keys=2", &[]).await.expect(200);
+    assert_eq!(names(page.text(), "Key"), ["a"]);
+    let token = element(page.text(), "NextContinuationToken").replace('=', "%3D");
+    let next = format!("/docs?continuation-token={token}&delimiter=%2F&encoding-type=url&list-type=2");
+    let page = s3.get(&next, &[]).await.expect(200);
+    assert_eq!(names(page.text(), "Key"), ["d"]);
+    assert!(page.text().contains("<Prefix>c%20%26/</Prefix>") && !page.text().contains("b/"), "{}", page.text());
+    let page = s3.get("/docs?delimiter=%2F&marker=b%2F&max-keys=1", &[]).await.expect(200);
+    assert!(page.text().contains("<NextMarker>c &amp;/</NextMarker>"), "{}", page.text());
+    refused(&s3.delete("/docs", &[]).await, 409, "BucketNotEmpty");
+    refused(&s3.get("/none?list-type=2", &[]).await, 404, "NoSuchBucket");
+    refused(&s3.put("/docs.other", &[], "").await, 400, "InvalidBucketName");
+}
+
+#[test]
+fn s3_needs_an_account() {
+    for (flags, status, expected) in [
+        (&["--listen-s3", "0.0.0.0:0"][..], 2, "--accounts NAME:KEY"),
+        (&["--listen-s3", "127.0.0.1:0", "--write-token", "w"], 2, "--accounts NAME:KEY"),
+        (&["--listen-s3", "0.0.0.0:0", "--accounts", DEVELOPMENT_ACCOUNT], 2, "is public"),
+    ] {
+        let end = run(["serve", "--store", "memory://"].iter().chain(flags));
+        assert_eq!(end.status.code(), Some(status), "{end:#?}");
+        assert!(end.stderr.contains(expected), "{end:#?}");
+    }
+}

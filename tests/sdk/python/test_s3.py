@@ -1,0 +1,114 @@
+"""S3 clients: boto3 beside the Azure SDK, on the same blobs. Collected only for a server with an endpoint for S3."""
+
+import io
+import urllib.request
+
+import pytest
+from azure.core import MatchConditions
+from azure.core.exceptions import HttpResponseError
+from botocore.exceptions import ClientError
+from support import race
+
+MIB = 1024 * 1024
+
+
+def outcome(call):
+    """Returns `ok`, or the code of S3's error."""
+    try:
+        call()
+    except ClientError as error:
+        return error.response["Error"]["Code"]
+    return "ok"
+
+
+@pytest.fixture
+def bucket(container):
+    return container.container_name
+
+
+def test_conditions_of_boto3(s3, bucket):
+    def put(**conditions):
+        return s3.put_object(Bucket=bucket, Key="a", Body=b"one", **conditions)
+
+    first = put(IfNoneMatch="*")
+    assert outcome(lambda: put(IfNoneMatch="*")) == "PreconditionFailed"
+    second = put(IfMatch=first["ETag"])
+    assert outcome(lambda: put(IfMatch=first["ETag"])) == "PreconditionFailed"
+    assert outcome(lambda: s3.delete_object(Bucket=bucket, Key="a", IfMatch=first["ETag"])) == "PreconditionFailed"
+    assert outcome(lambda: s3.get_object(Bucket=bucket, Key="a", IfNoneMatch=second["ETag"])) == "304"
+    s3.delete_object(Bucket=bucket, Key="a", IfMatch=second["ETag"])
+    assert outcome(lambda: put(IfMatch=second["ETag"])) == "NoSuchKey"
+
+
+def test_boto3_and_the_azure_sdk_share_tags_and_leases(s3, bucket, container):
+    blob = container.get_blob_client("shared")
+    tag = s3.put_object(Bucket=bucket, Key="shared", Body=b"one", Metadata={"owner": "me"})["ETag"]
+    properties = blob.get_blob_properties()
+    assert properties.etag == tag and properties.metadata == {"owner": "me"}
+    lease = blob.acquire_lease()
+    assert outcome(lambda: s3.put_object(Bucket=bucket, Key="shared", Body=b"two")) == "AccessDenied"
+    assert outcome(lambda: s3.delete_object(Bucket=bucket, Key="shared")) == "AccessDenied"
+    lease.release()
+    s3.put_object(Bucket=bucket, Key="shared", Body=b"two", IfMatch=tag)
+    with pytest.raises(HttpResponseError) as failed:
+        blob.upload_blob(b"three", overwrite=True, etag=tag, match_condition=MatchConditions.IfNotModified)
+    assert failed.value.status_code == 412
+
+
+def test_one_of_sixteen_threads_creates_an_object(s3, bucket):
+    for attempt in range(10):
+        key = f"race-{attempt}"
+        create = lambda number: outcome(lambda: s3.put_object(Bucket=bucket, Key=key, Body=b"x", IfNoneMatch="*"))
+        outcomes = race(16, create)
+        assert outcomes.count("ok") == 1, outcomes
+        assert set(outcomes) <= {"ok", "PreconditionFailed", "ConditionalRequestConflict"}
+
+
+def test_large_files_are_sent_in_parts(s3, bucket):
+    content = bytes(range(256)) * (20 * MIB // 256) + b"end"
+    s3.upload_fileobj(io.BytesIO(content), bucket, "large", ExtraArgs={"ContentType": "text/x"})
+    back = io.BytesIO()
+    s3.download_fileobj(bucket, "large", back)
+    assert back.getvalue() == content
+    assert s3.head_object(Bucket=bucket, Key="large")["ContentType"] == "text/x"
+    s3.copy({"Bucket": bucket, "Key": "large"}, bucket, "copy")
+    assert s3.head_object(Bucket=bucket, Key="copy")["ContentLength"] == len(content)
+    assert not s3.list_multipart_uploads(Bucket=bucket).get("Uploads")
+
+
+def test_pages_of_listings(s3, bucket):
+    keys = [f"{folder}/{number} é&" for folder in "abc" for number in range(5)]
+    for key in keys:
+        s3.put_object(Bucket=bucket, Key=key, Body=b"")
+    for operation in ("list_objects", "list_objects_v2"):
+        pages = s3.get_paginator(operation).paginate(Bucket=bucket, PaginationConfig={"PageSize": 4})
+        assert [entry["Key"] for page in pages for entry in page["Contents"]] == keys
+        pages = s3.get_paginator(operation).paginate(Bucket=bucket, Delimiter="/", PaginationConfig={"PageSize": 1})
+        assert [folder["Prefix"] for page in pages for folder in page["CommonPrefixes"]] == ["a/", "b/", "c/"]
+    deleted = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True})
+    assert not deleted.get("Errors")
+    assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
+
+
+def test_presigned_urls(s3, bucket):
+    s3.put_object(Bucket=bucket, Key="a b", Body=b"one")
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "a b"}, ExpiresIn=60)
+    with urllib.request.urlopen(url, timeout=60) as response:
+        assert response.read() == b"one"
+
+
+def test_requests_of_terraform(s3, bucket):
+    """The requests of Terraform's backend with `use_lockfile`: lock, read, write, unlock."""
+    state, lock = {"Bucket": bucket, "Key": "terraform.tfstate"}, {"Bucket": bucket, "Key": "terraform.tfstate.tflock"}
+    s3.list_objects_v2(Bucket=bucket, Prefix="env:/", MaxKeys=1000)
+    acquire = lambda: s3.put_object(
+        **lock, Body=b'{"ID":"1"}', ContentType="application/json", IfNoneMatch="*", ChecksumAlgorithm="SHA256"
+    )
+    acquire()
+    assert outcome(acquire) == "PreconditionFailed"
+    assert s3.get_object(**lock)["Body"].read() == b'{"ID":"1"}'
+    assert outcome(lambda: s3.get_object(**state)) == "NoSuchKey"
+    s3.put_object(**state, Body=b"{}", ContentType="application/json", ChecksumAlgorithm="SHA256")
+    assert s3.get_object(**state)["Body"].read() == b"{}"
+    s3.delete_object(**lock)
+    assert outcome(acquire) == "ok"
