@@ -100,10 +100,10 @@ impl Signer {
     }
 }
 
-/// Returns a query parameter with its name in lower case and its value decoded.
+/// Returns a query parameter with its name in lower case and its value decoded, in which a plus is a space.
 fn parameter(pair: &str) -> String {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-    format!("{}:{}", name.to_ascii_lowercase(), percent_decode_str(value).decode_utf8_lossy())
+    format!("{}:{}", name.to_ascii_lowercase(), percent_decode_str(&value.replace('+', " ")).decode_utf8_lossy())
 }
 
 /// Returns the lines of a header, joined.

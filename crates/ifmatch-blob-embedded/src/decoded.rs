@@ -92,7 +92,8 @@ impl Weighter<Key, Entry> for BySize {
 
 /// Returns the approximate size of the user's own fields in memory, in bytes.
 fn size_of_metadata(headers: &BlobHeaders) -> usize {
-    headers.metadata.iter().map(|(name, value)| name.len() + value.as_str().len() + 128).sum()
+    let own = headers.metadata.iter().map(|(name, value)| name.len() + value.as_str().len() + 128);
+    own.chain(headers.internal().map(|(name, text)| name.len() + text.len() + 128)).sum()
 }
 
 impl DecodedRecords {

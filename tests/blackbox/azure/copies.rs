@@ -11,6 +11,7 @@ const RACERS: usize = 20;
 pub(crate) fn add(suite: &mut Suite) {
     suite.case("azure copy: bytes, fields and metadata are the source's", kept);
     suite.case("azure copy: the copy is told", told);
+    suite.case("azure copy: the committed blocks are copied", block_list);
     suite.case("azure copy: listings tell the copy", listed);
     suite.case("azure copy: metadata of the request replaces the source's", replaced);
     suite.case("azure copy: Put Blob From URL", from_url);
@@ -73,6 +74,28 @@ fn told(site: &Site) {
     assert_eq!(http.head(&format!("{own}/c")).is(200).field("x-ms-copy-source"), again);
     http.upload(&path, &[], "other").is(201);
     assert_eq!(seen(&mut http), none);
+}
+
+/// The copy has blocks of its own, which remain when the source is replaced.
+fn block_list(site: &Site) {
+    let mut http = site.azure();
+    let own = container(&mut http, site);
+    let commit = |http: &mut Http<'_>, name: &str, list: &str| {
+        http.put(&format!("{own}/{name}?comp=blocklist"), &[], format!("<BlockList>{list}</BlockList>")).is(201);
+    };
+    for (id, bytes) in [("AA==", "one "), ("AQ==", "two ")] {
+        http.put(&format!("{own}/a?comp=block&blockid={id}"), &[], bytes).is(201);
+    }
+    commit(&mut http, "a", "<Latest>AA==</Latest><Latest>AQ==</Latest>");
+    let url = site.url(&format!("{own}/a"));
+    for _ in 0..2 {
+        http.put(&format!("{own}/b"), &[("x-ms-copy-source", &*url)], "").is(202);
+    }
+    http.upload(&format!("{own}/a"), &[], "other").is(201);
+    let list = http.get(&format!("{own}/b?comp=blocklist")).is(200);
+    assert_eq!((list.all("Name"), list.all("Size")), (vec!["AA==", "AQ=="], vec!["4", "4"]));
+    commit(&mut http, "b", "<Committed>AQ==</Committed><Committed>AA==</Committed>");
+    assert_eq!(http.get(&format!("{own}/b")).is(200).text(), "two one ");
 }
 
 fn listed(site: &Site) {

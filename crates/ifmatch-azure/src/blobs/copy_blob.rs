@@ -8,18 +8,22 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::{BlobHeaders, Copied, FieldText};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Md5Use, MissingContainer, Opened, Put, Reading, StoreErrorKind};
+use ifmatch_blob::store::{Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Written};
 use ifmatch_core::lease::SeenLease;
 use ifmatch_core::precondition::Verdict;
 
 use super::write;
-use crate::blocks::staging;
+use crate::blocks::staging::{self, BlobPaths};
+use crate::blocks::{CommittedList, Saved};
 use crate::containers;
 use crate::error::AzureError;
 use crate::guid;
 use crate::request::conditions;
 use crate::request::copy::{CopiedFields, Copy, CopySource};
 use crate::response::headers::{COPY_ID, COPY_STATUS, SUCCESS};
+
+/// Maximum number of attempts if the source changes meanwhile.
+const TRIES: usize = 5;
 
 pub(crate) async fn copy_blob(
     context: &Context,
@@ -30,7 +34,7 @@ pub(crate) async fn copy_blob(
     let is_kept = matches!(fields, CopiedFields::Kept(_));
     write::check(context, blob, &write.conditions, write.lease).await.map_err(write::of_target)?;
     let staged = staging::all(context, blob).await?;
-    let opened = open_source(context, &source).await?;
+    let (opened, list) = open_with_list(context, &source, is_kept).await?;
     if opened.info.length > context.max_body {
         return Err(AzureError::too_large(context.max_body));
     }
@@ -41,6 +45,12 @@ pub(crate) async fn copy_blob(
     // As in Azure, only Copy Blob leaves a trace.
     let copied = is_kept.then(|| Copied { id, source: source.url, length, date: context.wall().last_modified() });
     let headers = BlobHeaders { copied: copied.clone(), ..whole.headers };
+    let paths = BlobPaths::of(context, blob).await?;
+    let saved = match list {
+        Some(list) => Some(CommittedList::prepare(&*context.store, blob, &paths, list.blocks).await?),
+        None => None,
+    };
+    let headers = saved.as_ref().map_or(headers.clone(), |saved| saved.name_in(&headers));
     let put = Put {
         preconditions: write.conditions.preconditions.clone(),
         lease: write.lease,
@@ -51,7 +61,9 @@ pub(crate) async fn copy_blob(
         headers,
         ..whole
     };
-    let written = context.store.put(blob, put).await.map_err(|error| write::rejected_copy(&write, error))?;
+    let written = context.store.put(blob, put).await;
+    settle(context, blob, &paths, saved, &written).await;
+    let written = written.map_err(|error| write::rejected_copy(&write, error))?;
     write::confirm(context, blob, &write, &written).await?;
     staging::discard(&*context.store, staged).await;
     let mut response = write::stored(&written);
@@ -62,6 +74,48 @@ pub(crate) async fn copy_blob(
         response.headers_mut().insert(COPY_STATUS, SUCCESS);
     }
     Ok(response)
+}
+
+/// Opens the source, with the list of its blocks if the copy has one too.
+async fn open_with_list(
+    context: &Context,
+    source: &CopySource,
+    is_kept: bool,
+) -> Result<(Opened, Option<CommittedList>), AzureError> {
+    for _ in 0..TRIES {
+        let opened = open_source(context, source).await?;
+        if !is_kept {
+            return Ok((opened, None));
+        }
+        let paths = BlobPaths::of(context, &source.blob).await?;
+        let list = CommittedList::find(&*context.store, &paths, &opened.info).await?;
+        // The list of a version that was replaced meanwhile is gone.
+        if list.is_some() || opened.info.headers.block_list.is_none() {
+            return Ok((opened, list));
+        }
+    }
+    // The list was lost; the bytes are not.
+    Ok((open_source(context, source).await?, None))
+}
+
+/// Ends the write of a copy: keeps the list of its blocks if it took effect.
+async fn settle(
+    context: &Context,
+    blob: &BlobPath,
+    paths: &BlobPaths,
+    saved: Option<Saved>,
+    written: &Result<Written, StoreError>,
+) {
+    let (Some(saved), store) = (saved, &*context.store) else { return };
+    match written {
+        Ok(written) => {
+            if let Err(error) = saved.settle(store, blob, paths, written, None).await {
+                tracing::warn!(?error, "could not store the block list of a copy: later lists cannot reuse its blocks");
+            }
+        }
+        Err(error) if *error.kind() == StoreErrorKind::OutcomeUnknown => {}
+        Err(_) => saved.abandon(store).await,
+    }
 }
 
 /// Returns the copy that made the blob, which a retry of its request names.

@@ -26,17 +26,17 @@ pub(super) const BY_TAG: &str = "tag";
 
 /// The blocks of a version, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CommittedList {
+pub(crate) struct CommittedList {
     /// The name of the blob, for the garbage collection.
     pub(super) name: String,
     /// The tag of the version, if the version cannot name the list.
     tag: Option<String>,
     /// The id and length of each block.
-    pub(super) blocks: Vec<(BlockId, u64)>,
+    pub(crate) blocks: Vec<(BlockId, u64)>,
 }
 
 /// A stored list that a version is about to name.
-pub(super) struct Saved {
+pub(crate) struct Saved {
     list: CommittedList,
     id: FieldText,
     path: BlobPath,
@@ -44,13 +44,13 @@ pub(super) struct Saved {
 
 impl Saved {
     /// Adds the name of the list to the fields of the version.
-    pub(super) fn name_in(&self, headers: &BlobHeaders) -> BlobHeaders {
+    pub(crate) fn name_in(&self, headers: &BlobHeaders) -> BlobHeaders {
         BlobHeaders { block_list: Some(self.id.clone()), ..headers.clone() }
     }
 
     /// Ends the write of a version: removes the list of the previous one, or this list if no version names it. A list that cannot be
     /// removed is garbage.
-    pub(super) async fn settle(
+    pub(crate) async fn settle(
         self,
         store: &dyn BlobStore,
         blob: &BlobPath,
@@ -82,7 +82,7 @@ impl Saved {
     }
 
     /// Removes the list of a write that had no effect.
-    pub(super) async fn abandon(self, store: &dyn BlobStore) {
+    pub(crate) async fn abandon(self, store: &dyn BlobStore) {
         discard(store, &self.path).await;
     }
 }
@@ -95,7 +95,7 @@ async fn discard(store: &dyn BlobStore, path: &BlobPath) {
 
 impl CommittedList {
     /// Stores the list of a version that is about to be written.
-    pub(super) async fn prepare(
+    pub(crate) async fn prepare(
         store: &dyn BlobStore,
         blob: &BlobPath,
         paths: &BlobPaths,
@@ -109,7 +109,7 @@ impl CommittedList {
     }
 
     /// Loads the list of a version, or `None` if it was not made of blocks, or has been replaced since.
-    pub(super) async fn find(
+    pub(crate) async fn find(
         store: &dyn BlobStore,
         paths: &BlobPaths,
         info: &BlobInfo,

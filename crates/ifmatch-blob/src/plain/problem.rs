@@ -33,14 +33,14 @@ fn of(error: &StoreError) -> Problem {
         StoreErrorKind::ContainerExists => {
             Problem::new(StatusCode::CONFLICT, "container-exists").detail(error.to_string())
         }
-        StoreErrorKind::OtherType => Problem::new(StatusCode::CONFLICT, "other-type").detail(error.to_string()),
         StoreErrorKind::LeaseFailed(failure) => Problem::lease_failed(*failure),
         StoreErrorKind::LeaseConflict(conflict) => Problem::lease_conflict(*conflict),
         StoreErrorKind::TooLarge { limit } => Problem::content_too_large(*limit),
         StoreErrorKind::Interrupted => bad_body("content-incomplete", error),
         StoreErrorKind::LengthMismatch => bad_body("length-mismatch", error),
         StoreErrorKind::DigestMismatch => bad_body("digest-mismatch", error),
-        StoreErrorKind::Unsupported => bad_body("unsupported", error),
+        // No write of this dialect keeps the type.
+        StoreErrorKind::OtherType | StoreErrorKind::Unsupported => bad_body("unsupported", error),
         StoreErrorKind::Full => Problem::insufficient_storage(),
         StoreErrorKind::Unavailable => Problem::unavailable(RETRY),
         StoreErrorKind::OutcomeUnknown => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown")

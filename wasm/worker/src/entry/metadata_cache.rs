@@ -197,6 +197,7 @@ impl Weighter<BlobPath, Seen> for BySize {
     fn weight(&self, blob: &BlobPath, seen: &Seen) -> u64 {
         let headers = &seen.info.headers;
         let metadata = headers.metadata.iter().map(|(name, value)| name.len() + value.as_str().len());
+        let internal = headers.internal().map(|(name, text)| name.len() + text.len());
         let fields = [
             &headers.content_type,
             &headers.content_encoding,
@@ -205,7 +206,7 @@ impl Weighter<BlobPath, Seen> for BySize {
             &headers.cache_control,
         ];
         let fields = fields.into_iter().flatten().map(|value| value.as_str().len());
-        let texts = metadata.chain(fields).sum::<usize>();
+        let texts = metadata.chain(internal).chain(fields).sum::<usize>();
         USUAL_SIZE + (blob.container.as_str().len() + blob.name.as_str().len() + texts) as u64
     }
 }
