@@ -152,7 +152,7 @@ Examples:
   Serve blobs and tables to Azure SDKs with UseDevelopmentStorage=true:
     ifmatch serve --data ./data
 
-  Serve the same blobs to S3 clients, with the key of an account (access key id NAME, secret key KEY):
+  Serve the same blobs to S3 clients, with an account (access key id NAME, secret key KEY):
     ifmatch serve --data ./data --accounts NAME:KEY --write-token-file write.token
     aws --endpoint-url http://127.0.0.1:10003 s3 ls s3://docs
 
@@ -395,7 +395,8 @@ mod tests {
     fn every_setting_is_exchanged_by_a_reload_or_fixed() {
         const OF_THE_COMMAND: [&str; 3] = ["help", "config", "check"];
         // A reload that changes one of these fails.
-        const REFUSED: [&str; 5] = ["listen", "admin_listen", "redirect_listen", "listen_tables", "accounts"];
+        const REFUSED: [&str; 6] =
+            ["listen", "admin_listen", "redirect_listen", "listen_tables", "listen_s3", "accounts"];
         const EXCHANGED: [&str; 21] = [
             "tls_cert",
             "tls_key",
