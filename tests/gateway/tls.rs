@@ -211,7 +211,7 @@ async fn a_certificate_near_its_end_is_warned_about_at_start_by_readiness_and_on
     let gateway = Gateway::start(files.flags("cert.pem", "key.pem"));
     let file = files.path("cert.pem").display().to_string();
     let warning = format!("the certificate in {file} expires on ");
-    assert!(gateway.stderr().contains(&warning), "{}", gateway.stderr());
+    eventually("the warning at the start", || gateway.stderr().contains(&warning).then_some(()));
     for (path, part) in [
         ("/-/ready", format!("\"warning\":\"{warning}")),
         ("/-/metrics", format!("\nifmatch_tls_certificate_not_after_seconds{{file=\"{file}\"}} {end}\n")),

@@ -1,5 +1,6 @@
 //! Events at upstreams, and their current state, for metrics.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -51,6 +52,41 @@ pub trait Observer: Send + Sync + 'static {
 impl<F: Fn(Event<'_>) + Send + Sync + 'static> Observer for F {
     fn observe(&self, event: Event<'_>) {
         self(event);
+    }
+}
+
+/// The last exchange of one request, for its line in a log. A server puts this into the request's extensions, and keeps a clone.
+///
+/// ```
+/// use ifmatch_proxy::LastExchange;
+///
+/// let (mut request, last) = (http::Request::new(()), LastExchange::default());
+/// request.extensions_mut().insert(last.clone());
+/// assert!(last.get().is_none(), "no server has got it yet");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct LastExchange(Arc<Mutex<Option<Exchange>>>);
+
+/// An attempt at a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Exchange {
+    /// Host and port of the server, as configured.
+    pub server: String,
+    /// Status of the response, or the error.
+    pub outcome: Result<StatusCode, ProxyErrorKind>,
+    /// Time until the response began, including the time to connect.
+    pub duration: Duration,
+}
+
+impl LastExchange {
+    /// Returns the exchange. `None` if no server has got the request.
+    pub fn get(&self) -> Option<Exchange> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set(&self, exchange: Exchange) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(exchange);
     }
 }
 

@@ -30,7 +30,7 @@ use crate::forward::request_body::{BoxError, Interrupted, RequestBody};
 use crate::forward::response_body::ProxyBody;
 use crate::forward::upgrade::UpgradeRequest;
 use crate::forward::via::Name;
-use crate::observer::{Event, Observer, UpstreamState};
+use crate::observer::{Event, Exchange, LastExchange, Observer, UpstreamState};
 use crate::route::{Routes, Target};
 use crate::upstream::breaker::{Outcome, Requester};
 use crate::upstream::client::{self, SendError};
@@ -246,13 +246,14 @@ impl Shared {
         let mut attempts = Attempts::of(&head.method, body.is_empty());
         let mut tried = Vec::new();
         let requester = requester(&head);
-        let mut slot = self.acquire(&target, &tried, requester).await?;
+        let mut slot = self.first_slot(&target, requester).await?;
         loop {
             let ServerSlot { server, slot: permit, admission } = slot;
             let start = Instant::now();
             let response = self.send(&target, server, admission, &head, &body).await;
-            self.observe(&target, server, &response, start.elapsed());
-            let next = attempts.next(response.as_ref().map(Response::status).map_err(ProxyError::kind));
+            self.observe(&target, server, &head, &response, start.elapsed());
+            let outcome = response.as_ref().map(Response::status).map_err(ProxyError::kind);
+            let next = attempts.next(outcome);
             let admit = || target.route.upstream().and_then(|upstream| upstream.admit(server, requester));
             if next == Next::Same
                 && let Some(admission) = admit()
@@ -264,8 +265,13 @@ impl Shared {
             if next != Next::Return {
                 body.wait_for_return().await;
                 tried.push(server);
-                if body.is_whole() {
-                    other = self.acquire(&target, &tried, requester).await.ok();
+                // With a slot in hand, a request does not wait for another one, which may belong to a request that waits for this one.
+                let has_response = outcome != Err(ProxyErrorKind::Unreachable);
+                let patience = if has_response { Duration::ZERO } else { self.timeouts.connect };
+                if body.is_whole()
+                    && let Some(upstream) = target.route.upstream()
+                {
+                    other = upstream.acquire(&tried, requester, patience).await.ok().flatten();
                 }
             }
             match other {
@@ -276,15 +282,10 @@ impl Shared {
         }
     }
 
-    /// Finds a slot at a server that was not tried.
-    async fn acquire<'a>(
-        &self,
-        target: &Target<'a>,
-        tried: &[&Server],
-        requester: Requester,
-    ) -> Result<ServerSlot<'a>, ProxyError> {
+    /// Finds a slot at any server.
+    async fn first_slot<'a>(&self, target: &Target<'a>, requester: Requester) -> Result<ServerSlot<'a>, ProxyError> {
         let Some(upstream) = target.route.upstream() else { return Err(ProxyErrorKind::NoRoute.into()) };
-        match upstream.acquire(tried, requester, self.timeouts.connect).await {
+        match upstream.acquire(&[], requester, self.timeouts.connect).await {
             Ok(Some(slot)) => Ok(slot),
             Ok(None) => Err(ProxyErrorKind::Unreachable.into()),
             Err(rejected) => {
@@ -304,12 +305,16 @@ impl Shared {
         &self,
         target: &Target<'_>,
         server: &Server,
+        head: &Parts,
         response: &Result<Response<Incoming>, ProxyError>,
         duration: Duration,
     ) {
+        let (route, server) = (target.name, server.authority.as_str());
+        let outcome = response.as_ref().map(Response::status).map_err(ProxyError::kind);
+        if let Some(last) = head.extensions.get::<LastExchange>() {
+            last.set(Exchange { server: server.to_owned(), outcome, duration });
+        }
         if let Some(observer) = &self.observer {
-            let (route, server) = (target.name, server.authority.as_str());
-            let outcome = response.as_ref().map(Response::status).map_err(ProxyError::kind);
             observer.observe(Event::Exchange { route, server, outcome, duration });
         }
     }

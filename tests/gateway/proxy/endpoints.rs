@@ -36,6 +36,28 @@ fn the_log_contains_the_cache_status() {
 }
 
 #[test]
+fn the_log_has_the_server_that_answered() {
+    let busy = Origin::start(|_| "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n");
+    let well = Origin::start(|_| ok("cache-control: max-age=600\r\n", "hello"));
+    let upstream = format!("{},{}", busy.url(), well.url());
+    let mut gateway = Gateway::start(["proxy", "--upstream", &upstream, "--access-log", "--log-format", "json"]);
+    get(&gateway, "/a", "").expect(200);
+    store(&gateway, "/a");
+    exchange(gateway.address(), "POST /b HTTP/1.1\r\nhost: example.com\r\ncontent-length: 0\r\n\r\n");
+    let log = gateway.stop().stderr;
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let lines: Vec<_> = lines.filter(|line| line["path"].is_string()).collect();
+    let server = well.url().replace("http://", "");
+    let first = lines.first().expect("a line");
+    assert_eq!((&first["upstream"], &first["upstream_status"]), (&server.into(), &200.into()), "{log}");
+    assert!(first["upstream_us"].is_u64() && first["host"] == "example.com", "{log}");
+    let hit = lines.iter().find(|line| line["cache_status"].as_str().is_some_and(|status| status.contains("; hit")));
+    assert!(hit.is_some_and(|hit| hit["upstream"].is_null()), "{log}");
+    let write = lines.last().expect("a line");
+    assert!(write["method"] == "POST" && write["upstream_status"].is_u64(), "{log}");
+}
+
+#[test]
 fn the_log_trusts_client_information_only_by_a_flag() {
     let origin = origin();
     for (flags, expected) in [(&["--access-log"][..], false), (&["--access-log", "--trust-forwarded"], true)] {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ifmatch_http_server::{RequestHandler, Server};
+use rustix::net::sockopt::set_ipv6_v6only;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::ServerConfig;
@@ -50,7 +51,7 @@ impl Listeners {
     /// Fails if one of them is in use, unavailable or not permitted.
     pub(crate) fn bind(config: &ServerConfig) -> Result<Self, Error> {
         let all = |addresses: &[ListenAddress], flag| {
-            addresses.iter().map(|address| Reserved::bind(*address, flag)).collect::<Result<_, Error>>()
+            addresses.iter().map(|address| Reserved::beside(addresses, *address, flag)).collect::<Result<_, Error>>()
         };
         Ok(Self {
             site: all(&config.listen, BLOBS)?,
@@ -135,10 +136,17 @@ impl Reserved {
     /// # Errors
     /// Fails if the address is in use, unavailable or not permitted.
     pub(crate) fn bind(address: ListenAddress, flag: &'static str) -> Result<Self, Error> {
+        Self::beside(&[], address, flag)
+    }
+
+    /// Binds `address`, one of several. `[::]` includes all addresses of IPv4, unless one of them has the same port.
+    fn beside(others: &[ListenAddress], address: ListenAddress, flag: &'static str) -> Result<Self, Error> {
+        let is_shared = |other: SocketAddr| other.is_ipv4() && other.port() == address.port();
+        let only_ipv6 = others.iter().flat_map(|other| other.addresses()).any(is_shared);
         let mut attempts = if address.port() == 0 { ATTEMPTS } else { 1 };
         loop {
             attempts -= 1;
-            match reserve(address) {
+            match reserve(address, only_ipv6) {
                 Ok((sockets, address)) => return Ok(Self { sockets, address, flag }),
                 Err((_, error)) if error.kind() == io::ErrorKind::AddrInUse && attempts > 0 => {}
                 Err((address, error)) => return Err(unavailable(address, flag, &error)),
@@ -159,14 +167,14 @@ impl Reserved {
 }
 
 /// Binds sockets at all addresses and returns them with the actual first address. An error names the failing address.
-fn reserve(address: ListenAddress) -> Result<(Vec<TcpSocket>, SocketAddr), (SocketAddr, io::Error)> {
+fn reserve(address: ListenAddress, only_ipv6: bool) -> Result<(Vec<TcpSocket>, SocketAddr), (SocketAddr, io::Error)> {
     let mut sockets: Vec<TcpSocket> = Vec::new();
     let mut first = None;
     for mut address in address.addresses() {
         if let Some(SocketAddr::V4(first)) = first {
             address.set_port(first.port());
         }
-        match bind(address) {
+        match bind(address, only_ipv6) {
             Ok((socket, bound)) => {
                 sockets.push(socket);
                 first = first.or(Some(bound));
@@ -182,8 +190,11 @@ fn reserve(address: ListenAddress) -> Result<(Vec<TcpSocket>, SocketAddr), (Sock
     first.map(|first| (sockets, first)).ok_or_else(|| (unspecified, io::ErrorKind::AddrNotAvailable.into()))
 }
 
-fn bind(address: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
+fn bind(address: SocketAddr, only_ipv6: bool) -> io::Result<(TcpSocket, SocketAddr)> {
     let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    if address.is_ipv6() && only_ipv6 {
+        set_ipv6_v6only(&socket, true)?;
+    }
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     let bound = socket.local_addr()?;
@@ -204,4 +215,23 @@ fn unavailable(address: SocketAddr, flag: &str, error: &io::Error) -> Error {
         }
         _ => format!("cannot listen on {address}: {error}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some machines have no IPv6: only the first address is needed there.
+    #[tokio::test]
+    async fn all_addresses_of_ipv4_and_of_ipv6_share_a_port() {
+        let has_ipv6 = TcpListener::bind("[::1]:0").await.is_ok();
+        let shared = (0..ATTEMPTS).find_map(|_| {
+            let (first, at) = bind("0.0.0.0:0".parse().unwrap(), false).unwrap();
+            let both = [at, SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, at.port()))].map(ListenAddress::One);
+            let second = Reserved::beside(&both, both[1], BLOBS);
+            let second = if has_ipv6 { Some(second.ok()?) } else { None };
+            Some((first.listen(BACKLOG).is_ok(), second.is_none_or(|second| second.listen().is_ok())))
+        });
+        assert_eq!(shared, Some((true, true)));
+    }
 }

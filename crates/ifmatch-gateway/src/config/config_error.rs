@@ -1,6 +1,10 @@
 //! Error messages for configuration files. They show no secrets, since they may be logged.
 
+use serde::de::DeserializeOwned;
 use toml::de::Error;
+
+use super::proxy_settings::ProxySettings;
+use super::settings::Settings;
 
 /// Keys with secret values. Header fields of requests to upstreams may have credentials.
 const SECRETS: [&str; 10] = [
@@ -32,11 +36,38 @@ pub(crate) fn describe(text: &str, error: &Error) -> String {
     let number = before.matches('\n').count() + 1;
     let column = before[start..].chars().count() + 1;
     let what = match error.message().rsplit_once(", expected ") {
-        _ if is_unknown => error.message().to_owned(),
+        _ if is_unknown => suggestion(error.message()),
         Some((_, expected)) => format!("expected {expected} (the line is not shown because it may contain a secret)"),
         None => "syntax error (the line is not shown because it may contain a secret)".to_owned(),
     };
     format!("TOML parse error at line {number}, column {column}\n{what}")
+}
+
+/// Smallest similarity of two names for a suggestion: that of a name of eight letters with one of them wrong, or two swapped.
+const SIMILAR: f64 = 0.8;
+
+/// Returns the message about an unknown key with a suggestion in place of the long list of known ones, if there is one.
+fn suggestion(message: &str) -> String {
+    let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let [unknown, expected @ ..] = &names[..] else { return message.to_owned() };
+    let is_top = expected.contains(&"proxy");
+    let elsewhere = if is_top { known::<ProxySettings>() } else { known::<Settings>() };
+    let place = if is_top { "write it below [proxy]" } else { "write it above all tables" };
+    if elsewhere.iter().any(|name| name == unknown) {
+        return format!("unknown field `{unknown}` in this table: {place}");
+    }
+    let similarity = |name: &str| strsim::normalized_damerau_levenshtein(unknown, name);
+    let nearest = expected.iter().max_by(|one, other| similarity(one).total_cmp(&similarity(other)));
+    match nearest.filter(|name| similarity(name) >= SIMILAR) {
+        Some(name) => format!("unknown field `{unknown}`: did you mean `{name}`?"),
+        None => message.to_owned(),
+    }
+}
+
+/// Returns the keys of a table. An error about an unknown one lists them.
+fn known<T: DeserializeOwned>() -> Vec<String> {
+    let error = toml::from_str::<T>("'' = 0").err().map(|error| error.message().to_owned()).unwrap_or_default();
+    error.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// Returns `true` if a line starts with a key that is not secret, or a route.
@@ -84,6 +115,28 @@ mod tests {
         }
         assert!(error("write-token = 'hunter2'").contains("expected a sequence"));
         assert!(error("write-tokens = ['hunter2']").contains("`write-token`"));
+    }
+
+    #[test]
+    fn an_unknown_key_gets_a_suggestion() {
+        for (text, expected) in [
+            ("upstream = ['http://a']", "unknown field `upstream` in this table: write it below [proxy]"),
+            (
+                "[proxy]\nlisten = '0.0.0.0:80'",
+                "line 2, column 1\nunknown field `listen` in this table: write it above all tables",
+            ),
+            ("max-bodysize = 1", "did you mean `max-body-size`?"),
+            ("[proxy]\nupstreams = ['a']", "did you mean `upstream`?"),
+            ("[[proxy.route]]\nmatch = 'a'\nstrip-prefx = true", "did you mean `strip-prefix`?"),
+            (
+                "[[proxy.route]]\nmatch = 'a'\ncache = 1",
+                "unknown field `cache` in this table: write it above all tables",
+            ),
+            ("colour = 1", "expected one of `data`"),
+        ] {
+            let error = error(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use ifmatch_blob::waits::{self, Waiter};
 use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
 use ifmatch_http_server::{BoxError, RequestBody, RequestContext, RequestHandler, framing};
+use ifmatch_proxy::LastExchange;
 use tower_service::Service;
 
 use crate::access::{Access, Denied, host_check};
@@ -50,7 +51,7 @@ pub(crate) struct Gateway<S> {
     inner: S,
     is_signed: fn(&Uri, &HeaderMap) -> bool,
     /// Passes the request context to the inner service, if that forwards requests.
-    set_context: Option<fn(&mut S, RequestContext)>,
+    set_context: Option<fn(&mut S, RequestContext, Option<LastExchange>)>,
     /// The origins of web pages that may send requests.
     cors: Option<Cors>,
 }
@@ -70,8 +71,8 @@ enum Listener {
 
 /// A service that needs the context of a request before it is called.
 pub(crate) trait SetContext {
-    /// Sets the context of the next request.
-    fn set_context(&mut self, context: RequestContext);
+    /// Sets the context of the next request, and the place for its last exchange with an upstream, if that is logged.
+    fn set_context(&mut self, context: RequestContext, exchange: Option<LastExchange>);
 }
 
 /// A service that answers by itself.
@@ -201,7 +202,7 @@ where
         } else if let Some(set_context) = self.set_context {
             // A forwarded request takes its slot behind the cache, so that the cache can respond while all are taken.
             let mut inner = self.inner.clone();
-            set_context(&mut inner, context);
+            set_context(&mut inner, context, tracker.exchange());
             Pending::Inner(inner.call(request))
         } else if !tracker.take_slot(&context) {
             Pending::Rejected(overloaded())

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use ifmatch_cache::policy::cache_status::CACHE_STATUS;
 use ifmatch_core::fields::lines;
 use ifmatch_http_server::{BodyProgress, RequestBody, RequestContext, RequestSlot};
+use ifmatch_proxy::LastExchange;
 use metrics::Counter;
 use tokio::time::Instant;
 use tracing::{Level, debug, enabled};
@@ -56,6 +57,8 @@ struct Line {
     id: HeaderValue,
     /// The `Cache-Status` of the cache, if there is one.
     cache_status: Option<HeaderValue>,
+    /// The last exchange with an upstream, of a proxy.
+    exchange: LastExchange,
 }
 
 impl RequestTracker {
@@ -83,6 +86,7 @@ impl RequestTracker {
                 user_agent: text(request.headers(), USER_AGENT),
                 id: id.clone(),
                 cache_status: None,
+                exchange: LastExchange::default(),
             })
             .map(Box::new);
         Self {
@@ -104,6 +108,11 @@ impl RequestTracker {
     pub(crate) fn take_slot(&mut self, context: &RequestContext) -> bool {
         self.slot = context.take_slot();
         self.slot.is_some()
+    }
+
+    /// Returns the place for the last exchange with an upstream, if it is logged.
+    pub(crate) fn exchange(&self) -> Option<LastExchange> {
+        self.line.as_ref().map(|line| line.exchange.clone())
     }
 
     /// Returns `true` for a HEAD request. Its response has no body.
@@ -162,6 +171,7 @@ impl Drop for RequestTracker {
             let decision = self.status.and_then(|status| self.conditions.decision(status, self.by_lease));
             let cache_status = line.cache_status.as_ref().and_then(|status| status.to_str().ok());
             let id = line.id.to_str().unwrap_or_default();
+            let exchange = line.exchange.get();
             debug!(
                 target: ACCESS,
                 client = %line.client,
@@ -179,6 +189,9 @@ impl Drop for RequestTracker {
                 bytes_out = self.bytes_out,
                 id,
                 cache_status,
+                upstream = exchange.as_ref().map(|exchange| exchange.server.as_str()),
+                upstream_status = exchange.as_ref().map(|exchange| exchange.outcome.map_or(0, |status| status.as_u16())),
+                upstream_us = exchange.as_ref().map(|exchange| u64::try_from(exchange.duration.as_micros()).unwrap_or(u64::MAX)),
                 referer = line.referer.as_deref(),
                 user_agent = line.user_agent.as_deref(),
                 "request"

@@ -1,9 +1,9 @@
 //! Changes of a route to header fields, and the fields that no route may change.
 
 use http::header::{
-    ACCEPT_RANGES, AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, EXPECT, HOST, IF_MATCH,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, MAX_FORWARDS, RANGE, TRAILER, VARY,
-    VIA,
+    ACCEPT_ENCODING, ACCEPT_RANGES, AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, EXPECT, HOST,
+    IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, MAX_FORWARDS, RANGE,
+    TRAILER, VARY, VIA,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_core::fields::{forwarded, hop_by_hop};
@@ -13,10 +13,20 @@ use crate::upstream::InvalidUpstream;
 /// Fields that delimit the content of a message or tell its coding, or that the proxy keeps itself.
 const COMMON: [HeaderName; 5] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, TRAILER, VIA];
 
-/// Fields that select the resource, the version or the part that a request is about. Those that describe the client are the
-/// proxy's, too.
-const OF_REQUESTS: [HeaderName; 9] =
-    [EXPECT, HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, MAX_FORWARDS, RANGE];
+/// Fields that select the resource, the version or the part that a request is about, or a coding that its client understands. Those
+/// that describe the client are the proxy's, too.
+const OF_REQUESTS: [HeaderName; 10] = [
+    ACCEPT_ENCODING,
+    EXPECT,
+    HOST,
+    IF_MATCH,
+    IF_MODIFIED_SINCE,
+    IF_NONE_MATCH,
+    IF_RANGE,
+    IF_UNMODIFIED_SINCE,
+    MAX_FORWARDS,
+    RANGE,
+];
 
 /// Fields that identify a version, or by which a cache selects and dates a response.
 const OF_RESPONSES: [HeaderName; 7] =
@@ -160,8 +170,17 @@ mod tests {
     fn fields_that_frame_select_or_identify_are_fixed() {
         let both =
             ["connection", "Transfer-Encoding", "content-length", "content_length", "te", "upgrade", "via", "trailer"];
-        let requests =
-            ["host", "Host", "if-match", "If_None_Match", "range", "x-forwarded-for", "x_real_ip", "forwarded"];
+        let requests = [
+            "host",
+            "Host",
+            "if-match",
+            "accept-encoding",
+            "If_None_Match",
+            "range",
+            "x-forwarded-for",
+            "x_real_ip",
+            "forwarded",
+        ];
         let responses = ["etag", "last-modified", "vary", "age", "date", "cache-status", "E-Tag:", "a b", ""];
         for (messages, fixed) in [
             (Messages::Requests, &both[..]),
@@ -176,7 +195,7 @@ mod tests {
                 assert!(rules().add(name, "1").is_err(), "{messages:?}: {name}");
             }
         }
-        for name in ["cookie", "authorization", "accept-encoding", "x-site"] {
+        for name in ["cookie", "authorization", "accept-language", "x-site"] {
             assert!(FieldRules::new(Messages::Requests).remove(name).is_ok(), "{name}");
         }
         for name in ["set-cookie", "cache-control", "strict-transport-security", "server", "location"] {

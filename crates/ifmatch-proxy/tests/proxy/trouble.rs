@@ -83,6 +83,27 @@ async fn a_safe_request_that_a_server_fails_goes_to_the_next_one_and_a_write_doe
     assert_eq!(proxy.upstreams()[0].servers.iter().map(|server| server.requests).sum::<u64>(), 0);
 }
 
+/// It would hold the slot of the first server meanwhile, perhaps one that a request at the other server waits for.
+#[tokio::test]
+async fn a_request_that_a_server_has_failed_does_not_wait_for_a_slot_at_another() {
+    const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+    let (busy, hanging) = (Origin::start(vec![Step::Send(BUSY); 9]).await, Origin::start(vec![Step::Wait; 9]).await);
+    let upstream = [&hanging, &busy].map(|server| format!("http://{}", server.address));
+    let upstream = Upstream::parse(&upstream).unwrap().limit(1, 9);
+    let proxy =
+        Proxy::builder().connect_timeout(Duration::from_hours(1)).route("/", upstream).unwrap().build().unwrap();
+    let waiting = tokio::spawn({
+        let proxy = proxy.clone();
+        async move { ask(&proxy, get("/")).await.map(|_| ()) }
+    });
+    while hanging.requests().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let answer = tokio::time::timeout(Duration::from_mins(1), ask(&proxy, get("/"))).await;
+    assert_eq!(answer.expect("an answer without a wait").unwrap().status(), 503);
+    waiting.abort();
+}
+
 #[tokio::test]
 async fn a_truncated_response_ends_with_an_error() {
     for cut in [

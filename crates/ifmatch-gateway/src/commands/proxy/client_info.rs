@@ -9,7 +9,7 @@ use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use ifmatch_cache::Cache;
 use ifmatch_http_server::{InterimSender, RequestContext, RequestSlot};
-use ifmatch_proxy::{Client, Interim, ProxyError, ProxyErrorKind};
+use ifmatch_proxy::{Client, Interim, LastExchange, ProxyError, ProxyErrorKind};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
@@ -23,24 +23,26 @@ use crate::gateway::SetContext;
 pub(super) struct ClientInfo<S> {
     inner: S,
     context: Option<RequestContext>,
+    exchange: Option<LastExchange>,
 }
 
 impl<S> ClientInfo<S> {
     pub(super) fn new(inner: S) -> Self {
-        Self { inner, context: None }
+        Self { inner, context: None, exchange: None }
     }
 }
 
 impl<S> SetContext for ClientInfo<S> {
-    fn set_context(&mut self, context: RequestContext) {
+    fn set_context(&mut self, context: RequestContext, exchange: Option<LastExchange>) {
         self.context = Some(context);
+        self.exchange = exchange;
     }
 }
 
 impl<S: SetContext> SetContext for Cache<S> {
-    fn set_context(&mut self, context: RequestContext) {
+    fn set_context(&mut self, context: RequestContext, exchange: Option<LastExchange>) {
         self.set_client(context.client());
-        self.get_mut().set_context(context);
+        self.get_mut().set_context(context, exchange);
     }
 }
 
@@ -64,6 +66,9 @@ where
                 return ResponseFuture::Overloaded;
             }
             request.extensions_mut().insert(client(context));
+            if let Some(exchange) = &self.exchange {
+                request.extensions_mut().insert(exchange.clone());
+            }
         }
         ResponseFuture::Forwarded { response: self.inner.call(request), slot }
     }

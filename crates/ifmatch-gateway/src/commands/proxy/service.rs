@@ -10,7 +10,7 @@ use http::{Method, Request, Response};
 use http_body::Body;
 use http_body_util::{Either, Full};
 use ifmatch_http_server::{BoxError, RequestBody, RequestContext};
-use ifmatch_proxy::{Proxy, ProxyError, ProxyErrorKind};
+use ifmatch_proxy::{LastExchange, Proxy, ProxyError, ProxyErrorKind};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
@@ -32,8 +32,8 @@ impl<S> ProxyService<S> {
 }
 
 impl<S: SetContext> SetContext for ProxyService<S> {
-    fn set_context(&mut self, context: RequestContext) {
-        self.inner.set_context(context);
+    fn set_context(&mut self, context: RequestContext, exchange: Option<LastExchange>) {
+        self.inner.set_context(context, exchange);
     }
 }
 
