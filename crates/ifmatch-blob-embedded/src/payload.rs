@@ -162,6 +162,8 @@ fn all_at_once<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::
 
 /// The name of the state of an append blob. A field's name contains no space.
 const APPEND: &str = " append";
+/// The name of the checksum.
+const CHECKSUM: &str = " checksum";
 
 #[derive(Serialize, Deserialize)]
 struct StoredHeaders<'a> {
@@ -177,7 +179,7 @@ struct StoredHeaders<'a> {
     cache_control: Option<&'a str>,
     content_md5: Option<[u8; 16]>,
     #[serde(borrow)]
-    /// Also contains the state of an append blob, under a name that no field can have.
+    /// Also contains the state of an append blob and the checksum, under names that no field can have.
     metadata: BTreeMap<&'a str, Cow<'a, str>>,
 }
 
@@ -196,6 +198,7 @@ impl<'a> From<&'a BlobHeaders> for StoredHeaders<'a> {
                 .iter()
                 .map(|(name, value)| (&**name, value.as_str().into()))
                 .chain(headers.append.map(|append| (APPEND, append.to_string().into())))
+                .chain(headers.checksum.as_ref().map(|checksum| (CHECKSUM, checksum.as_str().into())))
                 .collect(),
         }
     }
@@ -205,7 +208,7 @@ impl StoredHeaders<'_> {
     fn parse(&self) -> Option<BlobHeaders> {
         let field = |value: Option<&str>| value.map(FieldText::new).transpose().ok();
         let entry = |(name, value): (&&str, &Cow<'_, str>)| Some(((*name).into(), FieldText::new(value).ok()?));
-        let own = self.metadata.iter().filter(|(name, _)| **name != APPEND);
+        let own = self.metadata.iter().filter(|(name, _)| ![APPEND, CHECKSUM].contains(*name));
         Some(BlobHeaders {
             content_type: field(self.content_type)?,
             content_encoding: field(self.content_encoding)?,
@@ -215,6 +218,7 @@ impl StoredHeaders<'_> {
             content_md5: self.content_md5.map(ContentMd5::from_bytes),
             metadata: own.map(entry).collect::<Option<_>>()?,
             append: self.metadata.get(APPEND).map(|text| text.parse()).transpose().ok()?,
+            checksum: self.metadata.get(CHECKSUM).map(|text| FieldText::new(text)).transpose().ok()?,
         })
     }
 }

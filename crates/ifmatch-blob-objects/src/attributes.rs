@@ -18,6 +18,7 @@ const HASH: &str = "ifmatchhash";
 const MD5: &str = "ifmatchmd5";
 /// The state of an append blob.
 const APPEND: &str = "ifmatchappend";
+const CHECKSUM: &str = "ifmatchchecksum";
 const REQUEST: &str = "ifmatchrequest";
 const CONTAINER: &str = "ifmatchcontainer";
 
@@ -122,6 +123,9 @@ impl Stamp {
         }
         if let Some(append) = &headers.append {
             own(APPEND, append.to_string());
+        }
+        if let Some(checksum) = &headers.checksum {
+            own(CHECKSUM, checksum.as_str().to_owned());
         }
         if let Some(incarnation) = &self.incarnation {
             own(CONTAINER, format!("{:016x}", incarnation.get()));
@@ -238,6 +242,7 @@ fn headers(attributes: &Attributes) -> BlobHeaders {
         cache_control: field(Attribute::CacheControl),
         content_md5: attributes.get(&Attribute::Metadata(Cow::Borrowed(MD5))).and_then(|text| md5(text)),
         append: attributes.get(&Attribute::Metadata(Cow::Borrowed(APPEND))).and_then(|text| text.parse().ok()),
+        checksum: field(Attribute::Metadata(Cow::Borrowed(CHECKSUM))),
         ..BlobHeaders::default()
     };
     for (attribute, value) in attributes {

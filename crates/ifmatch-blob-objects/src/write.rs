@@ -140,6 +140,7 @@ impl Shared {
             let (body, md5) = promise.md5(put.md5, &headers).watch(put.body);
             let taken = this.take_in(blob, body, &promise, &headers, &mut stamp).await?;
             md5.settle(&mut headers)?;
+            put.late_checksum.settle(&mut headers);
             taken
         };
         let based_on = basis.tag;

@@ -39,6 +39,8 @@ pub struct BlobHeaders {
     pub metadata: BTreeMap<Box<str>, FieldText>,
     /// The state of a blob to which blocks are appended. `None` for all other blobs.
     pub append: Option<Append>,
+    /// Checksum of the bytes: the name of its algorithm, a colon, and the value in base64.
+    pub checksum: Option<FieldText>,
 }
 
 /// The state of a blob to which blocks are appended, and which is written in no other way.

@@ -79,7 +79,7 @@ fn with_fields(whole: Put, fields: &CopiedFields) -> Put {
             Put { headers: BlobHeaders { metadata: metadata.clone(), ..whole.headers }, ..whole }
         }
         CopiedFields::Put { own, keep, md5 } => {
-            let own = BlobHeaders::clone(own);
+            let (own, checksum) = (BlobHeaders::clone(own), whole.headers.checksum.clone());
             let kept = if *keep { whole.headers } else { BlobHeaders::default() };
             let headers = BlobHeaders {
                 content_type: own.content_type.or(kept.content_type),
@@ -90,6 +90,7 @@ fn with_fields(whole: Put, fields: &CopiedFields) -> Put {
                 content_md5: md5.or(own.content_md5).or(kept.content_md5),
                 metadata: own.metadata,
                 append: None,
+                checksum,
             };
             Put { headers, md5: if md5.is_some() { Md5Use::Computed } else { whole.md5 }, ..whole }
         }

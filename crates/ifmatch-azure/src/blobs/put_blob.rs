@@ -24,7 +24,7 @@ pub(crate) async fn put_blob(
     let staged = staging::all(context, blob).await?;
     let (upload, watch) = Crc64::watch(crc64, upload);
     let put = write::put(&write, upload, context.max_body);
-    let put = Put { headers, length: Some(length), md5: Md5Use::Computed, ..put };
+    let put = Put { headers: *headers, length: Some(length), md5: Md5Use::Computed, ..put };
     let written = context.store.put(blob, put).await;
     let written = written.map_err(|error| watch.explain(error, |error| write::rejected(&write, error)))?;
     write::confirm(context, blob, &write, &written).await?;

@@ -111,6 +111,7 @@ pub(super) fn stored(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHead
         },
         metadata: BTreeMap::new(),
         append: None,
+        checksum: None,
     };
     let BlobHeaders { content_type, content_encoding, content_language, content_disposition, cache_control, .. } =
         &stored;

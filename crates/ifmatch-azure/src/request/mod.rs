@@ -147,7 +147,7 @@ pub(crate) struct ContainerWrite {
 /// Put Blob.
 pub(crate) struct PutBlob {
     pub(crate) write: Write,
-    pub(crate) headers: BlobHeaders,
+    pub(crate) headers: Box<BlobHeaders>,
     pub(crate) crc64: Option<Crc64>,
     pub(crate) length: u64,
 }
@@ -179,7 +179,7 @@ pub(crate) struct PutBlock {
 /// Put Block List.
 pub(crate) struct PutBlockList {
     pub(crate) write: Write,
-    pub(crate) headers: BlobHeaders,
+    pub(crate) headers: Box<BlobHeaders>,
     /// The MD5, CRC-64 and length of the document.
     pub(crate) md5: Option<ContentMd5>,
     pub(crate) crc64: Option<Crc64>,
@@ -336,7 +336,7 @@ impl<'a> Parser<'a, '_> {
         let metadata = headers::metadata(fields)?;
         headers::check_tier(fields)?;
         let crc64 = headers::crc64(fields, &headers::CONTENT_CRC64)?;
-        let headers = BlobHeaders { metadata, append, ..headers::stored(fields, true)? };
+        let headers = BlobHeaders { metadata, append, ..headers::stored(fields, true)? }.into();
         Ok(PutBlob { write, headers, crc64, length })
     }
 
@@ -375,7 +375,7 @@ impl<'a> Parser<'a, '_> {
         let fields = self.fields();
         let write = self.write_whole()?;
         let metadata = headers::metadata(fields)?;
-        let headers = BlobHeaders { metadata, ..headers::stored(fields, false)? };
+        let headers = BlobHeaders { metadata, ..headers::stored(fields, false)? }.into();
         headers::check_tier(fields)?;
         let (md5, crc64) =
             (headers::md5(fields, &headers::CONTENT_MD5)?, headers::crc64(fields, &headers::CONTENT_CRC64)?);

@@ -113,6 +113,7 @@ async fn headers_are_kept(subject: &Subject) {
         metadata: [("owner", "me"), ("first-name", "Ada L."), ("a_2d", "x"), ("ifmatchwrite", "0")]
             .map(|(name, value)| (name.into(), text(value)))
             .into(),
+        checksum: Some(text("crc32:NhCmhg==")),
         append: subject.keeps_headers.then_some(Append { blocks: 7, sealed: true }),
     };
     let blob = blob("reading", "headers");

@@ -30,6 +30,7 @@ pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> 
         content_md5: None,
         metadata: metadata(headers)?,
         append: None,
+        checksum: None,
     };
     if size(&kept) > MAX_BYTES {
         let detail = format!("the fields kept with a blob are limited to {MAX_BYTES} bytes in total");

@@ -40,7 +40,7 @@ pub struct SetHeaders {
 pub enum HeaderChange {
     /// Replaces all of the user's own fields, and keeps the others.
     Metadata(BTreeMap<Box<str>, FieldText>),
-    /// Replaces all fields except the user's own.
+    /// Replaces all fields except the user's own, and keeps the checksum.
     Fields(Box<BlobHeaders>),
     /// Replaces the state of an append blob, and keeps all fields.
     Append(Append),
@@ -52,7 +52,8 @@ impl HeaderChange {
         match self {
             Self::Metadata(metadata) => BlobHeaders { metadata: metadata.clone(), ..kept.clone() },
             Self::Fields(fields) => {
-                BlobHeaders { metadata: kept.metadata.clone(), append: kept.append, ..BlobHeaders::clone(fields) }
+                let (metadata, checksum) = (kept.metadata.clone(), kept.checksum.clone());
+                BlobHeaders { metadata, append: kept.append, checksum, ..BlobHeaders::clone(fields) }
             }
             Self::Append(append) => BlobHeaders { append: Some(*append), ..kept.clone() },
         }
