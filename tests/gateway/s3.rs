@@ -312,15 +312,23 @@ async fn checksums_are_verified_in_headers_and_trailers() {
         };
         assert_eq!(trailer("123456789", right).await.expect(200).header(name), right);
         refused(&trailer("12345678X", right).await, 400, "BadDigest");
-        let read = s3.get(&key, &[]).await.expect(200);
-        assert_eq!(read.text(), "123456789");
+        let read = s3.get(&key, &[("x-amz-checksum-mode", "ENABLED")]).await.expect(200);
+        assert_eq!(
+            (read.text(), read.header(name), read.header("x-amz-checksum-type")),
+            ("123456789", right, "FULL_OBJECT")
+        );
         assert!(!read.headers.contains_key("content-encoding"));
     }
     let md5 = [("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==")];
     refused(&s3.put("/docs/a", &md5, "123456789").await, 400, "BadDigest");
-    let head = [("x-amz-checksum-mode", "ENABLED")];
-    let read = s3.get("/docs/x-amz-checksum-sha256", &head).await.expect(200);
+    // A copy has the checksum of its source, and other bytes have none of it: the hash takes its place.
+    let mode = [("x-amz-checksum-mode", "ENABLED")];
+    s3.put("/docs/copy", &[("x-amz-copy-source", "/docs/x-amz-checksum-crc32")], "").await.expect(200);
+    assert_eq!(s3.get("/docs/copy", &mode).await.expect(200).header("x-amz-checksum-crc32"), "y/Q5Jg==");
+    Client::new(setup.gateway.address()).put("/docs/copy", &[], "123456789").await.expect(200);
+    let read = s3.get("/docs/copy", &mode).await.expect(200);
     assert_eq!(read.header("x-amz-checksum-sha256"), "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=");
+    assert!(!read.headers.contains_key("x-amz-checksum-crc32"));
 }
 
 #[tokio::test]

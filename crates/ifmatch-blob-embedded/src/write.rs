@@ -41,6 +41,7 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
     };
     let mut headers = put.headers;
     md5.settle(&mut headers)?;
+    put.late_checksum.settle(&mut headers);
     let request = put.request.map(|key| key.request(Some(&received.hash)));
     let change = Change { request, ..change };
     let job = Job { blob: blob.clone(), container, missing: put.container, change, kind };

@@ -8,7 +8,7 @@ use super::write::{Basis, contended};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload, Written,
+    LateChecksum, Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload, Written,
 };
 
 /// Maximum number of attempts for an object that others are writing.
@@ -43,6 +43,7 @@ impl Shared {
                 container: MissingContainer::Refuse,
                 headers: set.change.of(&info.headers),
                 md5: Md5Use::AsGiven,
+                late_checksum: LateChecksum::default(),
                 body,
                 source: None,
                 length: Some(info.length),

@@ -142,6 +142,7 @@ impl Shared {
             let (body, md5) = promise.md5(put.md5, &headers).watch(put.body);
             let taken = this.take_in(blob, body, &promise, &headers, &mut stamp).await?;
             md5.settle(&mut headers)?;
+            put.late_checksum.settle(&mut headers);
             taken
         };
         let (based_on, keeps_type) = (basis.tag, put.keeps_type);

@@ -44,22 +44,26 @@ pub struct BlobHeaders {
     pub block_list: Option<FieldText>,
     /// The copy that made the bytes, until the blob is written otherwise.
     pub copied: Option<Copied>,
+    /// Checksum of the bytes: the name of its algorithm, a colon, and the value in base64.
+    pub checksum: Option<FieldText>,
 }
 
 const APPEND: &str = " append";
 const BLOCK_LIST: &str = " blocks";
 const COPIED: &str = " copy";
+const CHECKSUM: &str = " checksum";
 
 impl BlobHeaders {
     /// The names of the fields that requests do not name. Each begins with a space, which no name of the metadata contains.
-    pub const INTERNAL: [&str; 3] = [APPEND, BLOCK_LIST, COPIED];
+    pub const INTERNAL: [&str; 4] = [APPEND, BLOCK_LIST, COPIED, CHECKSUM];
 
     /// Returns the fields that requests do not name, as text that a store keeps.
     pub fn internal(&self) -> impl Iterator<Item = (&'static str, String)> {
         let append = self.append.map(|append| (APPEND, append.to_string()));
         let block_list = self.block_list.as_ref().map(|list| (BLOCK_LIST, list.as_str().to_owned()));
         let copied = self.copied.as_ref().map(|copied| (COPIED, copied.to_string()));
-        [append, block_list, copied].into_iter().flatten()
+        let checksum = self.checksum.as_ref().map(|checksum| (CHECKSUM, checksum.as_str().to_owned()));
+        [append, block_list, copied, checksum].into_iter().flatten()
     }
 
     /// Sets one of the fields that requests do not name.
@@ -71,6 +75,7 @@ impl BlobHeaders {
             APPEND => self.append = Some(text.parse().map_err(|_| InvalidInternal)?),
             BLOCK_LIST => self.block_list = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             COPIED => self.copied = Some(text.parse()?),
+            CHECKSUM => self.checksum = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             _ => return Err(InvalidInternal),
         }
         Ok(())

@@ -49,6 +49,7 @@ struct Content {
 #[derive(Debug, Default)]
 pub struct BodyProgress {
     received: AtomicU64,
+    asked: AtomicBool,
     too_slow: AtomicBool,
     too_large: AtomicBool,
 }
@@ -106,6 +107,7 @@ impl RequestBody {
 impl Content {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        self.progress.asked.store(true, Relaxed);
         match Pin::new(body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let received = self.received(&frame);
@@ -147,6 +149,11 @@ impl BodyProgress {
     /// Returns the number of bytes received so far.
     pub fn received(&self) -> u64 {
         self.received.load(Relaxed)
+    }
+
+    /// Returns `true` if the body was read from, even if nothing has arrived.
+    pub(crate) fn asked(&self) -> bool {
+        self.asked.load(Relaxed)
     }
 
     /// Returns `true` if the body has failed with [`BodyError::TooLarge`].

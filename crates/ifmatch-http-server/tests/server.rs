@@ -25,6 +25,9 @@ impl RequestHandler for Echo {
         if request.uri().path() == "/hint" {
             context.interim().unwrap().send(StatusCode::EARLY_HINTS, HeaderMap::new());
         }
+        if request.uri().path() == "/unread" {
+            return status(StatusCode::PRECONDITION_FAILED);
+        }
         match request.into_body().collect().await {
             Ok(body) => Response::new(Full::new(body.to_bytes())),
             Err(_) => status(StatusCode::REQUEST_TIMEOUT),
@@ -73,6 +76,16 @@ async fn a_handler_responds_after_its_interim_responses() {
     assert!(response.starts_with("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n"), "{response}");
     assert!(response.ends_with("\r\n\r\nhello"), "{response}");
     assert_eq!(events.lock().unwrap()[0], Event::ConnectionOpened);
+}
+
+/// The client need not send the body after a final response (RFC 9110 §10.1.1). If the connection stayed open, the first bytes of
+/// its next request could count as the body.
+#[tokio::test]
+async fn an_early_response_to_a_client_that_awaits_100_continue_closes_the_connection() {
+    let (_server, address, _) = start(Limits::default()).await;
+    let put = "PUT /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+    let response = exchange(address, put).await;
+    assert!(response.starts_with("HTTP/1.1 412 ") && response.contains("connection: close\r\n"), "{response}");
 }
 
 #[tokio::test]

@@ -7,12 +7,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
-use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind, Upload};
+use ifmatch_blob::headers::FieldText;
+use ifmatch_blob::store::{BoxError, LateChecksum, StoreError, StoreErrorKind, Upload};
 use s3s::checksum::ChecksumHasher;
 use s3s::dto::Checksum;
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders, s3_error};
 
-use crate::error;
+use crate::{convert, error};
 
 /// Names the checksums that follow a body.
 const TRAILER: &str = "x-amz-trailer";
@@ -23,7 +24,10 @@ const CHECKSUM: &str = "x-amz-checksum-";
 
 /// The result of reading a body.
 #[derive(Clone, Default)]
-pub(crate) struct Outcome(Arc<OnceLock<Result<Checksum, Refused>>>);
+pub(crate) struct Outcome {
+    read: Arc<OnceLock<Result<Checksum, Refused>>>,
+    kept: LateChecksum,
+}
 
 /// The reason why a body was refused.
 #[derive(Clone, Debug)]
@@ -35,12 +39,17 @@ struct Refused {
 impl Outcome {
     /// Returns the checksums of a body that was read to its end.
     pub(crate) fn checksum(&self) -> Checksum {
-        self.0.get().and_then(|outcome| outcome.as_ref().ok()).cloned().unwrap_or_default()
+        self.read.get().and_then(|outcome| outcome.as_ref().ok()).cloned().unwrap_or_default()
+    }
+
+    /// Returns the place of the checksum to keep with the bytes.
+    pub(crate) fn kept(&self) -> LateChecksum {
+        self.kept.clone()
     }
 
     /// Translates an error of the store. If the body was refused, that is the reason.
     pub(crate) fn explain(&self, failed: &StoreError, is_conditional: bool) -> S3Error {
-        match self.0.get() {
+        match self.read.get() {
             Some(Err(refused)) if *failed.kind() == StoreErrorKind::Interrupted => {
                 let mut error = S3Error::with_message(refused.code.clone(), refused.message.clone());
                 error.set_status_code(StatusCode::BAD_REQUEST);
@@ -67,6 +76,19 @@ pub(crate) fn verified(body: Upload, headers: &HeaderMap, trailers: Option<Trail
     let given = headers.clone();
     let verified = Verified { body, hasher: Some(hasher), given, announced, trailers, outcome: outcome.clone() };
     (Upload::new(verified), outcome)
+}
+
+/// Returns the checksum to keep if it is in a header. The bytes are stored only if they have it.
+pub(crate) fn announced(headers: &HeaderMap) -> Option<FieldText> {
+    let value = |name: &str| Some(headers.get(format!("{CHECKSUM}{name}"))?.to_str().ok()?.to_owned());
+    convert::kept(&Checksum {
+        checksum_crc32: value("crc32"),
+        checksum_crc32c: value("crc32c"),
+        checksum_crc64nvme: value("crc64nvme"),
+        checksum_sha1: value("sha1"),
+        checksum_sha256: value("sha256"),
+        checksum_type: None,
+    })
 }
 
 /// Returns the elements of a list, in lower case.
@@ -127,7 +149,7 @@ impl Verified {
     fn refuse(&self, error: &S3Error) -> BoxError {
         let message = error.message().unwrap_or_default().to_owned();
         let refused = Refused { code: error.code().clone(), message: message.clone() };
-        drop(self.outcome.0.set(Err(refused)));
+        drop(self.outcome.read.set(Err(refused)));
         message.into()
     }
 }
@@ -149,7 +171,10 @@ impl Body for Verified {
             Some(Err(error)) => Some(Err(this.refuse(&of_body(&error)))),
             None => match this.hasher.take().map(ChecksumHasher::finalize).map(|computed| this.end(computed)) {
                 Some(Ok(checksum)) => {
-                    drop(this.outcome.0.set(Ok(checksum)));
+                    if let Some(kept) = convert::kept(&checksum) {
+                        this.outcome.kept.set(kept);
+                    }
+                    drop(this.outcome.read.set(Ok(checksum)));
                     None
                 }
                 Some(Err(error)) => Some(Err(this.refuse(&error))),

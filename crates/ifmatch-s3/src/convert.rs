@@ -85,12 +85,33 @@ pub(crate) fn timestamp(date: HttpDate) -> Option<Timestamp> {
     OffsetDateTime::from_unix_timestamp(date.unix()).ok().map(Timestamp::from)
 }
 
-/// Returns the checksums of a whole object that are known.
+/// Returns the checksum to keep with an object, of those that were verified.
+pub(crate) fn kept(checksum: &Checksum) -> Option<FieldText> {
+    let named = [
+        ("crc64nvme", &checksum.checksum_crc64nvme),
+        ("crc32c", &checksum.checksum_crc32c),
+        ("crc32", &checksum.checksum_crc32),
+        ("sha256", &checksum.checksum_sha256),
+        ("sha1", &checksum.checksum_sha1),
+    ];
+    let (name, value) = named.into_iter().find_map(|(name, value)| Some((name, value.as_ref()?)))?;
+    FieldText::new(&format!("{name}:{value}")).ok()
+}
+
+/// Returns the checksum of a whole object: the one that was kept, or else the hash of its bytes.
 pub(crate) fn checksum(info: &BlobInfo) -> Checksum {
-    let Some(hash) = &info.hash else { return Checksum::default() };
+    let hash = info.hash.as_ref().map(|hash| STANDARD.encode(hash.as_bytes()));
+    let (name, value) = match info.headers.checksum.as_ref().and_then(|kept| kept.as_str().split_once(':')) {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => ("sha256", hash),
+    };
+    let if_named = |wanted: &str| value.clone().filter(|_| name == wanted);
     Checksum {
-        checksum_sha256: Some(STANDARD.encode(hash.as_bytes())),
-        checksum_type: Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
-        ..Checksum::default()
+        checksum_crc32: if_named("crc32"),
+        checksum_crc32c: if_named("crc32c"),
+        checksum_crc64nvme: if_named("crc64nvme"),
+        checksum_sha1: if_named("sha1"),
+        checksum_sha256: if_named("sha256"),
+        checksum_type: value.is_some().then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
     }
 }

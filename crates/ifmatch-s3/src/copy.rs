@@ -3,6 +3,7 @@
 //! The source's conditions are evaluated on the version whose bytes are then read. The copy is written like any object.
 
 use http::{HeaderMap, Method};
+use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Opened, Put, Reading};
 use ifmatch_core::precondition::Verdict;
@@ -43,7 +44,8 @@ pub(crate) async fn copy(
             cache_control: input.cache_control,
             metadata: input.metadata,
         };
-        Put { headers: fields.parse()?, ..whole }
+        let checksum = whole.headers.checksum.clone();
+        Put { headers: BlobHeaders { checksum, ..fields.parse()? }, ..whole }
     } else {
         whole
     };

@@ -50,7 +50,8 @@ pub(crate) async fn put(
     let body = input.body.map_or_else(s3s::Body::empty, s3s::Body::from);
     let (upload, outcome) = body::verified(Upload::new(body), &headers, trailing_headers);
     let put = Put {
-        headers: BlobHeaders { content_md5, ..fields.parse()? },
+        headers: BlobHeaders { content_md5, checksum: body::announced(&headers), ..fields.parse()? },
+        late_checksum: outcome.kept(),
         md5: if content_md5.is_some() { Md5Use::Computed } else { Md5Use::AsGiven },
         length: input.content_length.and_then(|length| u64::try_from(length).ok()),
         ..Put::new(upload)
@@ -147,6 +148,10 @@ pub(crate) async fn get(
         body: Some(StreamingBlob::from(s3s::Body::http_body_unsync(body))),
         accept_ranges: head.accept_ranges,
         cache_control: head.cache_control,
+        checksum_crc32: head.checksum_crc32,
+        checksum_crc32c: head.checksum_crc32c,
+        checksum_crc64nvme: head.checksum_crc64nvme,
+        checksum_sha1: head.checksum_sha1,
         checksum_sha256: head.checksum_sha256,
         checksum_type: head.checksum_type,
         content_disposition: head.content_disposition,
@@ -236,6 +241,10 @@ impl Read<'_> {
             range = Some(part);
         } else if self.with_checksum {
             let checksum = convert::checksum(info);
+            head.checksum_crc32 = checksum.checksum_crc32;
+            head.checksum_crc32c = checksum.checksum_crc32c;
+            head.checksum_crc64nvme = checksum.checksum_crc64nvme;
+            head.checksum_sha1 = checksum.checksum_sha1;
             head.checksum_sha256 = checksum.checksum_sha256;
             head.checksum_type = checksum.checksum_type;
         }

@@ -63,9 +63,9 @@ pub(crate) async fn append_block(
         let total = offset.checked_add(length).filter(|total| *total <= context.max_body);
         let total = total.ok_or_else(|| AzureError::too_large(context.max_body))?;
         let next = Append { blocks: current.append.blocks + 1, ..current.append };
-        // The MD5 of the shorter content is not that of the longer one.
+        // Neither the MD5 nor the checksum of the shorter content is that of the longer one.
         let kept = current.opened.info.headers.clone();
-        let headers = BlobHeaders { append: Some(next), content_md5: None, ..kept };
+        let headers = BlobHeaders { append: Some(next), content_md5: None, checksum: None, ..kept };
         let preconditions = current.preconditions;
         let body = body(current.opened, block.clone()).await?;
         let put = Put {

@@ -144,6 +144,7 @@ fn with_fields(whole: Put, fields: CopiedFields) -> Put {
         CopiedFields::Kept(None) => whole,
         CopiedFields::Kept(Some(metadata)) => Put { headers: BlobHeaders { metadata, ..whole.headers }, ..whole },
         CopiedFields::Put { own, keep, md5 } => {
+            let checksum = whole.headers.checksum.clone();
             let kept = if keep { whole.headers } else { BlobHeaders::default() };
             let headers = BlobHeaders {
                 content_type: own.content_type.or(kept.content_type),
@@ -153,6 +154,7 @@ fn with_fields(whole: Put, fields: CopiedFields) -> Put {
                 cache_control: own.cache_control.or(kept.cache_control),
                 content_md5: md5.or(own.content_md5).or(kept.content_md5),
                 metadata: own.metadata,
+                checksum,
                 ..BlobHeaders::default()
             };
             Put { headers, md5: if md5.is_some() { Md5Use::Computed } else { whole.md5 }, ..whole }

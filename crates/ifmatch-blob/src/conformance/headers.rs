@@ -51,7 +51,9 @@ async fn a_change_is_refused_without_header_fields(subject: &Subject) {
 
 async fn a_change_keeps_the_bytes(subject: &Subject, name: &str, length: usize) {
     let blob = blob("headers", name);
-    let kept = BlobHeaders { content_type: Some(text("text/plain")), ..BlobHeaders::default() };
+    let checksum = Some(text("sha1:qvTGHdzF6KLavt4PO0gs2a6pQ00="));
+    let kept =
+        BlobHeaders { content_type: Some(text("text/plain")), checksum: checksum.clone(), ..BlobHeaders::default() };
     let first = subject.store.put(&blob, Put { headers: kept, ..put(pattern(length)) }).await.unwrap();
     let before = subject.head(&blob).await.unwrap();
 
@@ -73,6 +75,7 @@ async fn a_change_keeps_the_bytes(subject: &Subject, name: &str, length: usize) 
     assert_ne!(third.tag, second.tag);
     let fields = (untyped(&info.headers).content_type, info.headers.cache_control);
     assert_eq!(fields, (None, Some(text("no-cache"))));
+    assert_eq!(info.headers.checksum, checksum);
     assert_eq!(info.headers.metadata, BTreeMap::from([("owner".into(), text("me"))]));
 
     let last = subject.write_if(&blob, if_match(&third.tag.unwrap()), "other bytes").await.unwrap();

@@ -114,6 +114,7 @@ async fn headers_are_kept(subject: &Subject) {
         metadata: [("owner", "me"), ("first-name", "Ada L."), ("a_2d", "x"), ("ifmatchwrite", "0")]
             .map(|(name, value)| (name.into(), text(value)))
             .into(),
+        checksum: Some(text("crc32:NhCmhg==")),
         append: subject.keeps_headers.then_some(Append { blocks: 7, sealed: true }),
         block_list: Some(text("7f3a")),
         copied: Some(Copied { id: text("7f3b"), source: text("http://a/b"), length: 5, date: HttpDate::from_unix(7) }),

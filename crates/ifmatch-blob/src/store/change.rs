@@ -40,7 +40,7 @@ pub struct SetHeaders {
 pub enum HeaderChange {
     /// Replaces all of the user's own fields, and keeps the others.
     Metadata(BTreeMap<Box<str>, FieldText>),
-    /// Replaces all fields except the user's own.
+    /// Replaces all fields except the user's own, and keeps the checksum.
     Fields(Box<BlobHeaders>),
     /// Replaces the state of an append blob, and keeps all fields.
     Append(Append),
@@ -52,8 +52,8 @@ impl HeaderChange {
         match self {
             Self::Metadata(metadata) => BlobHeaders { metadata: metadata.clone(), ..kept.clone() },
             Self::Fields(fields) => {
-                let BlobHeaders { metadata, append, block_list, .. } = kept.clone();
-                BlobHeaders { metadata, append, block_list, ..BlobHeaders::clone(fields) }
+                let BlobHeaders { metadata, append, block_list, checksum, .. } = kept.clone();
+                BlobHeaders { metadata, append, block_list, checksum, ..BlobHeaders::clone(fields) }
             }
             Self::Append(append) => BlobHeaders { append: Some(*append), ..kept.clone() },
         }

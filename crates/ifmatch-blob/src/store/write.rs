@@ -7,6 +7,7 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{RequestId, Revision};
 
+use super::late_checksum::LateChecksum;
 use super::md5::Md5Use;
 use super::read::{BlobInfo, Opened};
 use crate::body::Upload;
@@ -27,6 +28,8 @@ pub struct Put {
     pub headers: BlobHeaders,
     /// Handling of the MD5 of the bytes.
     pub md5: Md5Use,
+    /// The checksum of the bytes, if it is known only after the last of them.
+    pub late_checksum: LateChecksum,
     /// The bytes.
     pub body: Upload,
     /// A blob that had the bytes with this [`digest`](Self::digest) when the write began. A store that finds them there may keep them
@@ -54,6 +57,7 @@ impl Put {
             container: MissingContainer::Create,
             headers: BlobHeaders::default(),
             md5: Md5Use::default(),
+            late_checksum: LateChecksum::default(),
             body,
             source: None,
             length: None,

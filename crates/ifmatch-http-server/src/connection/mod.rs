@@ -12,7 +12,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, Version};
+use http::header::{CONNECTION, EXPECT};
+use http::{HeaderValue, Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Either;
 use hyper::server::conn::http1 as hyper_http1;
@@ -262,9 +263,16 @@ fn respond<H: RequestHandler>(
     // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
     let interim = queue.as_ref().filter(|_| request.version() > Version::HTTP_10).map(InterimQueue::sender);
     let context = RequestContext::new(Arc::clone(activity), interim);
-    let response = handler.handle(RequestBody::wrap(request, body_timeout), context);
+    let may_omit_body = request.version() < Version::HTTP_2 && request.headers().contains_key(EXPECT);
+    let request = RequestBody::wrap(request, body_timeout);
+    let expected = request.body().progress().filter(|_| may_omit_body);
+    let response = handler.handle(request, context);
     Some(async move {
-        let response = response.await;
+        let mut response = response.await;
+        if expected.is_some_and(|body| !body.asked()) {
+            // The client may omit the body, or send it nevertheless. The first bytes of its next request must not count as the body.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if let Some(queue) = queue.filter(|queue| queue.end_request()) {
             Box::pin(queue.flushed()).await;
         }

@@ -10,6 +10,7 @@ use http::{HeaderMap, Method};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BoxError, Put, Reading, RequestKey, StoreError, StoreErrorKind, Upload as Body};
 use ifmatch_core::EntityTag;
@@ -160,8 +161,10 @@ impl Completion {
         let parts = parts.into_iter();
         let reader = Reader { backend: self.backend.clone(), place: self.place.clone(), claim, parts, body: None };
         let bytes = Body::new(StreamBody::new(stream::try_unfold(reader, Reader::next)));
-        let (bytes, outcome) = body::verified(bytes, &whole(&self.headers), None);
-        let put = Put { headers: upload.headers()?, length: Some(length), ..Put::new(bytes) };
+        let given = whole(&self.headers);
+        let (bytes, outcome) = body::verified(bytes, &given, None);
+        let headers = BlobHeaders { checksum: body::announced(&given), ..upload.headers()? };
+        let put = Put { headers, late_checksum: outcome.kept(), length: Some(length), ..Put::new(bytes) };
         let explain = |failed: &StoreError| outcome.explain(failed, self.write.is_conditional());
         let written = objects::store(&self.backend, &self.blob, &self.write, put, explain).await?;
         Ok(written.tag)
