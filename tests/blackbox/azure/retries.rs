@@ -93,7 +93,7 @@ fn block_list(site: &Site) {
     let replaced = http.put(&commit, &replace, OTHER_LIST).is(201).etag().to_owned();
     assert_eq!(http.put(&commit, &replace, OTHER_LIST).is(201).etag(), replaced);
     http.put(&commit, &replace[1..], OTHER_LIST).refused(412, "ConditionNotMet");
-    http.put(&commit, &replace, LIST).refused(400, "InvalidBlockList");
+    http.put(&commit, &replace, LIST).refused(412, "ConditionNotMet");
     let read = http.get(&path).is(200);
     assert_eq!((read.text(), read.etag()), ("y", replaced.as_str()));
 }

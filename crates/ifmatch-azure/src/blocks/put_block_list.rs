@@ -49,7 +49,7 @@ pub(crate) async fn put_block_list(
     let wanted = document::parse(&text)?;
     write::check(context, blob, &write.conditions, write.lease).await?;
     for _ in 0..TRIES {
-        let previous = block_list(context, blob).await?;
+        let previous = block_blob(context, blob).await?.and_then(|info| info.headers.block_list);
         if let Some(response) = attempt(context, blob, &write, &headers, &wanted, previous.as_ref()).await? {
             return Ok(response);
         }
@@ -57,12 +57,12 @@ pub(crate) async fn put_block_list(
     Err(AzureError::busy())
 }
 
-/// Returns the name of the current version's list.
-async fn block_list(context: &Context, blob: &BlobPath) -> Result<Option<FieldText>, AzureError> {
+/// Returns the properties of the current version, which must not be an append blob.
+async fn block_blob(context: &Context, blob: &BlobPath) -> Result<Option<BlobInfo>, AzureError> {
     let opened = context.store.open(blob, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?;
     let info = opened.map(|opened| opened.info);
     blobs::require_block_blob(info.as_ref())?;
-    Ok(info.and_then(|info| info.headers.block_list))
+    Ok(info)
 }
 
 /// Reads a body into memory, which must have this MD5 and length.
@@ -97,8 +97,22 @@ async fn attempt(
     let is_staged = |(from, id): &(From, BlockId)| *from != From::Committed && staged.contains_key(id);
     let current = if wanted.iter().all(is_staged) { None } else { Current::find(context, blob, &paths, write).await? };
     let (segments, blocks) = match resolve(wanted, &staged, current.as_ref()) {
-        Err(_) if block_list(context, blob).await?.as_ref() != previous => return Ok(None),
-        resolved => resolved?,
+        Ok(resolved) => resolved,
+        Err(error) => {
+            let info = block_blob(context, blob).await?;
+            if info.as_ref().and_then(|info| info.headers.block_list.as_ref()) != previous {
+                return Ok(None);
+            }
+            // The writer that made a condition false has also discarded the staged blocks.
+            let conditions = &write.conditions.preconditions;
+            return Err(match conditions.evaluate(&Method::PUT, info.as_ref().map(BlobInfo::validators).as_ref()) {
+                Verdict::Failed(precondition) => {
+                    let current = info.as_ref().and_then(|info| info.tag.clone());
+                    write::rejected(write, StoreErrorKind::PreconditionFailed { precondition, current }.into())
+                }
+                _ => error,
+            });
+        }
     };
     let length = blocks.iter().try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length));
     let limit = context.max_body;

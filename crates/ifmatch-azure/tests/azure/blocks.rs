@@ -70,3 +70,19 @@ async fn concurrent_lists_find_the_committed_blocks() {
         assert_eq!(list.all("Size"), ["1"]);
     }
 }
+
+/// The winner of a race discards the staged blocks of the loser, whose condition is false as well.
+#[tokio::test]
+async fn a_false_condition_is_reported_before_a_missing_block() {
+    let client = fixture().await.client;
+    let tag = client.upload("/box/a", "old", &[]).await.is(201).field("etag").to_owned();
+    client.upload("/box/a", "new", &[]).await.is(201);
+    for condition in [("if-match", tag.as_str()), ("if-none-match", "*")] {
+        for fields in [&[condition][..], &[condition, ("x-ms-client-request-id", "7")]] {
+            let list = "<BlockList><Uncommitted>AA==</Uncommitted></BlockList>";
+            let answer = client.put("/box/a?comp=blocklist", fields, list).await;
+            let expected = if condition.1 == "*" { (409, "BlobAlreadyExists") } else { (412, "ConditionNotMet") };
+            answer.refused(expected.0, expected.1);
+        }
+    }
+}
