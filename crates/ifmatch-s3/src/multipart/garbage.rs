@@ -51,3 +51,57 @@ async fn has_upload(context: &Context, entry: &BlobEntry) -> Result<bool, StoreE
     let path = BlobPath { container: uploads().map_err(broken)?, name };
     Ok(context.store.open(&path, Reading::HEAD.without_lease()).await?.is_some())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use http_body_util::Full;
+    use ifmatch_blob::BlobService;
+    use ifmatch_blob::headers::BlobHeaders;
+    use ifmatch_blob::store::{BlobStore, Put, Upload as Body};
+    use ifmatch_blob::test_util::ManualClock;
+    use ifmatch_blob_embedded::EmbeddedStore;
+    use ifmatch_register::{Driver, MemoryRegister};
+
+    use super::super::upload::{Place, State, Upload};
+    use super::*;
+    use crate::convert::Fields;
+
+    /// A store with the bucket `docs`, and two uploads of one part each; of the second, only the part is left.
+    async fn uploads_and_parts(store: &dyn BlobStore) -> [Place; 2] {
+        let container = ContainerName::new("docs").unwrap();
+        let info = store.create_container(&container, BlobHeaders::default()).await.unwrap();
+        let places = ["0", "1"].map(|digit| Place::new(container.clone(), &info, &digit.repeat(32)));
+        let upload = Upload { key: "a".into(), fields: Fields::default(), initiated: 0, state: State::Open };
+        places[0].save(store, &upload, None).await.unwrap();
+        for place in &places {
+            let part = Put::new(Body::new(Full::new(Bytes::from("part"))));
+            store.put(&place.part(1).unwrap(), part).await.unwrap();
+        }
+        places
+    }
+
+    #[tokio::test]
+    async fn uploads_and_parts_are_removed_a_week_after_their_last_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = ManualClock::default();
+        let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
+        let store: Arc<dyn BlobStore> = Arc::new(EmbeddedStore::with_driver(folder.path(), driver).await.unwrap());
+        let service = BlobService::with_clock(Arc::clone(&store), clock.clone());
+        let places = uploads_and_parts(&*store).await;
+        let left = async || {
+            let uploads = usize::from(places[0].load(&*store).await.unwrap().is_some());
+            let parts = [places[0].parts(&*store, 0).await.unwrap(), places[1].parts(&*store, 0).await.unwrap()];
+            (uploads, parts.map(|parts| parts.len()))
+        };
+        assert_eq!(collect(service.context()).await.unwrap(), 0);
+        assert_eq!(left().await, (1, [1, 1]), "all are too recent");
+        clock.advance(MAX_AGE);
+        assert_eq!(collect(service.context()).await.unwrap(), 0);
+        clock.advance(Duration::from_mins(2));
+        assert_eq!(collect(service.context()).await.unwrap(), 3);
+        assert_eq!(left().await, (0, [0, 0]));
+    }
+}
