@@ -1,0 +1,70 @@
+//! S3 clients of three gateways, in front of a store that ignores conditions.
+
+use futures_util::future::join_all;
+use ifmatch_testbed::{postgres, s3};
+use support::s3::S3;
+use support::{Answer, Gateway};
+use tokio::task::block_in_place;
+
+use crate::migrate;
+
+/// Number of writers, and of updates by each.
+const WRITERS: usize = 12;
+const UPDATES: u32 = 4;
+
+/// Of the writers that create an object, one wins. Then each counts up in it under `If-Match`, and no update is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_update_of_an_object_is_lost() {
+    let (store, register) = (s3::start_without_conditions().await, postgres::start(&["max_connections=200"]).await);
+    migrate(&register);
+    let gateway = || {
+        let mut command = Gateway::command();
+        command.args(["serve", "--store", "s3://bucket/some", "--register", &register.url()]);
+        command.args(["--listen", "127.0.0.1:0", "--listen-s3", "127.0.0.1:0"]).envs(store.settings());
+        Gateway::launch(command)
+    };
+    let mut gateways: Vec<_> = (0..3).map(|_| block_in_place(gateway)).collect();
+    let doors: Vec<S3> = gateways.iter_mut().map(|gateway| S3::development(block_in_place(|| gateway.s3()))).collect();
+    doors[0].put("/docs", &[], "").await.expect(200);
+
+    let create = async |writer: usize| {
+        let door = &doors[writer % doors.len()];
+        unless_busy(async || door.put("/docs/count", &[("if-none-match", "*")], "0").await).await.status.as_u16()
+    };
+    let mut statuses = join_all((0..WRITERS).map(create)).await;
+    statuses.sort_unstable();
+    assert_eq!((statuses[0], &statuses[1..]), (200, &[412; WRITERS - 1][..]), "one of the writers creates it");
+
+    let count = async |writer: usize| {
+        let door = &doors[writer % doors.len()];
+        let mut won = 0;
+        while won < UPDATES {
+            let found = unless_busy(async || door.get("/docs/count", &[]).await).await.expect(200);
+            let next = (found.text().parse::<u32>().expect("a number") + 1).to_string();
+            let condition = [("if-match", found.etag())];
+            let written = unless_busy(async || door.put("/docs/count", &condition, next.clone()).await).await;
+            match written.status.as_u16() {
+                200 => won += 1,
+                412 => {}
+                other => panic!("{other}: {}", written.text()),
+            }
+        }
+    };
+    join_all((0..WRITERS).map(count)).await;
+    let counted = doors[0].get("/docs/count", &[]).await.expect(200);
+    assert_eq!(counted.text(), (WRITERS as u32 * UPDATES).to_string(), "an update is lost");
+}
+
+/// Repeats a request while another write is under way, which changes nothing.
+async fn unless_busy(request: impl AsyncFn() -> Answer) -> Answer {
+    let answered = async {
+        loop {
+            let answer = request().await;
+            if !matches!(answer.status.as_u16(), 409 | 503) {
+                return answer;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    ifmatch_testbed::within("an answer other than 409 and 503", answered).await
+}
