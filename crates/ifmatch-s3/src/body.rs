@@ -128,14 +128,7 @@ impl Verified {
         if let Some(name) = self.announced.iter().find(|name| !trailers.contains_key(name.as_str())) {
             return Err(s3_error!(InvalidRequest, "the trailer {name} is missing: send it after the body"));
         }
-        let named = [
-            ("crc32", &computed.checksum_crc32),
-            ("crc32c", &computed.checksum_crc32c),
-            ("crc64nvme", &computed.checksum_crc64nvme),
-            ("sha1", &computed.checksum_sha1),
-            ("sha256", &computed.checksum_sha256),
-        ];
-        for (name, computed) in named {
+        for (name, computed) in convert::named(&computed) {
             let name = format!("{CHECKSUM}{name}");
             for given in self.given.get_all(&name).iter().chain(trailers.get_all(&name)) {
                 if Some(given.as_bytes()) != computed.as_deref().map(str::as_bytes) {

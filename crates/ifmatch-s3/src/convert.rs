@@ -85,16 +85,20 @@ pub(crate) fn timestamp(date: HttpDate) -> Option<Timestamp> {
     OffsetDateTime::from_unix_timestamp(date.unix()).ok().map(Timestamp::from)
 }
 
-/// Returns the checksum to keep with an object, of those that were verified.
-pub(crate) fn kept(checksum: &Checksum) -> Option<FieldText> {
-    let named = [
+/// Returns the checksums with the names of their algorithms, the one to keep first.
+pub(crate) fn named(checksum: &Checksum) -> [(&'static str, &Option<String>); 5] {
+    [
         ("crc64nvme", &checksum.checksum_crc64nvme),
         ("crc32c", &checksum.checksum_crc32c),
         ("crc32", &checksum.checksum_crc32),
         ("sha256", &checksum.checksum_sha256),
         ("sha1", &checksum.checksum_sha1),
-    ];
-    let (name, value) = named.into_iter().find_map(|(name, value)| Some((name, value.as_ref()?)))?;
+    ]
+}
+
+/// Returns the checksum to keep with an object, of those that were verified.
+pub(crate) fn kept(checksum: &Checksum) -> Option<FieldText> {
+    let (name, value) = named(checksum).into_iter().find_map(|(name, value)| Some((name, value.as_ref()?)))?;
     FieldText::new(&format!("{name}:{value}")).ok()
 }
 
