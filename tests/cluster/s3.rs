@@ -10,7 +10,7 @@ use crate::migrate;
 
 /// Number of writers, and of updates by each.
 const WRITERS: usize = 12;
-const UPDATES: u32 = 4;
+const UPDATES: usize = 4;
 
 /// Of the writers that create an object, one wins. Then each counts up in it under `If-Match`, and no update is lost.
 #[tokio::test(flavor = "multi_thread")]
@@ -40,7 +40,7 @@ async fn no_update_of_an_object_is_lost() {
         let mut won = 0;
         while won < UPDATES {
             let found = unless_busy(async || door.get("/docs/count", &[]).await).await.expect(200);
-            let next = (found.text().parse::<u32>().expect("a number") + 1).to_string();
+            let next = (found.text().parse::<usize>().expect("a number") + 1).to_string();
             let condition = [("if-match", found.etag())];
             let written = unless_busy(async || door.put("/docs/count", &condition, next.clone()).await).await;
             match written.status.as_u16() {
@@ -52,7 +52,7 @@ async fn no_update_of_an_object_is_lost() {
     };
     join_all((0..WRITERS).map(count)).await;
     let counted = doors[0].get("/docs/count", &[]).await.expect(200);
-    assert_eq!(counted.text(), (WRITERS as u32 * UPDATES).to_string(), "an update is lost");
+    assert_eq!(counted.text(), (WRITERS * UPDATES).to_string(), "an update is lost");
 }
 
 /// Repeats a request while another write is under way, which changes nothing.
