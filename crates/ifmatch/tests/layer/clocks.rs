@@ -9,7 +9,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::{Clock, async_trait};
 use tower::Layer;
 
-use crate::support::{Cuttable, ManualClock, World, ask, request, send};
+use crate::support::{Cuttable, ManualClock, World, ask, ended, request, send};
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -191,7 +191,7 @@ async fn a_permit_from_a_clock_a_day_ahead_lasts_no_longer_than_granted() {
     assert!(!next.is_finished(), "the other handler may still run: {:?}", next.await);
     lost.abort();
     time.advance(SECOND * 4);
-    assert_eq!(next.await.unwrap().status, 204);
+    assert_eq!(ended("next", next).await.status, 204);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use ifmatch::AlsoChanged;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::leases::{A, B, acquire, act, both, lease, put, refusal, refused};
-use crate::support::{Sent, World, ask, request, send};
+use crate::support::{Sent, World, ask, ended, request, send};
 use crate::writes::builder;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ async fn a_handler_is_cancelled_before_its_lease_ends() {
         assert!(!slow.is_finished());
         assert_eq!(refusal(&acquire(&service, B, "15").await), refused(409, "LeaseAlreadyPresent"));
         clock.advance(SECOND);
-        let reply = slow.await.unwrap();
+        let reply = ended("slow", slow).await;
         assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (503, "outcome-unknown"));
         assert_eq!(refusal(&acquire(&service, B, "15").await), refused(409, "LeaseAlreadyPresent"));
         clock.advance(SECOND * 3);
@@ -97,7 +97,7 @@ async fn a_holder_can_renew_while_its_handler_runs() {
             "the tag is unknown during the write"
         );
         world.release("slow");
-        assert_eq!(slow.await.unwrap().status, 204);
+        assert_eq!(ended("slow", slow).await.status, 204);
         clock.advance(SECOND * 10);
         assert_eq!(put(&service, Some(A), "two").await.status, 204);
     }
@@ -129,8 +129,8 @@ async fn an_acquire_after_a_break_waits_for_the_write_in_flight() {
         }
         assert!(!next.is_finished());
         world.release("slow");
-        assert_eq!(slow.await.unwrap().status, 204);
-        assert_eq!(next.await.unwrap().status, 201);
+        assert_eq!(ended("slow", slow).await.status, 204);
+        assert_eq!(ended("next", next).await.status, 201);
         assert_eq!(refusal(&put(&service, Some(A), "x").await), refused(412, "LeaseIdMismatchWithBlobOperation"));
         assert_eq!(world.get("/a").as_deref(), Some("slow"));
     }

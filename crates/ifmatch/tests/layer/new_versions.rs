@@ -11,7 +11,7 @@ use ifmatch::{ConditionalLayer, NewVersion};
 use ifmatch_core::EntityTag;
 use tower::{Layer, service_fn};
 
-use crate::support::{Cuttable, ManualClock, Reply, Sent, World, ask, request, send};
+use crate::support::{Cuttable, ManualClock, Reply, Sent, World, ask, ended, request, send};
 use crate::writes::builder;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -213,7 +213,7 @@ async fn a_handler_that_is_cancelled_is_not_probed() {
     });
     world.reached("slow").await;
     clock.advance(SECOND * 28);
-    let reply = slow.await.unwrap();
+    let reply = ended("slow", slow).await;
     assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (503, "outcome-unknown"));
     assert_eq!((reply.header("etag"), world.runs(&Method::GET)), (None, 0));
 }

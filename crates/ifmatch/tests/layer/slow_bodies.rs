@@ -13,7 +13,7 @@ use ifmatch::{ConditionalLayer, Permit, RequestBody};
 use tokio::sync::{Barrier, mpsc};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{ManualClock, Sent, World, request, send};
+use crate::support::{ManualClock, Sent, World, ended, request, send};
 use crate::writes::builder;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ async fn a_slow_client_keeps_no_other_writer_waiting() {
     settle().await;
     assert_eq!(send(&service, request("PUT /a", &[], "fast")).await.status, 204);
     drop(sender);
-    assert_eq!(slow.await.unwrap().unwrap().status(), 204);
+    assert_eq!(ended("slow", slow).await.unwrap().status(), 204);
     assert_eq!(world.get("/a").as_deref(), Some("slow"));
 }
 

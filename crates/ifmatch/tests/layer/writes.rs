@@ -7,7 +7,7 @@ use http::header::{IF_MATCH, IF_NONE_MATCH};
 use ifmatch::{AlsoChanged, Builder, ConditionalLayer, Permit, RequirePreconditions};
 use tower::{Layer, service_fn};
 
-use crate::support::{Cuttable, ManualClock, Sent, World, ask, request, send};
+use crate::support::{Cuttable, ManualClock, Sent, World, ask, ended, request, send};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -192,7 +192,7 @@ async fn a_write_between_probe_and_permit_invalidates_the_probe() {
     world.release("probe");
     world.reached("probe").await;
     world.release("probe");
-    assert_eq!(slow.await.unwrap().status, 412);
+    assert_eq!(ended("slow", slow).await.status, 412);
     assert_eq!(world.get("/a").as_deref(), Some("fast"));
 }
 

@@ -9,7 +9,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_register::{Driver, Key};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{Cuttable, ManualClock, Reply, Sent, World, ask, request, send};
+use crate::support::{Cuttable, ManualClock, Reply, Sent, World, ask, ended, request, send};
 use crate::writes::builder;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ async fn a_handler_is_cancelled_before_its_permit_ends() {
     });
     world.reached("slow").await;
     clock.advance(SECOND * 19);
-    let reply = slow.await.unwrap();
+    let reply = ended("slow", slow).await;
     assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (503, "outcome-unknown"));
     world.release("slow");
     let next = write_after_doubt(&service, &world, &clock, &tag, SECOND).await;

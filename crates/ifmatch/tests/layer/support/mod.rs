@@ -16,6 +16,7 @@ use ifmatch_register::{
 };
 use ifmatch_runtime::Clock;
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 use tower::{Service, ServiceExt};
 
 mod world;
@@ -52,6 +53,12 @@ impl Clock for ManualClock {
         let until = self.now().saturating_add(duration).micros();
         self.0.subscribe().wait_for(|now| *now >= until).await.unwrap();
     }
+}
+
+/// Waits for a spawned task, for five minutes at most, and panics with its name.
+pub(crate) async fn ended<T>(name: &str, task: JoinHandle<T>) -> T {
+    let ended = tokio::time::timeout(Duration::from_secs(300), task).await;
+    ended.unwrap_or_else(|_| panic!("{name} did not end within five minutes")).unwrap()
 }
 
 /// A register that can be cut off. Clones share the register.
