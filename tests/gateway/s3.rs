@@ -139,11 +139,19 @@ async fn a_lease_holds_against_s3() {
     assert_eq!(s3.get("/docs/a", &[]).await.expect(200).text(), "part");
 }
 
-/// Of the writers that expect the same version, one wins, whatever they do.
+/// Of the writers that expect the same version, one wins, whatever they do, on each kind of store.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_sixteen_writers_wins() {
     let setup = setup().await;
-    let s3 = &setup.s3;
+    race(&setup.s3).await;
+    let mut memory = Gateway::start(["serve", "--store", "memory://", "--listen-s3", "127.0.0.1:0"]);
+    let s3 = S3::development(memory.s3());
+    s3.put("/docs", &[], "").await.expect(200);
+    race(&s3).await;
+}
+
+async fn race(s3: &S3) {
+    s3.put("/docs/source", &[], "source").await.expect(200);
     let tries = std::env::var("IFMATCH_S3_TRIES").ok().and_then(|tries| tries.parse().ok()).unwrap_or(50);
     for attempt in 0..tries {
         let key = format!("/docs/race-{attempt}");
@@ -153,11 +161,23 @@ async fn one_of_sixteen_writers_wins() {
         let statuses = join_all((0..16).map(create)).await;
         assert_one(&statuses, &[412, 409]);
         let tag = s3.get(&key, &[]).await.expect(200).etag().to_owned();
+        let begin = async |writer: usize| {
+            let created = s3.send(Method::POST, &format!("{key}?uploads"), &[], "").await.expect(200);
+            let id = element(created.text(), "UploadId").to_owned();
+            let part = s3.put(&format!("{key}?partNumber=1&uploadId={id}"), &[], format!("part of {writer}")).await;
+            (format!("{key}?uploadId={id}"), list(&[(1, part.expect(200).etag())]))
+        };
+        let uploads = join_all((0..4).map(begin)).await;
         let change = async |writer: usize| {
             let condition = [("if-match", &*tag)];
-            let answer = match writer % 2 {
+            let answer = match writer % 4 {
                 0 => s3.put(&key, &condition, format!("changed by {writer}")).await,
-                _ => s3.delete(&key, &condition).await,
+                1 => s3.delete(&key, &condition).await,
+                2 => s3.put(&key, &[condition[0], ("x-amz-copy-source", "/docs/source")], "").await,
+                _ => {
+                    let (path, list) = &uploads[writer / 4];
+                    s3.send(Method::POST, path, &condition, list.clone()).await
+                }
             };
             // 404: the writer that won has deleted it.
             answer.status.as_u16()
@@ -165,6 +185,108 @@ async fn one_of_sixteen_writers_wins() {
         let statuses = join_all((0..16).map(change)).await;
         assert_one(&statuses, &[412, 409, 404]);
     }
+}
+
+/// Everyone may read what the plain dialect shows, and do nothing else.
+#[tokio::test]
+async fn public_reads_need_no_signature() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags =
+        ["--listen-s3", "127.0.0.1:0", "--public-read", "--write-token", "secret", "--accounts", "photos:c2VjcmV0"];
+    let other = ["--accounts", "reports:c2VjcmV0"];
+    let mut gateway = serve(folder.path(), &[&flags[..], &other[..]].concat());
+    let address = gateway.s3();
+    let (s3, reports) = (S3::new(address, "photos", "c2VjcmV0"), S3::new(address, "reports", "c2VjcmV0"));
+    for client in [&s3, &reports] {
+        client.put("/docs", &[], "").await.expect(200);
+    }
+    reports.put("/docs/theirs", &[], "secret").await.expect(200);
+    let tag = s3.put("/docs/a", &[], "one").await.expect(200).etag().to_owned();
+    let client = Client::new(address);
+    let upload = s3.send(Method::POST, "/docs/a?uploads", &[], "").await.expect(200);
+    let parts = format!("/docs/a?uploadId={}", element(upload.text(), "UploadId"));
+    let (copy, delete) = (("x-amz-copy-source", "/docs/a"), "<Delete><Object><Key>a</Key></Object></Delete>");
+    let none = ("accept", "*/*");
+    let (get, head, put, post) = (Method::GET, Method::HEAD, Method::PUT, Method::POST);
+    for (method, path, header, content, status, code) in [
+        (&get, "/docs/a", none, "", 200, "one"),
+        (&get, "/docs/a", ("if-none-match", &*tag), "", 304, ""),
+        (&head, "/docs/a", none, "", 200, ""),
+        (&head, "/docs", none, "", 200, ""),
+        (&get, "/docs?list-type=2", none, "", 200, "<Key>a</Key>"),
+        (&get, "/docs?prefix=a", none, "", 200, "<Key>a</Key>"),
+        (&get, "/docs/theirs", none, "", 404, "NoSuchKey"),
+        (&get, "/reports.docs/theirs", none, "", 400, "InvalidBucketName"),
+        (&get, "/docs/a?response-content-type=text/html", none, "", 400, "InvalidRequest"),
+        (&get, "/docs/a?%72esponse-content-type=text/html", none, "", 400, "InvalidRequest"),
+        (&get, "/", none, "", 403, "AccessDenied"),
+        (&get, "/docs?uploads", none, "", 403, "AccessDenied"),
+        (&get, &*parts, none, "", 403, "AccessDenied"),
+        (&put, "/docs/a", none, "two", 403, "AccessDenied"),
+        (&put, "/docs/b", copy, "", 403, "AccessDenied"),
+        (&put, "/other", none, "", 403, "AccessDenied"),
+        (&Method::DELETE, "/docs/a", none, "", 403, "AccessDenied"),
+        (&post, "/docs?delete", none, delete, 403, "AccessDenied"),
+        (&post, "/docs/a?uploads", none, "", 403, "AccessDenied"),
+        (
+            &get,
+            "/docs/a",
+            ("authorization", "AWS4-HMAC-SHA256 Credential=photos/a"),
+            "",
+            400,
+            "AuthorizationHeaderMalformed",
+        ),
+        (&get, "/docs/a?X-Amz-Signature=00", none, "", 400, "AuthorizationQueryParametersError"),
+        (&get, "/docs/a?X-Amz-Credential=photos", none, "", 403, "AccessDenied"),
+    ] {
+        let request = http::Request::builder().method(method.clone()).uri(path).header(header.0, header.1);
+        let answer = client.send(request.body(support::full(content.to_owned())).unwrap()).await;
+        let row = format!("{method} {path} {header:?}");
+        assert_eq!(answer.status, status, "{row}: {}", answer.text());
+        assert!(answer.text().contains(code), "{row}: {}", answer.text());
+    }
+    assert_eq!(s3.get("/docs/a", &[]).await.expect(200).text(), "one");
+}
+
+#[tokio::test]
+async fn a_host_may_name_the_bucket() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = serve(folder.path(), &["--listen-s3", "127.0.0.1:0", "--s3-host", "s3.localhost"]);
+    let address = gateway.s3();
+    let s3 = S3::development(address);
+    s3.put("/docs", &[], "").await.expect(200);
+    let at = |host: &str| S3::development(address).at_host(&format!("{host}:{}", address.port()));
+    at("docs.s3.localhost").put("/folder/a", &[("if-none-match", "*")], "one").await.expect(200);
+    assert_eq!(s3.get("/docs/folder/a", &[]).await.expect(200).text(), "one");
+    assert_eq!(at("s3.localhost").get("/docs/folder/a", &[]).await.expect(200).text(), "one");
+    assert_eq!(at("other.localhost").get("/docs/folder/a", &[]).await.expect(200).text(), "one");
+    let listed = at("docs.s3.localhost").get("/?prefix=folder%2F", &[]).await.expect(200);
+    assert_eq!(element(listed.text(), "Key"), "folder/a");
+    refused(&at("none.s3.localhost").get("/folder/a", &[]).await, 404, "NoSuchBucket");
+}
+
+#[tokio::test]
+async fn pages_of_allowed_origins_may_send_requests() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = serve(folder.path(), &["--listen-s3", "127.0.0.1:0", "--cors-origin", "https://app.example"]);
+    let address = gateway.s3();
+    let s3 = S3::development(address);
+    s3.put("/docs", &[], "").await.expect(200);
+    let preflight = |origin: &str| {
+        let request = http::Request::builder().method(Method::OPTIONS).uri("/docs/a").header("origin", origin);
+        let request = request.header("access-control-request-method", "PUT");
+        request
+            .header("access-control-request-headers", "authorization,x-amz-date,if-match")
+            .body(Default::default())
+            .unwrap()
+    };
+    let allowed = s3.send_signed(preflight("https://app.example")).await.expect(204);
+    assert_eq!(allowed.header("access-control-allow-origin"), "https://app.example");
+    assert!(allowed.header("access-control-allow-headers").contains("x-amz-date"));
+    let other = s3.send_signed(preflight("https://evil.example")).await;
+    assert!(!other.headers.contains_key("access-control-allow-origin"));
+    let put = s3.put("/docs/a", &[("origin", "https://app.example")], "one").await.expect(200);
+    assert!(put.header("access-control-expose-headers").contains("ETag"));
 }
 
 /// Checks that one of the writers won, and that the others failed with one of these.

@@ -32,6 +32,12 @@ impl S3 {
         Self { client: Client::new(address), host: address.to_string(), access_key, secret_key }
     }
 
+    /// The same client, which names another host.
+    #[must_use]
+    pub fn at_host(self, host: &str) -> Self {
+        Self { host: host.to_owned(), ..self }
+    }
+
     /// Sends a request. The path is percent-encoded, and the parameters of its query are in the order of their names.
     pub async fn send(
         &self,

@@ -17,6 +17,18 @@ const MAX_EXPIRES: u64 = 7 * 24 * 60 * 60;
 /// A header that is signed in another form, or, in presigned requests, only makes a check stricter.
 const BODY_HASH: &str = "x-amz-content-sha256";
 
+/// Returns `true` if a query has a signature of S3.
+pub fn is_presigned(query: Option<&str>) -> bool {
+    query.is_some_and(|query| parameters(query).iter().any(|(name, _)| name == "X-Amz-Signature"))
+}
+
+/// Returns `true` if a request has no signature, and attempts none.
+pub(crate) fn is_anonymous(head: &Parts) -> bool {
+    let is_of_signature = |name: &str| name.starts_with("X-Amz-") || name == "Signature" || name == "AWSAccessKeyId";
+    let query = parameters(head.uri.query().unwrap_or_default());
+    !head.headers.contains_key(AUTHORIZATION) && !query.iter().any(|(name, _)| is_of_signature(name))
+}
+
 /// Checks the form of a request's signature, not the signature itself. Returns the access key id.
 pub(crate) fn check(head: &Parts) -> S3Result<String> {
     if head.method == Method::POST && head.headers.get_all(CONTENT_TYPE).iter().any(is_form) {
@@ -93,7 +105,7 @@ fn presigned(query: &[(String, String)]) -> S3Result<(String, String)> {
 }
 
 /// Returns the decoded parameters of a query.
-fn parameters(query: &str) -> Vec<(String, String)> {
+pub(crate) fn parameters(query: &str) -> Vec<(String, String)> {
     let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
     let pair = |part: &str| {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));

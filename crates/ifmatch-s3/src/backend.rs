@@ -26,9 +26,13 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    /// Returns the account that signed a request.
+    /// Returns the account that signed a request. A request without a signature, which [`access`](crate::access) has admitted, reads
+    /// the buckets of the default account.
     pub(crate) fn account(&self, credentials: Option<&Credentials>) -> S3Result<&Account> {
-        let account = credentials.and_then(|credentials| self.accounts.get(&credentials.access_key));
+        let account = match credentials {
+            Some(credentials) => self.accounts.get(&credentials.access_key),
+            None => self.accounts.iter().next(),
+        };
         account.ok_or_else(|| s3_error!(AccessDenied, "the request is not signed: sign it with the key of an account"))
     }
 

@@ -23,15 +23,17 @@ use s3s::service::S3ServiceBuilder;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 use tower_service::Service;
 
+use crate::access::{Anonymous, SignedOrReading};
 use crate::authorization;
 use crate::backend::Backend;
+use crate::host::Hosts;
 use crate::multipart;
 
 /// Maximum length of a document in a request: a list of 10,000 parts with a checksum each, or of 1,000 long names.
 const MAX_XML: usize = 4 * 1024 * 1024;
 
-/// S3's API over a blob store. Every request must be signed (Signature Version 4) with the key of an account: the account's name
-/// is the access key id, and its key in base64 the secret key. Cheap to clone.
+/// S3's API over a blob store. Requests are signed (Signature Version 4) with the key of an account: the account's name is the
+/// access key id, and its key in base64 the secret key. Cheap to clone.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,15 +58,27 @@ pub struct S3Service {
     accounts: Accounts,
     /// The same service for each of the keys of an account, since `s3s` knows one secret key for an access key id.
     keyed: Arc<[s3s::service::S3Service]>,
+    public_read: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl S3Service {
     /// Creates a service over the store of a [`BlobService`](ifmatch_blob::BlobService) and with its settings.
     pub fn new(context: Context, accounts: Accounts) -> Self {
-        let backend = Backend { context: context.clone(), accounts: accounts.clone() };
-        let keyed = |key| build(backend.clone(), Keys { accounts: accounts.clone(), key });
-        let keyed = (0..Account::MAX_KEYS).map(keyed).collect();
-        Self { context, accounts, keyed }
+        let keyed = build(&context, &accounts, &[]);
+        Self { context, accounts, keyed, public_read: Arc::new(|| false) }
+    }
+
+    /// Serves `http://BUCKET.NAME/key` for these host names, too (virtual-host style).
+    #[must_use]
+    pub fn hosts(self, names: &[String]) -> Self {
+        Self { keyed: build(&self.context, &self.accounts, names), ..self }
+    }
+
+    /// Admits reads and listings without a signature while `allowed` returns `true`: of the default account, whose buckets the
+    /// plain dialect shows.
+    #[must_use]
+    pub fn public_read(self, allowed: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { public_read: Arc::new(allowed), ..self }
     }
 
     /// Removes uploads that were left for a week. Returns the number of entries removed.
@@ -78,7 +92,12 @@ impl S3Service {
     }
 
     async fn respond(&self, request: Request<s3s::Body>) -> S3Result<Response<s3s::Body>> {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        if authorization::is_anonymous(&head) && (self.public_read)() {
+            head.extensions.insert(Anonymous);
+            let service = self.keyed.first().ok_or_else(|| s3_error!(InternalError))?;
+            return answer(service.call(Request::from_parts(head, body)).await);
+        }
         let access_key = authorization::check(&head)?;
         let has_keys =
             |count: usize| self.accounts.get(&access_key).is_some_and(|found| found.secrets().count() >= count);
@@ -87,8 +106,7 @@ impl S3Service {
             service = self.keyed.get(1);
         }
         let service = service.ok_or_else(|| s3_error!(InternalError))?;
-        let response = service.call(Request::from_parts(head, body)).await;
-        response.map_err(|error| s3_error!(InternalError, "the response could not be written: {error:?}"))
+        answer(service.call(Request::from_parts(head, body)).await)
     }
 
     /// Returns `true` if the first key of an account signed a request.
@@ -146,14 +164,24 @@ where
     }
 }
 
-fn build(backend: Backend, keys: Keys) -> s3s::service::S3Service {
-    let mut config = S3Config::default();
-    config.xml_max_body_size = MAX_XML;
-    let mut builder = S3ServiceBuilder::new(backend);
-    builder.set_auth(keys);
-    builder.set_route(OnlyVerify);
-    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-    builder.build()
+fn answer(response: Result<Response<s3s::Body>, s3s::HttpError>) -> S3Result<Response<s3s::Body>> {
+    response.map_err(|error| s3_error!(InternalError, "the response could not be written: {error:?}"))
+}
+
+/// Builds a service for each of the keys of an account.
+fn build(context: &Context, accounts: &Accounts, hosts: &[String]) -> Arc<[s3s::service::S3Service]> {
+    let of_key = |key| {
+        let mut config = S3Config::default();
+        config.xml_max_body_size = MAX_XML;
+        let mut builder = S3ServiceBuilder::new(Backend { context: context.clone(), accounts: accounts.clone() });
+        builder.set_auth(Keys { accounts: accounts.clone(), key });
+        builder.set_access(SignedOrReading);
+        builder.set_route(OnlyVerify);
+        builder.set_host(Hosts::new(hosts));
+        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+        builder.build()
+    };
+    (0..Account::MAX_KEYS).map(of_key).collect()
 }
 
 /// The keys of all accounts with this index.

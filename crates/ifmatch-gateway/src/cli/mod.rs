@@ -294,13 +294,14 @@ fn adapt_to_proxy(command: clap::Command) -> clap::Command {
 }
 
 /// The storage flags.
-const STORAGE: [&str; 9] = [
+const STORAGE: [&str; 10] = [
     "data",
     "store",
     "register_may_lose",
     "require_conditions",
     "listen_tables",
     "listen_s3",
+    "s3_host",
     "accounts",
     "public_read",
     "cors_origin",

@@ -61,6 +61,8 @@ pub struct Config {
     pub listen_tables: OptionalListener,
     /// Address to serve S3 clients on, if they are served.
     pub listen_s3: OptionalListener,
+    /// Host names of which a bucket may be the first label.
+    pub s3_hosts: Vec<String>,
     /// Accounts for signed requests. If empty, signed requests are rejected.
     pub accounts: Accounts,
     /// The settings of the accounts.
@@ -138,6 +140,7 @@ impl Config {
             require_conditions: settings.require_conditions.unwrap_or_default(),
             listen_tables: OptionalListener { address: served(tables), is_requested: tables_requested },
             listen_s3: OptionalListener { address: served(s3), is_requested: s3_requested },
+            s3_hosts: settings.s3_host,
             accounts,
             account_settings: settings.accounts,
         })

@@ -192,6 +192,7 @@ fn reject_storage(settings: &Settings) -> Result<(), Error> {
         ("--require-conditions", settings.require_conditions == Some(true)),
         ("--listen-tables", matches!(settings.listen_tables, Some(OptionalAddress::On(_)))),
         ("--listen-s3", matches!(settings.listen_s3, Some(OptionalAddress::On(_)))),
+        ("--s3-host", !settings.s3_host.is_empty()),
         ("--accounts", !settings.accounts.is_empty()),
     ];
     match set.into_iter().find(|(_, set)| *set) {

@@ -142,6 +142,12 @@ pub struct Settings {
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN_S3", help_heading = "Listening")]
     pub listen_s3: Option<OptionalAddress>,
 
+    /// Host name of the S3 listener whose first label may be a bucket.
+    ///
+    /// For example `s3.example.com`: then a client may send `http://docs.s3.example.com/key` for `/docs/key`. Repeatable.
+    #[arg(long, value_name = "NAME", env = "IFMATCH_S3_HOST", value_delimiter = ',', help_heading = "Listening")]
+    pub s3_host: Vec<String>,
+
     /// PEM file with the certificate chain.
     ///
     /// Enables TLS, with HTTP/2 and HTTP/1.1. Repeatable: a client gets the first certificate for the name that it requests
@@ -200,7 +206,7 @@ pub struct Settings {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub public_read: Option<bool>,
 
-    /// Origin of web pages that may use the plain dialect (CORS).
+    /// Origin of web pages that may use the plain dialect or S3's (CORS).
     ///
     /// For example `https://app.example`, or `*` for all. Repeatable.
     #[arg(long, value_name = "ORIGIN", env = "IFMATCH_CORS_ORIGIN", value_delimiter = ',', help_heading = "Access")]
@@ -439,6 +445,7 @@ impl Settings {
             redirect_listen: first_set(self.redirect_listen, fallback.redirect_listen),
             listen_tables: self.listen_tables.or(fallback.listen_tables),
             listen_s3: self.listen_s3.or(fallback.listen_s3),
+            s3_host: first_set(self.s3_host, fallback.s3_host),
             tls_cert: first_set(self.tls_cert, fallback.tls_cert),
             tls_key: first_set(self.tls_key, fallback.tls_key),
             read_token: first_set(self.read_token, fallback.read_token),

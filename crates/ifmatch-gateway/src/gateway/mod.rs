@@ -163,7 +163,8 @@ where
     /// Returns `true` if pages of other sites must not embed the response. They may if pages of some origin may send requests, if
     /// everyone may read, or if the URL has a signature.
     fn is_for_same_site(&self, request: &Request<RequestBody>) -> bool {
-        let is_signed = shared_access::is_in(request.uri().query());
+        let query = request.uri().query();
+        let is_signed = shared_access::is_in(query) || ifmatch_s3::is_presigned(query);
         !self.forwards() && self.cors.is_none() && !self.state.access.load().is_public_read() && !is_signed
     }
 

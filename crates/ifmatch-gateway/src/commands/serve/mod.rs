@@ -100,8 +100,13 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     }
     if let Some(reserved) = reserved_s3 {
         let (listeners, address) = reserved.listen()?;
-        // The service rejects all requests that are not signed.
-        server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), objects, |_, _| true)));
+        // The service rejects requests that are not signed, unless everyone may read.
+        let access = Arc::clone(&state);
+        let objects = objects.hosts(&config.s3_hosts).public_read(move || access.access.load().is_public_read());
+        server.serve(
+            listeners,
+            Arc::new(Gateway::new(Arc::clone(&state), objects, |_, _| true).allowing(config.cors.clone())),
+        );
         addresses.s3 = Some(address);
     }
     banner::print(config, &addresses);
