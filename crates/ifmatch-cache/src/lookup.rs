@@ -1,5 +1,6 @@
 //! The lookup: whether a stored response can answer a request, and how to ask the origin if not.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use http::Response;
@@ -56,7 +57,9 @@ impl Plan {
         let terms = stored.as_ref().map(|stored| &stored.meta.terms);
         let now = state.monotonic_now();
         let personal = || now < found.entry.personal_until && has_credential(&request.head.headers);
-        let unshared = now < found.entry.unshared_until
+        // A request that began earlier may have seen a response that was purged elsewhere since.
+        let unshared = !state.is_trusted()
+            || now < found.entry.unshared_until
             || personal()
             || terms.is_some_and(|terms| terms.always_validate || terms.lifetime.is_zero());
         Self { why, stored, unshared, failing: found.entry.failing.is_some(), flight_key }
@@ -78,6 +81,7 @@ pub(crate) fn decide<T>(state: &CacheState, request: &CacheRequest, found: &Foun
         return forward(if has_variants { Forward::VaryMiss } else { Forward::UriMiss });
     };
     let terms = &stored.meta.terms;
+    let terms = if state.is_trusted() { Cow::Borrowed(terms) } else { Cow::Owned(terms.unconfirmed()) };
     let age = stored.meta.age(now);
     let mut reuse = terms.reuse(&request.directives, age);
     let mut outcome = match reuse {

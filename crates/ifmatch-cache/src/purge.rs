@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::request::Parts;
+use ifmatch_core::date::Timestamp;
 
 use crate::metrics::{Invalidation, Metrics};
 use crate::request::key::Key;
@@ -71,6 +72,23 @@ impl CacheHandle {
         };
         self.0.counters.invalidated(Invalidation::SoftPurge, purged as u64);
         purged
+    }
+
+    /// Lets stored responses be used without validation until this time by the clock of the cache, its
+    /// [interval clock](ifmatch_runtime::Clock::now). There is no such limit unless this is called.
+    ///
+    /// For caches that learn of each other's purges: one that cannot know the purges of the others validates each response with
+    /// the origin, uses no stale one, and lets no request wait for another one's response.
+    ///
+    /// ```
+    /// use ifmatch_cache::CacheLayer;
+    /// use ifmatch_core::date::Timestamp;
+    ///
+    /// let cache = CacheLayer::new().handle();
+    /// cache.trust_until(Timestamp::from_micros(0));
+    /// ```
+    pub fn trust_until(&self, until: Timestamp) {
+        self.0.trust_until(until);
     }
 
     /// Returns the keys of a URL, according to the rules for queries.

@@ -308,7 +308,8 @@ impl Forwarding {
     fn stale<T>(&mut self, origin: Option<StatusCode>) -> Option<Response<ResponseBody<T>>> {
         let (stored, now) = (self.plan.stored.clone()?, self.state.now());
         let unreachable = if origin.is_some() { Duration::ZERO } else { self.state.config.stale_if_unreachable };
-        if !stored.meta.terms.serves_error(&self.request.directives, stored.meta.age(now), unreachable) {
+        let serves = stored.meta.terms.serves_error(&self.request.directives, stored.meta.age(now), unreachable);
+        if !serves || !self.state.is_trusted() {
             return None;
         }
         let status = CacheStatus { origin, ..CacheStatus::forwarded(self.plan.why) };
