@@ -5,6 +5,7 @@
 mod crowd;
 mod gateways;
 mod outage;
+mod purges;
 mod s3;
 mod tables;
 

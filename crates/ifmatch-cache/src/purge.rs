@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use ifmatch_core::date::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::metrics::{Invalidation, Metrics};
 use crate::request::key::Key;
@@ -19,7 +20,7 @@ use crate::state::CacheState;
 /// assert_eq!(cache.purge(&Purge::Url("http://example.org/news".to_owned())), 0);
 /// cache.purge(&Purge::Group { origin: "http://example.org".to_owned(), name: "scripts".to_owned() });
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purge {
     /// All variants stored for a URL and its equivalent spellings, such as those with redundant percent-encoding or dot
     /// segments.
@@ -74,8 +75,7 @@ impl CacheHandle {
         purged
     }
 
-    /// Lets stored responses be used without validation until this time by the clock of the cache, its
-    /// [interval clock](ifmatch_runtime::Clock::now). There is no such limit unless this is called.
+    /// Lets stored responses be used without validation until this [time](Self::now). There is no such limit unless this is called.
     ///
     /// For caches that learn of each other's purges: one that cannot know the purges of the others validates each response with
     /// the origin, uses no stale one, and lets no request wait for another one's response.
@@ -89,6 +89,12 @@ impl CacheHandle {
     /// ```
     pub fn trust_until(&self, until: Timestamp) {
         self.0.trust_until(until);
+    }
+
+    /// Returns the time of the clock of the cache, its [interval clock](ifmatch_runtime::Clock::now), for
+    /// [`trust_until`](Self::trust_until).
+    pub fn now(&self) -> Timestamp {
+        self.0.monotonic_now()
     }
 
     /// Returns the keys of a URL, according to the rules for queries.

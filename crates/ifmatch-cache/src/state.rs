@@ -66,13 +66,13 @@ impl CacheState {
 
     /// Sets the time until which stored responses may be used without validation, by the interval clock.
     pub(crate) fn trust_until(&self, until: Timestamp) {
-        self.trusted_until.store(until.as_micros(), Ordering::SeqCst);
+        self.trusted_until.store(until.micros(), Ordering::SeqCst);
     }
 
     /// Returns `true` if stored responses may be used without validation.
     pub(crate) fn is_trusted(&self) -> bool {
         let until = self.trusted_until.load(Ordering::SeqCst);
-        until == u64::MAX || self.monotonic_now().as_micros() < until
+        until == u64::MAX || self.monotonic_now().micros() < until
     }
 
     /// Runs a future with a timeout. Returns `None` if it did not complete in time.

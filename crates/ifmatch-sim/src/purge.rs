@@ -224,8 +224,11 @@ impl Purges {
             }
             Missing::Everything => {
                 let is_failover = epoch > 0;
-                let ignores =
-                    if is_failover { self.sabotage == Sabotage::IgnoreFailover } else { self.sabotage == Sabotage::IgnoreGap };
+                let ignores = if is_failover {
+                    self.sabotage == Sabotage::IgnoreFailover
+                } else {
+                    self.sabotage == Sabotage::IgnoreGap
+                };
                 if !ignores {
                     node.purge(self.sabotage);
                 }
