@@ -121,7 +121,7 @@ async fn nothing_older_than_an_acknowledged_purge_is_read() {
     let network = Proxy::start(register.address()).await;
     let (direct, far) = (register.url(), register.url_at(network.address()));
     let disk = folder.path().to_str().unwrap();
-    let mut nodes = vec![
+    let mut nodes = [
         node(&origin, &["--purge-register", &direct]),
         node(&origin, &["--purge-register", &direct, "--cache-dir", disk, "--cache-disk", "64MiB", "--cache", "1MiB"]),
         node(&origin, &["--purge-register", &far]),
