@@ -1,5 +1,6 @@
 //! Purging and counters.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -45,15 +46,37 @@ impl CacheHandle {
     /// Removes stored responses, and prevents pending ones from being stored. Returns the number of URLs that had
     /// stored responses.
     pub fn purge(&self, what: &Purge) -> usize {
+        self.purge_all([what])
+    }
+
+    /// Does the same for several sets. This takes one search of the store for all prefixes, and one for the groups of an
+    /// origin.
+    ///
+    /// ```
+    /// use ifmatch_cache::{CacheLayer, Purge};
+    ///
+    /// let prefixes = ["http://example.org/a/", "http://example.org/b/"].map(|prefix| Purge::Prefix(prefix.to_owned()));
+    /// assert_eq!(CacheLayer::new().handle().purge_all(&prefixes), 0);
+    /// ```
+    pub fn purge_all<'a>(&self, what: impl IntoIterator<Item = &'a Purge>) -> usize {
         let table = &self.0.table;
-        let purged = match what {
-            Purge::Url(url) => self.keys(url).iter().filter(|key| table.invalidate(key).found).count(),
-            Purge::Prefix(prefix) => table.invalidate_prefix(&self.prefix(prefix)),
-            Purge::Group { origin, name } => {
-                let sweep = |key: &Key| table.invalidate_group(key.origin(), name) + table.sweep(key.origin());
-                Key::parse(origin).iter().map(sweep).sum()
+        let (mut purged, mut prefixes, mut origins) = (0, Vec::new(), BTreeSet::new());
+        for purge in what {
+            match purge {
+                Purge::Url(url) => purged += self.keys(url).iter().filter(|key| table.invalidate(key).found).count(),
+                Purge::Prefix(prefix) => prefixes.push(self.prefix(prefix)),
+                Purge::Group { origin, name } => {
+                    for key in Key::parse(origin) {
+                        purged += table.invalidate_group(key.origin(), name);
+                        origins.insert(key.origin().to_owned());
+                    }
+                }
             }
-        };
+        }
+        if !prefixes.is_empty() {
+            purged += table.invalidate_prefixes(prefixes);
+        }
+        purged += origins.iter().map(|origin| table.sweep(origin)).sum::<usize>();
         self.0.counters.invalidated(Invalidation::Purge, purged as u64);
         purged
     }

@@ -13,8 +13,8 @@ use ifmatch_runtime::nonce;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::Order;
 use super::log::{Log, Segment};
+use super::{Order, run_all};
 
 /// Number of reads of the head within the bound. A read may thus take three quarters of the bound.
 const READS: u32 = 4;
@@ -153,9 +153,8 @@ impl Reader {
             Missing::Everything => None,
         };
         if let Some(segments) = segments {
-            for order in segments.iter().filter(|segment| segment.by != self.node).flat_map(|segment| &segment.orders) {
-                order.run(&self.cache);
-            }
+            let others = segments.iter().filter(|segment| segment.by != self.node);
+            run_all(&others.flat_map(|segment| &segment.orders).collect::<Vec<_>>(), &self.cache);
         } else {
             tracing::warn!("the log of purges has a gap since this proxy has last read it: all responses are purged");
             self.cache.purge(&Purge::Prefix(String::new()));

@@ -26,9 +26,14 @@ pub(crate) struct Order {
 impl Order {
     /// Carries the purge out on this node. Returns the number of URLs with responses that it concerned.
     pub(crate) fn run(&self, cache: &CacheHandle) -> usize {
-        let run = |purge| if self.soft { cache.soft_purge(purge) } else { cache.purge(purge) };
-        self.purges.iter().map(run).sum()
+        run_all(&[self], cache)
     }
+}
+
+/// Carries out purges on this node, as one as far as possible. Returns the number of URLs with responses that they concerned.
+fn run_all(orders: &[&Order], cache: &CacheHandle) -> usize {
+    let of = |soft| orders.iter().filter(move |order| order.soft == soft).flat_map(|order| &order.purges);
+    cache.purge_all(of(false)) + of(true).map(|purge| cache.soft_purge(purge)).sum::<usize>()
 }
 
 /// The other proxies.
