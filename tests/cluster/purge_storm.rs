@@ -185,5 +185,5 @@ async fn nothing_older_than_an_acknowledged_purge_is_read() {
         count(&storm.failed),
         count(&storm.unclear)
     );
-    assert!(hits > reads / 10 && purges > 0, "too few to tell");
+    assert!(hits > 0 && purges > 0, "the storm has tested nothing");
 }

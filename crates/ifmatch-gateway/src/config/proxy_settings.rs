@@ -247,7 +247,14 @@ pub struct ProxySettings {
     ///
     /// A purge that one of them acknowledges then holds on all. A proxy that cannot reach the register validates stored responses
     /// before it uses them.
-    #[arg(long, value_name = "URL", env = "IFMATCH_PURGE_REGISTER", hide_env_values = true, help_heading = "Cache")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "URL",
+        env = "IFMATCH_PURGE_REGISTER",
+        hide_env_values = true,
+        help_heading = "Cache"
+    )]
     pub purge_register: Option<String>,
 
     /// Time for which a proxy uses stored responses after it has asked the register for purges.
@@ -259,7 +266,14 @@ pub struct ProxySettings {
     /// Other proxies, which get each purge with its token, such as `http://10.0.0.8:9000`.
     ///
     /// For proxies without a shared register: give each the addresses of all others. Repeatable, or separated by commas.
-    #[arg(long, value_name = "URL", env = "IFMATCH_PURGE_PEER", value_delimiter = ',', help_heading = "Cache")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "URL",
+        env = "IFMATCH_PURGE_PEER",
+        value_delimiter = ',',
+        help_heading = "Cache"
+    )]
     pub purge_peer: Vec<String>,
 
     /// Lose no conditional write, even if the upstream does.
