@@ -32,6 +32,8 @@ pub enum Sabotage {
     ServeCutOff,
     /// A node that is cut off lets requests wait for an earlier one to the origin.
     JoinCutOff,
+    /// A node decides after it has looked up a response if it may use it.
+    TrustAfterLookup,
     /// A response in flight is stored although it was purged.
     StoreInFlight,
     /// A node goes on if segments that it has not read are gone.
@@ -96,6 +98,8 @@ struct Node {
     reading: Option<(Timestamp, Head, u8)>,
     stored: Option<u8>,
     fetch: Option<Fetch>,
+    /// A request that has found an old response while the node was cut off.
+    found: bool,
 }
 
 /// A request to the origin.
@@ -135,6 +139,8 @@ pub enum Event {
     Store(usize),
     /// A client reads the resource from a node.
     Get(usize),
+    /// A request that has found an old response gets it, if the node may use it.
+    Serve(usize),
     /// A node restarts.
     Crash(usize),
     /// Another server takes over the register, without the last segment.
@@ -249,6 +255,9 @@ impl Purges {
             world.stale |= stored < promised;
             return (stored < promised).then_some(());
         }
+        if node.stored.is_some_and(|stored| stored < promised) && self.sabotage == Sabotage::TrustAfterLookup {
+            return (!std::mem::replace(&mut node.found, true)).then_some(());
+        }
         let joins = serves || self.sabotage == Sabotage::JoinCutOff;
         let fetch = node.fetch.as_mut().filter(|fetch| joins && !fetch.purged && fetch.waiting < promised)?;
         fetch.waiting = promised;
@@ -304,6 +313,12 @@ impl Purges {
             }
             Event::Store(at) => Self::store(world, at)?,
             Event::Get(at) => self.get(world, at)?,
+            Event::Serve(at) => {
+                let node = &world.nodes[at];
+                let is_trusted = node.found && self.local(world, at) < node.trusted;
+                world.stale |= is_trusted;
+                return is_trusted.then_some(());
+            }
             Event::Crash(at) => {
                 if world.crashes >= self.crashes {
                     return None;
@@ -352,8 +367,16 @@ impl Model for Purges {
     fn actions(&self, _: &World, events: &mut Vec<Event>) {
         events.extend([Event::Purge, Event::Abandon, Event::FailOver, Event::Tick]);
         for at in 0..self.rates.len() {
-            let of_node: [fn(usize) -> Event; 7] =
-                [Event::Read, Event::Apply, Event::Fetch, Event::Answer, Event::Store, Event::Get, Event::Crash];
+            let of_node: [fn(usize) -> Event; 8] = [
+                Event::Read,
+                Event::Apply,
+                Event::Fetch,
+                Event::Answer,
+                Event::Store,
+                Event::Get,
+                Event::Serve,
+                Event::Crash,
+            ];
             events.extend(of_node.map(|event| event(at)));
         }
     }

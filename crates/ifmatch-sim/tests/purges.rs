@@ -57,6 +57,7 @@ fn each_rule_is_necessary() {
         Sabotage::TrustBeforeApply,
         Sabotage::ServeCutOff,
         Sabotage::JoinCutOff,
+        Sabotage::TrustAfterLookup,
         Sabotage::StoreInFlight,
         Sabotage::ServeBeforeStart,
     ] {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ifmatch_cache::Purge;
 use ifmatch_runtime::Clock;
 
 use crate::support::{World, get, response, settle, spawn};
@@ -63,4 +64,35 @@ async fn no_request_waits_for_an_earlier_one() {
     settle().await;
     held.send(response(200, &TAGGED, "old")).unwrap();
     assert_eq!((first.await.unwrap().text(), second.await.unwrap().text()), ("old", "new"));
+}
+
+/// What was found while the cache was not trusted stays untrusted:
+///
+/// ```text
+///   request                        the purges of others
+///   finds the old response, which is to be validated
+///                                  are known again: the old response is removed
+///   the origin fails: the old response must not be used
+/// ```
+#[tokio::test]
+async fn a_response_found_without_trust_is_not_used_after_it_returns() {
+    for is_error in [false, true] {
+        let world = world().await;
+        world.clock.advance(61);
+        let held = world.origin.will_wait();
+        let request = tokio::spawn({
+            let world = world.clone();
+            async move { world.try_send(get("/", &[])).await.map(|response| response.status().as_u16()) }
+        });
+        world.origin.reached(2).await;
+        world.handle.purge(&Purge::Url("http://origin.example/".to_owned()));
+        world.handle.trust_until(world.clock.now().saturating_add(Duration::from_secs(2)));
+        if is_error {
+            held.send(response(500, &[], "no")).unwrap();
+        } else {
+            drop(held);
+        }
+        let status = request.await.unwrap();
+        assert!(matches!(status, Err(_) | Ok(500)), "a stale response with status {status:?}");
+    }
 }
