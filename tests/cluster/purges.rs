@@ -22,7 +22,7 @@ pub(super) struct Origin {
     versions: Arc<[AtomicU64; RESOURCES]>,
     asked: Arc<AtomicU64>,
     url: String,
-    /// Maximum time in milliseconds from reading a version to its answer.
+    /// Maximum time in milliseconds from reading a version to its answer. Unless it is zero, some answers are 503.
     latency: u64,
 }
 
@@ -56,6 +56,12 @@ impl Origin {
             let asked = self.asked.fetch_add(1, SeqCst);
             if self.latency > 0 {
                 tokio::time::sleep(Duration::from_millis(asked * 7 % self.latency)).await;
+            }
+            if self.latency > 0 && asked.is_multiple_of(19) {
+                if stream.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n").await.is_err() {
+                    return;
+                }
+                continue;
             }
             let tag = format!("\"{version}\"");
             let (status, content) = if head.contains(&tag) { ("304 Not Modified", "") } else { ("200 OK", &*version) };
