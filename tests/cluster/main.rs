@@ -5,6 +5,8 @@
 mod crowd;
 mod gateways;
 mod outage;
+mod purge_storm;
+mod purges;
 mod s3;
 mod tables;
 

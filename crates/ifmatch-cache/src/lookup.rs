@@ -1,5 +1,6 @@
 //! The lookup: whether a stored response can answer a request, and how to ask the origin if not.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use http::Response;
@@ -36,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) stored: Option<Stored>,
     /// `true` if the response is not expected to be shareable, so that no request should wait for it.
     pub(crate) unshared: bool,
+    /// `true` if stored responses could be used without validation when `stored` was looked up.
+    pub(crate) trusted: bool,
     /// `true` if the last request for this URI failed.
     pub(crate) failing: bool,
     pub(crate) flight_key: FlightKey,
@@ -45,10 +48,10 @@ impl Plan {
     /// Returns the plan for a request that was not looked up.
     pub(crate) fn without_lookup(request: &CacheRequest) -> Self {
         let flight_key = FlightKey::new(Vary::default(), &request.head.headers, &request.implicit_key);
-        Self { why: Forward::UriMiss, stored: None, unshared: true, failing: false, flight_key }
+        Self { why: Forward::UriMiss, stored: None, unshared: true, trusted: false, failing: false, flight_key }
     }
 
-    fn new(state: &CacheState, request: &CacheRequest, found: &Found, why: Forward) -> Self {
+    fn new(state: &CacheState, request: &CacheRequest, found: &Found, trusted: bool, why: Forward) -> Self {
         let flight_key = FlightKey::expected(found, &request.head.headers, &request.implicit_key);
         let stored = found.stored().cloned();
         let is_as_sent = stored.as_ref().is_none_or(|stored| Revalidation::of(stored, request).is_none());
@@ -56,28 +59,34 @@ impl Plan {
         let terms = stored.as_ref().map(|stored| &stored.meta.terms);
         let now = state.monotonic_now();
         let personal = || now < found.entry.personal_until && has_credential(&request.head.headers);
-        let unshared = now < found.entry.unshared_until
+        // A request that began earlier may have seen a response that was purged elsewhere since.
+        let unshared = !trusted
+            || now < found.entry.unshared_until
             || personal()
             || terms.is_some_and(|terms| terms.always_validate || terms.lifetime.is_zero());
-        Self { why, stored, unshared, failing: found.entry.failing.is_some(), flight_key }
+        Self { why, stored, unshared, trusted, failing: found.entry.failing.is_some(), flight_key }
     }
 }
 
 /// Looks up whether a stored response can answer the request.
 pub(crate) fn lookup<T>(state: &CacheState, request: &CacheRequest) -> Lookup<T> {
-    decide(state, request, &state.table.find(&request.key, &request.head.headers, &request.implicit_key))
+    let trusted = state.is_trusted();
+    let found = state.table.find(&request.key, &request.head.headers, &request.implicit_key);
+    decide(state, request, &found, trusted)
 }
 
-/// Decides whether what was found can answer the request.
-pub(crate) fn decide<T>(state: &CacheState, request: &CacheRequest, found: &Found) -> Lookup<T> {
+/// Decides whether what was found can answer the request. `trusted` says if stored responses could be used without validation
+/// *before* it was looked up: a purge elsewhere may have become known since, and removed it.
+pub(crate) fn decide<T>(state: &CacheState, request: &CacheRequest, found: &Found, trusted: bool) -> Lookup<T> {
     let now = state.now();
-    let forward = |why| Lookup::Forward(Plan::new(state, request, found, why));
+    let forward = |why| Lookup::Forward(Plan::new(state, request, found, trusted, why));
     let Some(stored) = found.stored() else {
         let same = |stored: &Stored| is_same_target(&stored.meta.secondary_key.implicit_key, &request.implicit_key);
         let has_variants = found.entry.variants.iter().any(same);
         return forward(if has_variants { Forward::VaryMiss } else { Forward::UriMiss });
     };
     let terms = &stored.meta.terms;
+    let terms = if trusted { Cow::Borrowed(terms) } else { Cow::Owned(terms.unconfirmed()) };
     let age = stored.meta.age(now);
     let mut reuse = terms.reuse(&request.directives, age);
     let mut outcome = match reuse {
@@ -107,7 +116,8 @@ pub(crate) fn decide<T>(state: &CacheState, request: &CacheRequest, found: &Foun
     state.counters.bytes.add(bytes);
     match reuse {
         Reuse::StaleWhileRevalidate => {
-            Lookup::HitAndRevalidate(response, outcome, Plan::new(state, request, found, Forward::Stale))
+            let plan = Plan::new(state, request, found, trusted, Forward::Stale);
+            Lookup::HitAndRevalidate(response, outcome, plan)
         }
         _ => Lookup::Hit(response, outcome),
     }

@@ -1,9 +1,12 @@
 //! Purging and counters.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use http::request::Parts;
+use ifmatch_core::date::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::metrics::{Invalidation, Metrics};
 use crate::request::key::Key;
@@ -18,7 +21,7 @@ use crate::state::CacheState;
 /// assert_eq!(cache.purge(&Purge::Url("http://example.org/news".to_owned())), 0);
 /// cache.purge(&Purge::Group { origin: "http://example.org".to_owned(), name: "scripts".to_owned() });
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purge {
     /// All variants stored for a URL and its equivalent spellings, such as those with redundant percent-encoding or dot
     /// segments.
@@ -43,15 +46,37 @@ impl CacheHandle {
     /// Removes stored responses, and prevents pending ones from being stored. Returns the number of URLs that had
     /// stored responses.
     pub fn purge(&self, what: &Purge) -> usize {
+        self.purge_all([what])
+    }
+
+    /// Does the same for several sets. This takes one search of the store for all prefixes, and one for the groups of an
+    /// origin.
+    ///
+    /// ```
+    /// use ifmatch_cache::{CacheLayer, Purge};
+    ///
+    /// let prefixes = ["http://example.org/a/", "http://example.org/b/"].map(|prefix| Purge::Prefix(prefix.to_owned()));
+    /// assert_eq!(CacheLayer::new().handle().purge_all(&prefixes), 0);
+    /// ```
+    pub fn purge_all<'a>(&self, what: impl IntoIterator<Item = &'a Purge>) -> usize {
         let table = &self.0.table;
-        let purged = match what {
-            Purge::Url(url) => self.keys(url).iter().filter(|key| table.invalidate(key).found).count(),
-            Purge::Prefix(prefix) => table.invalidate_prefix(&self.prefix(prefix)),
-            Purge::Group { origin, name } => {
-                let sweep = |key: &Key| table.invalidate_group(key.origin(), name) + table.sweep(key.origin());
-                Key::parse(origin).iter().map(sweep).sum()
+        let (mut purged, mut prefixes, mut origins) = (0, Vec::new(), BTreeSet::new());
+        for purge in what {
+            match purge {
+                Purge::Url(url) => purged += self.keys(url).iter().filter(|key| table.invalidate(key).found).count(),
+                Purge::Prefix(prefix) => prefixes.push(self.prefix(prefix)),
+                Purge::Group { origin, name } => {
+                    for key in Key::parse(origin) {
+                        purged += table.invalidate_group(key.origin(), name);
+                        origins.insert(key.origin().to_owned());
+                    }
+                }
             }
-        };
+        }
+        if !prefixes.is_empty() {
+            purged += table.invalidate_prefixes(prefixes);
+        }
+        purged += origins.iter().map(|origin| table.sweep(origin)).sum::<usize>();
         self.0.counters.invalidated(Invalidation::Purge, purged as u64);
         purged
     }
@@ -71,6 +96,28 @@ impl CacheHandle {
         };
         self.0.counters.invalidated(Invalidation::SoftPurge, purged as u64);
         purged
+    }
+
+    /// Lets stored responses be used without validation until this [time](Self::now). There is no such limit unless this is called.
+    ///
+    /// For caches that learn of each other's purges: one that cannot know the purges of the others validates each response with
+    /// the origin, uses no stale one, and lets no request wait for another one's response.
+    ///
+    /// ```
+    /// use ifmatch_cache::CacheLayer;
+    /// use ifmatch_core::date::Timestamp;
+    ///
+    /// let cache = CacheLayer::new().handle();
+    /// cache.trust_until(Timestamp::from_micros(0));
+    /// ```
+    pub fn trust_until(&self, until: Timestamp) {
+        self.0.trust_until(until);
+    }
+
+    /// Returns the time of the clock of the cache, its [interval clock](ifmatch_runtime::Clock::now), for
+    /// [`trust_until`](Self::trust_until).
+    pub fn now(&self) -> Timestamp {
+        self.0.monotonic_now()
     }
 
     /// Returns the keys of a URL, according to the rules for queries.

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -27,6 +28,8 @@ pub(crate) struct CacheState {
     pub(crate) held: Budget,
     pub(crate) counters: Counters,
     pub(crate) recent_heads: RecentHeads,
+    /// Time until which stored responses may be used without validation, by the interval clock, in microseconds.
+    trusted_until: AtomicU64,
     clock: Arc<dyn Clock>,
 }
 
@@ -41,6 +44,7 @@ impl CacheState {
             held: Budget::of(config.capacity / 8),
             counters: Counters::default(),
             recent_heads: RecentHeads::default(),
+            trusted_until: AtomicU64::new(u64::MAX),
             clock,
             config,
         });
@@ -58,6 +62,17 @@ impl CacheState {
     /// Returns the time of the interval clock, for pauses that a change of the system time must not lengthen.
     pub(crate) fn monotonic_now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Sets the time until which stored responses may be used without validation, by the interval clock.
+    pub(crate) fn trust_until(&self, until: Timestamp) {
+        self.trusted_until.store(until.micros(), Ordering::SeqCst);
+    }
+
+    /// Returns `true` if stored responses may be used without validation.
+    pub(crate) fn is_trusted(&self) -> bool {
+        let until = self.trusted_until.load(Ordering::SeqCst);
+        until == u64::MAX || self.monotonic_now().micros() < until
     }
 
     /// Runs a future with a timeout. Returns `None` if it did not complete in time.

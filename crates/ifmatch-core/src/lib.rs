@@ -27,6 +27,8 @@ pub mod precondition;
 #[cfg(feature = "protocol")]
 pub mod problem;
 #[cfg(feature = "protocol")]
+pub mod purge_log;
+#[cfg(feature = "protocol")]
 pub mod range;
 #[cfg(feature = "protocol")]
 pub mod record;

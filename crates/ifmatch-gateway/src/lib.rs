@@ -18,4 +18,5 @@ mod endpoints;
 mod gateway;
 mod leases;
 mod metrics;
+mod purges;
 mod traces;

@@ -105,8 +105,9 @@ impl Forwarding {
             let flight = match self.state.flights.join_or_lead(&self.state.table, &self.request.key, &flight_key) {
                 // The response may have been stored since the lookup, or be on disk only.
                 Role::Leader(leader) => {
+                    let trusted = self.state.is_trusted();
                     if let Some(found) = self.load() {
-                        let found = decide(&self.state, &self.request, &found);
+                        let found = decide(&self.state, &self.request, &found, trusted);
                         return self.found(found, flight_key).map_or(Turn::Ask(Some(leader)), Turn::Respond);
                     }
                     return self.retry(flight_key).map_or(Turn::Ask(Some(leader)), Turn::Respond);
@@ -308,7 +309,8 @@ impl Forwarding {
     fn stale<T>(&mut self, origin: Option<StatusCode>) -> Option<Response<ResponseBody<T>>> {
         let (stored, now) = (self.plan.stored.clone()?, self.state.now());
         let unreachable = if origin.is_some() { Duration::ZERO } else { self.state.config.stale_if_unreachable };
-        if !stored.meta.terms.serves_error(&self.request.directives, stored.meta.age(now), unreachable) {
+        let serves = stored.meta.terms.serves_error(&self.request.directives, stored.meta.age(now), unreachable);
+        if !serves || !self.plan.trusted {
             return None;
         }
         let status = CacheStatus { origin, ..CacheStatus::forwarded(self.plan.why) };

@@ -93,7 +93,12 @@ impl Memory {
 
     /// Returns the keys with this prefix.
     pub(crate) fn keys(&self, prefix: &str) -> Vec<Key> {
-        self.entries.iter().map(|(key, _)| key).filter(|key| key.as_str().starts_with(prefix)).collect()
+        self.keys_where(|key| key.starts_with(prefix))
+    }
+
+    /// Returns the keys that are wanted.
+    pub(crate) fn keys_where(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Key> {
+        self.entries.iter().map(|(key, _)| key).filter(|key| is_wanted(key.as_str())).collect()
     }
 
     /// Returns the number of bytes stored.

@@ -283,19 +283,29 @@ impl Table {
         Invalidated { found: removed.is_some_and(|entry| !entry.variants.is_empty()), before, ordinal }
     }
 
-    /// Does the same for all URIs with this prefix. Returns the number of URIs that had stored responses.
-    pub(crate) fn invalidate_prefix(&self, prefix: &str) -> usize {
-        let mut uris = self.invalidate_prefix_in_memory(prefix);
+    /// Does the same for all URIs with any of these prefixes. Returns the number of URIs that had stored responses.
+    pub(crate) fn invalidate_prefixes(&self, mut prefixes: Vec<String>) -> usize {
+        prefixes.sort_unstable();
+        // After the first of those that begin with it, a prefix has no effect.
+        prefixes.dedup_by(|longer, shorter| longer.starts_with(&**shorter));
+        let mut uris = self.invalidate_prefixes_in_memory(&prefixes);
         if let Some(archive) = &self.archive {
-            uris.extend(archive.remove_prefix(prefix));
-            uris.extend(self.invalidate_prefix_in_memory(prefix));
+            uris.extend(prefixes.iter().flat_map(|prefix| archive.remove_prefix(prefix)));
+            uris.extend(self.invalidate_prefixes_in_memory(&prefixes));
         }
         uris.len()
     }
 
-    fn invalidate_prefix_in_memory(&self, prefix: &str) -> HashSet<String> {
-        self.prefixes.add(prefix, || self.next_ordinal());
+    fn invalidate_prefixes_in_memory(&self, prefixes: &[String]) -> HashSet<String> {
+        for prefix in prefixes {
+            self.prefixes.add(prefix, || self.next_ordinal());
+        }
         self.wait_for_writers();
+        // None is a prefix of another one, so only the last one up to a key can be its prefix.
+        let has_prefix = |key: &str| {
+            let before = prefixes.partition_point(|prefix| &**prefix <= key);
+            before > 0 && key.starts_with(&*prefixes[before - 1])
+        };
         let remove = |key: &Key| {
             // A writer that holds the lock now may put back the old entry.
             let shard = self.shard(self.hash(key));
@@ -303,7 +313,7 @@ impl Table {
             drop(shard);
             removed.is_some_and(|entry| !entry.variants.is_empty())
         };
-        let removed = self.memory.keys(prefix).into_iter().filter(remove);
+        let removed = self.memory.keys_where(has_prefix).into_iter().filter(remove);
         removed.map(|key| key.as_str().to_owned()).collect()
     }
 

@@ -22,4 +22,5 @@ mod soft_purges;
 mod stress;
 mod support;
 mod tables;
+mod trust;
 mod waiters;

@@ -6,6 +6,7 @@ use ifmatch_cache::policy::freshness::Heuristic;
 use ifmatch_cache::policy::query::{QueryFilter, QueryRules};
 use ifmatch_http_server::SlotLimit;
 use ifmatch_proxy::{Balance, HealthCheck, Proxy, ProxyBuilder, Upstream};
+use url::Url;
 
 use super::address::Exposure;
 use super::cache_config::CacheConfig;
@@ -47,10 +48,28 @@ pub struct ProxyConfig {
     pub query: QueryRules,
     /// The guard of writes, if the upstreams are changed through this proxy, and through others with the same register, only.
     pub guard: Option<Guard>,
+    /// The other proxies that purges are for.
+    pub purges: PurgeConfig,
     /// `true` if client information from a proxy in front is trusted.
     pub trusts_forwarded: bool,
     pub(crate) answer_timeout: Duration,
     pub(crate) proxy: ProxyBuilder,
+}
+
+/// The proxies that a purge of one of them is for.
+#[derive(Clone, Debug)]
+pub enum PurgeConfig {
+    /// This proxy alone.
+    Alone,
+    /// Those that share a register.
+    Register {
+        /// The register.
+        url: RegisterUrl,
+        /// Time for which stored responses are used after the register was asked.
+        bound: Duration,
+    },
+    /// These peers.
+    Peers(Vec<Url>),
 }
 
 /// The guard of writes.
@@ -127,6 +146,7 @@ impl ProxyConfig {
             },
             query: query_rules(&proxy_settings, settings.cache)?,
             guard: guard(&proxy_settings, settings.register.as_deref())?,
+            purges: purges(&proxy_settings, settings.cache)?,
             trusts_forwarded: proxy_settings.trust_forwarded.unwrap_or_default(),
         })
     }
@@ -145,6 +165,30 @@ fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guar
     }
     let register = super::register_url(register)?.filter(|url| *url.engine() != Engine::Memory);
     Ok(Some(Guard { register, memory: memory.bytes() }))
+}
+
+fn purges(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<PurgeConfig, Error> {
+    let is_set = settings.purge_register.is_some() || !settings.purge_peer.is_empty();
+    if is_set && cache.is_some_and(|cache| cache.bytes() == 0) {
+        return Err(Error::usage("--purge-register and --purge-peer need the cache: remove them, or --cache 0"));
+    }
+    let peer = |text: &String| {
+        let is_usable = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.path() == "/";
+        text.parse().ok().filter(is_usable).ok_or_else(|| {
+            Error::usage(format!("--purge-peer is '{text}': use the address of a proxy, such as http://10.0.0.8:9000"))
+        })
+    };
+    match (super::register_url(settings.purge_register.as_deref())?, &settings.purge_peer[..]) {
+        (None, []) => Ok(PurgeConfig::Alone),
+        (None, peers) => peers.iter().map(peer).collect::<Result<_, _>>().map(PurgeConfig::Peers),
+        (Some(url), []) if matches!(url.engine(), Engine::Memory | Engine::Redb(_)) => Err(Error::usage(format!(
+            "--purge-register is {url}, which one process alone uses: use PostgreSQL, etcd, Redis or an object store"
+        ))),
+        (Some(url), []) => Ok(PurgeConfig::Register { url, bound: positive(settings.purge_bound, "--purge-bound")? }),
+        (Some(_), _) => Err(Error::usage(
+            "--purge-register and --purge-peer exclude each other: the register needs no list of peers",
+        )),
+    }
 }
 
 /// Returns the rules for queries. Without a cache, nothing applies them.
@@ -311,6 +355,12 @@ mod tests {
             ("upstream = ['http://a backup']", "all servers of an upstream are backups"),
             ("upstream = ['http://a']\nbalance = 'random'", "least-connections"),
             ("upstream = ['http://a']\nhealth-path = 'up'", "--health-path"),
+            ("upstream = ['http://a']\npurge-register = 'redb:///x'", "one process alone"),
+            ("upstream = ['http://a']\npurge-register = 'x'", "not the URL of a register"),
+            ("upstream = ['http://a']\npurge-peer = ['10.0.0.8:9000']", "--purge-peer is '10.0.0.8:9000'"),
+            ("upstream = ['http://a']\npurge-peer = ['http://b/c']", "--purge-peer is 'http://b/c'"),
+            ("upstream = ['http://a']\npurge-peer = ['http://b']\npurge-register = 'redis://b'", "exclude each other"),
+            ("upstream = ['http://a']\npurge-register = 'redis://b'\npurge-bound = '0s'", "--purge-bound"),
             ("upstream = ['http://a']\nanswer-timeout = '0s'", "--answer-timeout"),
             ("upstream = ['http://a']\nupstream-requests = 0", "--upstream-requests"),
             ("upstream = ['http://a']\nbreaker-pause = '0s'", "--breaker-pause"),

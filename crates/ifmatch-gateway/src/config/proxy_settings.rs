@@ -243,6 +243,39 @@ pub struct ProxySettings {
     #[arg(long, value_name = "NAMES", env = "IFMATCH_KEEP_QUERY", value_delimiter = ',', help_heading = "Cache")]
     pub keep_query: Vec<String>,
 
+    /// Register by which several proxies share their purges, such as `postgres://HOST/DATABASE`.
+    ///
+    /// A purge that one of them acknowledges then holds on all. A proxy that cannot reach the register validates stored responses
+    /// before it uses them.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "URL",
+        env = "IFMATCH_PURGE_REGISTER",
+        hide_env_values = true,
+        help_heading = "Cache"
+    )]
+    pub purge_register: Option<String>,
+
+    /// Time for which a proxy uses stored responses after it has asked the register for purges.
+    ///
+    /// The proxy asks four times within it. Each purge waits for a little longer than this time.
+    #[arg(long, hide_short_help = true, value_name = "TIME", env = "IFMATCH_PURGE_BOUND", help_heading = "Cache")]
+    pub purge_bound: Option<Span>,
+
+    /// Other proxies, which get each purge with its token, such as `http://10.0.0.8:9000`.
+    ///
+    /// For proxies without a shared register: give each the addresses of all others. Repeatable, or separated by commas.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "URL",
+        env = "IFMATCH_PURGE_PEER",
+        value_delimiter = ',',
+        help_heading = "Cache"
+    )]
+    pub purge_peer: Vec<String>,
+
     /// Lose no conditional write, even if the upstream does.
     ///
     /// Conditional PUT, PATCH, POST and DELETE lose no update even if the upstream ignores conditions, and each
@@ -289,6 +322,7 @@ impl ProxySettings {
             ignore_client_cache_control: Some(false),
             share_cookies: Some(false),
             sort_query: Some(false),
+            purge_bound: Some(Span::from_secs(2)),
             guard_writes: Some(false),
             guard_memory: Some(ByteSize::from_bytes(64 << 20)),
             ..Self::default()
@@ -326,6 +360,9 @@ impl ProxySettings {
             sort_query: self.sort_query.or(fallback.sort_query),
             drop_query: if self.drop_query.is_empty() { fallback.drop_query } else { self.drop_query },
             keep_query: if self.keep_query.is_empty() { fallback.keep_query } else { self.keep_query },
+            purge_register: self.purge_register.or(fallback.purge_register),
+            purge_bound: self.purge_bound.or(fallback.purge_bound),
+            purge_peer: if self.purge_peer.is_empty() { fallback.purge_peer } else { self.purge_peer },
             guard_writes: self.guard_writes.or(fallback.guard_writes),
             guard_memory: self.guard_memory.or(fallback.guard_memory),
         }
@@ -343,6 +380,7 @@ impl ProxySettings {
             ("health_interval", defaults.health_interval.map(|span| span.to_string())),
             ("stale_if_unreachable", defaults.stale_if_unreachable.map(|span| span.to_string())),
             ("collapse_timeout", defaults.collapse_timeout.map(|span| span.to_string())),
+            ("purge_bound", defaults.purge_bound.map(|span| span.to_string())),
             ("guard_memory", defaults.guard_memory.map(|size| size.to_string())),
             ("cache", Some(DEFAULT_CACHE.to_string())),
         ];

@@ -1,38 +1,59 @@
 //! `/-/cache`: counters of the cache, and purging.
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use ifmatch_cache::{CacheHandle, Invalidation, NotStored, Outcome, Purge};
 use ifmatch_core::problem::Problem;
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
 use super::response;
+use crate::purges::{Order, Purges};
 
 /// Path of the endpoint.
 pub(super) const PATH: &str = "/-/cache";
 
 /// Returns the counters for `GET /-/cache`. Purges stored responses for `DELETE /-/cache?url=…`, `?prefix=…` or
 /// `?group=…&origin=…`, or with `soft=true` makes them stale.
-pub(super) fn respond<B>(cache: &CacheHandle, request: &Request<B>) -> Response<Bytes> {
-    match *request.method() {
-        Method::GET | Method::HEAD => counters(cache),
-        Method::DELETE => match parse_purges(request.uri().query().unwrap_or_default()) {
-            Some((purges, soft)) => {
-                let run = |purge| if soft { cache.soft_purge(purge) } else { cache.purge(purge) };
-                let count: usize = purges.iter().map(run).sum();
-                response::json(StatusCode::OK, &json!({ "purged": count }))
-            }
-            None => Problem::bad_request(
+///
+/// # Errors
+/// If the request is malformed, or the purge may not hold on other proxies.
+pub(super) async fn respond(
+    cache: &CacheHandle,
+    others: &Purges,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Response<Bytes>, Problem> {
+    match *method {
+        Method::GET | Method::HEAD => Ok(counters(cache)),
+        Method::DELETE => match parse_purges(uri.query().unwrap_or_default()) {
+            Some((order, true)) => Ok(purged(order.run(cache))),
+            Some((order, false)) => purge(cache, others, order, headers).await,
+            None => Err(Problem::bad_request(
                 "add ?url=…, ?prefix=… or ?group=…&origin=… to select the responses to purge, and soft=true to make them stale",
-            )
-            .to_response(),
+            )),
         },
-        _ => Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+        _ => Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
             .detail("this endpoint supports GET and DELETE")
-            .header(header::ALLOW, HeaderValue::from_static("GET, HEAD, DELETE"))
-            .to_response(),
+            .header(header::ALLOW, HeaderValue::from_static("GET, HEAD, DELETE"))),
     }
+}
+
+/// Purges this cache, and then those of other proxies.
+async fn purge(
+    cache: &CacheHandle,
+    others: &Purges,
+    order: Order,
+    headers: &HeaderMap,
+) -> Result<Response<Bytes>, Problem> {
+    let count = order.run(cache);
+    others.spread(order, headers).await?;
+    Ok(purged(count))
+}
+
+fn purged(count: usize) -> Response<Bytes> {
+    response::json(StatusCode::OK, &json!({ "purged": count }))
 }
 
 /// Returns `true` for `PURGE`, the method of Varnish and its successors.
@@ -41,11 +62,18 @@ pub(super) fn is_purge(method: &Method) -> bool {
 }
 
 /// Purges the target of a request.
-pub(super) fn purge_target<B>(cache: &CacheHandle, request: Request<B>) -> Result<Response<Bytes>, Problem> {
-    let url =
-        cache.url(&request.into_parts().0).ok_or_else(|| Problem::bad_request("name the host of the URL once"))?;
-    let purged = cache.purge(&Purge::Url(url));
-    Ok(response::json(StatusCode::OK, &json!({ "purged": purged })))
+///
+/// # Errors
+/// If the request is malformed, or the purge may not hold on other proxies.
+pub(super) async fn purge_target<B>(
+    cache: &CacheHandle,
+    others: &Purges,
+    request: Request<B>,
+) -> Result<Response<Bytes>, Problem> {
+    let head = request.into_parts().0;
+    let url = cache.url(&head).ok_or_else(|| Problem::bad_request("name the host of the URL once"))?;
+    let order = Order { purges: vec![Purge::Url(url)], soft: false };
+    purge(cache, others, order, &head.headers).await
 }
 
 fn counters(cache: &CacheHandle) -> Response<Bytes> {
@@ -71,17 +99,20 @@ fn counters(cache: &CacheHandle) -> Response<Bytes> {
     response::json(StatusCode::OK, &counters)
 }
 
-/// Parses a query into purges, and `true` if they are soft. An empty prefix purges everything, and must be explicit. `group`
+/// Parses a query into a purge, and `true` if it is for this proxy alone. An empty prefix purges everything, and must be explicit. `group`
 /// may be repeated.
-fn parse_purges(query: &str) -> Option<(Vec<Purge>, bool)> {
+fn parse_purges(query: &str) -> Option<(Order, bool)> {
     let mut fields: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     fields.sort();
-    let modes: Vec<_> = fields.extract_if(.., |(name, _)| name == "soft").map(|(_, value)| value).collect();
-    let soft = match &modes[..] {
-        [] => false,
-        [mode] => mode.parse().ok()?,
-        [..] => return None,
+    let mut flag = |flag: &str| -> Option<bool> {
+        let values: Vec<_> = fields.extract_if(.., |(name, _)| name == flag).map(|(_, value)| value).collect();
+        match &values[..] {
+            [] => Some(false),
+            [value] => value.parse().ok(),
+            [..] => None,
+        }
     };
+    let (soft, local) = (flag("soft")?, flag("local")?);
     let purges = match &mut fields[..] {
         [(name, value)] if name == "url" => Some(vec![Purge::Url(std::mem::take(value))]),
         [(name, value)] if name == "prefix" => Some(vec![Purge::Prefix(std::mem::take(value))]),
@@ -93,7 +124,7 @@ fn parse_purges(query: &str) -> Option<(Vec<Purge>, bool)> {
         }
         _ => None,
     };
-    Some((purges?, soft))
+    Some((Order { purges: purges?, soft }, local))
 }
 
 #[cfg(test)]
@@ -102,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_purge_needs_an_explicit_selection() {
-        let hard = |purges| Some((purges, false));
+        let hard = |purges| Some((Order { purges, soft: false }, false));
         assert_eq!(parse_purges("url=http%3A%2F%2Fa%2Fb"), hard(vec![Purge::Url("http://a/b".into())]));
         assert_eq!(parse_purges("prefix="), hard(vec![Purge::Prefix(String::new())]));
         let group = |name: &str| Purge::Group { origin: "http://a".into(), name: name.into() };
@@ -115,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_purge_may_be_soft() {
-        let everything = |soft| Some((vec![Purge::Prefix(String::new())], soft));
+        let everything = |soft| Some((Order { purges: vec![Purge::Prefix(String::new())], soft }, false));
         for (query, expected) in [
             ("prefix=&soft=true", everything(true)),
             ("soft=true&prefix=", everything(true)),
@@ -124,11 +155,14 @@ mod tests {
             ("prefix=&soft", None),
             ("prefix=&soft=true&soft=true", None),
             ("soft=true", None),
+            ("prefix=&local=x", None),
         ] {
             assert_eq!(parse_purges(query), expected, "{query}");
         }
         let group = |name: &str| Purge::Group { origin: "http://a".into(), name: name.into() };
-        let groups = Some((vec![group("x"), group("y")], true));
+        let groups = Some((Order { purges: vec![group("x"), group("y")], soft: true }, false));
         assert_eq!(parse_purges("group=y&soft=true&origin=http://a&group=x"), groups);
+        let local = parse_purges("prefix=&local=true").map(|(_, local)| local);
+        assert_eq!(local, Some(true));
     }
 }

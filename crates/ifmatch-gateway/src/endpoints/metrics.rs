@@ -19,6 +19,9 @@ pub(super) fn respond(state: &AppState) -> Response<Bytes> {
     if let Some(cache) = &state.cache {
         metrics::cache::update(&cache.metrics());
     }
+    if let Some(following) = state.purges.following() {
+        metrics::purges::update(following.position(), following.age(), following.is_cut_off());
+    }
     if let Some(proxy) = &state.proxy {
         metrics::upstreams::update(proxy);
     }

@@ -18,6 +18,9 @@ mod health;
 mod metrics;
 mod response;
 
+/// Path of the cache's endpoint, also at other proxies.
+pub(crate) const CACHE_PATH: &str = cache::PATH;
+
 /// The endpoint that a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
@@ -37,9 +40,10 @@ impl Endpoint {
     /// Responds to a request for this endpoint.
     pub(crate) async fn respond(self, state: &AppState, request: Request<RequestBody>) -> Response<Bytes> {
         let response = match (self, &state.cache) {
-            (Self::Purge, Some(cache)) => {
-                check_access(state, &request).and_then(|()| cache::purge_target(cache, request))
-            }
+            (Self::Purge, Some(cache)) => match check_access(state, &request) {
+                Ok(()) => cache::purge_target(cache, &state.purges, request).await,
+                Err(denied) => Err(denied),
+            },
             _ => route(state, request).await,
         };
         response.unwrap_or_else(|problem| problem.to_response())
@@ -72,7 +76,7 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
         }
         (cache::PATH, _, Some(cache)) => {
             check_access(state, &request)?;
-            Ok(cache::respond(cache, &request))
+            cache::respond(cache, &state.purges, request.method(), request.uri(), request.headers()).await
         }
         _ => {
             let last = match (&state.blobs, &state.folder) {

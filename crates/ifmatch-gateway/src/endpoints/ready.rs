@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use super::response;
 use crate::gateway::state::AppState;
 use crate::leases::metered_store::MeteredStore;
+use crate::purges::Following;
 
 /// Path of the endpoint.
 pub(super) const PATH: &str = "/-/ready";
@@ -90,13 +91,18 @@ async fn accepts_changes(register: Option<&dyn Register>) -> bool {
 
 /// Returns 200 if requests can be served, or 503 if the store does not answer, its register does not answer or
 /// refuses changes, or the gateway is about to stop. An expired certificate is a warning: others have the same, so taking this
-/// gateway out would not help.
+/// gateway out would not help. Nor does it if the log of purges cannot be read.
 pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
     let status = match &state.blobs {
         _ if state.is_stopping() => "stopping",
         Some(blobs) if !state.readiness.check(blobs, state.register.as_deref()).await => "unavailable",
         _ => {
-            let body = match state.certificate_problem() {
+            let is_cut_off = state.purges.following().is_some_and(Following::is_cut_off);
+            let purges = is_cut_off.then(|| {
+                "the log of purges cannot be read: stored responses are validated before use. Check the server of --purge-register".to_owned()
+            });
+            let problems: Vec<String> = state.certificate_problem().into_iter().chain(purges).collect();
+            let body = match (!problems.is_empty()).then(|| problems.join("; ")) {
                 None => json!({ "status": "ready" }),
                 Some(problem) => json!({ "status": "ready", "warning": problem }),
             };

@@ -18,6 +18,7 @@ use crate::config::ServerConfig;
 use crate::endpoints::ready::Readiness;
 use crate::leases::metered_store::MeteredStore;
 use crate::metrics::Metrics;
+use crate::purges::Purges;
 use crate::traces::Traces;
 
 /// State shared by all requests.
@@ -34,6 +35,8 @@ pub(crate) struct AppState {
     pub(crate) folder: Option<EmbeddedStore>,
     /// The cache, for `/-/cache`, if there is one.
     pub(crate) cache: Option<CacheHandle>,
+    /// The other proxies that its purges are for.
+    pub(crate) purges: Purges,
     /// The upstreams, for their metrics, if there are any.
     pub(crate) proxy: Option<Proxy>,
     /// `true` if everyone can sign requests, with a published key.
@@ -64,6 +67,7 @@ impl AppState {
             register: None,
             folder: None,
             cache: None,
+            purges: Purges::Alone,
             proxy: None,
             accepts_published_key: false,
             trusts_forwarded: false,
@@ -114,6 +118,11 @@ impl AppState {
     /// Enables `/-/cache` for `cache`.
     pub(crate) fn with_cache(self, cache: CacheHandle) -> Self {
         Self { cache: Some(cache), ..self }
+    }
+
+    /// Makes purges hold on other proxies, too.
+    pub(crate) fn with_purges(self, purges: Purges) -> Self {
+        Self { purges, ..self }
     }
 
     /// Adds the metrics of the upstreams of `proxy`.

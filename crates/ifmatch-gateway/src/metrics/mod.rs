@@ -18,6 +18,7 @@ use conditions::{Conditions, HEADERS};
 pub(crate) mod cache;
 pub(crate) mod catalogue;
 pub(crate) mod conditions;
+pub(crate) mod purges;
 pub(crate) mod register;
 pub(crate) mod upstreams;
 

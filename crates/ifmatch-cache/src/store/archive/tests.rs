@@ -69,7 +69,7 @@ fn an_evicted_response_that_was_invalidated_does_not_reach_the_disk() {
     assert_eq!((found(&table), table.disk_bytes()), (None, 0));
     // The same with a purge by prefix, and in the right order.
     let evicted = entry(stored(table.next_ordinal(), "\"2\""));
-    table.invalidate_prefix("http://");
+    table.invalidate_prefixes(vec!["http://".to_owned()]);
     table.spill(&key(), &evicted);
     assert_eq!(found(&table), None);
     table.spill(&key(), &entry(stored(table.next_ordinal(), "\"3\"")));
@@ -105,7 +105,7 @@ fn a_response_that_was_read_before_an_invalidation_does_not_reach_the_memory() {
     let archive = Archive::new(Arc::clone(&disk.0));
     let invalidations: [&dyn Fn(); 4] = [
         &|| assert!(table.invalidate(&key()).found),
-        &|| assert_eq!(table.invalidate_prefix(""), 1),
+        &|| assert_eq!(table.invalidate_prefixes(vec![String::new()]), 1),
         &|| assert!(table.store(&key(), stored(table.next_ordinal(), "\"new\""), |_, new| new)),
         &|| table.discard(&key(), &stored(1, "\"x\"")),
     ];

@@ -45,12 +45,27 @@ fn a_prefix_purge_leaves_other_prefixes_alone() {
     let table = Table::new(1 << 20, 1 << 16, None).0;
     let [inside, outside] = ["http://a.example/x/1", "http://a.example/y/1"].map(|url| Key::parse(url).remove(0));
     let began = table.next_ordinal();
-    assert_eq!(table.invalidate_prefix("http://a.example/x/"), 0);
+    assert_eq!(table.invalidate_prefixes(vec!["http://a.example/x/".to_owned()]), 0);
     assert!(!table.store(&inside, stored(began, "de"), |_, new| new));
     assert!(table.store(&outside, stored(began, "de"), |_, new| new));
     assert!(table.store(&inside, stored(table.next_ordinal(), "de"), |_, new| new));
-    assert_eq!(table.invalidate_prefix("http://a.example/"), 2);
+    assert_eq!(table.invalidate_prefixes(vec!["http://a.example/".to_owned()]), 2);
     assert!(!table.store(&outside, stored(began, "de"), |_, new| new));
+}
+
+#[test]
+fn several_prefixes_are_purged_at_once() {
+    let table = Table::new(1 << 20, 1 << 16, None).0;
+    let store = |path: &str| {
+        let key = Key::parse(&format!("http://a.example/{path}")).remove(0);
+        assert!(table.store(&key, stored(table.next_ordinal(), "de"), |_, new| new));
+        key
+    };
+    let (inside, outside) = (["a/1", "ab/1", "c", "c/d"].map(store), ["a", "b", "bc/", "d"].map(store));
+    let prefixes = ["c/", "a/", "ab", "c", "abc", "bb"].map(|prefix| format!("http://a.example/{prefix}"));
+    assert_eq!(table.invalidate_prefixes(prefixes.to_vec()), inside.len());
+    assert!(inside.iter().all(|key| table.memory.peek(key).is_none()));
+    assert!(outside.iter().all(|key| table.memory.peek(key).is_some()));
 }
 
 #[test]
@@ -98,7 +113,7 @@ fn storing_during_a_purge_restores_nothing() {
     let is_recorded = || table.prefixes.last(keys[0].as_str()) > 0;
     thread::scope(|scope| {
         scope.spawn(|| {
-            table.invalidate_prefix("http://a.example/");
+            table.invalidate_prefixes(vec!["http://a.example/".to_owned()]);
             purged.store(true, Ordering::SeqCst);
         });
         while !is_recorded() {
@@ -183,7 +198,7 @@ fn a_purge_and_a_change_of_the_index_do_not_wait_for_each_other() {
             is_free
         });
         has_begun.recv().unwrap();
-        table.invalidate_prefix("");
+        table.invalidate_prefixes(vec![String::new()]);
         assert!(change.join().unwrap(), "a lock is held");
     });
     assert_eq!((disk.0.index.rows("").len(), table.disk_bytes()), (0, 0));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use ifmatch_cache::Builder;
+use ifmatch_cache::{Builder, CacheHandle};
 use ifmatch_http_server::{BoxError, RequestBody, Server};
 use ifmatch_proxy::{Proxy, ProxyError};
 use tower::util::MapResponse;
@@ -24,11 +24,12 @@ use super::shutdown::{End, Signals, serve_until_stopped};
 use super::tls::Tls;
 use super::{cache, register, runtime};
 use crate::config::CacheConfig;
-use crate::config::proxy::ProxyConfig;
+use crate::config::proxy::{ProxyConfig, PurgeConfig};
 use crate::error::Error;
 use crate::gateway::state::AppState;
 use crate::gateway::{Gateway, SetContext};
 use crate::metrics::{self, Metrics};
+use crate::purges::{Following, Peers, Purges};
 use crate::traces::Traces;
 use client_info::ClientInfo;
 use service::ProxyService;
@@ -97,8 +98,24 @@ where
     let Some(cache) = &site.config.cache else { return serve(site, state, proxy, inner).await };
     metrics::cache::describe();
     let layer = builder(cache, site.config, &proxy)?.build();
-    let state = state.with_cache(layer.handle());
+    let purges = purges(&site.config.purges, layer.handle()).await?;
+    let state = state.with_cache(layer.handle()).with_purges(purges);
     serve(site, state, proxy, layer.layer(inner)).await
+}
+
+/// Connects the cache with the other proxies, before its first request.
+async fn purges(config: &PurgeConfig, cache: CacheHandle) -> Result<Purges, Error> {
+    Ok(match config {
+        PurgeConfig::Alone => Purges::Alone,
+        PurgeConfig::Peers(peers) => Purges::Peers(Peers::new(peers)?),
+        PurgeConfig::Register { url, bound } => {
+            metrics::purges::describe();
+            let following = Following::start(register::open(url).await?, cache, *bound).await;
+            Purges::Logged(
+                following.map_err(|error| Error::runtime(format!("cannot use --purge-register {url}: {error}")))?,
+            )
+        }
+    })
 }
 
 fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<Builder, Error> {

@@ -121,7 +121,7 @@ fn objects_error(url: &RegisterUrl, error: &objects::OpenError) -> Error {
 
 /// A server that cannot be reached is not an error in the settings.
 fn unusable(url: &RegisterUrl, error: &dyn std::error::Error, is_unreachable: bool) -> Error {
-    let message = format!("cannot use --register {url}: {error}");
+    let message = format!("cannot use the register {url}: {error}");
     if is_unreachable { Error::runtime(message) } else { Error::usage(message) }
 }
 
