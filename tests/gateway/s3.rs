@@ -277,7 +277,7 @@ async fn pages_of_allowed_origins_may_send_requests() {
         let request = request.header("access-control-request-method", "PUT");
         request
             .header("access-control-request-headers", "authorization,x-amz-date,if-match")
-            .body(Default::default())
+            .body(bytes::Bytes::new())
             .unwrap()
     };
     let allowed = s3.send_signed(preflight("https://app.example")).await.expect(204);
