@@ -14,6 +14,7 @@ pub mod config;
 pub mod error;
 
 mod commands;
+mod conflicts;
 mod endpoints;
 mod gateway;
 mod leases;

@@ -14,6 +14,7 @@ pub(crate) mod ready;
 pub(crate) mod snapshot;
 
 mod cache;
+mod conflicts;
 mod health;
 mod metrics;
 mod response;
@@ -62,6 +63,11 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
             check_access(state, &request)?;
             Ok(metrics::respond(state))
         }
+        (conflicts::PATH, ..) => {
+            check_read(&request)?;
+            check_access(state, &request)?;
+            conflicts::respond(&state.conflicts, &request)
+        }
         (_, Some(blobs), _) if leases::is_below_root(path) => {
             check_access(state, &request)?;
             Ok(leases::respond(blobs, request).await)
@@ -80,7 +86,7 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
                 (Some(_), None) => leases::ROOT.to_owned(),
                 (None, _) => cache::PATH.to_owned(),
             };
-            let paths = format!("{}, {}, {} and {last}", health::PATH, ready::PATH, metrics::PATH);
+            let paths = format!("{}, {}, {}, {} and {last}", health::PATH, ready::PATH, metrics::PATH, conflicts::PATH);
             Err(Problem::not_found().detail(format!("the endpoints of the gateway are {paths}")))
         }
     }

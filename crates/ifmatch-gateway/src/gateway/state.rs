@@ -15,6 +15,7 @@ use super::certificate::Validity;
 use super::request_id::RequestIds;
 use crate::access::Access;
 use crate::config::ServerConfig;
+use crate::conflicts::Conflicts;
 use crate::endpoints::ready::Readiness;
 use crate::leases::metered_store::MeteredStore;
 use crate::metrics::Metrics;
@@ -40,6 +41,8 @@ pub(crate) struct AppState {
     pub(crate) accepts_published_key: bool,
     /// `true` if client information from proxies in front is trusted.
     pub(crate) trusts_forwarded: bool,
+    /// The requests that lost lately.
+    pub(crate) conflicts: Conflicts,
     /// Source of request ids.
     pub(crate) ids: RequestIds,
     /// The last answer of the store to `/-/ready`.
@@ -67,6 +70,7 @@ impl AppState {
             proxy: None,
             accepts_published_key: false,
             trusts_forwarded: false,
+            conflicts: Conflicts::default(),
             ids: RequestIds::new(),
             readiness: Readiness::default(),
             waits: Arc::default(),
