@@ -92,6 +92,16 @@ pub enum Records {
     Register(RegisterUrl),
 }
 
+impl Storage {
+    /// Returns the folder on this machine, if there is one.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        match self {
+            Self::Folder(folder) | Self::Store { records: Records::Folder(folder), .. } => Some(folder.clone()),
+            Self::Store { .. } => None,
+        }
+    }
+}
+
 impl Config {
     /// Validates `settings` and the defaults, and reads the token files.
     ///

@@ -15,6 +15,7 @@ use super::pem::{self, PemFile};
 use super::settings::{AccessLogFormat, LogFormat, Settings};
 use super::units::Span;
 use crate::access::Access;
+use crate::cli::in_force::InForce;
 use crate::error::Error;
 
 /// Configuration shared by all servers.
@@ -46,6 +47,8 @@ pub struct ServerConfig {
     pub traces: Option<Url>,
     /// The settings that a reload does not change.
     pub(crate) fixed: Fixed,
+    /// The settings at the start, with their sources.
+    pub(crate) in_force: Vec<InForce>,
 }
 
 /// The files of a TLS certificate.
@@ -116,6 +119,7 @@ impl ServerConfig {
                 access_format: settings.access_log_format,
             },
             fixed: Fixed::of(settings),
+            in_force: Vec::new(),
             traces: collector::endpoint(settings.otlp.as_deref(), |name| std::env::var(name).ok())?,
         })
     }

@@ -12,11 +12,11 @@ use super::response;
 /// Path of the endpoint.
 pub(super) const PATH: &str = "/-/cache";
 
-/// Returns the counters for `GET /-/cache`. Purges stored responses for `DELETE /-/cache?url=…`, `?prefix=…` or
+/// Returns the counters for `GET /-/cache`, and what is stored for a URL for `GET /-/cache?url=…`. Purges stored responses for `DELETE /-/cache?url=…`, `?prefix=…` or
 /// `?group=…&origin=…`, or with `soft=true` makes them stale.
 pub(super) fn respond<B>(cache: &CacheHandle, request: &Request<B>) -> Response<Bytes> {
     match *request.method() {
-        Method::GET | Method::HEAD => counters(cache),
+        Method::GET | Method::HEAD => look_up(cache, request.uri().query().unwrap_or_default()),
         Method::DELETE => match parse_purges(request.uri().query().unwrap_or_default()) {
             Some((purges, soft)) => {
                 let run = |purge| if soft { cache.soft_purge(purge) } else { cache.purge(purge) };
@@ -46,6 +46,37 @@ pub(super) fn purge_target<B>(cache: &CacheHandle, request: Request<B>) -> Resul
         cache.url(&request.into_parts().0).ok_or_else(|| Problem::bad_request("name the host of the URL once"))?;
     let purged = cache.purge(&Purge::Url(url));
     Ok(response::json(StatusCode::OK, &json!({ "purged": purged })))
+}
+
+/// Returns what is stored for the URL of a query, or the counters if there is no query.
+fn look_up(cache: &CacheHandle, query: &str) -> Response<Bytes> {
+    let mut fields = form_urlencoded::parse(query.as_bytes());
+    let url = match (fields.next(), fields.next()) {
+        (None, _) => return counters(cache),
+        (Some((name, url)), None) if name == "url" => url,
+        _ => return Problem::bad_request("add ?url=… to look a URL up, or nothing for the counters").to_response(),
+    };
+    let found = cache.look_up(&url);
+    let variants = found.variants.iter().map(|variant| {
+        json!({
+            "status": variant.status.as_u16(),
+            "fresh": variant.is_fresh,
+            "age": variant.age.as_secs(),
+            "lifetime": variant.lifetime.as_secs(),
+            "tag": variant.tag,
+            "vary": variant.vary,
+            "groups": variant.groups,
+            "size": variant.size,
+        })
+    });
+    let not_stored = found.not_stored.map(|why| json!({ "outcome": why.name(), "reason": why.reason() }));
+    let described = json!({
+        "url": url,
+        "stored": variants.collect::<Vec<_>>(),
+        "on_disk": found.is_on_disk,
+        "not_stored": not_stored,
+    });
+    response::json(StatusCode::OK, &described)
 }
 
 fn counters(cache: &CacheHandle) -> Response<Bytes> {

@@ -19,6 +19,7 @@ pub(crate) mod cache;
 pub(crate) mod catalogue;
 pub(crate) mod conditions;
 pub(crate) mod register;
+pub(crate) mod samples;
 pub(crate) mod upstreams;
 
 const REQUESTS: &str = "ifmatch_requests_total";

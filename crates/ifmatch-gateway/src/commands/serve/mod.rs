@@ -68,6 +68,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let objects = S3Service::new(service.context().clone(), config.accounts.clone());
     tokio::spawn(garbage_collection::run(service.clone(), tables.clone(), objects.clone()));
     let state = AppState::new(&config.server, metrics).with_blobs(blobs, Arc::clone(&service.context().waits));
+    let state = state.with_storage(banner::location(&config.storage), config.storage.folder());
     let state = state.with_register(opened.register);
     let state = state.accepting_published_key(config.accepts_published_key());
     let state =
