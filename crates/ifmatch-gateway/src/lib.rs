@@ -15,6 +15,7 @@ pub mod error;
 
 mod commands;
 mod conflicts;
+mod console;
 mod endpoints;
 mod gateway;
 mod leases;

@@ -1,5 +1,6 @@
 //! Configuration shared by all servers: listener, TLS, access, limits and logging.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,9 +9,10 @@ use rustls::sign::CertifiedKey;
 use url::Url;
 
 use super::access_log::AccessLog;
-use super::address::ListenAddress;
+use super::address::{Exposure, ListenAddress};
 use super::collector;
 use super::fixed::Fixed;
+use super::optional_address::{OptionalAddress, OptionalListener};
 use super::pem::{self, PemFile};
 use super::settings::{AccessLogFormat, LogFormat, Settings};
 use super::units::Span;
@@ -25,6 +27,8 @@ pub struct ServerConfig {
     pub listen: Vec<ListenAddress>,
     /// Address for the gateway's own endpoints alone, if they have one.
     pub admin_listen: Option<ListenAddress>,
+    /// Address of the console, if there is one.
+    pub console: OptionalListener,
     /// Addresses that redirect to TLS.
     pub redirect_listen: Vec<ListenAddress>,
     /// Certificates and keys. None if the gateway speaks no TLS.
@@ -104,6 +108,7 @@ impl ServerConfig {
         Ok(Self {
             listen: settings.listen.clone(),
             admin_listen: settings.admin_listen,
+            console: console(settings, &access)?,
             redirect_listen: settings.redirect_listen.clone(),
             tls: tls_files(settings)?,
             access,
@@ -127,6 +132,32 @@ impl ServerConfig {
     /// Returns the scheme of its URLs.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.tls.is_empty() { "http" } else { "https" }
+    }
+}
+
+/// The address of the console unless another one is set.
+const CONSOLE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_004);
+
+/// Returns the address of the console. By default there is one if only this machine can reach the service, and an operator can sign
+/// in or need not.
+fn console(settings: &Settings, access: &Access) -> Result<OptionalListener, Error> {
+    let can_sign_in = access.is_open() || !access.has_no_tokens();
+    let services = settings.listen.iter().chain(&settings.admin_listen).copied();
+    match settings.console {
+        Some(OptionalAddress::Off) => Ok(OptionalListener::default()),
+        Some(OptionalAddress::On(_)) if !can_sign_in => {
+            Err(Error::usage("the console needs a token to sign in with: set --write-token-file, or --console off"))
+        }
+        Some(OptionalAddress::On(address)) if access.is_open() && !address.is_loopback() => Err(Error::usage(format!(
+            "other machines can reach the console at {address}, so a token is required: set --write-token-file, or use \
+             --console 127.0.0.1:10004"
+        ))),
+        Some(OptionalAddress::On(address)) => Ok(OptionalListener { address: Some(address), is_requested: true }),
+        None => {
+            let is_on = can_sign_in && Exposure::of(services) == Exposure::Loopback;
+            let address = is_on.then_some(ListenAddress::One(CONSOLE));
+            Ok(OptionalListener { address, is_requested: false })
+        }
     }
 }
 

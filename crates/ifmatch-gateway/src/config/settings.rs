@@ -142,6 +142,13 @@ pub struct Settings {
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN_S3", help_heading = "Listening")]
     pub listen_s3: Option<OptionalAddress>,
 
+    /// Address of the console, or `off`.
+    ///
+    /// Pages for an operator's browser. If the service listens on loopback only, they are at 127.0.0.1:10004 by default; if that is
+    /// in use, the gateway warns and serves none. Addresses beyond loopback require tokens.
+    #[arg(long, hide_short_help = true, value_name = "IP:PORT", env = "IFMATCH_CONSOLE", help_heading = "Listening")]
+    pub console: Option<OptionalAddress>,
+
     /// PEM file with the certificate chain.
     ///
     /// Enables TLS, with HTTP/2 and HTTP/1.1. Repeatable: a client gets the first certificate for the name that it requests
@@ -439,6 +446,7 @@ impl Settings {
             redirect_listen: first_set(self.redirect_listen, fallback.redirect_listen),
             listen_tables: self.listen_tables.or(fallback.listen_tables),
             listen_s3: self.listen_s3.or(fallback.listen_s3),
+            console: self.console.or(fallback.console),
             tls_cert: first_set(self.tls_cert, fallback.tls_cert),
             tls_key: first_set(self.tls_key, fallback.tls_key),
             read_token: first_set(self.read_token, fallback.read_token),
