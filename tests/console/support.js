@@ -102,3 +102,33 @@ export async function site(test, handle) {
   test.after(() => server.closeAllConnections() ?? server.close());
   return `http://127.0.0.1:${server.address().port}`;
 }
+
+/// Starts a Redis server.
+export async function redis(test) {
+  const folder = mkdtempSync(join(tmpdir(), "ifmatch-console-redis-"));
+  const port = await freePort();
+  const server = spawn("redis-server", ["--port", port, "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "yes"].map(String));
+  await new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error("redis-server has not started within a minute")), LIMIT);
+    server.stdout.on("data", (text) => {
+      if (!/Ready to accept connections/.test(text)) return;
+      clearTimeout(timer);
+      resolve();
+    });
+    server.on("error", (error) => reject(new Error(`redis-server is missing (apt-get install redis-server): ${error}`)));
+  });
+  const stop = () => server.kill("SIGKILL");
+  test.after(() => {
+    stop();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  return { url: `redis://127.0.0.1:${port}`, stop };
+}
+
+async function freePort() {
+  const server = createServer();
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}

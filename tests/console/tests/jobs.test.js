@@ -1,8 +1,7 @@
 // The jobs that an operator does by clicks.
 import assert from "node:assert/strict";
-import { chmodSync } from "node:fs";
 import { test } from "node:test";
-import { browser, check, gateway, open, send, site } from "../support.js";
+import { browser, check, gateway, open, redis, send, site } from "../support.js";
 
 const SIZES = [{ width: 1280, height: 900 }, { width: 390, height: 844 }];
 const LEASE = "936da01f-9abd-4d9d-80c7-02af85c822a8";
@@ -57,13 +56,15 @@ test("name the worst conflict of the last ten minutes", async (t) => {
 });
 
 test("see why the service is not ready", async (t) => {
-  const at = await gateway(t, ["serve", "--store", "file://FOLDER/store", "--data", "FOLDER/records"]);
+  const register = await redis(t);
+  const flags = ["--store", "memory://", "--register", register.url, "--register-may-lose"];
+  const at = await gateway(t, ["serve", ...flags]);
   const page = await open(await browser(t), at.console, { viewport: SIZES[0] });
   await page.getByText("Ready", { exact: true }).waitFor();
   await check(page);
-  await page.getByRole("row", { name: /--store .*flag/ }).waitFor();
-  at.spoil();
-  await page.getByText(/Not ready \(unavailable\): the (store|register)/).waitFor();
+  await page.getByRole("row", { name: /--store memory:\/\/ flag/ }).waitFor();
+  register.stop();
+  await page.getByText(/Not ready \(unavailable\): the /).waitFor();
   await check(page);
 });
 

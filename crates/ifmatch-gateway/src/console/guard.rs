@@ -48,6 +48,7 @@ pub(super) fn check(head: &Parts, is_secure: bool, is_local: bool) -> Result<(),
 
 /// Confines a page of the console.
 pub(super) fn protect(headers: &mut HeaderMap) {
+    // `no-referrer` would hide the origin of forms, too.
     add(headers, POLICY, "same-origin");
 }
 
@@ -56,16 +57,16 @@ pub(super) fn sandbox(headers: &mut HeaderMap) {
     for name in [SET_COOKIE, CONTENT_DISPOSITION, HeaderName::from_static("refresh"), HeaderName::from_static("link")] {
         headers.remove(name);
     }
-    add(headers, SANDBOX, "same-origin");
+    add(headers, SANDBOX, "no-referrer");
 }
 
-fn add(headers: &mut HeaderMap, policy: &'static str, resource: &'static str) {
+fn add(headers: &mut HeaderMap, policy: &'static str, referrer: &'static str) {
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, policy),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (REFERRER_POLICY, "no-referrer"),
+        (REFERRER_POLICY, referrer),
         (CACHE_CONTROL, "no-store"),
-        (CORP, resource),
+        (CORP, "same-origin"),
         (COOP, "same-origin"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
