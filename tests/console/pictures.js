@@ -1,5 +1,4 @@
 // Takes the pictures of docs/console.md: each screen at two widths, with data as in an operator's day.
-import { after } from "node:test";
 import { join } from "node:path";
 import { browser, gateway, open, send, site } from "./support.js";
 
@@ -8,7 +7,8 @@ if (!folder) throw new Error("name the folder for the pictures: node pictures.js
 
 const WIDE = { width: 1100, height: 720 };
 const NARROW = { width: 390, height: 720 };
-const test = { after };
+const ends = [];
+const test = { after: (end) => ends.push(end) };
 
 const chromium = await browser(test);
 const blobs = await gateway(test, ["serve", "--data", "FOLDER/data"]);
@@ -64,3 +64,5 @@ await page.getByLabel("Text").fill("# Week 48\n\n- Monday: release\n- Tuesday: r
 await page.getByRole("button", { name: "Save" }).click();
 await page.getByText("was changed meanwhile").waitFor();
 await page.screenshot({ path: join(folder, "console-merge-wide.png") });
+for (const end of ends.reverse()) await end();
+process.exit();

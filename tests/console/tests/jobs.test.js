@@ -22,7 +22,7 @@ test("find who blocks a deployment, and break the lease", async (t) => {
   const page = await open(await browser(t), at.console, { viewport: SIZES[0] });
   await go(page, "Leases");
   const row = page.getByRole("row", { name: /deploy\/production/ });
-  assert.match(await row.innerText(), /leased[\s\S]*alice@laptop[\s\S]*no end[\s\S]*ci-deploy\/7\): 3 ×/);
+  assert.match(await row.innerText(), /alice@laptop[\s\S]*no end[\s\S]*ci-deploy\/7\): 3 ×[\s\S]*leased/);
   await check(page);
   await row.getByRole("link", { name: "Break" }).click();
   await page.getByText("alice@laptop").waitFor();
@@ -37,7 +37,7 @@ test("name the worst conflict of the last ten minutes", async (t) => {
   await send(`${at.service}/docs/plan.txt`, "PUT", {}, "one");
   const page = await open(await browser(t), at.console, { viewport: SIZES[1] });
   await go(page, "Conflicts");
-  await page.getByText("Nobody has lost").waitFor();
+  await page.getByText("No request has lost").waitFor();
   // The page is live.
   await send(`${at.service}/docs/other.txt`, "PUT", { "if-match": '"x"' }, "two");
   for (let tries = 0; tries < 5; tries += 1) {

@@ -227,3 +227,35 @@ pub(crate) fn positive(value: Option<Span>, flag: &str) -> Result<Duration, Erro
 pub(crate) fn required<T>(value: Option<T>, flag: &str) -> Result<T, Error> {
     value.ok_or_else(|| Error::usage(format!("{flag} is not set")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn console(toml: &str) -> Result<OptionalListener, String> {
+        let settings = Settings::from_toml(toml).map_err(|error| error.to_string())?.or(Settings::defaults());
+        let access = Access::new(&settings.read_token, &settings.write_token).map_err(|error| error.to_string())?;
+        let access = if settings.accounts.is_empty() { access } else { access.never_open() };
+        super::console(&settings, &access).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_console_is_on_where_only_this_machine_reaches_it_and_never_open_to_others() {
+        let token = "write-token = ['0123456789abcdef']";
+        let account = "accounts = [{ name = 'a', key = 'c2VjcmV0' }]";
+        let at = |toml: &str| console(toml).map(|listener| listener.address.map(|address| address.to_string()));
+        let on = |address: &str| Ok(Some(address.to_owned()));
+        assert_eq!(at(""), on("127.0.0.1:10004"));
+        assert_eq!(at(token), on("127.0.0.1:10004"));
+        assert_eq!(at("console = 'off'"), Ok(None));
+        assert_eq!(at(account), Ok(None));
+        assert_eq!(at(&format!("{token}\nlisten = '0.0.0.0:80'")), Ok(None));
+        assert_eq!(at(&format!("{token}\nconsole = '0.0.0.0:1'")), on("0.0.0.0:1"));
+        for (toml, part) in
+            [("console = '0.0.0.0:1'", "other machines"), (&*format!("{account}\nconsole = '1'"), "sign in")]
+        {
+            let error = at(toml).unwrap_err();
+            assert!(error.contains(part) && error.contains("--write-token-file"), "{error}");
+        }
+    }
+}
