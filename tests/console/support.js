@@ -1,7 +1,7 @@
 // Gateways, browsers and the checks that every page must pass.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
@@ -10,7 +10,7 @@ import { chromium } from "playwright-core";
 
 const BIN = process.env.IFMATCH_BIN;
 const CHROMIUM = process.env.IFMATCH_CHROMIUM ?? "/usr/bin/chromium";
-const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 /// Limit of each wait, far beyond the expected time.
 export const LIMIT = 60_000;
 
@@ -45,7 +45,7 @@ export async function gateway(test, args, env = {}) {
 }
 
 /// Starts a browser that is closed after the test.
-export async function browser(test, options = {}) {
+export async function browser(test) {
   const args = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"];
   args.push("--disable-component-update", "--disable-sync", "--no-sandbox");
   const started = await chromium.launch({ executablePath: CHROMIUM, args, timeout: LIMIT });
@@ -69,25 +69,31 @@ export async function open(browser, url, options = {}) {
   return page;
 }
 
-/// Checks that a page is accessible, and that nothing of it acts.
+/// Checks that a page is accessible, in light and in dark, and that nothing of it acts.
 export async function check(page) {
   assert.deepEqual(page.troubles, [], `trouble on ${page.url()}`);
+  for (const colorScheme of ["dark", "light"]) {
+    await page.emulateMedia({ colorScheme });
+    assert.deepEqual(await findings(page), [], `axe on ${page.url()} in ${colorScheme}`);
+  }
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  assert.ok(wide <= 0, `${page.url()} is ${wide} pixels wider than the window`);
+}
+
+/// Returns the serious findings of axe.
+async function findings(page) {
   // In a world of its own, which the page's policy does not concern.
   const session = await page.context().newCDPSession(page);
   const { frameTree } = await session.send("Page.getFrameTree");
   const { executionContextId } = await session.send("Page.createIsolatedWorld", { frameId: frameTree.frame.id });
-  const { readFileSync } = await import("node:fs");
-  const run = `${readFileSync(AXE, "utf8")}; axe.run(document, { iframes: false }).then((found) => JSON.stringify(found.violations
+  const expression = `${AXE}; axe.run(document, { iframes: false }).then((found) => JSON.stringify(found.violations
     .filter((violation) => ["serious", "critical"].includes(violation.impact))
     .map((violation) => [violation.id, violation.nodes.map((node) => node.html)])))`;
-  const { result, exceptionDetails } = await session.send("Runtime.evaluate", {
-    expression: run, contextId: executionContextId, awaitPromise: true, returnByValue: true,
-  });
-  assert.ok(!exceptionDetails, JSON.stringify(exceptionDetails));
-  assert.deepEqual(JSON.parse(result.value), [], `axe on ${page.url()}`);
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-  assert.ok(wide <= 0, `${page.url()} is ${wide} pixels wider than the window`);
+  const run = { expression, contextId: executionContextId, awaitPromise: true, returnByValue: true };
+  const { result, exceptionDetails } = await session.send("Runtime.evaluate", run);
   await session.detach();
+  assert.ok(!exceptionDetails, JSON.stringify(exceptionDetails));
+  return JSON.parse(result.value);
 }
 
 /// Sends a request to a service.
