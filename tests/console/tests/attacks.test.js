@@ -37,6 +37,8 @@ test("nothing is shown or changed without the token that the API asks for", asyn
   const form = { "content-type": "application/x-www-form-urlencoded" };
   const deletion = await send(`${at.console}/blob/delete`, "POST", form, "path=c%2Fsecret.txt&tag=*");
   assert.equal(deletion.status, 401);
+  const large = await send(`${at.console}/sign-in`, "POST", form, `token=${"x".repeat(100_000)}`);
+  assert.equal(large.status, 413, "memory for anyone");
 
   const chromium = await browser(t);
   const page = await open(chromium, at.console, { viewport: { width: 390, height: 844 } });

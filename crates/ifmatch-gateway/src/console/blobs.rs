@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::inside::{Failure, Whole};
 use super::text::{self, Text, encode, encode_path};
-use super::{Answer, Frame, Visit, render};
+use super::{Answer, Frame, Visit, page, render};
 
 type Result<H> = std::result::Result<Answer<<H as RequestHandler>::Body>, Failure>;
 
@@ -26,7 +26,7 @@ const LONGEST_TEXT: u64 = 256 << 10;
 #[template(path = "containers.html")]
 struct Containers {
     frame: Frame,
-    containers: Vec<Container>,
+    items: Vec<Container>,
     next: Option<Text>,
 }
 
@@ -143,7 +143,7 @@ impl<H: RequestHandler> Visit<'_, H> {
         let after = if after.is_empty() { String::new() } else { format!("&after={}", encode(after)) };
         let Some((container, folder)) = path.split_once('/') else {
             let ContainerList { containers, next } = self.inside.json(&format!("/?limit=200{after}")).await?;
-            return self.page(&Containers { frame: self.frame("blobs"), containers, next });
+            return page(&Containers { frame: self.frame("blobs"), items: containers, next });
         };
         let query = format!("?delimiter=%2F&limit=200&prefix={}{after}", encode(folder));
         let listed = self.inside.json(&format!("/{}{query}", encode(container))).await;
@@ -154,8 +154,8 @@ impl<H: RequestHandler> Visit<'_, H> {
             }
             listed => listed?,
         };
-        let page = Blobs { frame: self.frame("blobs"), path: path.to_owned().into(), parents: parents(path), listed };
-        self.page(&page)
+        let shown = Blobs { frame: self.frame("blobs"), path: path.to_owned().into(), parents: parents(path), listed };
+        page(&shown)
     }
 
     /// Shows a blob.
@@ -165,7 +165,7 @@ impl<H: RequestHandler> Visit<'_, H> {
         let lease = self.inside.json(&format!("/-/leases/{}", encode_path(path))).await.unwrap_or_default();
         let name = path.rsplit('/').next().unwrap_or_default().to_owned().into();
         let (path, parents) = (path.to_owned().into(), parents(path));
-        self.page(&Shown { frame: self.frame("blobs"), path, name, parents, version, preview, lease })
+        page(&Shown { frame: self.frame("blobs"), path, name, parents, version, preview, lease })
     }
 
     /// Sends the content of a blob, confined.
@@ -181,17 +181,14 @@ impl<H: RequestHandler> Visit<'_, H> {
     /// Creates a blob that must not exist yet.
     pub(super) async fn create_blob(&self) -> Result<H> {
         let (folder, mut name) = (self.form.get("folder"), self.form.get("name").trim().to_owned());
-        let (media_type, content) = match &self.form.file {
-            Some((file, media_type, content)) => {
-                if name.is_empty() {
-                    name.clone_from(file);
-                }
-                (media_type.clone().unwrap_or_else(|| "application/octet-stream".to_owned()), content.clone())
+        let (media_type, content) = if let Some((file, media_type, content)) = &self.form.file {
+            if name.is_empty() {
+                name.clone_from(file);
             }
-            None => {
-                let text = self.form.get("text").replace("\r\n", "\n");
-                ("text/plain; charset=utf-8".to_owned(), text.into())
-            }
+            (media_type.clone().unwrap_or_else(|| "application/octet-stream".to_owned()), content.clone())
+        } else {
+            let text = self.form.get("text").replace("\r\n", "\n");
+            ("text/plain; charset=utf-8".to_owned(), text.into())
         };
         let path = format!("{folder}{name}");
         if name.is_empty() || !path.contains('/') {
@@ -242,8 +239,8 @@ impl<H: RequestHandler> Visit<'_, H> {
             return Err(failure);
         }
         let lines = side_by_side(&theirs.text, &ours);
-        let page = Merge { frame: self.frame("blobs"), path: path.to_owned().into(), version, theirs, ours, lines };
-        Ok(Answer::Page(StatusCode::PRECONDITION_FAILED, render(&page)?))
+        let merge = Merge { frame: self.frame("blobs"), path: path.to_owned().into(), version, theirs, ours, lines };
+        Ok(Answer::Page(StatusCode::PRECONDITION_FAILED, render(&merge)?))
     }
 
     /// Deletes the version that was shown.

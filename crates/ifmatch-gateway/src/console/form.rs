@@ -6,10 +6,10 @@ use std::future::ready;
 
 use bytes::Bytes;
 use futures_util::stream;
+use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{Method, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use ifmatch_http_server::RequestBody;
 use multer::Multipart;
 use url::form_urlencoded;
@@ -17,7 +17,9 @@ use url::form_urlencoded;
 use super::inside::Failure;
 
 /// Maximum size of a form, in bytes.
-const LONGEST: usize = 16 << 20;
+pub(super) const LONGEST: usize = 16 << 20;
+/// Maximum size of the form to sign in, in bytes.
+pub(super) const LONGEST_TO_SIGN_IN: usize = 4 << 10;
 
 /// The fields of a request, and the file that it uploads.
 #[derive(Debug, Default)]
@@ -28,17 +30,20 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Reads the query of a read, or the body of a write.
-    pub(super) async fn read(head: &Parts, body: RequestBody) -> Result<Self, Failure> {
-        if head.method != Method::POST {
+    /// Reads the query of a read, or the body of a write, of at most `longest` bytes.
+    pub(super) async fn read(head: &Parts, body: RequestBody, longest: usize) -> Result<Self, Failure> {
+        if head.method.is_safe() {
             return Ok(Self::parse(head.uri.query().unwrap_or_default().as_bytes()));
         }
         let failed =
             |error: &dyn std::fmt::Display| Failure::new(StatusCode::BAD_REQUEST, format!("the form: {error}"));
-        let body = Limited::new(body, LONGEST).collect().await;
-        let body = body.map_err(|_| {
-            let detail = format!("the console takes up to {} MiB: send more by PUT", LONGEST >> 20);
-            Failure::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+        let body = Limited::new(body, longest).collect().await;
+        let body = body.map_err(|error| match error.downcast::<LengthLimitError>() {
+            Ok(_) => {
+                let detail = format!("the console takes up to {longest} bytes here: send more to the service by PUT");
+                Failure::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+            }
+            Err(error) => failed(&error),
         });
         let body = body?.to_bytes();
         let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();

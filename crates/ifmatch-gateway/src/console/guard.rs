@@ -37,7 +37,7 @@ pub(super) fn check(head: &Parts, is_secure: bool, is_local: bool) -> Result<(),
         && field("sec-fetch-mode") == Some("navigate")
         && field("sec-fetch-dest") == Some("document");
     let own = |host: &str| format!("{}://{host}", if is_secure { "https" } else { "http" });
-    let host = head.uri.authority().map(|authority| authority.as_str()).or(field(HOST.as_str())).unwrap_or_default();
+    let host = head.uri.authority().map(http::uri::Authority::as_str).or(field(HOST.as_str())).unwrap_or_default();
     let is_of_foreign_origin =
         !head.method.is_safe() && field(ORIGIN.as_str()).is_some_and(|origin| origin != own(host));
     if is_foreign && !is_link || is_of_foreign_origin {

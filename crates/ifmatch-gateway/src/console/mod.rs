@@ -13,7 +13,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, SET_COOKIE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
-use ifmatch_http_server::{RequestBody, RequestContext, RequestHandler};
+use ifmatch_http_server::{RequestBody, RequestContext, RequestHandler, framing};
 
 use crate::gateway::state::AppState;
 use form::Form;
@@ -104,7 +104,9 @@ impl<H: RequestHandler> Console<H> {
             _ => {}
         }
         let session = if access.is_open() { Some(self.sessions.open()) } else { self.sessions.of(&head.headers) };
-        let form = Form::read(&head, body).await?;
+        // Without a session, there is nothing to send but a token.
+        let longest = if session.is_some() { form::LONGEST } else { form::LONGEST_TO_SIGN_IN };
+        let form = Form::read(&head, body, longest).await?;
         let is_write = !head.method.is_safe();
         let Some(session) = session else {
             if is_write && head.uri.path() == "/sign-in" {
@@ -168,7 +170,8 @@ struct Visit<'a, H> {
 
 impl<H: RequestHandler> Visit<'_, H> {
     async fn respond(&self) -> Result<Answer<H::Body>, Failure> {
-        match (&self.head.method, self.head.uri.path()) {
+        let method = if self.head.method == Method::HEAD { &Method::GET } else { &self.head.method };
+        match (method, self.head.uri.path()) {
             (&Method::GET, "/") => self.overview().await,
             (&Method::GET, "/conflicts") => self.conflicts().await,
             (&Method::GET, "/leases") => self.leases().await,
@@ -204,10 +207,10 @@ impl<H: RequestHandler> Visit<'_, H> {
         };
         Frame { notice, ..self.console.frame(screen, Some(&self.session)) }
     }
+}
 
-    fn page(&self, page: &impl Template) -> Result<Answer<H::Body>, Failure> {
-        Ok(Answer::Page(StatusCode::OK, render(page)?))
-    }
+fn page<B>(page: &impl Template) -> Result<Answer<B>, Failure> {
+    Ok(Answer::Page(StatusCode::OK, render(page)?))
 }
 
 fn render(page: &impl Template) -> Result<String, Failure> {
@@ -218,7 +221,10 @@ fn render(page: &impl Template) -> Result<String, Failure> {
 impl<H: RequestHandler> RequestHandler for Console<H> {
     type Body = Either<Full<Bytes>, H::Body>;
 
-    async fn handle(self: Arc<Self>, request: Request<RequestBody>, context: RequestContext) -> Page<H> {
+    async fn handle(self: Arc<Self>, mut request: Request<RequestBody>, context: RequestContext) -> Page<H> {
+        if let Some(rejected) = framing::reject(&mut request) {
+            return rejected.map(|body| Either::Left(Full::new(body)));
+        }
         let is_head = request.method() == Method::HEAD;
         let answer = self.answer(request, context).await;
         let answer = answer.unwrap_or_else(|failure| self.failed(failure));

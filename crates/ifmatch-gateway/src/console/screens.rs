@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::inside::Failure;
 use super::text::{self, Text, encode, encode_path};
-use super::{Answer, Frame, Visit};
+use super::{Answer, Frame, Visit, page};
 
 type Result<H> = std::result::Result<Answer<<H as RequestHandler>::Body>, Failure>;
 
@@ -246,7 +246,7 @@ impl<H: RequestHandler> Visit<'_, H> {
     pub(super) async fn overview(&self) -> Result<H> {
         let state: State = self.inside.json("/-/overview").await?;
         let (points, highest) = self.console.history.requests();
-        self.page(&Overview { frame: self.frame("overview"), state, points, highest })
+        page(&Overview { frame: self.frame("overview"), state, points, highest })
     }
 
     /// Shows who loses, and why.
@@ -254,7 +254,7 @@ impl<H: RequestHandler> Visit<'_, H> {
         let path = Text(self.form.get("path").to_owned());
         let of_path = if path.0.is_empty() { String::new() } else { format!("&path={}", path.query()) };
         let found: Found = self.inside.json(&format!("/-/conflicts?limit=100{of_path}")).await?;
-        self.page(&Conflicts { frame: self.frame("conflicts"), path, now: now(), found })
+        page(&Conflicts { frame: self.frame("conflicts"), path, now: now(), found })
     }
 
     /// Lists leases.
@@ -264,14 +264,14 @@ impl<H: RequestHandler> Visit<'_, H> {
         let after = if after.is_empty() { String::new() } else { format!("&after={}", encode(after)) };
         let listed = format!("/-/leases?limit=200&prefix={}{after}", prefix.query());
         let listed: Listed = self.inside.json(&listed).await?;
-        self.page(&Leases { frame: self.frame("leases"), prefix, now: now(), listed })
+        page(&Leases { frame: self.frame("leases"), prefix, now: now(), listed })
     }
 
     /// Names the holder of a lease, and asks if it is to be broken.
     pub(super) async fn ask_to_break(&self) -> Result<H> {
         let path = encode_path(self.form.get("path"));
         let lease: Lease = self.inside.json(&format!("/-/leases/{path}")).await?;
-        self.page(&Break { frame: self.frame("leases"), lease })
+        page(&Break { frame: self.frame("leases"), lease })
     }
 
     /// Breaks the lease that was shown, and no later one.
@@ -296,7 +296,7 @@ impl<H: RequestHandler> Visit<'_, H> {
         };
         let counters = self.inside.json("/-/cache").await?;
         let points = self.console.history.hits();
-        self.page(&Cache { frame: self.frame("cache"), url, found, counters, points })
+        page(&Cache { frame: self.frame("cache"), url, found, counters, points })
     }
 
     /// Purges responses.
