@@ -38,9 +38,10 @@ fn the_log_contains_the_cache_status() {
 /// A look-up says why a URL is not cached, and what is stored for one that is.
 #[test]
 fn a_look_up_explains_what_is_cached() {
-    let origin = Origin::start(|request| match request.head.contains("/private") {
-        true => ok("cache-control: private\r\n", "hello"),
-        false => ok("cache-control: max-age=600\r\netag: \"a\"\r\ncache-groups: \"g\"\r\n", "hello"),
+    let origin = Origin::start(|request| {
+        let is_private = request.head.contains("/private");
+        let shared = "cache-control: max-age=600\r\netag: \"a\"\r\ncache-groups: \"g\"\r\n";
+        ok(if is_private { "cache-control: private\r\n" } else { shared }, "hello")
     });
     let gateway = before(&origin, &[]);
     let look_up = |path: &str| {
