@@ -44,7 +44,7 @@ impl Gateway {
     }
 
     /// Returns the command without arguments and without inherited settings, for tests that set the environment or the
-    /// working directory. Tables and S3 are disabled by default, since their ports are fixed.
+    /// working directory. Tables, S3 and the console are disabled by default, since their ports are fixed.
     pub fn command() -> Command {
         let mut command = Command::new(binary::path());
         for (name, _) in std::env::vars_os() {
@@ -54,6 +54,7 @@ impl Gateway {
         }
         command.env("IFMATCH_LISTEN_TABLES", "off");
         command.env("IFMATCH_LISTEN_S3", "off");
+        command.env("IFMATCH_CONSOLE", "off");
         command
     }
 

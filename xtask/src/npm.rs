@@ -1,5 +1,5 @@
-//! The tests' npm packages, pinned by lock files: Azurite (the Azure storage emulator), the Azure clients, miniflare and
-//! Wrangler.
+//! The tests' npm packages, pinned by lock files: Azurite (the Azure storage emulator), the Azure clients, a driver of
+//! browsers, miniflare and Wrangler.
 
 use std::fs;
 use std::path::Path;
@@ -12,6 +12,8 @@ use crate::workspace::Workspace;
 
 /// Folder of Azurite.
 pub const AZURITE: &str = "tests/azurite";
+/// Folder of the console's tests in a browser.
+pub const CONSOLE: &str = "tests/console";
 /// Folder of the npm package's tests.
 pub const JS: &str = "wasm/js";
 /// Folder of miniflare, with the runtime of Cloudflare Workers, and Wrangler.
@@ -21,7 +23,7 @@ pub const CLIENTS: &str = "tests/sdk/javascript";
 
 /// Installs the packages of all lock files, without running their install scripts.
 pub fn install(context: &Context<'_>) -> Result {
-    [AZURITE, CLIENTS, JS, MINIFLARE]
+    [AZURITE, CLIENTS, CONSOLE, JS, MINIFLARE]
         .iter()
         .try_for_each(|folder| install_in(context.workspace, folder, context.deadline))
 }

@@ -25,6 +25,9 @@ const RUSTFMT: Tool =
     Tool { name: "rustfmt", probe: &["cargo", "fmt", "--version"], install: "rustup component add rustfmt" };
 const CLIPPY: Tool =
     Tool { name: "clippy", probe: &["cargo", "clippy", "--version"], install: "rustup component add clippy" };
+/// A browser.
+const CHROMIUM: Tool =
+    Tool { name: "Chromium", probe: &["/usr/bin/chromium", "--version"], install: "apt-get install chromium" };
 const CXX: Tool = Tool { name: "a C++ compiler", probe: &["c++", "--version"], install: "apt-get install g++" };
 const ETCD: Tool = Tool { name: "etcd", probe: &["etcd", "--version"], install: "apt-get install etcd-server" };
 const ETCDCTL: Tool = Tool { name: "etcdctl", probe: &["etcdctl", "version"], install: "apt-get install etcd-client" };
@@ -105,6 +108,13 @@ const SERVED: &[Step] = &[
         minutes: 45,
         needs: &[NODE, NPM, WASM],
         run: js::check,
+    },
+    Step {
+        name: "console",
+        about: "the gateway's console in Chromium: its jobs, accessibility, attacks",
+        minutes: 20,
+        needs: &[CHROMIUM, NODE, NPM, REDIS],
+        run: console,
     },
     Step {
         name: "worker",
@@ -225,6 +235,16 @@ pub(crate) fn gateway(context: &Context<'_>) -> Result<PathBuf> {
 /// The official Azure clients against the gateway, and against Azurite, which validates the suite itself.
 fn sdk(context: &Context<'_>) -> Result {
     sdk::check(context, &gateway(context)?)
+}
+
+/// An operator's jobs, by clicks, and what an attacker would try.
+fn console(context: &Context<'_>) -> Result {
+    let gateway = gateway(context)?;
+    npm::require(context.workspace, npm::CONSOLE, context.deadline)?;
+    Run::new("node", &context.workspace.root().join(npm::CONSOLE))
+        .args(["--test", "--test-reporter", "spec", "tests"])
+        .env("IFMATCH_BIN", gateway)
+        .passes(context.deadline)
 }
 
 fn doctest(context: &Context<'_>) -> Result {

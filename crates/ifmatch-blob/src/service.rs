@@ -31,7 +31,7 @@ pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
 /// | `GET`, `HEAD /{container}/{blob…}` | the blob: ranges, conditions |
 /// | `PUT /{container}/{blob…}` | 201 where there was none, else 200; creates the container |
 /// | `DELETE /{container}/{blob…}` | 204 |
-/// | `GET /{container}?prefix=&after=&limit=` | its blobs as JSON, in pages |
+/// | `GET /{container}?prefix=&after=&limit=&delimiter=` | its blobs as JSON, in pages; with a delimiter, also its `folders` |
 /// | `GET /` | the containers as JSON, in pages |
 /// | `POST`, `PUT`, `DELETE /{container}/{blob…}?lease` | acquires, renews, releases the lease |
 /// | `GET /{container}/{blob…}?lease` | the state of the lease as JSON |

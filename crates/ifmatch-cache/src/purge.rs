@@ -121,7 +121,7 @@ impl CacheHandle {
     }
 
     /// Returns the keys of a URL, according to the rules for queries.
-    fn keys(&self, url: &str) -> Vec<Key> {
+    pub(crate) fn keys(&self, url: &str) -> Vec<Key> {
         let without_fragment = url.split_once('#').map_or(url, |(url, _)| url);
         Key::parse(&self.0.config.query.apply(without_fragment))
     }

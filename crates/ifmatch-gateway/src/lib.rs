@@ -5,7 +5,7 @@
 //! [`ProxyConfig`](config::proxy::ProxyConfig).
 //!
 //! A request passes, in this order: the HTTP server and its limits (`ifmatch-http-server`), request id, framing and
-//! host checks, the gateway's own endpoints (`/-/health`, `/-/metrics`, `/-/leases`, `/-/cache`), and tokens. Then the
+//! host checks, the gateway's own endpoints (`/-/health`, `/-/metrics`, `/-/leases`, `/-/conflicts`, `/-/cache`), and tokens. Then the
 //! blob service takes a request slot and responds; a proxy takes the slot between its cache and the upstreams.
 
 pub mod access;
@@ -14,6 +14,8 @@ pub mod config;
 pub mod error;
 
 mod commands;
+mod conflicts;
+mod console;
 mod endpoints;
 mod gateway;
 mod leases;

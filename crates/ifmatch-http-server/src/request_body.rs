@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use http::{Request, Version, header};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Either};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 
@@ -21,7 +21,7 @@ use crate::progress_timeout::ProgressTimeout;
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// The body of a request as received by HTTP/1 or HTTP/2.
-pub(crate) type Received = Either<Incoming, StreamBody>;
+pub(crate) type Received = Either<Either<Incoming, StreamBody>, Full<Bytes>>;
 
 /// The body of a request. The default one is empty.
 ///
@@ -76,15 +76,17 @@ impl RequestBody {
             return request.map(|_| Self::default());
         }
         let drains = request.version() < Version::HTTP_2 && !request.headers().contains_key(header::EXPECT);
-        request.map(|body| {
-            Self(Some(Box::new(Content {
-                body: Some(body),
-                timeout: ProgressTimeout::new(timeout),
-                allowed: None,
-                progress: Arc::default(),
-                drains,
-            })))
-        })
+        request.map(|body| Self::new(body, timeout, drains))
+    }
+
+    fn new(body: Received, timeout: Duration, drains: bool) -> Self {
+        Self(Some(Box::new(Content {
+            body: Some(body),
+            timeout: ProgressTimeout::new(timeout),
+            allowed: None,
+            progress: Arc::default(),
+            drains,
+        })))
     }
 
     /// Limits its size to `max` bytes. A larger body fails with [`BodyError::TooLarge`].
@@ -101,6 +103,17 @@ impl RequestBody {
 
     fn rest(&self) -> Option<&Received> {
         self.0.as_ref()?.body.as_ref()
+    }
+}
+
+/// A body that is in memory, for a request within the process.
+impl From<Bytes> for RequestBody {
+    fn from(bytes: Bytes) -> Self {
+        if bytes.is_empty() {
+            Self::default()
+        } else {
+            Self::new(Either::Right(Full::new(bytes)), Duration::MAX, false)
+        }
     }
 }
 

@@ -35,6 +35,33 @@ fn the_log_contains_the_cache_status() {
     assert!(statuses.last().is_some_and(|last| last.starts_with("ifmatch; hit; ttl=")), "{log}");
 }
 
+/// A look-up says why a URL is not cached, and what is stored for one that is.
+#[test]
+fn a_look_up_explains_what_is_cached() {
+    let origin = Origin::start(|request| {
+        let is_private = request.head.contains("/private");
+        let shared = "cache-control: max-age=600\r\netag: \"a\"\r\ncache-groups: \"g\"\r\n";
+        ok(if is_private { "cache-control: private\r\n" } else { shared }, "hello")
+    });
+    let gateway = before(&origin, &[]);
+    let look_up = |path: &str| {
+        let request = format!("GET /-/cache?url=http://example.com{path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        exchange(gateway.address(), request).expect(200).json()
+    };
+    let unknown = look_up("/a");
+    assert!(unknown["stored"] == serde_json::json!([]) && unknown["not_stored"].is_null(), "{unknown}");
+    store(&gateway, "/a");
+    let found = look_up("/a")["stored"][0].clone();
+    assert!(found["fresh"] == true && found["lifetime"] == 600 && found["tag"] == "\"a\"", "{found}");
+    assert_eq!(found["groups"], serde_json::json!(["g"]));
+    get(&gateway, "/private", "").expect(200);
+    let refused = look_up("/private");
+    assert_eq!(refused["not_stored"], serde_json::json!({ "outcome": "pass", "reason": "private" }));
+    delete(&gateway, "/-/cache?url=http://example.com/a", "").expect(200);
+    assert_eq!(look_up("/a")["stored"], serde_json::json!([]));
+    exchange(gateway.address(), "GET /-/cache?uri=x HTTP/1.1\r\nhost: localhost\r\n\r\n").expect(400);
+}
+
 #[test]
 fn the_log_has_the_server_that_answered() {
     let busy = Origin::start(|_| "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n");

@@ -13,7 +13,7 @@ use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::headers::FieldText;
 use crate::name::{self, ContainerName};
-use crate::store::{BlobEntry, ContainerEntry, ListQuery};
+use crate::store::{BlobEntry, ContainerEntry, Hierarchy, ListQuery, Listed, Listing};
 
 /// Maximum and default number of names per page.
 const MAX_LIMIT: usize = 1000;
@@ -24,11 +24,29 @@ pub(super) async fn blobs(
     container: &ContainerName,
 ) -> Result<Response<BlobBody>, Problem> {
     let query = parse(head.uri.query().unwrap_or_default())?;
-    let page = shared.store.list(container, &query).await?;
+    let page = match &query.delimiter {
+        None => shared.store.list(container, &query).await?.map(|page| Listing {
+            items: page.items.into_iter().map(|entry| Listed::Blob(Box::new(entry))).collect(),
+            next: page.next,
+        }),
+        Some(delimiter) => {
+            let (prefix, after) = (&*query.prefix, query.after.clone());
+            let delimiter = Some(&**delimiter);
+            let listing = Hierarchy { prefix, delimiter, after, start: None, limit: query.limit, leases: false };
+            listing.list(shared.store.as_ref(), container).await?
+        }
+    };
     let page = page.ok_or_else(|| Problem::not_found().detail("there is no such container"))?;
     let now = shared.wall();
-    let items: Vec<Blob<'_>> = page.items.iter().map(|entry| blob(entry, now)).collect();
-    Ok(answer(head, &Blobs { container: container.as_str(), items, next: page.next.as_deref() }))
+    let (mut items, mut folders) = (Vec::new(), Vec::new());
+    for listed in &page.items {
+        match listed {
+            Listed::Blob(entry) => items.push(blob(entry, now)),
+            Listed::Folder(name) => folders.push(&**name),
+        }
+    }
+    let folders = query.delimiter.as_ref().map(|_| folders);
+    Ok(answer(head, &Blobs { container: container.as_str(), items, folders, next: page.next.as_deref() }))
 }
 
 pub(super) async fn containers(shared: &Context, head: &Parts) -> Result<Response<BlobBody>, Problem> {
@@ -44,6 +62,8 @@ struct Blobs<'a> {
     container: &'a str,
     #[serde(rename = "blobs")]
     items: Vec<Blob<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folders: Option<Vec<&'a str>>,
     next: Option<&'a str>,
 }
 
@@ -112,7 +132,10 @@ fn parse(query: &str) -> Result<ListQuery, Problem> {
             "prefix" => parsed.prefix = value.into_owned(),
             "after" => parsed.after = Some(value.into_owned()),
             "limit" => parsed.limit = limit(&value)?,
-            _ => return Err(Problem::bad_request("the parameters of a listing are prefix, after and limit")),
+            "delimiter" if !value.is_empty() => parsed.delimiter = Some(value.into_owned()),
+            _ => {
+                return Err(Problem::bad_request("the parameters of a listing are prefix, after, limit and delimiter"));
+            }
         }
     }
     Ok(parsed)

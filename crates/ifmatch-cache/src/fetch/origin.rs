@@ -321,7 +321,7 @@ impl Fetch {
                 if failed {
                     self.tell(self.failure(Some(head.status)));
                 }
-                self.not_stored(head.status, refusal);
+                self.not_stored(head.status, refusal, outcome);
                 Err(if failed { RequestOutcome::ErrorStatus } else { outcome })
             }
         }
@@ -347,10 +347,10 @@ impl Fetch {
     }
 
     /// Discards the stored response if the new one supersedes it but must not be stored.
-    fn not_stored(&self, status: StatusCode, refusal: Option<Refusal>) {
+    fn not_stored(&self, status: StatusCode, refusal: Option<Refusal>, why: RequestOutcome) {
         let until = self.state.monotonic_now().saturating_add(UNSHARED);
         if refusal == Some(Refusal::Credential) && self.leader.is_some() {
-            self.state.table.expect_personal(&self.key, until);
+            self.state.table.expect_personal(&self.key, until, why);
         }
         let personal = refusal.is_some_and(|refusal| refusal.is_personal(&self.client.headers));
         let supersedes = !personal && !is_failure(status) && status != StatusCode::NOT_MODIFIED;
@@ -359,7 +359,7 @@ impl Fetch {
         }
         self.supersede(status, refusal);
         if self.leader.is_some() {
-            self.state.table.expect_unshared(&self.key, until);
+            self.state.table.expect_unshared(&self.key, until, why);
         }
     }
 

@@ -134,6 +134,12 @@ impl Archive {
         }
     }
 
+    /// Returns `true` if there are responses for a URI.
+    pub(super) fn has_any(&self, key: &Key) -> bool {
+        let prefix = format!("{}{SEPARATOR}", key.as_str());
+        !blocking(|| self.folder.index.rows(&prefix)).is_empty()
+    }
+
     /// Removes all responses for a URI. Returns `true` if there were any.
     pub(super) fn remove(&self, key: &Key) -> bool {
         let prefix = format!("{}{SEPARATOR}", key.as_str());

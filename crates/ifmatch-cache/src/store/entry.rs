@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ifmatch_core::date::Timestamp;
 
+use crate::metrics::Outcome;
 use crate::store::stored_response::{Meta, Stored};
 
 /// The stored responses of one URI, and the state of its origin.
@@ -16,6 +17,8 @@ pub(crate) struct Entry {
     pub(crate) unshared_until: Timestamp,
     /// Like `unshared_until`, for responses to requests with credentials.
     pub(crate) personal_until: Timestamp,
+    /// Why the latest response was not stored, if it was not.
+    pub(crate) unstored: Option<Outcome>,
     /// Latest failure of the origin, if it has not recovered since.
     pub(crate) failing: Option<Failing>,
     /// Approximate size in memory, in bytes.

@@ -13,6 +13,7 @@ use http::HeaderMap;
 use ifmatch_core::date::Timestamp;
 
 use crate::body::folder::Folder;
+use crate::metrics::Outcome;
 use crate::policy::vary::{Selection, Vary};
 use crate::request::key::Key;
 use crate::store::archive::{Archive, EARLIER, Loaded, Scope};
@@ -128,7 +129,7 @@ impl Table {
     }
 
     /// Returns `true` if no group of the response was invalidated since its request. Soft purges do not count.
-    fn is_selectable(&self, key: &Key, stored: &Stored) -> bool {
+    pub(crate) fn is_selectable(&self, key: &Key, stored: &Stored) -> bool {
         is_newer(&self.groups, key, &stored.meta.groups, stored.meta.began)
     }
 
@@ -175,6 +176,11 @@ impl Table {
         if let Some(archive) = &self.archive {
             archive.sync();
         }
+    }
+
+    /// Returns `true` if the disk has responses for a URI.
+    pub(crate) fn is_on_disk(&self, key: &Key) -> bool {
+        self.archive.as_ref().is_some_and(|archive| archive.has_any(key))
     }
 
     /// Returns the number of bytes of bodies on disk.
@@ -231,16 +237,16 @@ impl Table {
     }
 
     /// Notes that responses for the URI are not expected to be storable.
-    pub(crate) fn expect_unshared(&self, key: &Key, until: Timestamp) {
+    pub(crate) fn expect_unshared(&self, key: &Key, until: Timestamp, why: Outcome) {
         drop(self.change(key, |entry| {
-            Some(Arc::new(Entry { unshared_until: until, ..entry.cloned().unwrap_or_default() }))
+            Some(Arc::new(Entry { unshared_until: until, unstored: Some(why), ..entry.cloned().unwrap_or_default() }))
         }));
     }
 
     /// Notes that responses to requests with credentials are not expected to be storable.
-    pub(crate) fn expect_personal(&self, key: &Key, until: Timestamp) {
+    pub(crate) fn expect_personal(&self, key: &Key, until: Timestamp, why: Outcome) {
         drop(self.change(key, |entry| {
-            Some(Arc::new(Entry { personal_until: until, ..entry.cloned().unwrap_or_default() }))
+            Some(Arc::new(Entry { personal_until: until, unstored: Some(why), ..entry.cloned().unwrap_or_default() }))
         }));
     }
 

@@ -6,15 +6,14 @@
 
 use bytes::Bytes;
 use http::header::HOST;
-use http::{Request, Response, StatusCode};
+use http::request::Parts;
+use http::{HeaderMap, Request, Response, StatusCode, Uri};
 use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
 
 /// Returns 421 for a request to a host that may be another machine (RFC 9110 §15.5.20).
 pub(crate) fn reject<B>(request: &Request<B>) -> Option<Response<Bytes>> {
-    let named = request.uri().authority().map(|authority| authority.as_str().as_bytes());
-    let mut hosts = fields::lines(request.headers(), HOST).map(http::HeaderValue::as_bytes).chain(named);
-    if hosts.all(is_local) {
+    if are_local(request.uri(), request.headers()) {
         return None;
     }
     let problem = Problem::new(StatusCode::MISDIRECTED_REQUEST, "unknown-host").detail(
@@ -22,6 +21,17 @@ pub(crate) fn reject<B>(request: &Request<B>) -> Option<Response<Bytes>> {
          --write-token-file, and accounts with keys of their own",
     );
     Some(problem.to_response())
+}
+
+/// Returns `true` if a request names only hosts of this machine, or of a network that an attacker's name cannot lead to.
+pub(crate) fn is_for_this_machine(head: &Parts) -> bool {
+    are_local(&head.uri, &head.headers)
+}
+
+fn are_local(uri: &Uri, headers: &HeaderMap) -> bool {
+    let named = uri.authority().map(|authority| authority.as_str().as_bytes());
+    let mut hosts = fields::lines(headers, HOST).map(http::HeaderValue::as_bytes).chain(named);
+    hosts.all(is_local)
 }
 
 /// Returns `true` for a host that cannot be registered: an address, a name without a dot, or a name below `localhost`

@@ -16,6 +16,7 @@ use crate::config::settings::Settings;
 use crate::error::Error;
 
 mod documents;
+pub(crate) mod in_force;
 pub(crate) mod progress;
 mod reference;
 pub(crate) mod terminal;
@@ -310,13 +311,19 @@ const STORAGE: [&str; 10] = [
 fn configure(args: &ServeArgs) -> Result<Config, Error> {
     let file = ConfigFile::read(args.config.as_deref())?;
     let settings = args.settings.clone().or(file.settings.clone());
-    Config::from_settings(settings).map_err(|error| file.locate(error))
+    let mut config = Config::from_settings(settings).map_err(|error| file.locate(error))?;
+    config.server.in_force = in_force::list("serve", std::env::args_os(), &Settings::shown_defaults(), &file);
+    Ok(config)
 }
 
 fn configure_proxy(args: &ProxyArgs) -> Result<ProxyConfig, Error> {
     let flags = Settings { proxy: args.proxy.clone(), ..args.settings.clone() };
     let file = ConfigFile::read(args.config.as_deref())?;
-    ProxyConfig::from_settings(flags.or(file.settings.clone())).map_err(|error| file.locate(error))
+    let settings = flags.or(file.settings.clone());
+    let mut config = ProxyConfig::from_settings(settings).map_err(|error| file.locate(error))?;
+    let defaults = [Settings::shown_defaults(), ProxySettings::shown_defaults()].concat();
+    config.server.in_force = in_force::list("proxy", std::env::args_os(), &defaults, &file);
+    Ok(config)
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::ServerConfig;
 use crate::config::address::ListenAddress;
+use crate::config::optional_address::OptionalListener;
+use crate::console::Console;
 use crate::error::Error;
 use crate::gateway::Gateway;
 
@@ -27,6 +29,9 @@ pub(crate) const TABLES: &str = "--listen-tables";
 /// The flag for the address of S3 clients.
 pub(crate) const S3: &str = "--listen-s3";
 
+/// The flag for the address of the console.
+pub(crate) const CONSOLE: &str = "--console";
+
 /// Number of free ports to try until one is free on every address of this machine.
 const ATTEMPTS: usize = 16;
 
@@ -35,6 +40,7 @@ pub(crate) struct Listeners {
     site: Vec<Reserved>,
     admin: Option<Reserved>,
     redirect: Vec<Reserved>,
+    console: Option<Reserved>,
 }
 
 /// The actual addresses of a server.
@@ -42,6 +48,7 @@ pub(crate) struct Bound {
     site: Vec<SocketAddr>,
     admin: Option<SocketAddr>,
     redirect: Vec<SocketAddr>,
+    console: Option<SocketAddr>,
 }
 
 impl Listeners {
@@ -57,6 +64,7 @@ impl Listeners {
             site: all(&config.listen, BLOBS)?,
             admin: config.admin_listen.map(|address| Reserved::bind(address, ADMIN)).transpose()?,
             redirect: all(&config.redirect_listen, REDIRECT)?,
+            console: Reserved::optional(config.console, CONSOLE, "console")?,
         })
     }
 
@@ -64,12 +72,23 @@ impl Listeners {
     ///
     /// # Errors
     /// Fails if another process that has bound the same address was faster.
-    pub(crate) fn serve<S>(self, server: &mut Server, gateway: Gateway<S>) -> Result<Bound, Error>
+    pub(crate) fn serve<S: Clone>(self, server: &mut Server, gateway: Gateway<S>) -> Result<Bound, Error>
     where
         Gateway<S>: RequestHandler,
     {
-        let mut addresses = Bound { site: Vec::new(), admin: None, redirect: Vec::new() };
+        let mut addresses = Bound { site: Vec::new(), admin: None, redirect: Vec::new(), console: None };
         let state = Arc::clone(gateway.state());
+        if let Some(reserved) = self.console {
+            let (listeners, address) = reserved.listen()?;
+            let console = Arc::new(Console::new(Arc::new(gateway.clone()), Arc::clone(&state), address)?);
+            // A browser on this machine needs no certificate, and those of the service have other names.
+            if address.ip().is_loopback() {
+                server.serve_plain(listeners, console);
+            } else {
+                server.serve(listeners, console);
+            }
+            addresses.console = Some(address);
+        }
         let gateway = Arc::new(if self.admin.is_some() { gateway.without_endpoints() } else { gateway });
         for reserved in self.site {
             let (listeners, address) = reserved.listen()?;
@@ -95,7 +114,7 @@ impl Bound {
     /// Returns the address of a site that has one alone.
     #[cfg(test)]
     pub(crate) fn one(address: SocketAddr) -> Self {
-        Self { site: vec![address], admin: None, redirect: Vec::new() }
+        Self { site: vec![address], admin: None, redirect: Vec::new(), console: None }
     }
 
     /// Returns the first address of the site.
@@ -114,6 +133,10 @@ impl Bound {
         if let Some(address) = self.admin {
             writeln!(out, "endpoints on http://{address}/-/")?;
         }
+        if let Some(address) = self.console {
+            let scheme = if address.ip().is_loopback() { "http" } else { scheme };
+            writeln!(out, "console on {scheme}://{address}")?;
+        }
         for address in &self.redirect {
             writeln!(out, "redirecting http://{address} to https")?;
         }
@@ -131,6 +154,27 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
+    /// Binds an optional address. Another gateway on this machine usually has the default address, so unless the address was set,
+    /// this one goes on without it, and says that it does not serve `what`.
+    ///
+    /// # Errors
+    /// Fails if an address that was set is in use, unavailable or not permitted.
+    pub(crate) fn optional(
+        listener: OptionalListener,
+        flag: &'static str,
+        what: &'static str,
+    ) -> Result<Option<Self>, Error> {
+        let Some(address) = listener.address else { return Ok(None) };
+        match Self::bind(address, flag) {
+            Ok(reserved) => Ok(Some(reserved)),
+            Err(error) if listener.is_requested => Err(error),
+            Err(error) => {
+                tracing::warn!("serving no {what}: {error}");
+                Ok(None)
+            }
+        }
+    }
+
     /// Binds `address`, the value of `flag`.
     ///
     /// # Errors

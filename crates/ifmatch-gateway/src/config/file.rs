@@ -28,6 +28,22 @@ impl ConfigFile {
         Ok(Self { settings, name, text })
     }
 
+    /// Returns the value of a key as text, also of one in the table of the proxy.
+    pub(crate) fn value(&self, key: &str) -> Option<String> {
+        let table: toml::Table = toml::from_str(&self.text).ok()?;
+        let value = table.get(key).or_else(|| table.get("proxy")?.get(key))?;
+        match value {
+            toml::Value::String(text) => Some(text.clone()),
+            value => serde_json::to_string(value).ok(),
+        }
+    }
+
+    /// Returns a file with this text.
+    #[cfg(test)]
+    pub(crate) fn of(text: &str) -> Self {
+        Self { text: text.to_owned(), ..Self::default() }
+    }
+
     /// Adds the line of the first setting that an error names, if it comes from the file.
     pub(crate) fn locate(&self, error: Error) -> Error {
         let message = error.to_string();

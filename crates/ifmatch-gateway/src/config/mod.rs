@@ -94,6 +94,16 @@ pub enum Records {
     Register(RegisterUrl),
 }
 
+impl Storage {
+    /// Returns the folder on this machine, if there is one.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        match self {
+            Self::Folder(folder) | Self::Store { records: Records::Folder(folder), .. } => Some(folder.clone()),
+            Self::Store { .. } => None,
+        }
+    }
+}
+
 impl Config {
     /// Validates `settings` and the defaults, and reads the token files.
     ///
@@ -116,7 +126,7 @@ impl Config {
         let tables = required(settings.listen_tables, "--listen-tables")?.address();
         let s3 = required(settings.listen_s3, "--listen-s3")?.address();
         let blobs = || settings.listen.iter().chain(&settings.admin_listen).copied();
-        let exposure = Exposure::of(blobs().chain(tables).chain(s3));
+        let exposure = Exposure::of(blobs().chain(tables).chain(s3).chain(console_address(&settings)));
         let (access, accounts) = credentials(&settings, exposure)?;
         if let Exposure::Network(address) = Exposure::of(blobs())
             && access.is_open()
@@ -162,6 +172,11 @@ impl Config {
         // Without settings, the tokens determine if there is the development account.
         self.account_settings == other.account_settings && self.accounts.is_empty() == other.accounts.is_empty()
     }
+}
+
+/// Returns the address that is set for the console.
+fn console_address(settings: &Settings) -> Option<ListenAddress> {
+    settings.console.and_then(OptionalAddress::address)
 }
 
 /// Returns the tokens and the accounts. If accounts have secrets, the plain dialect needs a token as well: it has no

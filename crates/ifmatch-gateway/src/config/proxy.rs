@@ -120,9 +120,10 @@ impl ProxyConfig {
         let mut settings = settings.or(Settings::defaults());
         let proxy_settings = std::mem::take(&mut settings.proxy).or(ProxySettings::defaults());
         // The addresses of the proxy's own endpoints.
+        let console = super::console_address(&settings);
         let exposure = match settings.admin_listen {
-            Some(admin) => Exposure::of([admin]),
-            None => Exposure::of(settings.listen.iter().copied()),
+            Some(admin) => Exposure::of([admin].into_iter().chain(console)),
+            None => Exposure::of(settings.listen.iter().copied().chain(console)),
         };
         let access = access::from_settings(&settings, exposure)?;
         let access = if exposure == Exposure::Loopback { access } else { access.never_open() };

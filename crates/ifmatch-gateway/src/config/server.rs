@@ -1,5 +1,6 @@
 //! Configuration shared by all servers: listener, TLS, access, limits and logging.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,13 +9,15 @@ use rustls::sign::CertifiedKey;
 use url::Url;
 
 use super::access_log::AccessLog;
-use super::address::ListenAddress;
+use super::address::{Exposure, ListenAddress};
 use super::collector;
 use super::fixed::Fixed;
+use super::optional_address::{OptionalAddress, OptionalListener};
 use super::pem::{self, PemFile};
 use super::settings::{AccessLogFormat, LogFormat, Settings};
 use super::units::Span;
 use crate::access::Access;
+use crate::cli::in_force::InForce;
 use crate::error::Error;
 
 /// Configuration shared by all servers.
@@ -24,6 +27,8 @@ pub struct ServerConfig {
     pub listen: Vec<ListenAddress>,
     /// Address for the gateway's own endpoints alone, if they have one.
     pub admin_listen: Option<ListenAddress>,
+    /// Address of the console, if there is one.
+    pub console: OptionalListener,
     /// Addresses that redirect to TLS.
     pub redirect_listen: Vec<ListenAddress>,
     /// Certificates and keys. None if the gateway speaks no TLS.
@@ -46,6 +51,8 @@ pub struct ServerConfig {
     pub traces: Option<Url>,
     /// The settings that a reload does not change.
     pub(crate) fixed: Fixed,
+    /// The settings at the start, with their sources.
+    pub(crate) in_force: Vec<InForce>,
 }
 
 /// The files of a TLS certificate.
@@ -101,6 +108,7 @@ impl ServerConfig {
         Ok(Self {
             listen: settings.listen.clone(),
             admin_listen: settings.admin_listen,
+            console: console(settings, &access)?,
             redirect_listen: settings.redirect_listen.clone(),
             tls: tls_files(settings)?,
             access,
@@ -116,6 +124,7 @@ impl ServerConfig {
                 access_format: settings.access_log_format,
             },
             fixed: Fixed::of(settings),
+            in_force: Vec::new(),
             traces: collector::endpoint(settings.otlp.as_deref(), |name| std::env::var(name).ok())?,
         })
     }
@@ -123,6 +132,32 @@ impl ServerConfig {
     /// Returns the scheme of its URLs.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.tls.is_empty() { "http" } else { "https" }
+    }
+}
+
+/// The address of the console unless another one is set.
+const CONSOLE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_004);
+
+/// Returns the address of the console. By default there is one if only this machine can reach the service, and an operator can sign
+/// in or need not.
+fn console(settings: &Settings, access: &Access) -> Result<OptionalListener, Error> {
+    let can_sign_in = access.is_open() || !access.has_no_tokens();
+    let services = settings.listen.iter().chain(&settings.admin_listen).copied();
+    match settings.console {
+        Some(OptionalAddress::Off) => Ok(OptionalListener::default()),
+        Some(OptionalAddress::On(_)) if !can_sign_in => {
+            Err(Error::usage("the console needs a token to sign in with: set --write-token-file, or --console off"))
+        }
+        Some(OptionalAddress::On(address)) if access.is_open() && !address.is_loopback() => Err(Error::usage(format!(
+            "other machines can reach the console at {address}, so a token is required: set --write-token-file, or use \
+             --console 127.0.0.1:10004"
+        ))),
+        Some(OptionalAddress::On(address)) => Ok(OptionalListener { address: Some(address), is_requested: true }),
+        None => {
+            let is_on = can_sign_in && Exposure::of(services) == Exposure::Loopback;
+            let address = is_on.then_some(ListenAddress::One(CONSOLE));
+            Ok(OptionalListener { address, is_requested: false })
+        }
     }
 }
 
@@ -191,4 +226,36 @@ pub(crate) fn positive(value: Option<Span>, flag: &str) -> Result<Duration, Erro
 /// Requires a setting that may have no default.
 pub(crate) fn required<T>(value: Option<T>, flag: &str) -> Result<T, Error> {
     value.ok_or_else(|| Error::usage(format!("{flag} is not set")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn console(toml: &str) -> Result<OptionalListener, String> {
+        let settings = Settings::from_toml(toml).map_err(|error| error.to_string())?.or(Settings::defaults());
+        let access = Access::new(&settings.read_token, &settings.write_token).map_err(|error| error.to_string())?;
+        let access = if settings.accounts.is_empty() { access } else { access.never_open() };
+        super::console(&settings, &access).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_console_is_on_where_only_this_machine_reaches_it_and_never_open_to_others() {
+        let token = "write-token = ['0123456789abcdef']";
+        let account = "accounts = [{ name = 'a', key = 'c2VjcmV0' }]";
+        let at = |toml: &str| console(toml).map(|listener| listener.address.map(|address| address.to_string()));
+        let on = |address: &str| Ok(Some(address.to_owned()));
+        assert_eq!(at(""), on("127.0.0.1:10004"));
+        assert_eq!(at(token), on("127.0.0.1:10004"));
+        assert_eq!(at("console = 'off'"), Ok(None));
+        assert_eq!(at(account), Ok(None));
+        assert_eq!(at(&format!("{token}\nlisten = '0.0.0.0:80'")), Ok(None));
+        assert_eq!(at(&format!("{token}\nconsole = '0.0.0.0:1'")), on("0.0.0.0:1"));
+        for (toml, part) in
+            [("console = '0.0.0.0:1'", "other machines"), (&*format!("{account}\nconsole = '1'"), "sign in")]
+        {
+            let error = at(toml).unwrap_err();
+            assert!(error.contains(part) && error.contains("--write-token-file"), "{error}");
+        }
+    }
 }

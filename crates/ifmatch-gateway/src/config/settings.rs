@@ -148,6 +148,13 @@ pub struct Settings {
     #[arg(long, value_name = "NAME", env = "IFMATCH_S3_HOST", value_delimiter = ',', help_heading = "Listening")]
     pub s3_host: Vec<String>,
 
+    /// Address of the console, or `off`.
+    ///
+    /// Pages for an operator's browser. If the service listens on loopback only, they are at 127.0.0.1:10004 by default; if that is
+    /// in use, the gateway warns and serves none. Addresses beyond loopback require tokens.
+    #[arg(long, hide_short_help = true, value_name = "IP:PORT", env = "IFMATCH_CONSOLE", help_heading = "Listening")]
+    pub console: Option<OptionalAddress>,
+
     /// PEM file with the certificate chain.
     ///
     /// Enables TLS, with HTTP/2 and HTTP/1.1. Repeatable: a client gets the first certificate for the name that it requests
@@ -446,6 +453,7 @@ impl Settings {
             listen_tables: self.listen_tables.or(fallback.listen_tables),
             listen_s3: self.listen_s3.or(fallback.listen_s3),
             s3_host: first_set(self.s3_host, fallback.s3_host),
+            console: self.console.or(fallback.console),
             tls_cert: first_set(self.tls_cert, fallback.tls_cert),
             tls_key: first_set(self.tls_key, fallback.tls_key),
             read_token: first_set(self.read_token, fallback.read_token),

@@ -13,8 +13,8 @@ use crate::purges::{Order, Purges};
 /// Path of the endpoint.
 pub(super) const PATH: &str = "/-/cache";
 
-/// Returns the counters for `GET /-/cache`. Purges stored responses for `DELETE /-/cache?url=…`, `?prefix=…` or
-/// `?group=…&origin=…`, or with `soft=true` makes them stale.
+/// Returns the counters for `GET /-/cache`, and what is stored for a URL for `GET /-/cache?url=…`. Purges stored responses for
+/// `DELETE /-/cache?url=…`, `?prefix=…` or `?group=…&origin=…`, or with `soft=true` makes them stale.
 ///
 /// # Errors
 /// If the request is malformed, or the purge may not hold on other proxies.
@@ -26,7 +26,7 @@ pub(super) async fn respond(
     headers: &HeaderMap,
 ) -> Result<Response<Bytes>, Problem> {
     match *method {
-        Method::GET | Method::HEAD => Ok(counters(cache)),
+        Method::GET | Method::HEAD => look_up(cache, uri.query().unwrap_or_default()),
         Method::DELETE => match parse_purges(uri.query().unwrap_or_default()) {
             Some((order, true)) => Ok(purged(order.run(cache))),
             Some((order, false)) => purge(cache, others, order, headers).await,
@@ -74,6 +74,37 @@ pub(super) async fn purge_target<B>(
     let url = cache.url(&head).ok_or_else(|| Problem::bad_request("name the host of the URL once"))?;
     let order = Order { purges: vec![Purge::Url(url)], soft: false };
     purge(cache, others, order, &head.headers).await
+}
+
+/// Returns what is stored for the URL of a query, or the counters if there is no query.
+fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem> {
+    let mut fields = form_urlencoded::parse(query.as_bytes());
+    let url = match (fields.next(), fields.next()) {
+        (None, _) => return Ok(counters(cache)),
+        (Some((name, url)), None) if name == "url" => url,
+        _ => return Err(Problem::bad_request("add ?url=… to look a URL up, or nothing for the counters")),
+    };
+    let found = cache.look_up(&url);
+    let variants = found.variants.iter().map(|variant| {
+        json!({
+            "status": variant.status.as_u16(),
+            "fresh": variant.is_fresh,
+            "age": variant.age.as_secs(),
+            "lifetime": variant.lifetime.as_secs(),
+            "tag": variant.tag,
+            "vary": variant.vary,
+            "groups": variant.groups,
+            "size": variant.size,
+        })
+    });
+    let not_stored = found.not_stored.map(|why| json!({ "outcome": why.name(), "reason": why.reason() }));
+    let described = json!({
+        "url": url,
+        "stored": variants.collect::<Vec<_>>(),
+        "on_disk": found.is_on_disk,
+        "not_stored": not_stored,
+    });
+    Ok(response::json(StatusCode::OK, &described))
 }
 
 fn counters(cache: &CacheHandle) -> Response<Bytes> {

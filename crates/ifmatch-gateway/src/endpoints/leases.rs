@@ -1,5 +1,7 @@
 //! `/-/leases`: lists leases as JSON, and breaks them.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -11,11 +13,14 @@ use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseReceipt, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 use ifmatch_http_server::RequestBody;
+use ifmatch_runtime::{Clock, SystemClock};
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use super::response;
+use crate::conflicts::{Conflict, Conflicts, WINDOW, seconds};
 use crate::leases::json::lease_json;
 use crate::leases::listing::{self, LeaseTarget};
 
@@ -31,7 +36,12 @@ const MAX_BODY: usize = 1_024;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase", tag = "action")]
 enum Command {
-    Break { period: Option<i64> },
+    Break {
+        /// Seconds for which the broken lease still locks.
+        period: Option<i64>,
+        /// The token of the lease to break. Another lease stays.
+        token: Option<u64>,
+    },
 }
 
 /// Returns `true` for [`ROOT`] and the paths below it.
@@ -45,46 +55,103 @@ pub(super) fn is_below_root(path: &str) -> bool {
 /// |---|---|
 /// | `GET /-/leases?prefix=&after=&limit=` | all leases, in pages |
 /// | `GET /-/leases/{container}[/{blob…}]` | one lease |
-/// | `POST /-/leases/{container}[/{blob…}]` `{"action":"break","period":10}` | 200: the lease is broken, or breaking |
-pub(super) async fn respond(store: &dyn BlobStore, request: Request<RequestBody>) -> Response<Bytes> {
+/// | `POST /-/leases/{container}[/{blob…}]` `{"action":"break","period":10,"token":…}` | 200: the lease is broken, or breaking |
+///
+/// With a lease are the clients that it has kept from their work in the last ten minutes: `waiting`.
+pub(super) async fn respond(
+    store: &dyn BlobStore,
+    conflicts: &Conflicts,
+    request: Request<RequestBody>,
+) -> Response<Bytes> {
     let response = match target(request.uri().path()) {
-        Ok(None) => list(store, &request).await,
-        Ok(Some(target)) => one(store, target, request).await,
+        Ok(None) => list(store, conflicts, &request).await,
+        Ok(Some(target)) => one(store, conflicts, target, request).await,
         Err(problem) => Err(problem),
     };
     response.unwrap_or_else(|problem| problem.to_response())
 }
 
-async fn list(store: &dyn BlobStore, request: &Request<RequestBody>) -> Result<Response<Bytes>, Problem> {
+async fn list(
+    store: &dyn BlobStore,
+    conflicts: &Conflicts,
+    request: &Request<RequestBody>,
+) -> Result<Response<Bytes>, Problem> {
     if !is_read(request.method()) {
         return Err(not_allowed("GET, HEAD"));
     }
     let query = Query::parse(request.uri().query().unwrap_or_default())?;
     let page = listing::page(store, &query.prefix, query.after, query.limit).await?;
-    let leases: Vec<_> = page.items.iter().map(|entry| lease_json(&entry.target, Some(&entry.lease))).collect();
+    let losers = Losers::of(conflicts);
+    let leases: Vec<_> = page.items.iter().map(|entry| losers.add(&entry.target, Some(&entry.lease))).collect();
     Ok(response::json(StatusCode::OK, &json!({ "leases": leases, "next": page.next })))
 }
 
 async fn one(
     store: &dyn BlobStore,
+    conflicts: &Conflicts,
     target: LeaseTarget,
     request: Request<RequestBody>,
 ) -> Result<Response<Bytes>, Problem> {
     if is_read(request.method()) {
         let lease = find(store, &target).await?;
-        return Ok(response::json(StatusCode::OK, &lease_json(&target, lease.as_ref())));
+        return Ok(response::json(StatusCode::OK, &Losers::of(conflicts).add(&target, lease.as_ref())));
     }
     if request.method() != Method::POST {
         return Err(not_allowed("GET, HEAD, POST"));
     }
-    let Command::Break { period } = command(request).await?;
+    let Command::Break { period, token } = command(request).await?;
     let too_long = || Problem::bad_request("the period must be 0 to 60 seconds");
     let period = period.map(|seconds| BreakPeriod::from_seconds(seconds).ok_or_else(too_long)).transpose()?;
+    if let Some(token) = token {
+        let lease = find(store, &target).await?.map(|seen| seen.lease);
+        if lease.is_none_or(|lease| lease.token().get() != token) {
+            return Err(Problem::new(StatusCode::CONFLICT, "another-lease")
+                .detail("the lease with this token has ended: look at the lease again before you break it"));
+        }
+    }
     let leased = break_lease(store, &target, period).await?;
     tracing::info!(path = %target, "an operator broke a lease");
     let LeaseReceipt { lease, at } = leased.receipt;
     let seen = lease.map(|lease| SeenLease { lease, at });
     Ok(response::json(StatusCode::OK, &lease_json(&target, seen.as_ref())))
+}
+
+/// The clients that leases have kept from their work lately.
+struct Losers(Vec<Conflict>);
+
+impl Losers {
+    fn of(conflicts: &Conflicts) -> Self {
+        let since = seconds(SystemClock.wall()) - WINDOW.as_secs_f64();
+        Self(conflicts.recent(usize::MAX, |conflict| conflict.by_lease && conflict.time >= since))
+    }
+
+    /// Describes a lease, with the clients that wait for it.
+    fn add(&self, target: &LeaseTarget, lease: Option<&SeenLease>) -> Value {
+        let mut described = lease_json(target, lease);
+        let mut waiting: BTreeMap<_, (u32, f64)> = BTreeMap::new();
+        let is_locked = lease.is_some_and(|lease| lease.state().is_locked());
+        for conflict in self.0.iter().filter(|conflict| is_locked && is_of(conflict, target)) {
+            let (count, last) = waiting.entry((conflict.client, &conflict.user_agent)).or_default();
+            *count += 1;
+            *last = last.max(conflict.time);
+        }
+        let describe = |((client, user_agent), (count, last))| json!({ "client": client, "user_agent": user_agent, "count": count, "last": last });
+        described["waiting"] = waiting.into_iter().map(describe).collect();
+        described
+    }
+}
+
+/// Returns `true` if a request was for this target. In the Azure dialect, the path may begin with the account, which is part of
+/// the container's name unless it is the first one.
+fn is_of(conflict: &Conflict, target: &LeaseTarget) -> bool {
+    let path = percent_decode_str(conflict.path.trim_start_matches('/')).decode_utf8_lossy();
+    let target = target.to_string();
+    let in_account = || {
+        path.split_once('/').is_some_and(|(account, rest)| {
+            rest == target || target.strip_prefix(account).and_then(|rest| rest.strip_prefix('.')) == Some(rest)
+        })
+    };
+    path == target || conflict.credentials.starts_with("shared") && in_account()
 }
 
 async fn find(store: &dyn BlobStore, target: &LeaseTarget) -> Result<Option<SeenLease>, Problem> {

@@ -10,8 +10,13 @@ use crate::metrics;
 /// Path of the endpoint.
 pub(super) const PATH: &str = "/-/metrics";
 
-/// Returns the metrics, updated to the present.
+/// Returns the metrics.
 pub(super) fn respond(state: &AppState) -> Response<Bytes> {
+    response::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text(state).into())
+}
+
+/// Returns the metrics as text, updated to the present.
+pub(super) fn text(state: &AppState) -> String {
     if let Some(blobs) = &state.blobs {
         blobs.expire_leases();
     }
@@ -25,5 +30,5 @@ pub(super) fn respond(state: &AppState) -> Response<Bytes> {
     if let Some(proxy) = &state.proxy {
         metrics::upstreams::update(proxy);
     }
-    response::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", state.metrics.render().into())
+    state.metrics.render()
 }

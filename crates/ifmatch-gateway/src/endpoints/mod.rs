@@ -14,8 +14,10 @@ pub(crate) mod ready;
 pub(crate) mod snapshot;
 
 mod cache;
+mod conflicts;
 mod health;
 mod metrics;
+mod overview;
 mod response;
 
 /// Path of the cache's endpoint, also at other proxies.
@@ -66,9 +68,19 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
             check_access(state, &request)?;
             Ok(metrics::respond(state))
         }
+        (overview::PATH, ..) => {
+            check_read(&request)?;
+            check_access(state, &request)?;
+            Ok(overview::respond(state).await)
+        }
+        (conflicts::PATH, ..) => {
+            check_read(&request)?;
+            check_access(state, &request)?;
+            conflicts::respond(&state.conflicts, &request)
+        }
         (_, Some(blobs), _) if leases::is_below_root(path) => {
             check_access(state, &request)?;
-            Ok(leases::respond(blobs, request).await)
+            Ok(leases::respond(blobs, &state.conflicts, request).await)
         }
         (snapshot::PATH, ..) if state.folder.is_some() => {
             check_access(state, &request)?;
@@ -84,7 +96,14 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
                 (Some(_), None) => leases::ROOT.to_owned(),
                 (None, _) => cache::PATH.to_owned(),
             };
-            let paths = format!("{}, {}, {} and {last}", health::PATH, ready::PATH, metrics::PATH);
+            let paths = format!(
+                "{}, {}, {}, {}, {} and {last}",
+                health::PATH,
+                ready::PATH,
+                metrics::PATH,
+                overview::PATH,
+                conflicts::PATH
+            );
             Err(Problem::not_found().detail(format!("the endpoints of the gateway are {paths}")))
         }
     }

@@ -33,42 +33,43 @@ const KEY: &str = "i/ready";
 
 /// The last answer of the store. One request asks the store at a time; others wait for its answer.
 #[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<(bool, Timestamp)>>);
+pub(crate) struct Readiness(Mutex<Option<(Result<(), String>, Timestamp)>>);
 
 impl Readiness {
-    /// Returns `true` if the store answers, and its register would accept a change.
-    async fn check(&self, blobs: &MeteredStore, register: Option<&dyn Register>) -> bool {
+    /// Checks that the store answers, and that its register would accept a change. An error is the reason why not.
+    async fn check(&self, blobs: &MeteredStore, register: Option<&dyn Register>) -> Result<(), String> {
         let mut last = self.0.lock().await;
-        if let Some((is_ready, at)) = *last
+        if let Some((checked, at)) = &*last
             && SystemClock.now() < at.saturating_add(REUSE)
         {
-            return is_ready;
+            return checked.clone();
         }
-        let is_ready = answers(blobs).await && accepts_changes(register).await;
-        *last = Some((is_ready, SystemClock.now()));
-        is_ready
+        let checked = async {
+            answers(blobs).await?;
+            accepts_changes(register).await
+        };
+        let checked = checked.await;
+        if let Err(reason) = &checked {
+            tracing::warn!("not ready: {reason}");
+        }
+        *last = Some((checked.clone(), SystemClock.now()));
+        checked
     }
 }
 
-async fn answers(blobs: &MeteredStore) -> bool {
-    let Ok(container) = ContainerName::new(CONTAINER) else { return false };
+async fn answers(blobs: &MeteredStore) -> Result<(), String> {
+    let container = ContainerName::new(CONTAINER).map_err(|error| error.to_string())?;
     match timeout(PATIENCE, blobs.container(&container)).await {
-        Ok(Ok(_)) => true,
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "not ready: the store does not answer");
-            false
-        }
-        Err(_) => {
-            tracing::warn!("not ready: the store has not answered within {} s", PATIENCE.as_secs());
-            false
-        }
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(format!("the store does not answer: {error}")),
+        Err(_) => Err(format!("the store has not answered within {} s", PATIENCE.as_secs())),
     }
 }
 
-/// Returns `true` if the register would accept a change. Its swaps expect a revision that no record has, so they change nothing
+/// Checks that the register would accept a change. Its swaps expect a revision that no record has, so they change nothing
 /// and need no sync; an engine refuses them all the same if it is read-only, or if the user lacks a right.
-async fn accepts_changes(register: Option<&dyn Register>) -> bool {
-    let (Some(register), Ok(key)) = (register, Key::new(KEY)) else { return true };
+async fn accepts_changes(register: Option<&dyn Register>) -> Result<(), String> {
+    let (Some(register), Ok(key)) = (register, Key::new(KEY)) else { return Ok(()) };
     let (record, never) = (Record::forgotten(Revision::new(2)), Revision::new(1));
     let swaps = async {
         // Creates the record at the first time.
@@ -77,32 +78,53 @@ async fn accepts_changes(register: Option<&dyn Register>) -> bool {
         register.compare_and_swap(&key, never, None).await
     };
     match timeout(PATIENCE, swaps).await {
-        Ok(Ok(_)) => true,
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "not ready: the register refuses changes");
-            false
-        }
-        Err(_) => {
-            tracing::warn!("not ready: the register has not answered a change within {} s", PATIENCE.as_secs());
-            false
-        }
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(format!("the register refuses changes: {error}")),
+        Err(_) => Err(format!("the register has not answered a change within {} s", PATIENCE.as_secs())),
     }
+}
+
+/// Whether requests can be served.
+pub(super) enum Ready {
+    /// They can.
+    Yes,
+    /// The gateway is about to stop.
+    Stopping,
+    /// The store or its register does not answer, or refuses changes, for this reason.
+    Unavailable(String),
+}
+
+/// Checks whether requests can be served.
+pub(super) async fn check(state: &AppState) -> Ready {
+    match &state.blobs {
+        _ if state.is_stopping() => Ready::Stopping,
+        Some(blobs) => match state.readiness.check(blobs, state.register.as_deref()).await {
+            Ok(()) => Ready::Yes,
+            Err(reason) => Ready::Unavailable(reason),
+        },
+        None => Ready::Yes,
+    }
+}
+
+/// Returns what an operator should know although requests can be served.
+pub(super) fn warning(state: &AppState) -> Option<String> {
+    let is_cut_off = state.purges.following().is_some_and(Following::is_cut_off);
+    let purges = is_cut_off.then(|| {
+        "the log of purges cannot be read: stored responses are validated before use. Check the server of --purge-register".to_owned()
+    });
+    let warnings: Vec<String> = state.certificate_problem().into_iter().chain(purges).collect();
+    (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
 /// Returns 200 if requests can be served, or 503 if the store does not answer, its register does not answer or
 /// refuses changes, or the gateway is about to stop. An expired certificate is a warning: others have the same, so taking this
-/// gateway out would not help. Nor does it if the log of purges cannot be read.
+/// gateway out would not help. Nor does it if the log of purges cannot be read. The reason is in `/-/overview`, which needs a token.
 pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
-    let status = match &state.blobs {
-        _ if state.is_stopping() => "stopping",
-        Some(blobs) if !state.readiness.check(blobs, state.register.as_deref()).await => "unavailable",
-        _ => {
-            let is_cut_off = state.purges.following().is_some_and(Following::is_cut_off);
-            let purges = is_cut_off.then(|| {
-                "the log of purges cannot be read: stored responses are validated before use. Check the server of --purge-register".to_owned()
-            });
-            let problems: Vec<String> = state.certificate_problem().into_iter().chain(purges).collect();
-            let body = match (!problems.is_empty()).then(|| problems.join("; ")) {
+    let status = match check(state).await {
+        Ready::Stopping => "stopping",
+        Ready::Unavailable(_) => "unavailable",
+        Ready::Yes => {
+            let body = match warning(state) {
                 None => json!({ "status": "ready" }),
                 Some(problem) => json!({ "status": "ready", "warning": problem }),
             };

@@ -49,6 +49,11 @@ impl Validity {
         metrics::set_certificate_end(&self.file, Duration::ZERO);
     }
 
+    /// Returns the file, and the end of the time, since 1970.
+    pub(crate) fn end(&self) -> (String, Duration) {
+        (self.file.clone(), self.end)
+    }
+
     /// Returns what is wrong with the certificate now, and what to do.
     pub(crate) fn problem(&self) -> Option<String> {
         self.problem_at(Duration::from_micros(SystemClock.wall().micros()))

@@ -45,6 +45,7 @@ const SAME_SITE: HeaderValue = HeaderValue::from_static("same-site");
 const SERVER: HeaderValue = HeaderValue::from_static("ifmatch");
 
 /// The inner service, and the checks and endpoints in front of it.
+#[derive(Clone)]
 pub(crate) struct Gateway<S> {
     state: Arc<AppState>,
     listener: Listener,

@@ -1,20 +1,26 @@
 //! State shared by all requests.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_cache::CacheHandle;
+use ifmatch_core::date::Timestamp;
 use ifmatch_http_server::{Event, Observer};
 use ifmatch_proxy::Proxy;
 use ifmatch_register::Register;
+use ifmatch_runtime::{Clock, SystemClock};
 
 use super::certificate::Validity;
 use super::request_id::RequestIds;
 use crate::access::Access;
+use crate::cli::in_force::InForce;
 use crate::config::ServerConfig;
+use crate::conflicts::Conflicts;
 use crate::endpoints::ready::Readiness;
 use crate::leases::metered_store::MeteredStore;
 use crate::metrics::Metrics;
@@ -43,6 +49,8 @@ pub(crate) struct AppState {
     pub(crate) accepts_published_key: bool,
     /// `true` if client information from proxies in front is trusted.
     pub(crate) trusts_forwarded: bool,
+    /// The requests that lost lately.
+    pub(crate) conflicts: Conflicts,
     /// Source of request ids.
     pub(crate) ids: RequestIds,
     /// The last answer of the store to `/-/ready`.
@@ -53,8 +61,23 @@ pub(crate) struct AppState {
     pub(crate) shares_waits: bool,
     /// The traces, if they are sent.
     pub(crate) traces: Option<Traces>,
+    /// What does not change, for `/-/overview`.
+    pub(crate) facts: Facts,
+    /// When the gateway started, by the time of day.
+    pub(crate) started: Timestamp,
     certificates: ArcSwap<Vec<Validity>>,
     stopping: AtomicBool,
+}
+
+/// What does not change while a gateway runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// Describes the storage of the blobs.
+    pub(crate) storage: Option<String>,
+    /// The folder of the storage or its records.
+    pub(crate) folder: Option<PathBuf>,
+    /// The settings at the start, with their sources.
+    pub(crate) settings: Vec<InForce>,
 }
 
 impl AppState {
@@ -71,12 +94,15 @@ impl AppState {
             proxy: None,
             accepts_published_key: false,
             trusts_forwarded: false,
+            conflicts: Conflicts::default(),
             ids: RequestIds::new(),
             readiness: Readiness::default(),
             waits: Arc::default(),
             // Otherwise clients may have one address, and the limit on requests is a limit on waits.
             shares_waits: config.limits.requests.per_client.is_none(),
             traces: None,
+            facts: Facts { settings: config.in_force.clone(), ..Facts::default() },
+            started: SystemClock.wall(),
             certificates: ArcSwap::default(),
             stopping: AtomicBool::new(false),
         }
@@ -93,6 +119,16 @@ impl AppState {
     pub(crate) fn certificate_problem(&self) -> Option<String> {
         let problems: Vec<String> = self.certificates.load().iter().filter_map(Validity::problem).collect();
         (!problems.is_empty()).then(|| problems.join("; "))
+    }
+
+    /// Returns the files of the certificates, and when each of them ends, since 1970.
+    pub(crate) fn certificate_ends(&self) -> Vec<(String, Duration)> {
+        self.certificates.load().iter().map(Validity::end).collect()
+    }
+
+    /// Adds a description of the storage, and its folder, if it has one.
+    pub(crate) fn with_storage(self, storage: String, folder: Option<PathBuf>) -> Self {
+        Self { facts: Facts { storage: Some(storage), folder, ..self.facts }, ..self }
     }
 
     /// Adds the traces.

@@ -9,6 +9,7 @@ use ifmatch_cache::policy::cache_status::CACHE_STATUS;
 use ifmatch_core::fields::lines;
 use ifmatch_http_server::{BodyProgress, RequestBody, RequestContext, RequestSlot};
 use ifmatch_proxy::LastExchange;
+use ifmatch_runtime::{Clock, SystemClock};
 use metrics::Counter;
 use tokio::time::Instant;
 use tracing::{Level, debug, enabled};
@@ -16,6 +17,7 @@ use tracing::{Level, debug, enabled};
 use super::logged_path;
 use super::state::AppState;
 use crate::access::credentials;
+use crate::conflicts::{Attempt, Refusal};
 use crate::metrics::conditions::{Conditions, is_by_lease};
 use crate::metrics::{Finished, method_index};
 use crate::traces::{Attributes, RequestSpan};
@@ -34,6 +36,8 @@ pub(crate) struct RequestTracker {
     credentials: usize,
     conditions: Conditions,
     by_lease: bool,
+    /// The request, if it can be refused because of a conflict.
+    attempt: Option<Box<Attempt>>,
     status: Option<StatusCode>,
     bytes_out: u64,
     request_body: Option<Arc<BodyProgress>>,
@@ -89,14 +93,18 @@ impl RequestTracker {
                 exchange: LastExchange::default(),
             })
             .map(Box::new);
+        let credentials = credentials::kind_of(request);
+        let host_of_proxy = || state.proxy.as_ref().and_then(|_| host(request));
+        let client = context.remote_address().ip();
         Self {
             state: Arc::clone(state),
             started: Instant::now(),
             slot: None,
             method: method_index(request.method()),
-            credentials: credentials::kind_of(request),
+            credentials,
             conditions: Conditions::of(request.headers()),
             by_lease: false,
+            attempt: Attempt::of(request, client, credentials::KINDS[credentials], host_of_proxy),
             status: None,
             bytes_out: 0,
             request_body: request.body().progress(),
@@ -142,6 +150,10 @@ impl RequestTracker {
             if let Some(blobs) = &self.state.blobs {
                 blobs.refused();
             }
+        }
+        if let Some(attempt) = self.attempt.take().filter(|_| Refusal::is_conflict(status)) {
+            let refusal = Refusal { status, headers: response.headers(), by_lease: self.by_lease };
+            self.state.conflicts.add(*attempt, &refusal, SystemClock.now(), SystemClock.wall());
         }
     }
 

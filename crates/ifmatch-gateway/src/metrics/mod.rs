@@ -20,6 +20,7 @@ pub(crate) mod catalogue;
 pub(crate) mod conditions;
 pub(crate) mod purges;
 pub(crate) mod register;
+pub(crate) mod samples;
 pub(crate) mod upstreams;
 
 const REQUESTS: &str = "ifmatch_requests_total";

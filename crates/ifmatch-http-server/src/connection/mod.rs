@@ -142,7 +142,7 @@ impl<H: RequestHandler> ConnectionHandler<H> {
                 let queue = sends_interim.then(Arc::<InterimQueue>::default);
                 let io = TokioIo::new(InterimStream::new(stream, queue.clone()));
                 let service = service_fn(|request: Request<_>| {
-                    let response = respond(request.map(Either::Left), queue.clone());
+                    let response = respond(request.map(|body| Either::Left(Either::Left(body))), queue.clone());
                     async move {
                         let Ok(response) = response.ok_or(Evicted)?.await;
                         Ok::<_, Evicted>(response)
@@ -154,7 +154,8 @@ impl<H: RequestHandler> ConnectionHandler<H> {
                 self.drive(connection, close, watchdog, &state).await;
             }
             Protocol::Http2 => {
-                let respond = |request: Request<_>, queue| respond(request.map(Either::Right), queue);
+                let respond =
+                    |request: Request<_>, queue| respond(request.map(|body| Either::Left(Either::Right(body))), queue);
                 let options = StreamOptions {
                     sends_interim,
                     read_timeout: ReadTimeout::new(limits.body_timeout, Arc::clone(&self.shared.observer)),

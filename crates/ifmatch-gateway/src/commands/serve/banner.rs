@@ -77,7 +77,8 @@ fn reachable(address: SocketAddr) -> String {
     if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() }
 }
 
-fn location(storage: &Storage) -> String {
+/// Describes a storage.
+pub(super) fn location(storage: &Storage) -> String {
     match storage {
         Storage::Folder(folder) => folder.display().to_string(),
         Storage::Store { url, records: Records::Memory } => url.clone(),

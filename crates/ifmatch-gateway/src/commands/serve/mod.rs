@@ -22,7 +22,6 @@ use super::reload::Reloadable;
 use super::shutdown::{End, Signals, serve_until_stopped};
 use super::tls::Tls;
 use super::{cache, runtime};
-use crate::config::optional_address::OptionalListener;
 use crate::config::{Config, Storage};
 use crate::error::Error;
 use crate::gateway::Gateway;
@@ -49,8 +48,8 @@ pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
 async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let signals = Signals::listen()?;
     let site = Listeners::bind(&config.server)?;
-    let reserved_tables = reserve(config.listen_tables, listen::TABLES)?;
-    let reserved_s3 = reserve(config.listen_s3, listen::S3)?;
+    let reserved_tables = Reserved::optional(config.listen_tables, listen::TABLES, "tables")?;
+    let reserved_s3 = Reserved::optional(config.listen_s3, listen::S3, "S3 clients")?;
     let metrics = Metrics::global()?;
     let lease_metrics = Arc::new(LeaseMetrics::new());
     let opened = storage::open(config).await?;
@@ -68,6 +67,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let objects = S3Service::new(service.context().clone(), config.accounts.clone());
     tokio::spawn(garbage_collection::run(service.clone(), tables.clone(), objects.clone()));
     let state = AppState::new(&config.server, metrics).with_blobs(blobs, Arc::clone(&service.context().waits));
+    let state = state.with_storage(banner::location(&config.storage), config.storage.folder());
     let state = state.with_register(opened.register);
     let state = state.accepting_published_key(config.accepts_published_key());
     let state =
@@ -113,21 +113,6 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let running = Reloadable { started: &config.server, tls: tls.as_ref(), state: &state };
     let reload = || reload(&running, config, load);
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
-}
-
-/// Binds an optional address. Another gateway on this machine usually has the default address, so unless the address was set, this
-/// one goes on without it.
-fn reserve(listener: OptionalListener, flag: &'static str) -> Result<Option<Reserved>, Error> {
-    let Some(address) = listener.address else { return Ok(None) };
-    match Reserved::bind(address, flag) {
-        Ok(reserved) => Ok(Some(reserved)),
-        Err(error) if listener.is_requested => Err(error),
-        Err(error) => {
-            let served = if flag == listen::TABLES { "tables" } else { "S3 clients" };
-            tracing::warn!("serving no {served}: {error}");
-            Ok(None)
-        }
-    }
 }
 
 /// Exchanges the certificate and the tokens for those of the current configuration. Changes nothing if that is invalid.

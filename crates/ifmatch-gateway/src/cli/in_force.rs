@@ -1,0 +1,77 @@
+//! The settings in force, with their source. Secrets are not shown.
+
+use std::ffi::OsString;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use serde::Serialize;
+
+use crate::config::file::ConfigFile;
+
+/// A setting in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct InForce {
+    name: String,
+    value: String,
+    source: &'static str,
+}
+
+/// Returns the settings of a server that are in force: those set by flags, environment or file, and the defaults.
+pub(super) fn list(
+    server: &str,
+    args: impl IntoIterator<Item = OsString>,
+    defaults: &[(&'static str, String)],
+    file: &ConfigFile,
+) -> Vec<InForce> {
+    let command = super::command();
+    let Some(known) = command.find_subcommand(server) else { return Vec::new() };
+    let matches = super::command().try_get_matches_from(args).ok();
+    let matches = matches.as_ref().and_then(|matches| matches.subcommand_matches(server));
+    let of = |arg: &clap::Arg| {
+        let name = arg.get_long()?;
+        let default = defaults.iter().find(|(id, _)| id == arg.get_id()).map(|(_, value)| value.clone());
+        let given = matches.and_then(|matches| given(matches, arg.get_id().as_str()));
+        let (value, source) =
+            given.or_else(|| Some((file.value(name)?, "file"))).or_else(|| Some((default?, "default")))?;
+        let is_secret = arg.is_hide_env_values_set() || has_user(&value);
+        let value = if is_secret { "(hidden)".to_owned() } else { value };
+        Some(InForce { name: format!("--{name}"), value, source })
+    };
+    known.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(of).collect()
+}
+
+/// Returns the value of a flag or a variable, and which of both it is.
+fn given(matches: &ArgMatches, id: &str) -> Option<(String, &'static str)> {
+    let source = match matches.value_source(id)? {
+        ValueSource::CommandLine => "flag",
+        ValueSource::EnvVariable => "environment",
+        _ => return None,
+    };
+    let values = matches.get_raw(id)?.map(|value| value.to_string_lossy().into_owned());
+    Some((values.collect::<Vec<_>>().join(", "), source))
+}
+
+/// Returns `true` for a URL with a user, which may have a password.
+fn has_user(value: &str) -> bool {
+    value.split("://").skip(1).any(|rest| rest.split(['/', ' ', ',']).next().unwrap_or_default().contains('@'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_have_a_source_and_secrets_no_value() {
+        let args = ["ifmatch", "serve", "--data", "/d", "--write-token", "secret-secret", "--store", "s3://u:p@h/x"];
+        let file = ConfigFile::of("threads = 2\nmax-requests = 7\naccounts = [{ name = 'a', key = 'c2VjcmV0' }]\n");
+        let listed = list("serve", args.map(OsString::from), &[("max_requests", "1000".to_owned())], &file);
+        let of = |name: &str| listed.iter().find(|setting| setting.name == name).map(|s| (&*s.value, s.source));
+        assert_eq!(of("--data"), Some(("/d", "flag")));
+        assert_eq!(of("--threads"), Some(("2", "file")));
+        assert_eq!(of("--max-requests"), Some(("7", "file")));
+        for secret in ["--write-token", "--store", "--accounts"] {
+            assert_eq!(of(secret).map(|(value, _)| value), Some("(hidden)"), "{secret}");
+        }
+        assert!(of("--tls-cert").is_none());
+    }
+}

@@ -1,0 +1,368 @@
+//! The requests that lost lately: refused with 409, 412 or 428. A bounded memory for `/-/conflicts`.
+//!
+//! Only requests that can lose are noted when they begin, and only losers are kept. A GET that ends in 200 or 304 costs nothing.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::header::{ETAG, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::azure::ERROR_CODE;
+use serde::Serialize;
+
+use crate::gateway::logged_path;
+use crate::metrics::conditions::{self, HEADERS};
+
+/// Number of conflicts kept. Each takes at most 2 KiB.
+const KEPT: usize = 500;
+/// Number of paths counted. Each takes at most 1 KiB.
+const PATHS: usize = 250;
+/// Maximum length of a path, in bytes.
+const LONGEST_PATH: usize = 512;
+/// Maximum length of another text of a request or a response, in bytes.
+const LONGEST_TEXT: usize = 200;
+/// Number of minutes for which conflicts are counted.
+const MINUTES: usize = 10;
+
+/// The time for which conflicts are counted by path.
+pub(crate) const WINDOW: Duration = Duration::from_secs(60 * MINUTES as u64);
+
+/// A request that can lose, as it was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    method: Method,
+    /// The host, of a proxy, for which it is part of the name of a resource.
+    host: Option<String>,
+    uri: Uri,
+    client: IpAddr,
+    credentials: &'static str,
+    user_agent: Option<HeaderValue>,
+    conditions: [Option<HeaderValue>; conditions::COUNT],
+}
+
+impl Attempt {
+    /// Returns the attempt of a request, or `None` if the request cannot lose: it reads, and its condition, if any, can only
+    /// lead to 304.
+    pub(crate) fn of<B>(
+        request: &Request<B>,
+        client: IpAddr,
+        credentials: &'static str,
+        host: impl FnOnce() -> Option<String>,
+    ) -> Option<Box<Self>> {
+        let headers = request.headers();
+        if request.method().is_safe() && !HEADERS[..2].iter().any(|name| headers.contains_key(name)) {
+            return None;
+        }
+        Some(Box::new(Self {
+            method: request.method().clone(),
+            host: host(),
+            uri: request.uri().clone(),
+            client,
+            credentials,
+            user_agent: headers.get(USER_AGENT).cloned(),
+            conditions: HEADERS.map(|name| headers.get(name).cloned()),
+        }))
+    }
+}
+
+/// A request that lost, and what it lost to.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Conflict {
+    /// When it was refused, in seconds since 1970.
+    pub(crate) time: f64,
+    /// Its method.
+    method: String,
+    /// Its path, percent-encoded; behind a proxy, with two slashes and the host before it.
+    pub(crate) path: String,
+    /// The address of the client.
+    pub(crate) client: IpAddr,
+    /// The kind of its credentials.
+    #[serde(skip)]
+    pub(crate) credentials: &'static str,
+    /// The program of the client.
+    pub(crate) user_agent: Option<String>,
+    /// The conditions that it sent.
+    conditions: BTreeMap<&'static str, String>,
+    /// The status of the response: 409, 412 or 428.
+    status: u16,
+    /// `true` if a lease of another client was the cause.
+    pub(crate) by_lease: bool,
+    /// The code of the error, in the Azure dialect or because of a lease.
+    code: Option<String>,
+    /// The tag of the version that was there, if the response says it.
+    current: Option<String>,
+}
+
+/// The conflicts of a path in the last ten minutes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Worst {
+    /// The path, as in a conflict.
+    pub(crate) path: String,
+    /// The number of its conflicts.
+    count: u32,
+    /// The number of conflicts that may be another path's. It is zero unless there are conflicts of more than 250 paths.
+    uncertain: u32,
+    /// The numbers of conflicts kept, by status.
+    statuses: BTreeMap<u16, u32>,
+    /// The numbers of conflicts kept, by client.
+    clients: BTreeMap<IpAddr, u32>,
+}
+
+/// The conflicts kept, in bounded memory.
+#[derive(Debug, Default)]
+pub(crate) struct Conflicts(Mutex<Memory>);
+
+#[derive(Debug, Default)]
+struct Memory {
+    total: u64,
+    recent: VecDeque<Conflict>,
+    paths: HashMap<String, Counts>,
+}
+
+/// Counts of a path by minute. A path that takes the place of another inherits its count, so that a frequent path cannot be missed
+/// (the algorithm Space-Saving).
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    by_minute: [u32; MINUTES],
+    last: u64,
+    inherited: u32,
+    since: u64,
+}
+
+impl Conflicts {
+    /// Keeps a request that was refused. `now` is the time of the interval clock, and `wall` the time of day.
+    pub(crate) fn add(&self, attempt: Attempt, refusal: &Refusal<'_>, now: Timestamp, wall: Timestamp) {
+        let Attempt { method, host, uri, client, credentials, user_agent, conditions } = attempt;
+        let host = host.map_or_else(String::new, |host| format!("//{host}"));
+        let path = cut(format!("{host}{}", logged_path::escape(uri.path())), LONGEST_PATH);
+        let sent = HEADERS.iter().zip(&conditions).filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let conflict = Conflict {
+            time: seconds(wall),
+            method: cut(method.to_string(), LONGEST_TEXT),
+            client,
+            credentials,
+            user_agent: user_agent.as_ref().map(text),
+            conditions: sent.map(|(name, value)| (name_of(name), text(value))).collect(),
+            status: refusal.status.as_u16(),
+            by_lease: refusal.by_lease,
+            code: refusal.headers.get(ERROR_CODE).map(text),
+            current: refusal.headers.get(ETAG).map(text),
+            path: path.clone(),
+        };
+        let mut memory = self.lock();
+        memory.total += 1;
+        if memory.recent.len() == KEPT {
+            memory.recent.pop_front();
+        }
+        memory.recent.push_back(conflict);
+        memory.count(path, minute(now));
+    }
+
+    /// Returns the number of conflicts since the start.
+    pub(crate) fn total(&self) -> u64 {
+        self.lock().total
+    }
+
+    /// Returns up to `limit` of the latest conflicts that `wanted` selects, newest first.
+    pub(crate) fn recent(&self, limit: usize, wanted: impl Fn(&Conflict) -> bool) -> Vec<Conflict> {
+        self.lock().recent.iter().rev().filter(|conflict| wanted(conflict)).take(limit).cloned().collect()
+    }
+
+    /// Returns the paths with most conflicts in the last ten minutes, worst first.
+    pub(crate) fn worst(&self, limit: usize, now: Timestamp, wall: Timestamp) -> Vec<Worst> {
+        let memory = self.lock();
+        let now = minute(now);
+        let mut paths: Vec<_> = memory.paths.iter().map(|(path, counts)| (counts.total(now), path, counts)).collect();
+        paths.retain(|(count, ..)| *count > 0);
+        paths.sort_unstable_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(other.1)));
+        let since = seconds(wall) - WINDOW.as_secs_f64();
+        let describe = |(count, path, counts): (u32, &String, &Counts)| {
+            let mut worst = Worst {
+                path: path.clone(),
+                count,
+                uncertain: counts.uncertain(now),
+                statuses: BTreeMap::new(),
+                clients: BTreeMap::new(),
+            };
+            for conflict in memory.recent.iter().filter(|conflict| conflict.path == *path && conflict.time >= since) {
+                *worst.statuses.entry(conflict.status).or_default() += 1;
+                *worst.clients.entry(conflict.client).or_default() += 1;
+            }
+            worst
+        };
+        paths.into_iter().take(limit).map(describe).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Memory> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A response that refused a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal<'a> {
+    /// Its status.
+    pub(crate) status: StatusCode,
+    /// Its header fields.
+    pub(crate) headers: &'a HeaderMap,
+    /// `true` if a lease was the cause.
+    pub(crate) by_lease: bool,
+}
+
+impl Refusal<'_> {
+    /// Returns `true` for the statuses of conflicts.
+    pub(crate) fn is_conflict(status: StatusCode) -> bool {
+        let statuses = [StatusCode::CONFLICT, StatusCode::PRECONDITION_FAILED, StatusCode::PRECONDITION_REQUIRED];
+        statuses.contains(&status)
+    }
+}
+
+impl Memory {
+    fn count(&mut self, path: String, now: u64) {
+        let mut new = Counts::default();
+        if !self.paths.contains_key(&path) && self.paths.len() >= PATHS {
+            let least = self.paths.iter().map(|(path, counts)| (counts.total(now), path)).min();
+            if let Some((count, least)) = least.map(|(count, path)| (count, path.clone())) {
+                self.paths.remove(&least);
+                new = Counts { inherited: count, since: now, ..new };
+                new.add(now, count);
+            }
+        }
+        self.paths.entry(path).or_insert(new).add(now, 1);
+    }
+}
+
+impl Counts {
+    fn add(&mut self, now: u64, count: u32) {
+        *self = self.moved(now);
+        if let Some(current) = self.by_minute.last_mut() {
+            *current = current.saturating_add(count);
+        }
+    }
+
+    fn total(&self, now: u64) -> u32 {
+        self.moved(now).by_minute.iter().fold(0, |total, count| total.saturating_add(*count))
+    }
+
+    fn uncertain(&self, now: u64) -> u32 {
+        if now - self.since.min(now) < MINUTES as u64 { self.inherited } else { 0 }
+    }
+
+    /// Returns the counts with the current minute last.
+    fn moved(mut self, now: u64) -> Self {
+        let passed = usize::try_from(now.saturating_sub(self.last)).unwrap_or(MINUTES).min(MINUTES);
+        self.by_minute.rotate_left(passed);
+        self.by_minute[MINUTES - passed..].fill(0);
+        Self { last: self.last.max(now), ..self }
+    }
+}
+
+fn minute(now: Timestamp) -> u64 {
+    now.micros() / 60_000_000
+}
+
+/// Returns the seconds since 1970.
+#[expect(clippy::cast_precision_loss, reason = "microseconds since 1970 are below 2^53")]
+pub(crate) fn seconds(time: Timestamp) -> f64 {
+    time.micros() as f64 / 1e6
+}
+
+fn name_of(name: &http::HeaderName) -> &'static str {
+    ["if-match", "if-unmodified-since", "if-none-match", "if-modified-since"]
+        .into_iter()
+        .find(|known| name == known)
+        .unwrap_or_default()
+}
+
+fn text(value: &HeaderValue) -> String {
+    cut(String::from_utf8_lossy(value.as_bytes()).into_owned(), LONGEST_TEXT)
+}
+
+/// Cuts a text to this number of bytes, with a mark of the cut.
+fn cut(text: String, longest: usize) -> String {
+    if text.len() <= longest {
+        return text;
+    }
+    format!("{}…", &text[..text.floor_char_boundary(longest)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn start() -> Timestamp {
+        Timestamp::from_micros(1_700_000_000_000_000)
+    }
+
+    fn lose(conflicts: &Conflicts, path: &str, now: Timestamp) {
+        let request = Request::put(path).header("if-match", "\"old\"").body(()).unwrap();
+        let attempt = Attempt::of(&request, [192, 0, 2, 1].into(), "none", || None).unwrap();
+        let headers = HeaderMap::from_iter([(ETAG, HeaderValue::from_static("\"new\""))]);
+        let refusal = Refusal { status: StatusCode::PRECONDITION_FAILED, headers: &headers, by_lease: false };
+        conflicts.add(*attempt, &refusal, now, now);
+    }
+
+    fn worst(conflicts: &Conflicts, now: Timestamp) -> Vec<(String, u32, u32)> {
+        let worst = conflicts.worst(10, now, now).into_iter();
+        worst.map(|worst| (worst.path, worst.count, worst.uncertain)).collect()
+    }
+
+    #[test]
+    fn a_read_that_can_only_be_answered_costs_nothing() {
+        let client = [192, 0, 2, 1].into();
+        let noted = |request: http::request::Builder| {
+            Attempt::of(&request.body(()).unwrap(), client, "none", || None).is_some()
+        };
+        assert!(!noted(Request::get("/a")) && !noted(Request::get("/a").header("if-none-match", "\"a\"")));
+        assert!(!noted(Request::head("/a").header("if-modified-since", "x")));
+        assert!(noted(Request::get("/a").header("if-match", "\"a\"")) && noted(Request::put("/a")));
+    }
+
+    #[test]
+    fn the_worst_paths_are_those_of_the_last_ten_minutes() {
+        let conflicts = Conflicts::default();
+        let at = |minutes: u32| start().saturating_add(MINUTE * minutes);
+        for _ in 0..3 {
+            lose(&conflicts, "/a", at(0));
+        }
+        lose(&conflicts, "/b", at(5));
+        lose(&conflicts, "/a", at(6));
+        let both = |a, b| vec![("/a".to_owned(), a, 0), ("/b".to_owned(), b, 0)];
+        assert_eq!(worst(&conflicts, at(9)), both(4, 1));
+        assert_eq!(worst(&conflicts, at(10)), both(1, 1));
+        assert_eq!(worst(&conflicts, at(15)), both(1, 1)[..1]);
+        assert!(worst(&conflicts, at(16)).is_empty() && conflicts.total() == 5);
+        let newest = &conflicts.recent(1, |_| true)[0];
+        assert_eq!((&*newest.path, newest.current.as_deref()), ("/a", Some("\"new\"")));
+        assert_eq!(newest.conditions["if-match"], "\"old\"");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_a_frequent_path_is_found_among_many() {
+        let conflicts = Conflicts::default();
+        let long = "x".repeat(10_000);
+        for number in 0..10 * PATHS {
+            lose(&conflicts, &format!("/{number}/{long}"), start());
+            if number % 10 == 0 {
+                lose(&conflicts, "/frequent", start());
+            }
+        }
+        let memory = conflicts.lock();
+        assert_eq!((memory.recent.len(), memory.paths.len()), (KEPT, PATHS));
+        assert!(memory.paths.keys().all(|path| path.len() <= LONGEST_PATH + '…'.len_utf8()));
+        drop(memory);
+        let (path, count, uncertain) = worst(&conflicts, start()).swap_remove(0);
+        assert!(path == "/frequent" && count >= 250 && count - uncertain <= 250, "{path} {count} {uncertain}");
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(cut("aüb".to_owned(), 2), "a…");
+        assert_eq!(cut("aüb".to_owned(), 4), "aüb");
+    }
+}

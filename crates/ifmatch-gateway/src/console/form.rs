@@ -1,0 +1,74 @@
+//! The fields of a request: its query, and the form in its body.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::ready;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use ifmatch_http_server::RequestBody;
+use multer::Multipart;
+use url::form_urlencoded;
+
+use super::inside::Failure;
+
+/// Maximum size of a form, in bytes.
+pub(super) const LONGEST: usize = 16 << 20;
+/// Maximum size of the form to sign in, in bytes.
+pub(super) const LONGEST_TO_SIGN_IN: usize = 4 << 10;
+
+/// The fields of a request, and the file that it uploads.
+#[derive(Debug, Default)]
+pub(super) struct Form {
+    fields: HashMap<String, String>,
+    /// The name, type and content of the file.
+    pub(super) file: Option<(String, Option<String>, Bytes)>,
+}
+
+impl Form {
+    /// Reads the query of a read, or the body of a write, of at most `longest` bytes.
+    pub(super) async fn read(head: &Parts, body: RequestBody, longest: usize) -> Result<Self, Failure> {
+        if head.method.is_safe() {
+            return Ok(Self::parse(head.uri.query().unwrap_or_default().as_bytes()));
+        }
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::new(StatusCode::BAD_REQUEST, format!("the form: {error}"));
+        let body = Limited::new(body, longest).collect().await;
+        let body = body.map_err(|error| match error.downcast::<LengthLimitError>() {
+            Ok(_) => {
+                let detail = format!("the console takes up to {longest} bytes here: send more to the service by PUT");
+                Failure::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+            }
+            Err(error) => failed(&error),
+        });
+        let body = body?.to_bytes();
+        let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let Ok(boundary) = multer::parse_boundary(media_type) else { return Ok(Self::parse(&body)) };
+        let mut parts = Multipart::new(stream::once(ready(Ok::<_, Infallible>(body))), boundary);
+        let mut form = Self::default();
+        while let Some(part) = parts.next_field().await.map_err(|error| failed(&error))? {
+            let name = part.name().unwrap_or_default().to_owned();
+            if let Some(file) = part.file_name().map(ToOwned::to_owned) {
+                let media_type = part.content_type().map(ToString::to_string);
+                let content = part.bytes().await.map_err(|error| failed(&error))?;
+                form.file = Some((file, media_type, content)).filter(|(name, ..)| !name.is_empty());
+            } else {
+                form.fields.insert(name, part.text().await.map_err(|error| failed(&error))?);
+            }
+        }
+        Ok(form)
+    }
+
+    fn parse(text: &[u8]) -> Self {
+        Self { fields: form_urlencoded::parse(text).into_owned().collect(), file: None }
+    }
+
+    /// Returns a field, which is empty if it is missing.
+    pub(super) fn get(&self, name: &str) -> &str {
+        self.fields.get(name).map(String::as_str).unwrap_or_default()
+    }
+}

@@ -1,0 +1,74 @@
+//! The checks of each request, and the header fields that confine each page.
+//!
+//! - A page of another site cannot send a change: browsers say where a request comes from, and each form has a token that such a page
+//!   cannot read.
+//! - A name that an attacker lets resolve to this machine (DNS rebinding) is no host of the console.
+//! - Names, header fields and contents are data: the templates escape them, and no page can run a script but the console's own.
+
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY, SET_COOKIE,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+
+use super::inside::Failure;
+use crate::access::host_check;
+
+const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+const COOP: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+
+/// The policy of the console's own pages.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-src 'self'; \
+    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// The policy of the content of a blob: a document of no origin, that loads nothing and runs nothing.
+const SANDBOX: &str = "sandbox; default-src 'none'; frame-ancestors 'self'";
+
+/// Refuses a request for a foreign host, if the console has local ones only, and one that a foreign page sends.
+pub(super) fn check(head: &Parts, is_secure: bool, is_local: bool) -> Result<(), Failure> {
+    if is_local && !host_check::is_for_this_machine(head) {
+        let detail = "the console has no such host: use http://127.0.0.1 or localhost";
+        return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, detail));
+    }
+    let field = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let is_foreign = !matches!(field("sec-fetch-site"), None | Some("same-origin" | "none"));
+    let is_link = head.method == Method::GET
+        && field("sec-fetch-mode") == Some("navigate")
+        && field("sec-fetch-dest") == Some("document");
+    let own = |host: &str| format!("{}://{host}", if is_secure { "https" } else { "http" });
+    let host = head.uri.authority().map(http::uri::Authority::as_str).or(field(HOST.as_str())).unwrap_or_default();
+    let is_of_foreign_origin =
+        !head.method.is_safe() && field(ORIGIN.as_str()).is_some_and(|origin| origin != own(host));
+    if is_foreign && !is_link || is_of_foreign_origin {
+        return Err(Failure::new(StatusCode::FORBIDDEN, "another site sent this request: open the console itself"));
+    }
+    Ok(())
+}
+
+/// Confines a page of the console.
+pub(super) fn protect(headers: &mut HeaderMap) {
+    // `no-referrer` would hide the origin of forms, too.
+    add(headers, POLICY, "same-origin");
+}
+
+/// Confines the content of a blob. Nothing of its own header fields can widen that.
+pub(super) fn sandbox(headers: &mut HeaderMap) {
+    for name in [SET_COOKIE, CONTENT_DISPOSITION, HeaderName::from_static("refresh"), HeaderName::from_static("link")] {
+        headers.remove(name);
+    }
+    add(headers, SANDBOX, "no-referrer");
+}
+
+fn add(headers: &mut HeaderMap, policy: &'static str, referrer: &'static str) {
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, policy),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, referrer),
+        (CACHE_CONTROL, "no-store"),
+        (CORP, "same-origin"),
+        (COOP, "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}

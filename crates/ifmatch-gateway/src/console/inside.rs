@@ -1,0 +1,99 @@
+//! The console as a client of its gateway, in the same process.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use ifmatch_http_server::{RequestBody, RequestContext, RequestHandler};
+use serde::de::DeserializeOwned;
+
+/// Maximum size of an answer that is shown, in bytes.
+const LONGEST: usize = 4 << 20;
+
+/// Sends requests to the gateway with an operator's token.
+pub(super) struct Inside<'a, H> {
+    pub(super) gateway: &'a Arc<H>,
+    pub(super) context: RequestContext,
+    pub(super) token: Option<String>,
+}
+
+/// A request that failed, for the operator to read.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) status: StatusCode,
+    pub(super) detail: String,
+}
+
+impl Failure {
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into() }
+    }
+}
+
+/// An answer in memory.
+pub(super) struct Whole {
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl Whole {
+    /// Returns a field as text.
+    pub(super) fn field(&self, name: &HeaderName) -> Option<String> {
+        self.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+    }
+}
+
+impl<H: RequestHandler> Inside<'_, H> {
+    /// Sends a request. The answer may have any status.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        target: &str,
+        fields: &[(HeaderName, HeaderValue)],
+        body: Bytes,
+    ) -> Result<Response<H::Body>, Failure> {
+        let invalid =
+            |_| Failure::new(StatusCode::BAD_REQUEST, "this is no valid request: check what you have entered");
+        let mut request = Request::builder().method(method).uri(target).header(HOST, "localhost");
+        request = request.header(USER_AGENT, "ifmatch-console").header(CONTENT_LENGTH, body.len());
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let mut request = request.body(RequestBody::from(body)).map_err(invalid)?;
+        request.headers_mut().extend(fields.iter().cloned());
+        Ok(Arc::clone(self.gateway).handle(request, self.context.clone()).await)
+    }
+
+    /// Sends a request, and reads its answer. An answer that is no success is a failure.
+    pub(super) async fn whole(
+        &self,
+        method: Method,
+        target: &str,
+        fields: &[(HeaderName, HeaderValue)],
+        body: Bytes,
+    ) -> Result<Whole, Failure> {
+        let (head, body) = self.send(method, target, fields, body).await?.into_parts();
+        let read = Limited::new(body, LONGEST).collect().await;
+        let body = read.map_err(|error| Failure::new(StatusCode::BAD_GATEWAY, error.to_string()))?.to_bytes();
+        if head.status.is_success() {
+            return Ok(Whole { headers: head.headers, body });
+        }
+        let problem = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default();
+        let detail = problem["detail"].as_str().or(head.status.canonical_reason()).unwrap_or_default();
+        Err(Failure::new(head.status, detail))
+    }
+
+    /// Reads a resource.
+    pub(super) async fn get(&self, target: &str) -> Result<Whole, Failure> {
+        self.whole(Method::GET, target, &[], Bytes::new()).await
+    }
+
+    /// Reads a resource that is JSON.
+    pub(super) async fn json<T: DeserializeOwned>(&self, target: &str) -> Result<T, Failure> {
+        let answer = self.get(target).await?;
+        serde_json::from_slice(&answer.body)
+            .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    }
+}

@@ -1,0 +1,262 @@
+//! The console: pages for an operator's browser.
+//!
+//! It is a client of the gateway in the same process. Each page sends the requests that a program would send, with the token that
+//! the operator has signed in with, and shows the answers. So nothing can be seen or changed here that the API would not permit.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use askama::Template;
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, SET_COOKIE};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{Either, Full};
+use ifmatch_http_server::{RequestBody, RequestContext, RequestHandler, framing};
+
+use crate::gateway::state::AppState;
+use form::Form;
+use inside::{Failure, Inside};
+use session::{Session, Sessions};
+use text::Text;
+
+pub(crate) mod history;
+
+mod blobs;
+mod form;
+mod guard;
+mod inside;
+mod screens;
+mod session;
+mod text;
+
+use history::History;
+
+const STYLE: &str = include_str!("assets/console.css");
+const SCRIPT: &str = include_str!("assets/console.js");
+
+/// The pages in front of a gateway.
+pub(crate) struct Console<H> {
+    gateway: Arc<H>,
+    state: Arc<AppState>,
+    sessions: Sessions,
+    history: Arc<History>,
+    is_local: bool,
+}
+
+/// A response of a page, or of the gateway.
+type Page<H> = Response<Either<Full<Bytes>, <H as RequestHandler>::Body>>;
+
+/// What a page answers with.
+enum Answer<B> {
+    Page(StatusCode, String),
+    /// To this path.
+    Redirect(String),
+    /// With a cookie, to the first page.
+    Cookie(HeaderValue),
+    /// The content of a blob.
+    Raw(Response<B>),
+    Asset(&'static str, &'static str),
+}
+
+/// What all pages show.
+struct Frame {
+    screen: &'static str,
+    has_blobs: bool,
+    has_cache: bool,
+    signed_in: bool,
+    form_token: String,
+    notice: Option<&'static str>,
+}
+
+#[derive(Template)]
+#[template(path = "sign_in.html")]
+struct SignIn {
+    frame: Frame,
+    problem: Option<&'static str>,
+}
+
+#[derive(Template)]
+#[template(path = "failure.html")]
+struct Failed {
+    frame: Frame,
+    status: u16,
+    detail: Text,
+}
+
+impl<H: RequestHandler> Console<H> {
+    /// Creates the pages in front of `gateway`, for a listener at `address`.
+    pub(crate) fn new(gateway: Arc<H>, state: Arc<AppState>, address: SocketAddr) -> Result<Self, crate::error::Error> {
+        let sessions = Sessions::new().map_err(|error| crate::error::Error::runtime(error.to_string()))?;
+        let history = Arc::<History>::default();
+        tokio::spawn(history::watch(Arc::clone(&state), Arc::downgrade(&history)));
+        Ok(Self { gateway, state, sessions, history, is_local: address.ip().is_loopback() })
+    }
+
+    async fn answer(&self, request: Request<RequestBody>, context: RequestContext) -> Result<Answer<H::Body>, Failure> {
+        let (head, body) = request.into_parts();
+        let access = self.state.access.load();
+        guard::check(&head, context.is_secure(), self.is_local || access.is_open())?;
+        match head.uri.path() {
+            "/console.css" => return Ok(Answer::Asset("text/css; charset=utf-8", STYLE)),
+            "/console.js" => return Ok(Answer::Asset("text/javascript; charset=utf-8", SCRIPT)),
+            _ => {}
+        }
+        let session = if access.is_open() { Some(self.sessions.open()) } else { self.sessions.of(&head.headers) };
+        // Without a session, there is nothing to send but a token.
+        let longest = if session.is_some() { form::LONGEST } else { form::LONGEST_TO_SIGN_IN };
+        let form = Form::read(&head, body, longest).await?;
+        let is_write = !head.method.is_safe();
+        let Some(session) = session else {
+            if is_write && head.uri.path() == "/sign-in" {
+                return self.sign_in(&form, context).await;
+            }
+            return Ok(self.sign_in_page(None));
+        };
+        if is_write && !session.has_form_token(form.get("form_token")) {
+            return Err(Failure::new(StatusCode::FORBIDDEN, "this form is out of date: load the page again"));
+        }
+        let inside = Inside { gateway: &self.gateway, context, token: session.token.clone() };
+        let visit = Visit { console: self, inside, session, head, form };
+        match visit.respond().await {
+            Err(failure) if failure.status == StatusCode::UNAUTHORIZED => {
+                Ok(self.sign_in_page(Some("this token is no longer accepted")))
+            }
+            answer => answer,
+        }
+    }
+
+    async fn sign_in(&self, form: &Form, context: RequestContext) -> Result<Answer<H::Body>, Failure> {
+        let (token, is_secure) = (form.get("token").trim().to_owned(), context.is_secure());
+        let inside = Inside { gateway: &self.gateway, context, token: Some(token.clone()) };
+        match inside.get("/-/overview").await {
+            Ok(_) => Ok(Answer::Cookie(self.sessions.begin(token, is_secure)?)),
+            Err(_) => Ok(self.sign_in_page(Some("this token is not accepted"))),
+        }
+    }
+
+    fn sign_in_page(&self, problem: Option<&'static str>) -> Answer<H::Body> {
+        let page = SignIn { frame: self.frame("sign-in", None), problem };
+        Answer::Page(StatusCode::UNAUTHORIZED, page.render().unwrap_or_default())
+    }
+
+    fn frame(&self, screen: &'static str, session: Option<&Session>) -> Frame {
+        Frame {
+            screen,
+            has_blobs: self.state.blobs.is_some(),
+            has_cache: self.state.cache.is_some(),
+            signed_in: session.is_some_and(|session| session.token.is_some()),
+            form_token: session.map(|session| session.form_token.clone()).unwrap_or_default(),
+            notice: None,
+        }
+    }
+
+    fn failed(&self, failure: Failure) -> Answer<H::Body> {
+        let Failure { status, detail } = failure;
+        let page = Failed { frame: self.frame("failure", None), status: status.as_u16(), detail: detail.into() };
+        Answer::Page(status, page.render().unwrap_or_default())
+    }
+}
+
+/// A request of an operator.
+struct Visit<'a, H> {
+    console: &'a Console<H>,
+    inside: Inside<'a, H>,
+    session: Session,
+    head: Parts,
+    form: Form,
+}
+
+impl<H: RequestHandler> Visit<'_, H> {
+    async fn respond(&self) -> Result<Answer<H::Body>, Failure> {
+        let method = if self.head.method == Method::HEAD { &Method::GET } else { &self.head.method };
+        match (method, self.head.uri.path()) {
+            (&Method::GET, "/") => self.overview().await,
+            (&Method::GET, "/conflicts") => self.conflicts().await,
+            (&Method::GET, "/leases") => self.leases().await,
+            (&Method::GET, "/leases/break") => self.ask_to_break().await,
+            (&Method::POST, "/leases/break") => self.break_lease().await,
+            (&Method::GET, "/blobs") => self.blobs().await,
+            (&Method::POST, "/blobs/new") => self.create_blob().await,
+            (&Method::GET, "/blob") => self.blob().await,
+            (&Method::POST, "/blob/save") => self.save_blob().await,
+            (&Method::POST, "/blob/delete") => self.delete_blob().await,
+            (&Method::GET, "/raw") => self.raw().await,
+            (&Method::GET, "/cache") => self.cache().await,
+            (&Method::POST, "/cache/purge") => self.purge().await,
+            (&Method::POST, "/sign-out") => {
+                self.console.sessions.end(&self.head.headers);
+                Ok(Answer::Redirect("/".to_owned()))
+            }
+            _ => Err(Failure::new(StatusCode::NOT_FOUND, "there is no such page")),
+        }
+    }
+
+    /// Returns what all pages show, with the notice of what was done before.
+    fn frame(&self, screen: &'static str) -> Frame {
+        // By name, so that no link can make the console say anything else.
+        let notice = match self.form.get("done") {
+            "broken" => Some("The lease is broken."),
+            "created" => Some("The blob is created."),
+            "saved" => Some("The blob is saved."),
+            "deleted" => Some("The blob is deleted."),
+            "purged" => Some("The responses are purged."),
+            "nothing" => Some("No response was stored there: nothing was purged."),
+            _ => None,
+        };
+        Frame { notice, ..self.console.frame(screen, Some(&self.session)) }
+    }
+}
+
+fn page<B>(page: &impl Template) -> Result<Answer<B>, Failure> {
+    Ok(Answer::Page(StatusCode::OK, render(page)?))
+}
+
+fn render(page: &impl Template) -> Result<String, Failure> {
+    let failed = |error: &dyn Display| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+    page.render().map_err(|error| failed(&error))
+}
+
+impl<H: RequestHandler> RequestHandler for Console<H> {
+    type Body = Either<Full<Bytes>, H::Body>;
+
+    async fn handle(self: Arc<Self>, mut request: Request<RequestBody>, context: RequestContext) -> Page<H> {
+        if let Some(rejected) = framing::reject(&mut request) {
+            return rejected.map(|body| Either::Left(Full::new(body)));
+        }
+        let is_head = request.method() == Method::HEAD;
+        let answer = self.answer(request, context).await;
+        let answer = answer.unwrap_or_else(|failure| self.failed(failure));
+        let own = |status, media_type: &'static str, body: Bytes| {
+            let mut response =
+                Response::new(Either::Left(Full::new(if is_head { Bytes::new() } else { body.clone() })));
+            *response.status_mut() = status;
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+            response.headers_mut().insert(CONTENT_LENGTH, body.len().into());
+            response
+        };
+        let to = |path: &str| {
+            let mut response = own(StatusCode::SEE_OTHER, "text/html; charset=utf-8", Bytes::new());
+            response.headers_mut().extend(HeaderValue::try_from(path).ok().map(|path| (LOCATION, path)));
+            response
+        };
+        let mut response = match answer {
+            Answer::Page(status, text) => own(status, "text/html; charset=utf-8", text.into()),
+            Answer::Asset(media_type, text) => own(StatusCode::OK, media_type, text.into()),
+            Answer::Redirect(path) => to(&path),
+            Answer::Cookie(cookie) => {
+                let mut response = to("/");
+                response.headers_mut().insert(SET_COOKIE, cookie);
+                response
+            }
+            Answer::Raw(response) => {
+                let mut response = response.map(Either::Right);
+                guard::sandbox(response.headers_mut());
+                return response;
+            }
+        };
+        guard::protect(response.headers_mut());
+        response
+    }
+}

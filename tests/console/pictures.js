@@ -1,0 +1,68 @@
+// Takes the pictures of docs/console.md: each screen at two widths, with data as in an operator's day.
+import { join } from "node:path";
+import { browser, gateway, open, send, site } from "./support.js";
+
+const [, , folder] = process.argv;
+if (!folder) throw new Error("name the folder for the pictures: node pictures.js ../../docs/images");
+
+const WIDE = { width: 1100, height: 720 };
+const NARROW = { width: 390, height: 720 };
+const ends = [];
+const test = { after: (end) => ends.push(end) };
+
+const chromium = await browser(test);
+const blobs = await gateway(test, ["serve", "--data", "FOLDER/data"]);
+const put = (path, headers, body) => send(blobs.service + path, "PUT", headers, body);
+await put("/docs/plan/week.md", { "content-type": "text/markdown" }, "# Week 48\n\n- Monday: release\n- Tuesday: rest\n");
+await put("/docs/plan/month.md", { "content-type": "text/markdown" }, "# November\n");
+await put("/docs/logo.txt", {}, "if-match\n");
+await put("/deploy/production", { "content-type": "application/json" }, '{ "version": 41 }\n');
+await put("/deploy/staging", { "content-type": "application/json" }, '{ "version": 42 }\n');
+const acquire = (path, holder, seconds) =>
+  send(`${blobs.service}${path}?lease`, "POST", { "lease-duration": seconds, "lease-holder": holder });
+await acquire("/deploy/production", "alice@laptop", "-1");
+await acquire("/deploy/staging", "ci-runner-3", "60");
+for (let count = 0; count < 6; count += 1) await put("/deploy/production", { "user-agent": "deploy/2.1" }, "{}");
+for (let count = 0; count < 9; count += 1) {
+  await put("/docs/plan/week.md", { "if-match": '"31f2-old"', "user-agent": "editor/5.0" }, "mine");
+}
+await put("/docs/logo.txt", { "if-none-match": "*", "user-agent": "upload.sh" }, "again");
+const tag = (await send(`${blobs.service}/docs/plan/week.md`)).headers.get("etag");
+for (let count = 0; count < 400; count += 1) {
+  const answer = await send(`${blobs.service}/docs/plan/week.md`, "GET", count % 4 ? { "if-none-match": tag } : {});
+  await answer.arrayBuffer();
+}
+const upstream = await site(test, (request, response) => {
+  response.writeHead(200, { "cache-control": request.url === "/basket" ? "private" : "max-age=600", etag: '"v7"' });
+  response.end("hello");
+});
+const proxy = await gateway(test, ["proxy", "--upstream", upstream]);
+for (const path of ["/news", "/news", "/news", "/basket", "/style.css", "/style.css"]) {
+  await (await send(proxy.service + path)).arrayBuffer();
+}
+const basket = encodeURIComponent(`${proxy.service}/basket`);
+
+for (const [name, url] of [
+  ["overview", blobs.console],
+  ["conflicts", `${blobs.console}/conflicts`],
+  ["leases", `${blobs.console}/leases`],
+  ["blobs", `${blobs.console}/blob?path=docs%2Fplan%2Fweek.md`],
+  ["cache", `${proxy.console}/cache?url=${basket}`],
+]) {
+  for (const [width, viewport] of [["wide", WIDE], ["narrow", NARROW]]) {
+    const page = await open(chromium, url, { viewport, colorScheme: "light" });
+    await page.screenshot({ path: join(folder, `console-${name}-${width}.png`) });
+    await page.context().close();
+  }
+}
+
+// An edit conflict.
+const pages = [await open(chromium, `${blobs.console}/blob?path=docs%2Fplan%2Fweek.md`, { viewport: WIDE })];
+const [page] = pages;
+await put("/docs/plan/week.md", { "content-type": "text/markdown" }, "# Week 48\n\n- Monday: release 42\n- Tuesday: rest\n");
+await page.getByLabel("Text").fill("# Week 48\n\n- Monday: release\n- Tuesday: rest\n- Friday: retrospective\n");
+await page.getByRole("button", { name: "Save" }).click();
+await page.getByText("was changed meanwhile").waitFor();
+await page.screenshot({ path: join(folder, "console-merge-wide.png") });
+for (const end of ends.reverse()) await end();
+process.exit();

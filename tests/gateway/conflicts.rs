@@ -1,0 +1,99 @@
+//! Who loses, and why: `/-/conflicts`, the clients that wait for a lease, and `/-/overview`.
+
+use serde_json::json;
+use support::azure::Azure;
+use support::{Client, Gateway};
+
+use crate::serve;
+
+const ID: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
+
+#[tokio::test]
+async fn a_conflict_shows_what_was_sent_and_what_was_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path(), &["--require-conditions"]);
+    let client = Client::new(gateway.address());
+    let tag = client.put("/c/a%20b", &[("if-none-match", "*")], "one").await.expect(201).etag().to_owned();
+    for _ in 0..3 {
+        client.put("/c/a%20b", &[("if-match", "\"old\""), ("user-agent", "deploy/1")], "two").await.expect(412);
+    }
+    client.put("/c/other", &[], "two").await.expect(428);
+    client.get("/c/a%20b", &[("if-none-match", &tag)]).await.expect(304);
+    client.get("/c/a%20b", &[("if-match", "\"old\"")]).await.expect(412);
+    let found = client.get("/-/conflicts", &[]).await.expect(200).json();
+    assert_eq!((&found["total"], &found["window"]), (&json!(5), &json!(600)), "{found}");
+    let worst = json!([
+        { "path": "/c/a%20b", "count": 4, "uncertain": 0, "statuses": { "412": 4 }, "clients": { "127.0.0.1": 4 } },
+        { "path": "/c/other", "count": 1, "uncertain": 0, "statuses": { "428": 1 }, "clients": { "127.0.0.1": 1 } },
+    ]);
+    assert_eq!(found["worst"], worst);
+    let lost = client.get("/-/conflicts?path=%2Fc%2Fa%2520b&limit=2", &[]).await.expect(200).json()["recent"].clone();
+    assert_eq!(lost.as_array().map(Vec::len), Some(2), "{lost}");
+    let lost = &lost[1];
+    assert_eq!((&lost["method"], &lost["status"], &lost["by_lease"]), (&json!("PUT"), &json!(412), &json!(false)));
+    assert_eq!(lost["conditions"], json!({ "if-match": "\"old\"" }));
+    assert_eq!((&lost["current"], &lost["user_agent"]), (&json!(tag), &json!("deploy/1")));
+    client.get("/-/conflicts?limit=0", &[]).await.expect(400);
+    client.get("/-/conflicts?x=1", &[]).await.expect(400);
+}
+
+#[tokio::test]
+async fn the_clients_that_a_lease_keeps_waiting_are_listed_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path(), &[]);
+    let client = Client::new(gateway.address());
+    let azure = Azure::development(client.clone());
+    azure.create_container("docs").await.expect(201);
+    azure.put("/docs/a", &[], "one").await.expect(201);
+    let lease = [("x-ms-lease-duration", "-1"), ("x-ms-proposed-lease-id", ID)];
+    azure.lease("/docs/a", "acquire", &lease).await.expect(201);
+    let other = [("x-ms-lease-duration", "60")];
+    azure.lease("/docs/a", "acquire", &other).await.expect(409);
+    client.put("/docs/a", &[("user-agent", "plain/1")], "two").await.expect(412);
+    client.put("/docs/a", &[("user-agent", "plain/1")], "two").await.expect(412);
+    let listed = client.get("/-/leases", &[]).await.expect(200).json()["leases"][0].clone();
+    let waiting = listed["waiting"].as_array().unwrap();
+    let counts: Vec<_> = waiting.iter().map(|one| one["count"].as_u64().unwrap()).collect();
+    assert_eq!((waiting.len(), counts.iter().sum::<u64>()), (2, 3), "{listed}");
+    assert!(waiting.iter().any(|one| one["user_agent"] == "plain/1" && one["count"] == 2), "{listed}");
+
+    // A break that names a lease leaves a later one alone.
+    let token = listed["token"].as_u64().unwrap();
+    let break_it = |token: u64| json!({ "action": "break", "period": 0, "token": token }).to_string();
+    let json = [("content-type", "application/json")];
+    let path = "/-/leases/docs/a";
+    client.request(http::Method::POST, path, &json, break_it(token - 1)).await.expect(409);
+    assert_eq!(client.get(path, &[]).await.expect(200).json()["state"], "leased");
+    client.request(http::Method::POST, path, &json, break_it(token)).await.expect(200);
+    let broken = client.get(path, &[]).await.expect(200).json();
+    assert_eq!((&broken["state"], &broken["waiting"]), (&json!("broken"), &json!([])));
+}
+
+#[tokio::test]
+async fn the_overview_has_the_settings_without_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Gateway::command();
+    command.env("IFMATCH_MAX_WAITS", "7");
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--write-token", "very-secret-token", "--data"])
+        .arg(folder.path());
+    let gateway = Gateway::launch(command);
+    let client = Client::new(gateway.address());
+    for path in ["/-/overview", "/-/conflicts"] {
+        client.get(path, &[]).await.expect(401);
+    }
+    let authorization = [("authorization", "Bearer very-secret-token")];
+    let overview = client.get("/-/overview", &authorization).await.expect(200);
+    assert!(!overview.text().contains("very-secret-token"), "{}", overview.text());
+    let overview = overview.json();
+    assert_eq!((&overview["status"], &overview["register"]), (&json!("ready"), &json!(null)));
+    let settings = overview["settings"].as_array().unwrap();
+    for setting in [
+        json!({ "name": "--max-waits", "value": "7", "source": "environment" }),
+        json!({ "name": "--write-token", "value": "(hidden)", "source": "flag" }),
+        json!({ "name": "--max-requests", "value": "1000", "source": "default" }),
+    ] {
+        assert!(settings.contains(&setting), "{setting} is missing in {overview:#}");
+    }
+    assert!(overview["disk"]["free"].as_u64() > Some(0) && overview["requests"]["client_errors"].as_f64() >= Some(2.0));
+}
