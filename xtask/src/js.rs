@@ -4,6 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
 use crate::command::Run;
 use crate::step::Context;
 use crate::wasm::{self, Target};
@@ -20,13 +23,25 @@ fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
     let module = wasm::build(workspace, "ifmatch-js", deadline)?;
     let folder = workspace.target().join("npm/ifmatch");
     wasm::write(&module, Target::Package, &folder)?;
+    without_disposal(&folder.join("ifmatch.d.ts"))?;
+    let inline = folder.join("ifmatch_base64.js");
+    let text = BASE64_STANDARD.encode(fs::read(folder.join("ifmatch_bg.wasm"))?);
+    fs::write(&inline, format!("export const base64 = \"{text}\";\n"))?;
     copy(&workspace.root().join("wasm/js/package"), &folder)?;
     println!(
-        "{}: {} bytes of WebAssembly compressed",
+        "{}: {} bytes of WebAssembly compressed, {} as text",
         folder.display(),
-        wasm::compressed(&folder.join("ifmatch_bg.wasm"))?
+        wasm::compressed(&folder.join("ifmatch_bg.wasm"))?,
+        wasm::compressed(&inline)?
     );
     Ok(folder)
+}
+
+/// Removes the methods from the declarations that only the newest `lib` of TypeScript knows.
+fn without_disposal(declarations: &Path) -> Result {
+    let text = fs::read_to_string(declarations)?;
+    let lines = text.lines().filter(|line| !line.contains("[Symbol.dispose]"));
+    Ok(fs::write(declarations, lines.flat_map(|line| [line, "\n"]).collect::<String>())?)
 }
 
 /// Checks the package's types, runs the RFC tables through it, and tests Workers that use it.
