@@ -11,7 +11,7 @@ use crate::command::Run;
 use crate::step::Context;
 use crate::wasm::{self, Target};
 use crate::workspace::Workspace;
-use crate::{Result, npm};
+use crate::{Result, npm, worker};
 
 /// Builds the package.
 pub(crate) fn run() -> Result {
@@ -52,10 +52,15 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     }
     let here = context.workspace.root().join(npm::JS);
     // The tests import it by name, as users do.
-    copy(&package, &here.join("node_modules/ifmatch"))?;
-    let node = |args: &[&str]| Run::new("node", &here).args(args).passes(context.deadline);
-    node(&["node_modules/typescript/bin/tsc", "--project", "."])?;
-    node(&["--test", "tests"])
+    let installed = here.join("node_modules/ifmatch");
+    if installed.exists() {
+        fs::remove_dir_all(&installed)?;
+    }
+    copy(&package, &installed)?;
+    Run::new("node", &here).args(["node_modules/typescript/bin/tsc", "--project", "."]).passes(context.deadline)?;
+    let bundled = context.workspace.target().join("npm/bundled");
+    worker::bundle(context.workspace, &here.join("tests/workers/notes.mjs"), &bundled, context.deadline)?;
+    Run::new("node", &here).args(["--test", "tests"]).env("IFMATCH_BUNDLED", &bundled).passes(context.deadline)
 }
 
 /// Copies the files of a folder.

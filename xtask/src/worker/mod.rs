@@ -14,6 +14,7 @@ use crate::Result;
 use crate::wasm::{self, Target};
 use crate::workspace::Workspace;
 
+pub(crate) use wrangler::bundle;
 pub use wrangler::start_up;
 
 use server::Server;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -21,6 +22,17 @@ pub(super) fn check(context: &Context<'_>, worker: &Path, modules: &Path, enviro
             .args([settings.as_path(), "--outdir".as_ref(), &outcome])
             .passes(context.deadline)
     })
+}
+
+/// Bundles a Worker of JavaScript into a folder, as for its deployment.
+pub(crate) fn bundle(workspace: &Workspace, entry: &Path, folder: &Path, deadline: Instant) -> Result {
+    // Wrangler keeps the modules of earlier runs.
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    let run =
+        command(workspace)?.args(["deploy", "--dry-run", "--name", "bundle", "--compatibility-date", "2026-07-30"]);
+    run.args(["--outdir".as_ref(), folder.as_os_str(), entry.as_os_str()]).passes(deadline)
 }
 
 /// Returns the CPU time of the Worker's start in milliseconds, sampled by the runtime.
