@@ -44,6 +44,7 @@ impl Shared {
         container: &ContainerName,
         delete: Delete,
     ) -> Result<(), StoreError> {
+        this.must_keep_containers()?;
         let (this, container) = (Arc::clone(this), container.clone());
         super::write::in_a_task(async move { this.erase(&container, &delete).await }).await
     }

@@ -311,6 +311,11 @@ impl Payload {
         serde_json::from_slice(version.payload()).unwrap_or_default()
     }
 
+    /// Returns the payload of a container whose blobs are all objects in its folder.
+    pub(super) fn of_all_objects() -> Self {
+        Self { since: Some(Revision::NONE), ..Self::default() }
+    }
+
     /// Converts the payload for a later version.
     pub(super) fn later(self, version: &Version) -> Self {
         let Home { incarnation, since } = self.home(version);

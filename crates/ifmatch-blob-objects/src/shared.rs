@@ -20,13 +20,23 @@ use ifmatch_blob::store::{StoreError, StoreErrorKind};
 /// Maximum time a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The use of the register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keeps {
+    /// It survives a restart.
+    Leases,
+    /// It is that of the only process.
+    Containers,
+    /// It is that of one of several processes, which know only the store.
+    Nothing,
+}
+
 /// State that all operations share.
 pub(super) struct Shared {
     pub(super) backing: Backing,
     pub(super) capability: Capability,
     pub(super) driver: Driver,
-    /// `true` if the register survives a restart.
-    pub(super) durable: bool,
+    pub(super) keeps: Keeps,
     /// The register with the name in the store's mark, if the store is marked.
     pub(super) owner: Option<Owner>,
     pub(super) member_cache: MemberCache,
@@ -87,9 +97,21 @@ impl Shared {
         self.look(location, members).await
     }
 
-    /// Deletes an object.
-    pub(super) async fn remove(&self, location: &Path) -> object_store::Result<()> {
-        self.backing.objects.delete(location).await
+    /// Returns an error if containers have no records.
+    pub(super) fn must_keep_containers(&self) -> Result<(), StoreError> {
+        if self.keeps != Keeps::Nothing {
+            return Ok(());
+        }
+        let why = "without leases, every container exists, and is neither changed nor deleted: delete its blobs, or turn leases on";
+        Err(StoreError::new(StoreErrorKind::Unsupported, why))
+    }
+
+    /// Deletes an object: this version of it, if the store can tell.
+    pub(super) async fn remove(&self, location: &Path, current: &Current) -> object_store::Result<()> {
+        match &self.backing.deletion {
+            Some(deletion) => deletion.delete_if(location, &current.version).await,
+            None => self.backing.objects.delete(location).await,
+        }
     }
 
     /// Verifies that the store still belongs to this register. Call this before every change that no condition covers.

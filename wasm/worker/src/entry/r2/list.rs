@@ -9,6 +9,7 @@ use object_store::{Attributes, ListResult, ObjectMeta, Result};
 use worker::send::{IntoSendFuture, SendWrapper};
 use worker::{Bucket, Include, Object, Objects};
 
+use super::tombstone::is_tombstone;
 use super::{attributes, within_limits};
 
 /// An object, with its attributes if they were requested.
@@ -95,9 +96,9 @@ async fn page(
     if let Some(delimiter) = delimiter {
         request = request.delimiter(delimiter);
     }
-    if is_described {
-        request = request.include(vec![Include::HttpMetadata, Include::CustomMetadata]);
-    }
+    // Tombstones are told by their metadata.
+    let described = vec![Include::CustomMetadata, Include::HttpMetadata];
+    request = request.include(described.into_iter().take(if is_described { 2 } else { 1 }).collect());
     let request = match start {
         Start::First => request,
         Start::After(name) => request.start_after(name),
@@ -113,7 +114,10 @@ fn cursor(page: &Objects) -> Option<Start> {
 
 /// Reads a page, without objects that have names that no blob can have.
 fn read(objects: &[Object], is_described: bool) -> Result<VecDeque<Found>> {
-    let named = objects.iter().filter_map(|object| Some((object, Path::parse(object.key()).ok()?)));
+    let named = objects
+        .iter()
+        .filter(|object| !is_tombstone(object))
+        .filter_map(|object| Some((object, Path::parse(object.key()).ok()?)));
     named
         .map(|(object, location)| {
             // Without a request for them, the object has no such properties.
