@@ -140,7 +140,8 @@ impl Backing {
     /// Sets how long reads may reuse the register's answer about a container. By default, each read asks the register.
     ///
     /// Use this with a remote register. During this time, a read may return a blob that an unanswered write left in a
-    /// container since deleted by another process. Writes never rely on a reused answer.
+    /// container since deleted by another process. Writes rely on an answer for a second, and the deletion of a container waits for
+    /// that: all processes of a store must have this setting, or none.
     ///
     /// Reads then also wait less for a register that hangs: 300 ms if there was an earlier answer, and otherwise two seconds.
     /// They go on without an answer, and the register is not asked again for this time.

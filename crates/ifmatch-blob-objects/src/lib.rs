@@ -69,6 +69,7 @@ pub use open_error::{OpenError, OpenErrorKind};
 use owner::Owner;
 pub use owner::forget_store;
 pub use probe::{Capability, Support};
+use recent::RecentRecords;
 use shared::{Keeps, PATIENCE, Shared};
 pub use spool::RunningHash;
 use unrecorded::Unrecorded;
@@ -92,6 +93,7 @@ mod owner;
 mod permit;
 mod probe;
 mod read;
+mod recent;
 mod set_headers;
 mod shared;
 mod spool;
@@ -214,8 +216,17 @@ impl ObjectBlobs {
         let is_container = |key: &Key| key.as_str().starts_with(incarnation::KEYS);
         let driver = Driver::new(register).with_patience(PATIENCE).index_of(is_container);
         let member_cache = MemberCache::new(backing.container_memory);
-        let shared =
-            |me: &Weak<Shared>| Shared { backing, capability, driver, keeps, owner, member_cache, me: Weak::clone(me) };
+        let recent = RecentRecords::new(member_cache.is_enabled());
+        let shared = |me: &Weak<Shared>| Shared {
+            backing,
+            capability,
+            driver,
+            keeps,
+            owner,
+            member_cache,
+            recent,
+            me: Weak::clone(me),
+        };
         Self { shared: Arc::new_cyclic(shared) }
     }
 

@@ -3,8 +3,9 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use ifmatch_core::record::Revision;
-use ifmatch_register::Driver;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::{Driver, Key};
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStoreExt};
 
@@ -13,7 +14,9 @@ use super::backing::Backing;
 use super::failure;
 use super::members::{MemberCache, Members};
 use super::owner::{Claim, Owner};
+use super::permit::of_driver;
 use super::probe::Capability;
+use super::recent::RecentRecords;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
@@ -40,6 +43,7 @@ pub(super) struct Shared {
     /// The register with the name in the store's mark, if the store is marked.
     pub(super) owner: Option<Owner>,
     pub(super) member_cache: MemberCache,
+    pub(super) recent: RecentRecords,
     /// Handle for background work.
     pub(super) me: Weak<Self>,
 }
@@ -91,9 +95,21 @@ impl Shared {
         Ok(found.map(|(_, current)| current).filter(|current| members.contain(current)))
     }
 
+    /// Returns the record from which a write of a blob starts: an earlier one of this process, or the current one. A lease that
+    /// forbids the write is one of the current record.
+    pub(super) async fn start(&self, key: &Key, lease: LeaseUse) -> Result<Record, StoreError> {
+        let check = |record: &Record| record.check_lease(lease, self.driver.now());
+        if let Some(recent) = self.recent.get(key).filter(|recent| check(recent).is_ok()) {
+            return Ok(recent);
+        }
+        let record = self.driver.load(key).await.map_err(of_driver)?;
+        check(&record).map_err(StoreErrorKind::LeaseFailed)?;
+        Ok(record)
+    }
+
     /// Returns the current state of a blob, or `None` if there is none.
     pub(super) async fn find_blob(&self, blob: &BlobPath, location: &Path) -> Result<Option<Current>, StoreError> {
-        let members = self.registered(&blob.container).await?.members();
+        let members = self.recent(&blob.container).await?.members();
         self.look(location, members).await
     }
 

@@ -113,20 +113,28 @@ impl Shared {
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
         let (incarnation, members) = match put.container {
             MissingContainer::Refuse => {
-                let home = this.expect(&blob.container).await?;
+                let home = match this.find_recent(&blob.container).await? {
+                    Found::Known(home) => home,
+                    Found::Absent(_) | Found::Unknown(_) => this.expect(&blob.container).await?,
+                };
                 ((this.keeps != Keeps::Nothing).then_some(home.incarnation), home.members())
             }
-            MissingContainer::Create => (None, this.registered(&blob.container).await?.members()),
+            MissingContainer::Create => (None, this.recent(&blob.container).await?.members()),
         };
         let before = this.look(&location, members).await?;
         let mut seen = None;
         if !before.as_ref().is_some_and(|current| is_from(current, request.as_deref())) {
-            let mut record = this.driver.load(&key).await.map_err(of_driver)?;
-            if before.is_none() {
-                record = this.end_lease_of_absent(blob, &location, members, record).await?;
-            }
-            let allowed = record.check_lease(put.lease, this.driver.now());
-            allowed.map_err(StoreErrorKind::LeaseFailed)?;
+            let record = if before.is_none() {
+                let record = match this.recent.get(&key) {
+                    Some(record) => record,
+                    None => this.driver.load(&key).await.map_err(of_driver)?,
+                };
+                let record = this.end_lease_of_absent(blob, &location, members, record).await?;
+                record.check_lease(put.lease, this.driver.now()).map_err(StoreErrorKind::LeaseFailed)?;
+                record
+            } else {
+                this.start(&key, put.lease).await?
+            };
             check(&Method::PUT, &put.preconditions, before.as_ref())?;
             check_type(put.keeps_type, &put.headers, before.as_ref())?;
             seen = Some(record);
@@ -231,13 +239,12 @@ impl Shared {
     /// permit.
     pub(super) async fn delete(this: &Arc<Self>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
         let location = this.location(blob)?;
-        let members = this.registered(&blob.container).await?.members();
+        let members = this.recent(&blob.container).await?.members();
         let Some(current) = this.look(&location, members).await? else {
             return Err(this.absent(&blob.container).await);
         };
         let key = key(blob)?;
-        let record = this.driver.load(&key).await.map_err(of_driver)?;
-        record.check_lease(delete.lease, this.driver.now()).map_err(StoreErrorKind::LeaseFailed)?;
+        let record = this.start(&key, delete.lease).await?;
         check(&Method::DELETE, &delete.preconditions, Some(&current))?;
         let (this, blob) = (Arc::clone(this), blob.clone());
         let work = async move {
@@ -358,7 +365,7 @@ impl Shared {
 
     /// Looks up the container and the object. An object of an earlier container, which is not a blob, is also found.
     async fn survey(&self, job: &Job) -> Result<(Found, Option<Current>), StoreError> {
-        let found = self.find(&job.blob.container).await?;
+        let found = self.find_recent(&job.blob.container).await?;
         Ok((found, self.look(&job.location, Members::ALL).await?))
     }
 

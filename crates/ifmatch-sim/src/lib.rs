@@ -6,6 +6,7 @@
 //! that the check prevents.
 
 pub mod actor;
+pub mod container;
 mod lease;
 pub mod lock;
 pub mod model;
