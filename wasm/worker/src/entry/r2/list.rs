@@ -96,9 +96,9 @@ async fn page(
     if let Some(delimiter) = delimiter {
         request = request.delimiter(delimiter);
     }
-    // Tombstones are told by their metadata.
-    let described = vec![Include::CustomMetadata, Include::HttpMetadata];
-    request = request.include(described.into_iter().take(if is_described { 2 } else { 1 }).collect());
+    if is_described {
+        request = request.include(vec![Include::HttpMetadata, Include::CustomMetadata]);
+    }
     let request = match start {
         Start::First => request,
         Start::After(name) => request.start_after(name),
@@ -112,7 +112,7 @@ fn cursor(page: &Objects) -> Option<Start> {
     page.cursor().filter(|_| page.truncated()).map(Start::Cursor)
 }
 
-/// Reads a page, without objects that have names that no blob can have.
+/// Reads a page, without tombstones if it is described, and without objects that have names that no blob can have.
 fn read(objects: &[Object], is_described: bool) -> Result<VecDeque<Found>> {
     let named = objects
         .iter()
