@@ -97,9 +97,10 @@ impl Shared {
 
     /// Returns the record from which a write of a blob starts: an earlier one of this process, or the current one. A lease that
     /// forbids the write is one of the current record.
-    pub(super) async fn start(&self, key: &Key, lease: LeaseUse) -> Result<Record, StoreError> {
+    pub(super) async fn start(&self, key: &Key, lease: LeaseUse, conditions_hold: bool) -> Result<Record, StoreError> {
         let check = |record: &Record| record.check_lease(lease, self.driver.now());
-        if let Some(recent) = self.recent.get(key).filter(|recent| check(recent).is_ok()) {
+        // A refusal by a lease comes before one by the conditions.
+        if let Some(recent) = self.recent.get(key).filter(|recent| conditions_hold && check(recent).is_ok()) {
             return Ok(recent);
         }
         let record = self.driver.load(key).await.map_err(of_driver)?;

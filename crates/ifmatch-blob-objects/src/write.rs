@@ -133,7 +133,7 @@ impl Shared {
                 record.check_lease(put.lease, this.driver.now()).map_err(StoreErrorKind::LeaseFailed)?;
                 record
             } else {
-                this.start(&key, put.lease).await?
+                this.start(&key, put.lease, check(&Method::PUT, &put.preconditions, before.as_ref()).is_ok()).await?
             };
             check(&Method::PUT, &put.preconditions, before.as_ref())?;
             check_type(put.keeps_type, &put.headers, before.as_ref())?;
@@ -244,8 +244,9 @@ impl Shared {
             return Err(this.absent(&blob.container).await);
         };
         let key = key(blob)?;
-        let record = this.start(&key, delete.lease).await?;
-        check(&Method::DELETE, &delete.preconditions, Some(&current))?;
+        let checked = check(&Method::DELETE, &delete.preconditions, Some(&current));
+        let record = this.start(&key, delete.lease, checked.is_ok()).await?;
+        checked?;
         let (this, blob) = (Arc::clone(this), blob.clone());
         let work = async move {
             let work = this.delete_current(&blob, &location, &delete.preconditions);
