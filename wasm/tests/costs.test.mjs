@@ -1,9 +1,11 @@
-// Operations of R2 and requests to Durable Objects per request: the table in ../README.md.
+// Operations of R2 and requests to Durable Objects per request: the table in ../../docs/worker.md.
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { COUNTING, interposed, start } from "./support.mjs";
+import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
+import { options, urls } from "../miniflare/options.mjs";
+import { COUNTING, ask, folder, interposed } from "./support.mjs";
 
 const requests = [
   ["PUT, a new blob", "PUT", "/docs/new", {}],
@@ -12,24 +14,73 @@ const requests = [
   ["GET", "GET", "/docs/there", {}],
   ["GET, 304", "GET", "/docs/there", { "if-none-match": "tag" }],
   ["HEAD", "HEAD", "/docs/there", {}],
-  ["GET of a listing, of two blobs", "GET", "/docs", {}],
-  ["DELETE", "DELETE", "/docs/there", {}],
+  ["GET of a listing, of 1,000 blobs", "GET", "/many?limit=1000", {}],
+  ["DELETE on a condition", "DELETE", "/docs/there", { "if-match": "tag" }],
 ];
 
-test("requests cost as much as in the README's table", async (t) => {
-  const { fetch } = await start(t, interposed(t, COUNTING));
+/** Counts of a request before isolates remembered containers and records, in warm isolates. */
+const BEFORE = ["1 2 6", "1 2 5", "0 1 2", "0 1 0", "0 1 0", "0 1 0", "11 0 1", "0 2 5"];
+
+/** Number of attempts, of which the cheapest counts: an isolate remembers what it read for a second, and a busy machine may take longer. */
+const ATTEMPTS = 5;
+
+/** Starts an isolate on a state, and returns a function that sends requests. */
+async function isolate(t, persist, bindings) {
+  const miniflare = new Miniflare(options({ ...interposed(t, COUNTING), persist, bindings }));
+  let stopped;
+  const stop = () => (stopped ??= miniflare.dispose());
+  t.after(stop);
+  const { blobs } = await urls(miniflare);
+  return { miniflare, stop, fetch: (target, init) => ask(blobs, target, init) };
+}
+
+/** Returns the status and the counts of a request. */
+async function count(fetch, [, method, target, conditions], tag) {
+  const headers = Object.fromEntries(Object.entries(conditions).map(([name, value]) => [name, value === "tag" ? tag : value]));
+  await fetch("/-/count");
+  const response = await fetch(target, { method, headers, body: method === "PUT" ? "x" : undefined });
+  await response.text();
+  const { a, b, objects } = await (await fetch("/-/count")).json();
+  return { status: response.status, counts: [a, b, objects] };
+}
+
+async function costs(t, bindings) {
+  const persist = folder(t);
+  const first = await isolate(t, persist, bindings);
+  const bucket = await first.miniflare.getR2Bucket("BUCKET", "ifmatch");
+  for (let at = 0; at < 1_000; at += 1) await bucket.put(`many/${String(at).padStart(4, "0")}`, "x");
+  await (await first.fetch("/many?limit=1")).text();
+  const put = async (fetch) => (await fetch("/docs/there", { method: "PUT", body: "x" })).headers.get("etag");
   const rows = [];
-  await fetch("/docs/there", { method: "PUT", body: "x" });
-  for (const [name, method, target, conditions] of requests) {
-    const tag = (await fetch("/docs/there", { method: "HEAD" })).headers.get("etag");
-    const headers = Object.fromEntries(Object.entries(conditions).map(([name, value]) => [name, value === "tag" ? tag : value]));
-    await fetch("/-/count");
-    const response = await fetch(target, { method, headers, body: method === "PUT" ? "x" : undefined });
-    await response.text();
-    const { a, b, objects } = await (await fetch("/-/count")).json();
-    rows.push(`| ${name} | ${a} | ${b} | ${objects} |`);
+  let { stop, fetch } = first;
+  for (const request of requests) {
+    const expect = request[0].includes("412") ? 412 : request[0].includes("304") ? 304 : undefined;
+    const judged = ({ status, counts }) => {
+      assert.ok(expect ? status === expect : status < 300, `${request[0]}: ${status}`);
+      return counts;
+    };
+    let warm;
+    for (let nth = 0; nth < ATTEMPTS; nth += 1) {
+      await fetch("/docs/new", { method: "DELETE" });
+      const tag = await put(fetch);
+      const counts = judged(await count(fetch, request, tag));
+      if (!warm || counts[2] < warm[2]) warm = counts;
+    }
+    await fetch("/docs/new", { method: "DELETE" });
+    const tag = await put(fetch);
+    await stop();
+    ({ stop, fetch } = await isolate(t, persist, bindings));
+    rows.push({ cold: judged(await count(fetch, request, tag)), warm });
   }
-  const readme = fs.readFileSync(path.join(import.meta.dirname, "../README.md"), "utf8");
-  const missing = rows.filter((row) => !readme.includes(row));
-  assert.deepEqual(missing, [], `wasm/README.md should say:\n${rows.join("\n")}`);
+  return rows;
+}
+
+test("requests cost as much as in the table", async (t) => {
+  const on = await costs(t, {});
+  const off = await costs(t, { IFMATCH_LEASES: "off" });
+  const rows = requests.map(([name], at) =>
+    `| ${name} | ${BEFORE[at]} | ${on[at].cold.join(" ")} | ${on[at].warm.join(" ")} | ${off[at].warm.join(" ")} |`);
+  const page = fs.readFileSync(path.join(import.meta.dirname, "../../docs/worker.md"), "utf8");
+  const missing = rows.filter((row) => !page.includes(row));
+  assert.deepEqual(missing, [], `docs/worker.md should say:\n${rows.join("\n")}`);
 });

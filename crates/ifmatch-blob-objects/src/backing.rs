@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use object_store::path::Path;
-use object_store::{Attributes, ObjectMeta, ObjectStore, Result};
+use object_store::{Attributes, ObjectMeta, ObjectStore, Result, UpdateVersion};
 
 use super::attributes::Naming;
 use super::spool::{Hashing, RunningHash};
@@ -20,6 +21,16 @@ pub trait DescribedListing: fmt::Debug + Send + Sync {
         prefix: &str,
         after: Option<&Path>,
     ) -> BoxStream<'static, Result<(ObjectMeta, Attributes)>>;
+}
+
+/// A store that deletes an object on the condition that it is unchanged.
+#[async_trait]
+pub trait ConditionalDeletion: fmt::Debug + Send + Sync {
+    /// Deletes an object if it is still this version.
+    ///
+    /// # Errors
+    /// [`object_store::Error::Precondition`] if it is another version.
+    async fn delete_if(&self, location: &Path, version: &UpdateVersion) -> Result<()>;
 }
 
 /// An object store and its particulars. Cheap to clone.
@@ -45,6 +56,8 @@ pub struct Backing {
     pub(super) is_reserved: fn(&Path) -> bool,
     /// Listing of the objects with their attributes.
     pub(super) described: Option<Arc<dyn DescribedListing>>,
+    /// Deletions on a condition.
+    pub(super) deletion: Option<Arc<dyn ConditionalDeletion>>,
     /// Returns the number of requests that the platform still allows.
     pub(super) allowance: fn() -> usize,
     /// The platform's hash for long bodies.
@@ -74,6 +87,7 @@ impl Backing {
             advice: None,
             is_reserved,
             described: None,
+            deletion: None,
             allowance: || usize::MAX,
             hashing: None,
         }
@@ -126,7 +140,8 @@ impl Backing {
     /// Sets how long reads may reuse the register's answer about a container. By default, each read asks the register.
     ///
     /// Use this with a remote register. During this time, a read may return a blob that an unanswered write left in a
-    /// container since deleted by another process. Writes never rely on a reused answer.
+    /// container since deleted by another process. Writes rely on an answer for a second, and the deletion of a container waits for
+    /// that: all processes of a store must have this setting, or none.
     ///
     /// Reads then also wait less for a register that hangs: 300 ms if there was an earlier answer, and otherwise two seconds.
     /// They go on without an answer, and the register is not asked again for this time.
@@ -139,6 +154,12 @@ impl Backing {
     #[must_use]
     pub fn described_by(self, listing: Arc<dyn DescribedListing>) -> Self {
         Self { described: Some(listing), ordered: true, ..self }
+    }
+
+    /// Sets deletions on a condition, so that a deletion never removes a version that another process has just written.
+    #[must_use]
+    pub fn deletes_if(self, deletion: Arc<dyn ConditionalDeletion>) -> Self {
+        Self { deletion: Some(deletion), ..self }
     }
 
     /// Sets the request limit of a platform that bounds the requests per invocation. `allowance` returns the number of

@@ -13,7 +13,7 @@ use ifmatch_runtime::nonce;
 use super::failure::refused;
 use super::incarnation::{ATTEMPTS, Payload, Registered, key, texts};
 use super::permit::{of_driver, of_register};
-use super::shared::Shared;
+use super::shared::{Keeps, Shared};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{ContainerInfo, SetHeaders, StoreError, StoreErrorKind};
@@ -47,6 +47,9 @@ impl Shared {
     }
 
     pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        if self.keeps == Keeps::Nothing {
+            return Ok(Some(unknown()));
+        }
         let key = key(container)?;
         let record = self.driver.load(&key).await.map_err(of_driver)?;
         match Registered::of(&record, self.driver.now()) {
@@ -61,6 +64,7 @@ impl Shared {
         container: &ContainerName,
         set: SetHeaders,
     ) -> Result<ContainerInfo, StoreError> {
+        self.must_keep_containers()?;
         let key = self.adopt(container).await?;
         // A container's lease protects it from deletion only.
         let request = set.request.map(|key| key.request(None));

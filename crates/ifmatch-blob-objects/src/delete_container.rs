@@ -21,7 +21,7 @@ use object_store::path::Path;
 
 use super::failure::{self, Failure, lost, refused};
 use super::incarnation::{Payload, RETRY, Registered, key};
-use super::members::Members;
+use super::members::FORGOTTEN;
 use super::permit::{GRACE, of_driver, of_register};
 use super::shared::{PATIENCE, Shared};
 use super::write::contended;
@@ -44,6 +44,7 @@ impl Shared {
         container: &ContainerName,
         delete: Delete,
     ) -> Result<(), StoreError> {
+        this.must_keep_containers()?;
         let (this, container) = (Arc::clone(this), container.clone());
         super::write::in_a_task(async move { this.erase(&container, &delete).await }).await
     }
@@ -113,8 +114,15 @@ impl Shared {
         let now = self.driver.now();
         let Some(version) = record.state(now).version() else { return Err(contended()) };
         let payload = Payload::of(version).later(version);
-        let mut turn =
-            Turn { shared: self, container, key: key.clone(), payload, generation: version.generation(), until: now };
+        let mut turn = Turn {
+            shared: self,
+            container,
+            key: key.clone(),
+            payload,
+            generation: version.generation(),
+            begun: now,
+            until: now,
+        };
         let none = Preconditions::default();
         let (preconditions, lease) = match delete {
             Some(delete) => (&delete.preconditions, delete.lease),
@@ -125,11 +133,13 @@ impl Shared {
         let outcome = turn.write(content, preconditions, lease).await;
         if !matches!(outcome, Ok(Outcome::Refused(_))) {
             // No read may rely on an earlier answer.
-            self.member_cache.keep(container, self.member_cache.ask(self.driver.clock().now()), Members::NONE);
+            let question = self.member_cache.ask(self.driver.clock().now());
+            self.member_cache.keep(container, question, Registered::Deleting(until));
         }
         match outcome? {
             Outcome::Written(_) => {
                 turn.until = until;
+                turn.begun = self.driver.clock().now();
                 Ok(Some(turn))
             }
             Outcome::Refused(Refusal::Stale) => Ok(None),
@@ -146,6 +156,8 @@ struct Turn<'a> {
     payload: Payload,
     /// Version of the container's record that contains the turn.
     generation: Revision,
+    /// Time at which the container was marked at the latest, by this process's clock.
+    begun: Timestamp,
     until: Timestamp,
 }
 
@@ -171,6 +183,12 @@ impl Turn<'_> {
             self.wait_for_writers().await?;
         }
         while self.sweep().await? > 0 {}
+        if self.shared.member_cache.is_enabled() {
+            // Writes that rely on an answer from before the mark.
+            let clock = self.shared.driver.clock();
+            clock.sleep(clock.now().until(self.begun.saturating_add(FORGOTTEN))).await;
+            while self.sweep().await? > 0 {}
+        }
         self.forget_blobs().await
     }
 

@@ -8,6 +8,7 @@ use ifmatch_core::record::Record;
 use ifmatch_register::{Key, Swap};
 use object_store::path::Path;
 
+use super::attributes::Current;
 use super::failure;
 use super::incarnation::{self, Registered};
 use super::list::name_of;
@@ -83,13 +84,13 @@ impl Shared {
                 Err(error) => return Err(failure::of_read(error)),
             };
             let Some(name) = name_of(&object.location, &folder) else { continue };
-            if !self.is_stray(&object.location, members).await? {
+            if self.stray(&object.location, members).await?.is_none() {
                 continue;
             }
             let work = async {
-                match self.is_stray(&object.location, members).await {
-                    Ok(true) => self.remove_compared(&object.location).await,
-                    Ok(false) => Ending::Refused(contended()),
+                match self.stray(&object.location, members).await {
+                    Ok(Some(stray)) => self.remove_compared(&object.location, &stray).await,
+                    Ok(None) => Ending::Refused(contended()),
                     Err(error) => Ending::Refused(error),
                 }
             };
@@ -98,9 +99,10 @@ impl Shared {
         }
     }
 
-    async fn is_stray(&self, location: &Path, members: Members) -> Result<bool, StoreError> {
+    /// Returns the object if it is none of the container's blobs.
+    async fn stray(&self, location: &Path, members: Members) -> Result<Option<Current>, StoreError> {
         let found = self.look(location, Members::ALL).await?;
-        Ok(found.is_some_and(|object| !members.contain(&object)))
+        Ok(found.filter(|object| !members.contain(object)))
     }
 
     async fn forget(&self, key: &Key, record: &Record) -> Result<u64, StoreError> {

@@ -82,6 +82,11 @@ impl Home {
     pub(super) fn members(&self) -> Members {
         Members::since(self.since)
     }
+
+    #[cfg(test)]
+    pub(super) fn of_tests(revision: u64) -> Self {
+        Self { incarnation: Revision::new(revision), since: Revision::new(revision) }
+    }
 }
 
 /// The state of a container in the register.
@@ -159,7 +164,33 @@ impl Shared {
     /// # Errors
     /// [`StoreErrorKind::InFlight`] while it is being deleted. An interrupted deletion resumes in the background.
     pub(super) async fn find(&self, container: &ContainerName) -> Result<Found, StoreError> {
-        match self.registered(container).await? {
+        let registered = self.registered(container).await?;
+        self.found(container, registered).await
+    }
+
+    /// Looks up the container of a write. It existed a moment ago at least, and its deletion has not ended yet.
+    ///
+    /// # Errors
+    /// As for [`Shared::find`].
+    pub(super) async fn find_recent(&self, container: &ContainerName) -> Result<Found, StoreError> {
+        let registered = self.recent(container).await?;
+        self.found(container, registered).await
+    }
+
+    /// Returns the state of a container for a write, from memory if it was there a moment ago.
+    pub(super) async fn recent(&self, container: &ContainerName) -> Result<Registered, StoreError> {
+        let now = self.driver.clock().now();
+        if let Some(home) = self.member_cache.home(container, now) {
+            return Ok(Registered::Known(home));
+        }
+        let question = self.member_cache.ask(now);
+        let registered = self.registered(container).await?;
+        self.member_cache.keep(container, question, registered);
+        Ok(registered)
+    }
+
+    async fn found(&self, container: &ContainerName, registered: Registered) -> Result<Found, StoreError> {
+        match registered {
             Registered::Known(home) => Ok(Found::Known(home)),
             Registered::Deleting(until) => Err(self.is_deleting(container, until)),
             gone @ Registered::Gone(_) => {
@@ -311,6 +342,11 @@ impl Payload {
         serde_json::from_slice(version.payload()).unwrap_or_default()
     }
 
+    /// Returns the payload of a container whose blobs are all objects in its folder.
+    pub(super) fn of_all_objects() -> Self {
+        Self { since: Some(Revision::NONE), ..Self::default() }
+    }
+
     /// Converts the payload for a later version.
     pub(super) fn later(self, version: &Version) -> Self {
         let Home { incarnation, since } = self.home(version);
@@ -393,12 +429,12 @@ impl Shared {
 
     /// Asks the register for the members of a container, and stores the answer for later reads.
     async fn ask(&self, container: &ContainerName, question: Question) -> Result<Members, StoreError> {
-        let answer = self.registered(container).await.map(|registered| registered.members());
+        let answer = self.registered(container).await;
         match &answer {
-            Ok(members) => self.member_cache.keep(container, question, *members),
+            Ok(registered) => self.member_cache.keep(container, question, *registered),
             Err(_) => self.member_cache.pause(container, self.driver.clock().now()),
         }
-        answer
+        answer.map(|registered| registered.members())
     }
 }
 

@@ -14,7 +14,7 @@ use super::attributes::Current;
 use super::failure::refused;
 use super::members::Members;
 use super::permit::{Ending, check, key, of_driver, of_register};
-use super::shared::Shared;
+use super::shared::{Keeps, Shared};
 use super::write::{contended, in_a_task};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, Leased, SetHeaders, StoreError, StoreErrorKind};
@@ -25,7 +25,7 @@ const ATTEMPTS: usize = 32;
 impl Shared {
     /// Returns the lease of a blob, if leases are kept.
     pub(super) async fn lease_of(&self, blob: &BlobPath) -> Result<Option<SeenLease>, StoreError> {
-        if !self.durable {
+        if self.keeps != Keeps::Leases {
             return Ok(None);
         }
         let key = key(blob)?;
@@ -166,10 +166,13 @@ impl Shared {
     }
 
     fn must_keep_leases(&self) -> Result<(), StoreError> {
-        if self.durable {
-            return Ok(());
-        }
-        let why = "leases need a register that survives a restart: give the gateway a folder (--data) beside the store";
+        let why = match self.keeps {
+            Keeps::Leases => return Ok(()),
+            Keeps::Containers => {
+                "leases need a register that survives a restart: give the gateway a folder (--data) beside the store"
+            }
+            Keeps::Nothing => "leases are turned off",
+        };
         Err(StoreError::new(StoreErrorKind::Unsupported, why))
     }
 }

@@ -60,7 +60,7 @@ use ifmatch_blob::store::{
 };
 
 pub use attributes::{Naming, metadata_name};
-pub use backing::{Backing, DescribedListing};
+pub use backing::{Backing, ConditionalDeletion, DescribedListing};
 pub use direct::{DirectBody, DirectUpload};
 pub use failure::TooSoon;
 use members::MemberCache;
@@ -69,8 +69,10 @@ pub use open_error::{OpenError, OpenErrorKind};
 use owner::Owner;
 pub use owner::forget_store;
 pub use probe::{Capability, Support};
-use shared::{PATIENCE, Shared};
+use recent::RecentRecords;
+use shared::{Keeps, PATIENCE, Shared};
 pub use spool::RunningHash;
+use unrecorded::Unrecorded;
 
 mod attributes;
 mod backing;
@@ -91,9 +93,11 @@ mod owner;
 mod permit;
 mod probe;
 mod read;
+mod recent;
 mod set_headers;
 mod shared;
 mod spool;
+mod unrecorded;
 #[cfg(feature = "local")]
 mod url;
 mod write;
@@ -161,7 +165,8 @@ impl ObjectBlobs {
             );
         }
         let owner = Owner::claim(&backing, capability, &register, durable).await?;
-        Ok(Self::with(backing, register, capability, durable, Some(owner)))
+        let keeps = if durable { Keeps::Leases } else { Keeps::Containers };
+        Ok(Self::with(backing, register, capability, keeps, Some(owner)))
     }
 
     /// Opens a store with known capabilities, with a register as for [`ObjectBlobs::open_durable`]. Sends no request to
@@ -180,27 +185,46 @@ impl ObjectBlobs {
     /// assert!(blobs.capability().is_native());
     /// ```
     pub fn trusting(backing: Backing, register: Arc<dyn Register>, capability: Capability) -> Self {
-        Self::with(backing, register, capability, true, None)
+        Self::with(backing, register, capability, Keeps::Leases, None)
+    }
+
+    /// Opens a store with known capabilities, without a register: the store's conditions alone decide between processes. There are
+    /// no leases, and every container exists: none is created, changed or deleted. Uploads in parts, which no condition
+    /// covers, refuse conditions; so do deletions, unless the store has [conditional ones](Backing::deletes_if). Sends no request to the store.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
+    /// use object_store::memory::InMemory;
+    ///
+    /// let blobs = ObjectBlobs::unrecorded(Backing::new(Arc::new(InMemory::new())), Capability::FULL);
+    /// assert!(blobs.capability().is_native());
+    /// ```
+    pub fn unrecorded(backing: Backing, capability: Capability) -> Self {
+        Self::with(backing, Arc::new(Unrecorded::new()), capability, Keeps::Nothing, None)
     }
 
     fn with(
         backing: Backing,
         register: Arc<dyn Register>,
         capability: Capability,
-        durable: bool,
+        keeps: Keeps,
         owner: Option<Owner>,
     ) -> Self {
         // The store knows the blobs, and nothing but the register its containers.
         let is_container = |key: &Key| key.as_str().starts_with(incarnation::KEYS);
         let driver = Driver::new(register).with_patience(PATIENCE).index_of(is_container);
         let member_cache = MemberCache::new(backing.container_memory);
+        let recent = RecentRecords::new(member_cache.is_enabled());
         let shared = |me: &Weak<Shared>| Shared {
             backing,
             capability,
             driver,
-            durable,
+            keeps,
             owner,
             member_cache,
+            recent,
             me: Weak::clone(me),
         };
         Self { shared: Arc::new_cyclic(shared) }

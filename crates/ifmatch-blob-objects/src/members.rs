@@ -9,8 +9,14 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::Revision;
 
 use super::attributes::Current;
+use super::incarnation::{Home, Registered};
 use ifmatch_blob::name::ContainerName;
 
+/// Time for which a write may rely on an answer about its container, from before the question.
+const WRITES: Duration = Duration::from_secs(1);
+/// Time after which no process relies on an answer from before this time, whose clock falls behind by less than half a second
+/// meanwhile. `ifmatch_sim::container` checks it.
+pub(super) const FORGOTTEN: Duration = Duration::from_millis(1_500);
 /// Maximum number of containers remembered.
 const CAPACITY: usize = 1_000;
 
@@ -65,6 +71,8 @@ struct Said {
 struct Answer {
     members: Option<Members>,
     question: Question,
+    /// The container, if it existed.
+    home: Option<Home>,
     /// Time until which the register is not asked again, since it did not answer.
     paused: Option<Timestamp>,
 }
@@ -110,6 +118,13 @@ impl MemberCache {
         }
     }
 
+    /// Returns a container that was not yet deleted a moment ago, for a write. Its deletion waits until no process remembers it
+    /// ([`FORGOTTEN`]).
+    pub(super) fn home(&self, container: &ContainerName, now: Timestamp) -> Option<Home> {
+        let answer = self.said().containers.get(container).copied()?;
+        answer.home.filter(|_| now < answer.question.at.saturating_add(WRITES))
+    }
+
     /// Begins a question to the register.
     pub(super) fn ask(&self, now: Timestamp) -> Question {
         let mut said = self.said();
@@ -118,10 +133,14 @@ impl MemberCache {
     }
 
     /// Stores the answer to a question, unless a later one was answered before.
-    pub(super) fn keep(&self, container: &ContainerName, question: Question, members: Members) {
+    pub(super) fn keep(&self, container: &ContainerName, question: Question, registered: Registered) {
         self.change(container, |answer| {
             if question.number > answer.question.number {
-                *answer = Answer { members: Some(members), question, paused: None };
+                let home = match registered {
+                    Registered::Known(home) => Some(home),
+                    Registered::Deleting(_) | Registered::Gone(_) => None,
+                };
+                *answer = Answer { members: Some(registered.members()), question, home, paused: None };
             }
         });
     }
@@ -168,6 +187,10 @@ mod tests {
         Members::since(Revision::new(revision))
     }
 
+    fn gone(revision: u64) -> Registered {
+        Registered::Gone(Revision::new(revision))
+    }
+
     fn container() -> ContainerName {
         ContainerName::new("c").expect("a valid name")
     }
@@ -176,14 +199,14 @@ mod tests {
     fn an_answer_lasts_and_then_replaces_a_register_that_does_not_answer() {
         let (cache, c) = (MemberCache::new(LASTS), container());
         assert_eq!(cache.recall(&c, at(0)), Recall::Old(None));
-        cache.keep(&c, cache.ask(at(1)), since(7));
+        cache.keep(&c, cache.ask(at(1)), gone(7));
         assert_eq!(cache.recall(&c, at(5)), Recall::Recent(since(7)));
         assert_eq!(cache.recall(&c, at(6)), Recall::Old(Some(since(7))));
         let late = cache.ask(at(6));
         cache.pause(&c, at(7));
         assert_eq!(cache.recall(&c, at(11)), Recall::Paused(Some(since(7))));
         assert_eq!(cache.recall(&c, at(12)), Recall::Old(Some(since(7))));
-        cache.keep(&c, late, since(8));
+        cache.keep(&c, late, gone(8));
         assert_eq!(cache.recall(&c, at(10)), Recall::Recent(since(8)), "the late answer ends the pause");
         assert_eq!(cache.recall(&c, at(11)), Recall::Old(Some(since(8))), "its age counts from the question");
     }
@@ -192,26 +215,39 @@ mod tests {
     fn answers_that_are_overtaken_are_not_stored() {
         let (cache, c) = (MemberCache::new(LASTS), container());
         let (earlier, later) = (cache.ask(at(1)), cache.ask(at(2)));
-        cache.keep(&c, later, since(2));
-        cache.keep(&c, earlier, since(1));
+        cache.keep(&c, later, gone(2));
+        cache.keep(&c, earlier, gone(1));
         assert_eq!(cache.recall(&c, at(3)), Recall::Recent(since(2)));
         let before = cache.ask(at(3));
-        cache.keep(&c, cache.ask(at(3)), Members::NONE);
-        cache.keep(&c, before, since(2));
+        cache.keep(&c, cache.ask(at(3)), Registered::Deleting(at(9)));
+        cache.keep(&c, before, gone(2));
         assert_eq!(cache.recall(&c, at(3)), Recall::Old(Some(Members::NONE)), "the deletion began after the question");
     }
 
     #[test]
     fn a_deletion_is_never_recent() {
         let (cache, c) = (MemberCache::new(LASTS), container());
-        cache.keep(&c, cache.ask(at(1)), Members::NONE);
+        cache.keep(&c, cache.ask(at(1)), Registered::Deleting(at(9)));
         assert_eq!(cache.recall(&c, at(1)), Recall::Old(Some(Members::NONE)));
+    }
+
+    #[test]
+    fn a_write_relies_on_a_container_for_a_moment() {
+        let (cache, c) = (MemberCache::new(LASTS), container());
+        let home = Home::of_tests(7);
+        cache.keep(&c, cache.ask(at(1)), Registered::Known(home));
+        assert_eq!(cache.home(&c, at(1)), Some(home));
+        assert_eq!(cache.home(&c, at(2)), None, "its age counts from the question");
+        cache.keep(&c, cache.ask(at(2)), Registered::Known(home));
+        cache.keep(&c, cache.ask(at(2)), Registered::Deleting(at(9)));
+        assert_eq!(cache.home(&c, at(2)), None, "the deletion began after the question");
+        assert!(FORGOTTEN > WRITES);
     }
 
     #[test]
     fn without_a_time_nothing_is_stored() {
         let (cache, c) = (MemberCache::new(Duration::ZERO), container());
-        cache.keep(&c, cache.ask(at(1)), since(1));
+        cache.keep(&c, cache.ask(at(1)), gone(1));
         cache.pause(&c, at(1));
         assert_eq!(cache.recall(&c, at(1)), Recall::Old(None));
     }

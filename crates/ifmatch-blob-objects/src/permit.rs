@@ -79,7 +79,10 @@ impl Shared {
             Ok(Applied { outcome: Outcome::Refused(refusal), .. }) if result.is_ok() => {
                 Err(lost(refused(Outcome::Refused(refusal), self.driver.now())))
             }
-            Ok(_) => result,
+            Ok(applied) => {
+                self.recent.keep(&key, applied.after, self.driver.now());
+                result
+            }
             // The object store knows the version. Only the early return of the permit is late.
             Err(error) => {
                 tracing::warn!(%key, %error, "a permit could not be returned: trying again in the background until it ends");

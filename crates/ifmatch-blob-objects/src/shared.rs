@@ -3,8 +3,9 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use ifmatch_core::record::Revision;
-use ifmatch_register::Driver;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::{Driver, Key};
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStoreExt};
 
@@ -13,23 +14,36 @@ use super::backing::Backing;
 use super::failure;
 use super::members::{MemberCache, Members};
 use super::owner::{Claim, Owner};
+use super::permit::of_driver;
 use super::probe::Capability;
+use super::recent::RecentRecords;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// Maximum time a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The use of the register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keeps {
+    /// It survives a restart.
+    Leases,
+    /// It is that of the only process.
+    Containers,
+    /// It is that of one of several processes, which know only the store.
+    Nothing,
+}
+
 /// State that all operations share.
 pub(super) struct Shared {
     pub(super) backing: Backing,
     pub(super) capability: Capability,
     pub(super) driver: Driver,
-    /// `true` if the register survives a restart.
-    pub(super) durable: bool,
+    pub(super) keeps: Keeps,
     /// The register with the name in the store's mark, if the store is marked.
     pub(super) owner: Option<Owner>,
     pub(super) member_cache: MemberCache,
+    pub(super) recent: RecentRecords,
     /// Handle for background work.
     pub(super) me: Weak<Self>,
 }
@@ -81,15 +95,40 @@ impl Shared {
         Ok(found.map(|(_, current)| current).filter(|current| members.contain(current)))
     }
 
+    /// Returns the record from which a write of a blob starts: an earlier one of this process, or the current one. A lease that
+    /// forbids the write is one of the current record.
+    pub(super) async fn start(&self, key: &Key, lease: LeaseUse, conditions_hold: bool) -> Result<Record, StoreError> {
+        let check = |record: &Record| record.check_lease(lease, self.driver.now());
+        // A refusal by a lease comes before one by the conditions.
+        if let Some(recent) = self.recent.get(key).filter(|recent| conditions_hold && check(recent).is_ok()) {
+            return Ok(recent);
+        }
+        let record = self.driver.load(key).await.map_err(of_driver)?;
+        check(&record).map_err(StoreErrorKind::LeaseFailed)?;
+        Ok(record)
+    }
+
     /// Returns the current state of a blob, or `None` if there is none.
     pub(super) async fn find_blob(&self, blob: &BlobPath, location: &Path) -> Result<Option<Current>, StoreError> {
-        let members = self.registered(&blob.container).await?.members();
+        let members = self.recent(&blob.container).await?.members();
         self.look(location, members).await
     }
 
-    /// Deletes an object.
-    pub(super) async fn remove(&self, location: &Path) -> object_store::Result<()> {
-        self.backing.objects.delete(location).await
+    /// Returns an error if containers have no records.
+    pub(super) fn must_keep_containers(&self) -> Result<(), StoreError> {
+        if self.keeps != Keeps::Nothing {
+            return Ok(());
+        }
+        let why = "without leases, every container exists, and is neither changed nor deleted: delete its blobs, or turn leases on";
+        Err(StoreError::new(StoreErrorKind::Unsupported, why))
+    }
+
+    /// Deletes an object: this version of it, if the store can tell.
+    pub(super) async fn remove(&self, location: &Path, current: &Current) -> object_store::Result<()> {
+        match &self.backing.deletion {
+            Some(deletion) => deletion.delete_if(location, &current.version).await,
+            None => self.backing.objects.delete(location).await,
+        }
     }
 
     /// Verifies that the store still belongs to this register. Call this before every change that no condition covers.

@@ -23,7 +23,7 @@ use super::members::Members;
 use super::multipart::Multipart;
 use super::permit::{Ending, GRACE, check, content, key, of_driver, of_register};
 use super::probe::Support;
-use super::shared::Shared;
+use super::shared::{Keeps, Shared};
 use super::spool::{Promise, Spool};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
@@ -113,24 +113,33 @@ impl Shared {
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
         let (incarnation, members) = match put.container {
             MissingContainer::Refuse => {
-                let home = this.expect(&blob.container).await?;
-                (Some(home.incarnation), home.members())
+                let home = match this.find_recent(&blob.container).await? {
+                    Found::Known(home) => home,
+                    Found::Absent(_) | Found::Unknown(_) => this.expect(&blob.container).await?,
+                };
+                ((this.keeps != Keeps::Nothing).then_some(home.incarnation), home.members())
             }
-            MissingContainer::Create => (None, this.registered(&blob.container).await?.members()),
+            MissingContainer::Create => (None, this.recent(&blob.container).await?.members()),
         };
         let before = this.look(&location, members).await?;
         let mut seen = None;
         if !before.as_ref().is_some_and(|current| is_from(current, request.as_deref())) {
-            let mut record = this.driver.load(&key).await.map_err(of_driver)?;
-            if before.is_none() {
-                record = this.end_lease_of_absent(blob, &location, members, record).await?;
-            }
-            let allowed = record.check_lease(put.lease, this.driver.now());
-            allowed.map_err(StoreErrorKind::LeaseFailed)?;
+            let record = if before.is_none() {
+                let record = match this.recent.get(&key) {
+                    Some(record) => record,
+                    None => this.driver.load(&key).await.map_err(of_driver)?,
+                };
+                let record = this.end_lease_of_absent(blob, &location, members, record).await?;
+                record.check_lease(put.lease, this.driver.now()).map_err(StoreErrorKind::LeaseFailed)?;
+                record
+            } else {
+                this.start(&key, put.lease, check(&Method::PUT, &put.preconditions, before.as_ref()).is_ok()).await?
+            };
             check(&Method::PUT, &put.preconditions, before.as_ref())?;
             check_type(put.keeps_type, &put.headers, before.as_ref())?;
             seen = Some(record);
         }
+        this.must_cover(&put.preconditions, Promise::of(&put).long().is_some())?;
         let promise = Promise::of(&put);
         let nonce = format!("{:016x}", nonce().map_err(of_register)?);
         let mut stamp = Stamp { incarnation, ..Stamp::new(nonce, promise.digest(), request) };
@@ -141,6 +150,7 @@ impl Shared {
         } else {
             let (body, md5) = promise.md5(put.md5, &headers).watch(put.body);
             let taken = this.take_in(blob, body, &promise, &headers, &mut stamp).await?;
+            this.must_cover(&put.preconditions, !taken.0.is_conditional())?;
             md5.settle(&mut headers)?;
             put.late_checksum.settle(&mut headers);
             taken
@@ -214,7 +224,7 @@ impl Shared {
     ) -> Result<Multipart, StoreError> {
         // It is not known yet if the request created the blob, so a retry of it cannot be answered.
         stamp.request = None;
-        if self.capability.metadata && stamp.incarnation.is_none() {
+        if self.capability.metadata && self.keeps != Keeps::Nothing && stamp.incarnation.is_none() {
             stamp.incarnation = Some(self.ensure(&blob.container).await?.incarnation);
         }
         let attributes = self.attributes(headers, stamp, false);
@@ -229,14 +239,14 @@ impl Shared {
     /// permit.
     pub(super) async fn delete(this: &Arc<Self>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
         let location = this.location(blob)?;
-        let members = this.registered(&blob.container).await?.members();
+        let members = this.recent(&blob.container).await?.members();
         let Some(current) = this.look(&location, members).await? else {
             return Err(this.absent(&blob.container).await);
         };
         let key = key(blob)?;
-        let record = this.driver.load(&key).await.map_err(of_driver)?;
-        record.check_lease(delete.lease, this.driver.now()).map_err(StoreErrorKind::LeaseFailed)?;
-        check(&Method::DELETE, &delete.preconditions, Some(&current))?;
+        let checked = check(&Method::DELETE, &delete.preconditions, Some(&current));
+        let record = this.start(&key, delete.lease, checked.is_ok()).await?;
+        checked?;
         let (this, blob) = (Arc::clone(this), blob.clone());
         let work = async move {
             let work = this.delete_current(&blob, &location, &delete.preconditions);
@@ -245,7 +255,28 @@ impl Shared {
         in_a_task(work).await
     }
 
+    /// Returns an error if nothing covers the conditions of a write: completing an upload in parts is unconditional, and without a
+    /// register, no permit keeps other processes away.
+    fn must_cover(&self, preconditions: &Preconditions, in_parts: bool) -> Result<(), StoreError> {
+        if self.keeps != Keeps::Nothing || !in_parts || !preconditions.has_write_condition() {
+            return Ok(());
+        }
+        let why = "without leases, a body of more than 8 MiB is written without a condition only: turn leases on, or send it without";
+        Err(StoreError::new(StoreErrorKind::Unsupported, why))
+    }
+
     async fn delete_current(&self, blob: &BlobPath, location: &Path, preconditions: &Preconditions) -> Ending<()> {
+        for tries in 0..TRIES {
+            self.driver.clock().sleep(PAUSE * tries).await;
+            let ending = self.try_delete_current(blob, location, preconditions).await;
+            if !matches!(&ending, Ending::Refused(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. })) {
+                return ending;
+            }
+        }
+        Ending::Refused(contended())
+    }
+
+    async fn try_delete_current(&self, blob: &BlobPath, location: &Path, preconditions: &Preconditions) -> Ending<()> {
         let current = match self.find_blob(blob, location).await {
             Ok(Some(current)) => current,
             Ok(None) => return Ending::Refused(StoreErrorKind::NotFound.into()),
@@ -255,21 +286,25 @@ impl Shared {
             return Ending::Refused(error);
         }
         self.outlast(Some(&current)).await;
-        self.remove_compared(location).await
+        if self.keeps == Keeps::Nothing && self.backing.deletion.is_none() && preconditions.has_write_condition() {
+            let why = "without leases, this store deletes without a condition only";
+            return Ending::Refused(StoreError::new(StoreErrorKind::Unsupported, why));
+        }
+        self.remove_compared(location, &current).await
     }
 
-    /// Deletes an object that was compared under its permit.
-    pub(super) async fn remove_compared(&self, location: &Path) -> Ending<()> {
+    /// Deletes the version of an object that was found under its permit.
+    pub(super) async fn remove_compared(&self, location: &Path, current: &Current) -> Ending<()> {
         if let Err(error) = self.check_owner().await {
             return Ending::Refused(error);
         }
-        let mut removed = self.remove(location).await;
+        let mut removed = self.remove(location, current).await;
         for _ in 0..TRIES {
             if !removed.as_ref().is_err_and(failure::is_too_soon) {
                 break;
             }
             self.driver.clock().sleep(INTERVAL).await;
-            removed = self.remove(location).await;
+            removed = self.remove(location, current).await;
         }
         match removed {
             Ok(()) => Ending::Done((), Content::Absent),
@@ -331,7 +366,7 @@ impl Shared {
 
     /// Looks up the container and the object. An object of an earlier container, which is not a blob, is also found.
     async fn survey(&self, job: &Job) -> Result<(Found, Option<Current>), StoreError> {
-        let found = self.find(&job.blob.container).await?;
+        let found = self.find_recent(&job.blob.container).await?;
         Ok((found, self.look(&job.location, Members::ALL).await?))
     }
 
@@ -381,7 +416,8 @@ impl Shared {
     fn stamp(&self, job: &Job, body: &Body, there: Option<&Current>, home: Home) -> Stamp {
         let before = there.and_then(|there| there.info.generation).unwrap_or(Revision::NONE);
         let generation = body.is_conditional().then(|| before.next(self.driver.now()));
-        Stamp { generation, incarnation: Some(home.incarnation), ..job.stamp.clone() }
+        let incarnation = (self.keeps != Keeps::Nothing).then_some(home.incarnation);
+        Stamp { generation, incarnation, ..job.stamp.clone() }
     }
 
     fn mode(&self, there: Option<&Current>) -> PutMode {

@@ -6,6 +6,7 @@
 //! that the check prevents. [`Purges`](purge::Purges) is the same for the log of purges that caches share.
 
 pub mod actor;
+pub mod container;
 mod lease;
 pub mod lock;
 pub mod model;

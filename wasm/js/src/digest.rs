@@ -75,29 +75,37 @@ impl ContentHash {
 
 /// Hashes bytes incrementally.
 #[wasm_bindgen]
-#[derive(Debug, Default)]
-pub struct ContentHasher(Hasher);
+#[derive(Debug)]
+pub struct ContentHasher(Option<Hasher>);
 
 #[wasm_bindgen]
 impl ContentHasher {
     /// Creates a hasher.
     #[wasm_bindgen(constructor)]
+    #[expect(clippy::new_without_default, reason = "it is called from JavaScript only")]
     pub fn new() -> Self {
-        Self::default()
+        Self(Some(Hasher::default()))
     }
 
     /// Adds bytes.
     ///
     /// # Errors
-    /// A `TypeError` if the argument is not bytes, such as a string.
+    /// A `TypeError` if the argument is not bytes, such as a string, or after `finish`.
     pub fn update(&mut self, bytes: &Bytes) -> Result<(), JsValue> {
-        bytes.hash(&mut self.0)
+        bytes.hash(self.0.as_mut().ok_or_else(finished)?)
     }
 
-    /// Returns the hash of all added bytes, and consumes the hasher.
-    pub fn finish(self) -> ContentHash {
-        ContentHash(self.0.finish())
+    /// Returns the hash of all added bytes, once.
+    ///
+    /// # Errors
+    /// A `TypeError` at the second call.
+    pub fn finish(&mut self) -> Result<ContentHash, JsValue> {
+        self.0.take().map(|hasher| ContentHash(hasher.finish())).ok_or_else(finished)
     }
+}
+
+fn finished() -> JsValue {
+    invalid("this hasher is finished: create a new ContentHasher for other bytes")
 }
 
 impl Bytes {

@@ -66,6 +66,7 @@ pub fn has_write_condition(request: &RequestLike) -> Result<bool, JsValue> {
 /// A `TypeError` for an invalid name.
 #[wasm_bindgen(js_name = isRetainedBy304)]
 pub fn is_retained(name: &Text, headers: &HeadersLike) -> Result<bool, JsValue> {
+    headers.check()?;
     let tagged = headers.get("etag")?.is_some();
     let name =
         HeaderName::from_bytes(name.get()?.as_bytes()).map_err(|_| invalid("this is no name of a header field"))?;

@@ -15,8 +15,8 @@ extern "C" {
     // An exception that is not caught here would leave its part of the stack in use: after some hundreds, nothing works.
     #[wasm_bindgen(method, getter, structural, catch, js_name = method)]
     fn its_method(this: &RequestLike) -> Result<JsValue, JsValue>;
-    #[wasm_bindgen(method, getter, structural, catch)]
-    pub(crate) fn headers(this: &RequestLike) -> Result<HeadersLike, JsValue>;
+    #[wasm_bindgen(method, getter, structural, catch, js_name = headers)]
+    fn its_headers(this: &RequestLike) -> Result<HeadersLike, JsValue>;
 
     /// Header fields.
     #[wasm_bindgen(typescript_type = "HeadersLike")]
@@ -42,11 +42,31 @@ extern "C" {
 impl RequestLike {
     /// Returns the method.
     pub(crate) fn method(&self) -> Result<String, JsValue> {
+        self.check()?;
         self.its_method()?.as_string().ok_or_else(|| invalid("the method is a text"))
+    }
+
+    /// Returns the header fields.
+    pub(crate) fn headers(&self) -> Result<HeadersLike, JsValue> {
+        self.check()?;
+        let headers = self.its_headers()?;
+        headers.check()?;
+        Ok(headers)
+    }
+
+    fn check(&self) -> Result<(), JsValue> {
+        if self.is_object() { Ok(()) } else { Err(invalid("a request is an object with a method and headers")) }
     }
 }
 
 impl HeadersLike {
+    /// Rejects what is not a set of fields, such as `{ etag: … }`.
+    pub(crate) fn check(&self) -> Result<(), JsValue> {
+        let get = if self.is_object() { Reflect::get(self, &"get".into())? } else { JsValue::UNDEFINED };
+        let what = "headers are a Headers, or an object with a method get(name): of plain fields, new Headers(fields)";
+        if get.is_function() { Ok(()) } else { Err(invalid(what)) }
+    }
+
     /// Returns the value of a field.
     pub(crate) fn get(&self, name: &str) -> Result<Option<String>, JsValue> {
         let value = self.its(name)?;

@@ -10,6 +10,12 @@ import {
 
 const bytes = (text) => new TextEncoder().encode(text);
 
+function twice(name, ...args) {
+  const hasher = new ContentHasher();
+  hasher.finish();
+  hasher[name](...args);
+}
+
 test("the platform's Request is accepted", () => {
   const request = new Request("http://a/", { headers: { "if-none-match": 'W/"v1", "v2"' } });
   assert.deepEqual(evaluatePreconditions(request, { etag: '"v1"' }), { outcome: "not-modified", status: 304 });
@@ -69,6 +75,12 @@ test("an invalid tag, date, length or method is a TypeError", () => {
     [() => contentTag([1, 2]), /view/],
     [() => contentTag(undefined), /bytes/],
     [() => ContentHash.of("hello"), /bytes/],
+    [() => evaluatePreconditions({ method: "PUT", headers: {} }, null), /new Headers\(fields\)/],
+    [() => evaluatePreconditions({ method: "PUT" }, null), /new Headers\(fields\)/],
+    [() => hasWriteCondition(undefined), /a request is an object/],
+    [() => isRetainedBy304("vary", {}), /new Headers\(fields\)/],
+    [() => twice("finish"), /hasher is finished/],
+    [() => twice("update", bytes("")), /hasher is finished/],
     [() => new ContentHasher().update(5), /bytes/],
     [() => ContentHash.of(bytes("")).versionedTag(1), /bigint/],
     [() => ContentHash.of(bytes("")).versionedTag(-1n), /bigint/],

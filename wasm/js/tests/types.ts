@@ -1,5 +1,8 @@
 // Compiled, not run: checks the declarations.
 import { ContentHash, ContentHasher, evaluatePreconditions, lastModified, selectRange, type Validators } from "ifmatch";
+import * as fetched from "ifmatch/fetch";
+import { conditional, type Variables } from "ifmatch/hono";
+import { Hono } from "hono";
 
 const request = new Request("http://a/");
 const validators: Validators = { etag: ['"a"', '"a-gzip"'], lastModified: new Date() };
@@ -34,3 +37,19 @@ evaluatePreconditions(request, { eTag: '"a"' });
 selectRange(request, { etag: '"a"' });
 // @ts-expect-error the property does not exist in this type
 console.log(verdict.condition);
+
+const guarded = fetched.conditional((request: Request, env: { BUCKET: string }) => {
+  const replaced: fetched.Replaces = fetched.replaces(request);
+  return replaced === null ? fetched.preconditionFailed() : new Response(env.BUCKET);
+}, { current: (request, env) => (request.url === env.BUCKET ? '"v1"' : null), required: true });
+const answer: Promise<Response> = guarded(request, { BUCKET: "b" });
+console.log(answer);
+// @ts-expect-error the option is required
+fetched.conditional(() => new Response(), { require: true });
+// @ts-expect-error a version is a text or an object
+fetched.conditional(() => new Response(), { current: () => 1 });
+
+const app = new Hono<{ Variables: Variables }>();
+app.use("/notes/:name", conditional({ current: (c) => c.req.param("name") ?? null }));
+app.put("/notes/:name", (c) => c.text(String(c.get("replaces")?.etag)));
+app.put("/other", conditional(), (c) => c.text(String(c.var.replaces?.etag)));

@@ -12,18 +12,25 @@ import { COMPATIBILITY_DATE } from "../../miniflare/options.mjs";
 const here = path.dirname(fileURLToPath(import.meta.url));
 const packages = path.resolve(here, "../node_modules");
 
-/** A package, under the name that Workers import it by. */
-function installed(name, folder, entry) {
-  const contents = `export * from "/packages/${name}/${entry}";`;
+/** A package, under the names that Workers import it by. */
+function installed(name, folder, entry, others = []) {
+  const from = (file) => `export * from "/packages/${name}/${file}";`;
   const its = modules(path.join(packages, name, folder), entry, path.posix.join("/packages", name));
-  return [{ type: "ESModule", path: path.posix.join("/", name), contents }, ...its];
+  // The package imports itself by name.
+  const own = its.map((its) => (its.type === "ESModule" ? { ...its, contents: its.contents.replace(`from "${name}"`, `from "/${name}"`) } : its));
+  const named = Object.entries({ [name]: entry, ...others });
+  return [...named.map(([name, file]) => ({ type: "ESModule", path: path.posix.join("/", name), contents: from(file) })), ...own];
 }
 
-async function run(worker, others, check, settings = {}) {
-  const entry = fs.readFileSync(path.join(here, "workers", worker), "utf8").replace(/from "(\w+)"/g, 'from "/$1"');
+function run(worker, others, check, settings) {
+  const entry = fs.readFileSync(path.join(here, "workers", worker), "utf8").replace(/from "(\w[\w/]*)"/g, 'from "/$1"');
+  return runModules([{ type: "ESModule", path: "/entry.js", contents: entry }, ...others], check, settings);
+}
+
+async function runModules(modules, check, settings = {}) {
   const runtime = new Miniflare({
     modulesRoot: "/",
-    modules: [{ type: "ESModule", path: "/entry.js", contents: entry }, ...others],
+    modules,
     compatibilityDate: COMPATIBILITY_DATE,
     host: "127.0.0.1",
     port: 0,
@@ -33,13 +40,14 @@ async function run(worker, others, check, settings = {}) {
   });
   try {
     const url = new URL("/note", await runtime.ready);
-    await check((init = {}) => fetch(url, { ...init, headers: { "accept-encoding": "identity", ...init.headers } }));
+    const ask = (init = {}) => fetch(url, { ...init, headers: { "accept-encoding": "identity", ...init.headers } });
+    await check(ask, runtime);
   } finally {
     await runtime.dispose();
   }
 }
 
-const ifmatch = installed("ifmatch", ".", "workerd.js");
+const ifmatch = installed("ifmatch", ".", "workerd.js", { "ifmatch/fetch": "fetch.js", "ifmatch/hono": "hono.js" });
 
 test("a Worker in plain JavaScript answers 304, 206 and 416", async () => {
   await run("plain.mjs", ifmatch, async (ask) => {
@@ -67,10 +75,32 @@ test("the second of two editors gets 412 from a Worker on Hono", async () => {
   });
 });
 
-test("the README's example is the Worker that is tested", () => {
+test("the README's examples are the Workers that are tested", () => {
   const readme = fs.readFileSync(path.join(here, "../package/README.md"), "utf8");
-  const [, example] = /```js\n(.*?)```/s.exec(readme);
-  assert.equal(example, fs.readFileSync(path.join(here, "workers/r2.mjs"), "utf8"));
+  const examples = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, example]) => example);
+  assert.deepEqual(examples, ["notes", "app", "r2"].map((name) => fs.readFileSync(path.join(here, `workers/${name}.mjs`), "utf8")));
+});
+
+test("the README's examples, also bundled by Wrangler, refuse the second of two editors", async () => {
+  const check = async (ask) => {
+    const put = (body, headers) => ask({ method: "PUT", body, headers });
+    assert.equal((await put("one", {})).status, 428);
+    assert.equal((await put("one", { "if-match": "*" })).status, 412);
+    const { status, headers } = await put("one", { "if-none-match": "*" });
+    const etag = headers.get("etag");
+    assert.equal(status, 204);
+    assert.equal((await ask({ headers: { "if-none-match": etag } })).status, 304);
+    const races = await Promise.all(["a", "b", "c", "d"].map((body) => put(body, { "if-match": etag })));
+    assert.deepEqual(races.map((race) => race.status).sort(), [204, 412, 412, 412]);
+  };
+  await run("notes.mjs", ifmatch, check);
+  await runModules(modules(process.env.IFMATCH_BUNDLED ?? path.resolve(here, "../../../target/npm/bundled"), "notes.js", "/"), check);
+  const hono = async (ask, runtime) => {
+    const database = await runtime.getD1Database("DB");
+    await database.exec("CREATE TABLE notes (id TEXT PRIMARY KEY, text TEXT, version INTEGER)");
+    await check(ask);
+  };
+  await run("app.mjs", [...ifmatch, ...installed("hono", "dist", "index.js")], hono, { d1Databases: { DB: "notes" } });
 });
 
 test("a Worker over R2 reads parts of one version and writes on a condition", async () => {

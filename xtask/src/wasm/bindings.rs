@@ -47,7 +47,7 @@ pub(crate) fn write(module: &Path, target: Target, folder: &Path) -> Result {
             bindgen.web(true)?.omit_default_module_path(true);
             bindgen.reset_state_function(true).force_enable_abort_handler(true)
         }
-        Target::Package => bindgen.web(true)?,
+        Target::Package => bindgen.web(true)?.omit_default_module_path(true),
         Target::Node => bindgen.nodejs(true)?,
     };
     Ok(bindgen.generate(folder)?)

@@ -16,9 +16,18 @@ use toolchain::{PROFILE, TARGET, Toolchain};
 
 /// Builds a package, and returns the path of its module, which has no bindings yet.
 pub(crate) fn build(workspace: &Workspace, package: &str, deadline: Instant) -> Result<PathBuf> {
+    build_in(workspace, workspace.root(), &format!("--locked --package {package}"), package, deadline)
+}
+
+/// Builds the package in a folder outside of the workspace, and returns the path of its module, which has no bindings yet.
+pub(crate) fn build_outside(workspace: &Workspace, dir: &Path, package: &str, deadline: Instant) -> Result<PathBuf> {
+    build_in(workspace, dir, "", package, deadline)
+}
+
+fn build_in(workspace: &Workspace, dir: &Path, args: &str, package: &str, deadline: Instant) -> Result<PathBuf> {
     let toolchain = Toolchain::find(workspace)?;
     let target = workspace.target().join("wasm");
-    toolchain.build(workspace, package, &target)?.passes(deadline)?;
+    toolchain.build(dir, args, &target)?.passes(deadline)?;
     let module = format!("{}.wasm", package.replace('-', "_"));
     Ok(target.join(TARGET).join(PROFILE).join(module))
 }

@@ -55,10 +55,16 @@ impl Toolchain {
         })
     }
 
-    /// Returns the command that builds a package's library.
-    pub(super) fn build(&self, workspace: &Workspace, package: &str, target: &Path) -> Result<Run> {
-        let args = format!("build --locked --package {package} --lib --profile {PROFILE} --target {TARGET}");
-        self.cargo(workspace, &args, &format!("{FLAGS} {SMALL}"), target)
+    /// Returns the command that builds a library of the workspace in `dir`. `args` select it.
+    pub(super) fn build(&self, dir: &Path, args: &str, target: &Path) -> Result<Run> {
+        // Only this type: libraries of Rust would exclude link-time optimisation.
+        let args = format!("rustc {args} --lib --crate-type cdylib --profile {PROFILE} --target {TARGET}");
+        let run = self.cargo(dir, &args, &format!("{FLAGS} {SMALL}"), target)?;
+        // The profile of this workspace, for others as well.
+        Ok(run
+            .env("CARGO_PROFILE_WORKER_INHERITS", "release")
+            .env("CARGO_PROFILE_WORKER_OPT_LEVEL", "z")
+            .env("CARGO_PROFILE_WORKER_PANIC", "unwind"))
     }
 
     /// Returns the command that builds tests of a package with the harness in wasm/harness, and prints their paths.
@@ -68,13 +74,13 @@ impl Toolchain {
              --message-format json-render-diagnostics -- \
              -Zcrate-attr=feature(custom_test_frameworks) -Zcrate-attr=test_runner(wasm_harness::run)"
         );
-        self.cargo(workspace, &args, FLAGS, target)
+        self.cargo(workspace.root(), &args, FLAGS, target)
     }
 
-    fn cargo(&self, workspace: &Workspace, args: &str, flags: &str, target: &Path) -> Result<Run> {
+    fn cargo(&self, dir: &Path, args: &str, flags: &str, target: &Path) -> Result<Run> {
         let run = match self {
-            Self::Own => Run::cargo(args, workspace.root()),
-            Self::Other(programs) => other(programs, args, workspace)?,
+            Self::Own => Run::cargo(args, dir),
+            Self::Other(programs) => other(programs, args, dir)?,
         };
         Ok(run
             .env("RUSTC_BOOTSTRAP", "1")
@@ -89,10 +95,10 @@ impl Toolchain {
 }
 
 /// Runs another toolchain's cargo, without the variables that would select this task's toolchain.
-fn other(programs: &Path, args: &str, workspace: &Workspace) -> Result<Run> {
+fn other(programs: &Path, args: &str, dir: &Path) -> Result<Run> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path)))?;
-    let run = Run::new(programs.join("cargo"), workspace.root())
+    let run = Run::new(programs.join("cargo"), dir)
         .args(args.split_whitespace())
         .env("PATH", path)
         .env("RUSTC", programs.join("rustc"));

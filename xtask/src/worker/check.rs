@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::server::Served;
-use super::{build, build_package, size, wrangler};
+use super::template::Copied;
+use super::{build, build_package, size};
 use crate::command::Run;
 use crate::step::Context;
 use crate::workspace::{SELECTION, Workspace};
@@ -17,11 +18,13 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
         return Err(format!("the Worker has {size} bytes compressed; the limit in wasm/budget.json is {most}").into());
     }
     npm::require(context.workspace, npm::MINIFLARE, context.deadline)?;
-    wrangler::check(context, &folder)?;
+    Copied::build(context, "wasm/template")?.deploys(context, &["", "tables"])?;
+    let example = Copied::build(context, "examples/worker_axum")?;
+    example.deploys(context, &[""])?;
     Run::new("node", &context.workspace.root().join("wasm/tests"))
         .args(["--test", "--test-concurrency=1", "--test-timeout=1200000", "."])
         .env("IFMATCH_WORKER", &folder)
-        .env("IFMATCH_EXAMPLE", build_package(context.workspace, "worker-axum", "worker-axum", context.deadline)?)
+        .env("IFMATCH_EXAMPLE", example.modules())
         .passes(context.deadline)?;
     black_box(context, &folder)?;
     register(context)?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod server;
+mod template;
 mod wrangler;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use crate::Result;
 use crate::wasm::{self, Target};
 use crate::workspace::Workspace;
 
+pub(crate) use wrangler::bundle;
 pub use wrangler::start_up;
 
 use server::Server;
@@ -59,10 +61,15 @@ pub fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
 fn build_package(workspace: &Workspace, package: &str, folder: &str, deadline: Instant) -> Result<PathBuf> {
     let module = wasm::build(workspace, package, deadline)?;
     let folder = workspace.target().join(folder);
-    wasm::write(&module, Target::Worker, &folder)?;
-    std::fs::write(folder.join("entry.js"), ENTRY)?;
+    write(&module, &folder)?;
     println!("{}: {} bytes compressed", folder.display(), size(&folder)?);
     Ok(folder)
+}
+
+/// Writes the modules of a Worker to a folder.
+fn write(module: &Path, folder: &Path) -> Result {
+    wasm::write(module, Target::Worker, folder)?;
+    Ok(std::fs::write(folder.join("entry.js"), ENTRY)?)
 }
 
 /// Returns the compressed size of all modules.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -11,11 +12,11 @@ use crate::npm;
 use crate::step::Context;
 use crate::workspace::Workspace;
 
-/// Checks that Wrangler would deploy the Worker, for blobs and for tables.
-pub(super) fn check(context: &Context<'_>, folder: &Path) -> Result {
-    let settings = settings(context.workspace, folder)?;
+/// Checks that Wrangler would deploy the Worker of a folder with a wrangler.toml, for each of the environments.
+pub(super) fn check(context: &Context<'_>, worker: &Path, modules: &Path, environments: &[&str]) -> Result {
+    let settings = settings(context.workspace, worker, modules)?;
     let outcome = context.workspace.target().join("wrangler");
-    ["", "tables"].iter().try_for_each(|environment| {
+    environments.iter().try_for_each(|environment| {
         command(context.workspace)?
             .args(["deploy", "--dry-run", "--env", environment, "--config"])
             .args([settings.as_path(), "--outdir".as_ref(), &outcome])
@@ -23,9 +24,21 @@ pub(super) fn check(context: &Context<'_>, folder: &Path) -> Result {
     })
 }
 
+/// Bundles a Worker of JavaScript into a folder, as for its deployment.
+pub(crate) fn bundle(workspace: &Workspace, entry: &Path, folder: &Path, deadline: Instant) -> Result {
+    // Wrangler keeps the modules of earlier runs.
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    let run =
+        command(workspace)?.args(["deploy", "--dry-run", "--name", "bundle", "--compatibility-date", "2026-07-30"]);
+    run.args(["--outdir".as_ref(), folder.as_os_str(), entry.as_os_str()]).passes(deadline)
+}
+
 /// Returns the CPU time of the Worker's start in milliseconds, sampled by the runtime.
 pub fn start_up(workspace: &Workspace, folder: &Path) -> Result<f64> {
-    let (settings, profile) = (settings(workspace, folder)?, workspace.target().join("start-up.cpuprofile"));
+    let settings = settings(workspace, &workspace.root().join("wasm/template"), folder)?;
+    let profile = workspace.target().join("start-up.cpuprofile");
     let run = command(workspace)?.args(["check", "startup", "--config"]);
     let report = run.args([settings.as_path(), "--outfile".as_ref(), &profile]).output()?;
     let active = report.lines().find_map(|line| line.split_once("Active: ")?.1.split(' ').next()?.parse().ok());
@@ -33,12 +46,12 @@ pub fn start_up(workspace: &Workspace, folder: &Path) -> Result<f64> {
 }
 
 /// Writes wrangler.toml's settings for the modules that are already built, and returns the path of the file.
-fn settings(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
-    let text = fs::read_to_string(workspace.root().join("wasm/worker/wrangler.toml"))?;
+fn settings(workspace: &Workspace, worker: &Path, modules: &Path) -> Result<PathBuf> {
+    let text = fs::read_to_string(worker.join("wrangler.toml"))?;
     let mut settings: Value = toml::from_str(&text)?;
     let fields = settings.as_object_mut().ok_or("wrangler.toml has no settings")?;
     fields.remove("build");
-    fields.insert("main".to_owned(), folder.join("entry.js").to_string_lossy().into());
+    fields.insert("main".to_owned(), modules.join("entry.js").to_string_lossy().into());
     let path = workspace.target().join("wrangler.json");
     fs::write(&path, settings.to_string())?;
     Ok(path)
@@ -52,7 +65,7 @@ fn command(workspace: &Workspace) -> Result<Run> {
     let found = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&found)))?;
     let script = packages.join("wrangler/bin/wrangler.js");
-    Ok(Run::new("node", &workspace.root().join("wasm/worker"))
+    Ok(Run::new("node", &workspace.root().join("wasm/template"))
         .args([script])
         .env("PATH", path)
         .env("CI", "1")

@@ -1,26 +1,34 @@
-//! Two gateways with their own registers on one store share nothing but its conditions.
+//! Two gateways with their own registers, or with none, on one store share nothing but its conditions.
 
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use ifmatch_blob::store::StoreErrorKind;
-use ifmatch_blob_objects::Backing;
+use ifmatch_blob::store::{Put, StoreError, StoreErrorKind};
+use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
+use ifmatch_core::precondition::Preconditions;
 use object_store::memory::InMemory;
 
 use crate::{open, subject};
-use ifmatch_blob::conformance::{Subject, blob, if_absent, if_match};
+use ifmatch_blob::conformance::{self, Subject, blob, if_absent, if_match};
 
 const ROUNDS: usize = 20;
 
-async fn gateways() -> [Subject; 2] {
-    let backing = Backing::new(Arc::new(InMemory::new()));
-    [subject(open(backing.clone()).await), subject(open(backing).await)]
+fn backing() -> Backing {
+    Backing::new(Arc::new(InMemory::new()))
+}
+
+fn unrecorded(backing: &Backing) -> Subject {
+    subject(ObjectBlobs::unrecorded(backing.clone(), Capability::FULL))
+}
+
+async fn gateways() -> [[Subject; 2]; 2] {
+    let (own, none) = (backing(), backing());
+    [[subject(open(own.clone()).await), subject(open(own).await)], [unrecorded(&none), unrecorded(&none)]]
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_creator_wins() {
-    let gateways = gateways().await;
-    for round in 0..ROUNDS {
+    for (gateways, round) in gateways().await.iter().flat_map(|pair| (0..ROUNDS).map(move |round| (pair, round))) {
         let blob = blob("c", &round.to_string());
         let writers = (0..20).map(|writer| gateways[writer % 2].write_if(&blob, if_absent(), writer.to_string()));
         let results = join_all(writers).await;
@@ -32,12 +40,19 @@ async fn one_creator_wins() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_increment_is_lost() {
-    let backing = Backing::new(Arc::new(InMemory::new()));
-    let blob = blob("c", "counter");
-    let first = subject(open(backing.clone()).await);
+    let own = backing();
+    let first = subject(open(own.clone()).await);
     // Only the gateway that owns the store creates blobs; the second one owns it from here on.
-    first.write(&blob, "0").await;
-    let gateways = [first, subject(open(backing).await)];
+    first.write(&blob("c", "counter"), "0").await;
+    count([first, subject(open(own).await)]).await;
+    let none = backing();
+    let first = unrecorded(&none);
+    first.write(&blob("c", "counter"), "0").await;
+    count([first, unrecorded(&none)]).await;
+}
+
+async fn count(gateways: [Subject; 2]) {
+    let blob = blob("c", "counter");
     let increment = async |subject: &Subject| {
         for _ in 0..ROUNDS {
             loop {
@@ -55,4 +70,21 @@ async fn no_increment_is_lost() {
     };
     join_all((0..6).map(|writer| increment(&gateways[writer % 2]))).await;
     assert_eq!(gateways[1].read(&blob).await.unwrap().1, (6 * ROUNDS).to_string());
+}
+
+#[tokio::test]
+async fn without_records_uncovered_changes_are_refused() {
+    let gateway = unrecorded(&backing());
+    let blob = blob("c", "b");
+    let tag = gateway.write(&blob, "1").await.tag.unwrap();
+    let refused = |error: StoreError| assert_eq!(error.kind(), &StoreErrorKind::Unsupported, "{error}");
+    // The store has no conditional deletion.
+    refused(gateway.delete_if(&blob, if_match(&tag)).await.unwrap_err());
+    let long = vec![0; (8 << 20) + 1];
+    refused(gateway.write_if(&blob, if_match(&tag), long.clone()).await.unwrap_err());
+    let put = Put { length: None, ..conformance::put(long) };
+    refused(gateway.store.put(&blob, Put { preconditions: if_match(&tag), ..put }).await.unwrap_err());
+    assert_eq!(gateway.read(&blob).await.unwrap().1, "1");
+    gateway.delete_if(&blob, Preconditions::default()).await.unwrap();
+    assert!(gateway.read(&blob).await.is_none());
 }

@@ -83,8 +83,10 @@ async fn a_read_goes_on_without_a_register_that_hangs() {
         let (store, register) = (Faulty::in_memory(false), Slow::new());
         let reader = process(&store, &register, if is_cold { LONG } else { SHORT }).await;
         let blob = blob("c", "b");
-        reader.write(&blob, "1").await;
-        if !is_cold {
+        if is_cold {
+            process(&store, &register, LONG).await.write(&blob, "1").await;
+        } else {
+            reader.write(&blob, "1").await;
             assert_eq!(reader.read(&blob).await.unwrap().1, "1");
         }
         register.hang();
@@ -101,11 +103,11 @@ async fn a_read_goes_on_without_a_register_that_hangs() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_from_before_a_deletion_is_not_stored_after_it() {
     let (store, register) = (Faulty::in_memory(false), Slow::new());
-    let subject = process(&store, &register, LONG).await;
+    let [subject, writer] = [process(&store, &register, LONG).await, process(&store, &register, LONG).await];
     let (late, other) = (blob("c", "late"), blob("c", "other"));
-    subject.write(&other, "1").await;
+    writer.write(&other, "1").await;
     store.schedule([Fault::Held]);
-    assert_eq!(kind(subject.store.put(&late, put("late")).await), StoreErrorKind::OutcomeUnknown);
+    assert_eq!(kind(writer.store.put(&late, put("late")).await), StoreErrorKind::OutcomeUnknown);
 
     // The read has its record, and the answer arrives after the deletion.
     let asked = register.asked();
@@ -137,6 +139,24 @@ async fn blobs_of_a_container_that_is_being_deleted_stay_hidden() {
         for _ in 0..2 {
             let hidden = process.store.open(&blob, Reading::HEAD).await;
             assert_eq!(kind(hidden.map(drop)), StoreErrorKind::Unavailable);
+        }
+    }
+}
+
+/// Writes rely on an answer about their container for a second, and a deletion in another process waits for that. In real time, by
+/// which the age of answers counts.
+#[tokio::test]
+async fn a_write_never_reaches_a_container_that_another_process_has_deleted() {
+    let (store, register) = (Faulty::in_memory(false), Slow::new());
+    let [deleter, writer] = [process(&store, &register, LONG).await, process(&store, &register, LONG).await];
+    let blob = blob("c", "b");
+    for _ in 0..3 {
+        writer.write(&blob, "before").await;
+        deleter.store.delete_container(&blob.container, Delete::default()).await.expect("it exists");
+        let written = writer.write(&blob, "after").await;
+        assert!(written.created, "in a new container");
+        for process in [&deleter, &writer] {
+            assert_eq!(process.read(&blob).await.expect("it was acknowledged").1, "after");
         }
     }
 }

@@ -134,17 +134,20 @@ fn variable(env: &Env, name: &str) -> Option<String> {
 impl App {
     fn open(env: &Env) -> std::result::Result<Self, String> {
         let bucket = bindings::bucket(env).map_err(|error| error.to_string())?;
-        let records = records(env).map_err(|error| error.to_string())?;
         let settings = Settings::read(|name| variable(env, name)).map_err(|error| error.to_string())?;
         subrequests::set_limit(settings.max_requests);
-        let objects = Arc::new(R2::new(bucket));
-        let backing = Backing::new(objects.clone()).described_by(objects).with_allowance(subrequests::left);
+        let objects = Arc::new(if settings.leases { R2::new(bucket) } else { R2::new(bucket).by_date() });
+        let backing = Backing::new(objects.clone()).described_by(objects.clone()).with_allowance(subrequests::left);
         let backing = backing.hashed_by(RuntimeHash::begin);
         let backing = backing.with_prefix(settings.prefix.as_str().into()).takes_uploads();
         let backing = backing.with_container_memory(CONTAINER_MEMORY);
-        let register = Arc::new(RecordObjects::new(records).kept(kept));
         // R2's documentation promises all capabilities.
-        let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL);
+        let blobs = if settings.leases {
+            let records = records(env).map_err(|error| error.to_string())?;
+            ObjectBlobs::trusting(backing, Arc::new(RecordObjects::new(records).kept(kept)), Capability::FULL)
+        } else {
+            ObjectBlobs::unrecorded(backing.deletes_if(objects), Capability::FULL)
+        };
         let store: Arc<dyn BlobStore> = match settings.max_staleness {
             Duration::ZERO => Arc::new(blobs.clone()),
             bound => Arc::new(MetadataCache::new(blobs.clone(), bound)),

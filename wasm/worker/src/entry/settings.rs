@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) max_requests: usize,
     /// `IFMATCH_PREFIX`: prefix of the objects' names.
     pub(crate) prefix: String,
+    /// `IFMATCH_LEASES`: `on`, or `off` to use no Durable Objects.
+    pub(crate) leases: bool,
 }
 
 /// A setting is invalid or missing. The message says what to do.
@@ -79,8 +81,13 @@ impl Settings {
         let public_read = flag("IFMATCH_PUBLIC_READ", set("IFMATCH_PUBLIC_READ").as_deref())?;
         let access = Access::new(&read, &write).map_err(|error| Unusable(error.to_string()))?.public_read(public_read);
         let cors = Cors::new(&list(set("IFMATCH_CORS_ORIGIN").as_deref()));
+        let (serves, leases) = (serves(set("IFMATCH_SERVES").as_deref())?, leases(set("IFMATCH_LEASES").as_deref())?);
+        if serves == Serves::Tables && !leases {
+            return Err(Unusable("tables need Durable Objects: remove IFMATCH_LEASES, or serve blobs".to_owned()));
+        }
         Ok(Self {
-            serves: serves(set("IFMATCH_SERVES").as_deref())?,
+            serves,
+            leases,
             accounts,
             access: if is_closed { access.never_open() } else { access },
             cors: cors.map_err(|error| Unusable(format!("IFMATCH_CORS_ORIGIN: {error}")))?,
@@ -123,6 +130,14 @@ fn serves(text: Option<&str>) -> Result<Serves, Unusable> {
         None | Some("blobs") => Ok(Serves::Blobs),
         Some("tables") => Ok(Serves::Tables),
         Some(_) => Err(Unusable("IFMATCH_SERVES is blobs or tables".to_owned())),
+    }
+}
+
+fn leases(text: Option<&str>) -> Result<bool, Unusable> {
+    match text.map(str::trim) {
+        None | Some("on") => Ok(true),
+        Some("off") => Ok(false),
+        Some(_) => Err(Unusable("IFMATCH_LEASES is on or off".to_owned())),
     }
 }
 
@@ -184,6 +199,13 @@ mod tests {
     }
 
     #[test]
+    fn tables_need_leases() {
+        let set = [("IFMATCH_READ_TOKEN", "r"), ("IFMATCH_LEASES", "off")];
+        assert!(!read(&set).unwrap().leases);
+        assert!(read(&[set[0], set[1], ("IFMATCH_SERVES", "tables")]).unwrap_err().contains("remove IFMATCH_LEASES"));
+    }
+
+    #[test]
     fn accounts_are_separated_by_commas() {
         let settings = read(&[("IFMATCH_ACCOUNTS", "one:c2VjcmV0, two:c2VjcmV0:YW5vdGhlcg==")]).unwrap();
         assert!(settings.accounts.is_default(settings.accounts.get("one").unwrap()));
@@ -200,6 +222,7 @@ mod tests {
             ("IFMATCH_ACCOUNTS", &published, "is public"),
             ("IFMATCH_WRITE_TOKEN", "hunter2 hunter2", "token"),
             ("IFMATCH_SERVES", "queues", "blobs or tables"),
+            ("IFMATCH_LEASES", "false", "on or off"),
             ("IFMATCH_MAX_BODY_SIZE", "1MiB", "bytes"),
             ("IFMATCH_MAX_STALENESS", "-1", "up to 3600"),
             ("IFMATCH_MAX_STALENESS", "3601", "up to 3600"),

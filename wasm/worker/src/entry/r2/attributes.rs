@@ -39,7 +39,7 @@ fn unsupported(attribute: &Attribute) -> Error {
     Error::NotSupported { source: format!("R2 cannot store {attribute:?}").into() }
 }
 
-/// Returns the metadata that every object has.
+/// Returns the metadata that every object has. The version is the date in milliseconds.
 ///
 /// # Errors
 /// The date is out of range.
@@ -47,7 +47,7 @@ pub(super) fn meta(object: &Object, location: Path) -> Result<ObjectMeta> {
     let millis = i64::try_from(object.uploaded().as_millis()).ok().and_then(DateTime::from_timestamp_millis);
     let last_modified = millis
         .ok_or_else(|| Error::Generic { store: "R2", source: "R2 returned an object without a valid date".into() })?;
-    let (e_tag, version) = (Some(object.http_etag()), Some(object.version()));
+    let (e_tag, version) = (Some(object.http_etag()), Some(object.uploaded().as_millis().to_string()));
     Ok(ObjectMeta { location, last_modified, size: object.size(), e_tag, version })
 }
 

@@ -7,6 +7,7 @@ use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, GetResultPayload, Result};
 use worker::{Bucket, Conditional, GetOptionsBuilder, Object, Range, ResponseBody, web_sys};
 
+use super::tombstone::is_tombstone;
 use super::{attributes, failure, within_limits};
 use crate::entry::edge::body::EdgeBody;
 use crate::entry::edge::stream::{Broken, ByteStream};
@@ -18,7 +19,7 @@ pub(super) async fn get(bucket: &Bucket, location: &Path, options: GetOptions) -
     } else {
         within_limits(location, request(bucket.get(location.as_ref()), &options).execute()).await?
     };
-    let object = object.ok_or_else(|| absent(location))?;
+    let object = object.filter(|object| !is_tombstone(object)).ok_or_else(|| absent(location))?;
     let (meta, attributes) = (attributes::meta(&object, location.clone())?, attributes::attributes(&object)?);
     // R2 sends no body if a condition failed.
     options.check_preconditions(&meta)?;

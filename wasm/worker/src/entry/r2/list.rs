@@ -9,6 +9,7 @@ use object_store::{Attributes, ListResult, ObjectMeta, Result};
 use worker::send::{IntoSendFuture, SendWrapper};
 use worker::{Bucket, Include, Object, Objects};
 
+use super::tombstone::is_tombstone;
 use super::{attributes, within_limits};
 
 /// An object, with its attributes if they were requested.
@@ -111,9 +112,12 @@ fn cursor(page: &Objects) -> Option<Start> {
     page.cursor().filter(|_| page.truncated()).map(Start::Cursor)
 }
 
-/// Reads a page, without objects that have names that no blob can have.
+/// Reads a page, without tombstones if it is described, and without objects that have names that no blob can have.
 fn read(objects: &[Object], is_described: bool) -> Result<VecDeque<Found>> {
-    let named = objects.iter().filter_map(|object| Some((object, Path::parse(object.key()).ok()?)));
+    let named = objects
+        .iter()
+        .filter(|object| !is_tombstone(object))
+        .filter_map(|object| Some((object, Path::parse(object.key()).ok()?)));
     named
         .map(|(object, location)| {
             // Without a request for them, the object has no such properties.

@@ -11,6 +11,7 @@ pub(super) mod hash;
 mod list;
 mod multipart;
 mod put;
+mod tombstone;
 mod upload;
 
 use std::fmt;
@@ -20,11 +21,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
-use ifmatch_blob_objects::DescribedListing;
+use ifmatch_blob_objects::{ConditionalDeletion, DescribedListing};
 use object_store::path::Path;
 use object_store::{
     Attributes, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UpdateVersion,
 };
 use worker::Bucket;
 use worker::send::{IntoSendFuture, SendWrapper};
@@ -42,12 +43,20 @@ const PAGE: usize = 1_000;
 #[derive(Clone, Debug)]
 pub(crate) struct R2 {
     bucket: SendWrapper<Bucket>,
+    /// `true` if a version is identified by its date.
+    by_date: bool,
 }
 
 impl R2 {
     /// Returns the store in a bucket.
     pub(crate) fn new(bucket: Bucket) -> Self {
-        Self { bucket: SendWrapper::new(bucket) }
+        Self { bucket: SendWrapper::new(bucket), by_date: false }
+    }
+
+    /// Identifies versions by their date instead of their tag, which is a hash: the same bytes, written again, are another version.
+    /// R2 accepts one write of an object per second.
+    pub(crate) fn by_date(self) -> Self {
+        Self { by_date: true, ..self }
     }
 
     /// Error for an operation that the blob service does not use.
@@ -65,7 +74,7 @@ impl fmt::Display for R2 {
 #[async_trait]
 impl ObjectStore for R2 {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        put::put(&self.bucket, location, &payload, options).into_send().await
+        put::put(&self.bucket, location, &payload, options, self.by_date).into_send().await
     }
 
     async fn put_multipart_opts(
@@ -121,6 +130,13 @@ impl ObjectStore for R2 {
 
     async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {
         Err(self.lacks("copy"))
+    }
+}
+
+#[async_trait]
+impl ConditionalDeletion for R2 {
+    async fn delete_if(&self, location: &Path, version: &UpdateVersion) -> Result<()> {
+        tombstone::delete(&self.bucket, location, version).into_send().await
     }
 }
 

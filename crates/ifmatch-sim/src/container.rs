@@ -1,0 +1,222 @@
+//! A model of writers that remember their container while it is deleted and created again.
+//!
+//! A writer asks for the container's record, remembers the answer for some ticks, and writes objects that carry the incarnation. The
+//! deleter marks the container, waits until no memory of earlier answers is left, removes the objects, and ends the deletion. Messages take any
+//! time, clocks fall behind, and an object can arrive at any time after it was sent: it is a write before the deletion, if the
+//! container was not gone when the write began. A tick is half a second. [`ContainerSabotage`] disables one check: the model
+//! checker must then find an interleaving that the check prevents.
+
+use stateright::{Model, Property};
+
+/// Number of ticks for which an answer is remembered.
+const MEMORY: u8 = 2;
+/// Number of ticks by which clocks may differ during that time.
+const MARGIN: u8 = 1;
+
+/// The check that the model disables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContainerSabotage {
+    /// None: the unmodified protocol.
+    Nothing,
+    /// The deleter does not wait.
+    OmitWait,
+    /// The deleter waits exactly as long as an answer is remembered.
+    OmitMargin,
+    /// An answer's age counts from its arrival.
+    CountFromAnswer,
+    /// A memory is used at any age.
+    KeepMemory,
+}
+
+/// The model's parameters.
+#[derive(Clone, Debug)]
+pub struct ContainerModel {
+    /// Number of writers. Each writes twice.
+    pub writers: usize,
+    /// Maximum number of ticks.
+    pub ticks: u8,
+    /// Number of ticks by which the writers' clocks may fall behind.
+    pub lag: u8,
+    /// The disabled check.
+    pub sabotage: ContainerSabotage,
+}
+
+/// A container with its incarnation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Container {
+    Present(u8),
+    /// Marked at this tick.
+    Deleting(u8, u8),
+    /// Deleted: objects of this incarnation and earlier ones are not blobs.
+    Gone(u8),
+}
+
+/// The state of the model.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    container: Container,
+    writers: Vec<Writer>,
+    tick: u8,
+    lag: u8,
+    faults: Faults,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Faults {
+    /// A write is acknowledged whose container was gone before it began.
+    lost: bool,
+    /// A write is acknowledged while its container is being deleted.
+    during: bool,
+    recreated: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Writer {
+    step: Step,
+    /// Incarnation, and the time of the question.
+    memory: Option<(u8, u8)>,
+    /// The latest incarnation that was gone when the write began.
+    gone: Option<u8>,
+    writes: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    Idle,
+    /// A question that was sent at this time is under way.
+    Asked(u8),
+    /// The answer is under way.
+    Answered(Option<u8>, u8),
+    /// The object is under way, or its acknowledgement.
+    Put(u8),
+    Done,
+}
+
+/// A step of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContainerEvent {
+    /// A writer's next step.
+    Step(usize),
+    /// The deleter marks the container.
+    Mark,
+    /// The deleter ends the deletion.
+    End,
+    /// The container is created again.
+    Create,
+    /// Time passes.
+    Tick,
+    /// Time passes, but not for the writers.
+    Lag,
+}
+
+impl ContainerModel {
+    fn step(&self, world: &mut World, at: usize) {
+        let now = world.tick - world.lag;
+        let container = world.container;
+        let is_fresh = |asked: u8| now < asked + MEMORY || self.sabotage == ContainerSabotage::KeepMemory;
+        let writer = &mut world.writers[at];
+        let next = match writer.step {
+            Step::Idle => {
+                writer.writes += 1;
+                writer.gone = match container {
+                    Container::Gone(incarnation) => Some(incarnation),
+                    Container::Present(incarnation) | Container::Deleting(incarnation, _) => incarnation.checked_sub(1),
+                };
+                match writer.memory {
+                    Some((incarnation, asked)) if is_fresh(asked) => Step::Put(incarnation),
+                    _ => Step::Asked(now),
+                }
+            }
+            Step::Asked(asked) => match container {
+                Container::Present(incarnation) => Step::Answered(Some(incarnation), asked),
+                _ => Step::Answered(None, asked),
+            },
+            Step::Answered(Some(incarnation), asked) => {
+                let from = if self.sabotage == ContainerSabotage::CountFromAnswer { now } else { asked };
+                writer.memory = Some((incarnation, from));
+                Step::Put(incarnation)
+            }
+            Step::Put(incarnation) => {
+                world.faults.during |= matches!(container, Container::Deleting(..));
+                acknowledge(world, at, incarnation)
+            }
+            Step::Answered(None, _) | Step::Done => Step::Done,
+        };
+        world.writers[at].step = next;
+    }
+
+    fn may_end(&self, marked: u8, now: u8) -> bool {
+        let wait = match self.sabotage {
+            ContainerSabotage::OmitWait => 0,
+            ContainerSabotage::OmitMargin => MEMORY,
+            _ => MEMORY + MARGIN,
+        };
+        now >= marked + wait
+    }
+}
+
+/// Reports success to the client, and goes on with the next write.
+fn acknowledge(world: &mut World, at: usize, incarnation: u8) -> Step {
+    let writer = &world.writers[at];
+    world.faults.lost |= writer.gone.is_some_and(|gone| incarnation <= gone);
+    if writer.writes < 2 { Step::Idle } else { Step::Done }
+}
+
+impl Model for ContainerModel {
+    type State = World;
+    type Action = ContainerEvent;
+
+    fn init_states(&self) -> Vec<World> {
+        let writer = Writer { step: Step::Idle, memory: None, gone: None, writes: 0 };
+        let writers = vec![writer; self.writers];
+        vec![World { container: Container::Present(0), writers, tick: 0, lag: 0, faults: Faults::default() }]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<ContainerEvent>) {
+        let busy = (0..world.writers.len()).filter(|at| world.writers[*at].step != Step::Done);
+        actions.extend(busy.map(ContainerEvent::Step));
+        match world.container {
+            Container::Present(_) => actions.push(ContainerEvent::Mark),
+            Container::Deleting(_, marked) if self.may_end(marked, world.tick) => actions.push(ContainerEvent::End),
+            Container::Deleting(..) => {}
+            Container::Gone(_) => actions.push(ContainerEvent::Create),
+        }
+        if world.tick < self.ticks {
+            actions.push(ContainerEvent::Tick);
+            if world.lag < self.lag {
+                actions.push(ContainerEvent::Lag);
+            }
+        }
+    }
+
+    fn next_state(&self, last: &World, event: ContainerEvent) -> Option<World> {
+        let mut world = last.clone();
+        match (event, last.container) {
+            (ContainerEvent::Step(at), _) => self.step(&mut world, at),
+            (ContainerEvent::Mark, Container::Present(incarnation)) => {
+                world.container = Container::Deleting(incarnation, world.tick);
+            }
+            (ContainerEvent::End, Container::Deleting(incarnation, _)) => {
+                world.container = Container::Gone(incarnation);
+            }
+            (ContainerEvent::Create, Container::Gone(incarnation)) if incarnation < 1 => {
+                world.container = Container::Present(incarnation + 1);
+                world.faults.recreated = true;
+            }
+            (ContainerEvent::Tick, _) => world.tick += 1,
+            (ContainerEvent::Lag, _) => (world.tick, world.lag) = (world.tick + 1, world.lag + 1),
+            _ => return None,
+        }
+        Some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("no write into a deleted container is acknowledged", |_, world: &World| {
+                !world.faults.lost
+            }),
+            Property::sometimes("a write ends during a deletion", |_, world: &World| world.faults.during),
+            Property::sometimes("a container is created again", |_, world: &World| world.faults.recreated),
+        ]
+    }
+}

@@ -1,0 +1,107 @@
+// The decisions of fetch.js and hono.js: one before the handler, one after it.
+import { contentTag, evaluatePreconditions, hasWriteCondition, isRetainedBy304 } from "ifmatch";
+
+const READS = ["GET", "HEAD"];
+// A POST without a condition creates something else than what it addresses.
+const NEED_CONDITIONS = ["PUT", "PATCH", "DELETE"];
+const KNOWN = ["current", "required", "maxLength"];
+
+/** Checks the options once, so that a misspelt one is no option that is silently off. */
+export function checked(options) {
+  const unknown = Object.keys(options).find((name) => !KNOWN.includes(name));
+  if (unknown) throw new TypeError(`${JSON.stringify(unknown)} is no option: use current, required and maxLength`);
+  const { current, required = false, maxLength = 1 << 20 } = options;
+  if (current !== undefined && typeof current !== "function") throw new TypeError("current is a function: it returns the current version, or null");
+  if (required && !current) throw new TypeError("required needs current, the function that returns the current version");
+  return { current, required, maxLength };
+}
+
+/** Decides whether a write runs, and which version it replaces. `load` returns the current version. */
+export async function before(request, { current, required }, load) {
+  if (READS.includes(request.method)) return {};
+  if (!hasWriteCondition(request)) {
+    if (!required || !NEED_CONDITIONS.includes(request.method)) return {};
+    return { refusal: problem(428, "precondition-required", "this resource is written on a condition only: send If-Match with its ETag, or If-None-Match: * to create it") };
+  }
+  // To ignore the condition would lose an update.
+  if (!current) return { refusal: problem(501, "unsupported-condition", "this resource does not evaluate conditions of writes: pass the option current") };
+  const replaces = validators(await load());
+  const { outcome } = evaluatePreconditions(request, replaces);
+  return outcome === "proceed" ? { replaces } : { refusal: preconditionFailed(replaces) };
+}
+
+/** Adds a tag to the response to a read, and replaces it by 304 or 412 if the request's conditions say so. */
+export async function after(request, response, { maxLength }) {
+  if (!READS.includes(request.method) || !response.ok) return response;
+  const tagged = await withTag(response, request.method, maxLength);
+  const { headers } = tagged;
+  const found = validators({ etag: headers.get("etag"), lastModified: date(headers.get("last-modified")) });
+  const { outcome } = evaluatePreconditions(request, found);
+  if (outcome === "proceed") return tagged;
+  await tagged.body?.cancel();
+  if (outcome === "failed") return preconditionFailed(found);
+  const retained = [...headers].filter(([name]) => isRetainedBy304(name, headers));
+  return new Response(null, { status: 304, headers: retained });
+}
+
+/** Returns the response for a write that a condition forbids, or that lost a race for the version it replaces. */
+export function preconditionFailed(current) {
+  const { etag } = validators(current) ?? {};
+  const headers = typeof etag === "string" ? { etag } : {};
+  return problem(412, "precondition-failed", "the resource is not in the version that the request names: read it again, and repeat the change", headers);
+}
+
+function validators(current) {
+  if (current === undefined || current === null) return null;
+  return typeof current === "string" ? { etag: current } : current;
+}
+
+/** An invalid date names no version. */
+function date(text) {
+  return text !== null && new Date(text).toUTCString() === text ? text : null;
+}
+
+async function withTag(response, method, maxLength) {
+  const { status, headers, body } = response;
+  const isWhole = status === 200 && !headers.has("content-range");
+  // The bytes of a coded body are those of one coding only, and the end of a stream of events is too far.
+  const isPlain = !headers.has("content-encoding") && !headers.get("content-type")?.startsWith("text/event-stream");
+  // A HEAD without a body says nothing about the bytes.
+  const isKnown = body !== null || method === "GET";
+  if (headers.has("etag") || !isWhole || !isPlain || !isKnown || Number(headers.get("content-length")) > maxLength) return response;
+  const read = await upTo(maxLength, body);
+  const tagged = new Response(read.body, response);
+  if (read.bytes) tagged.headers.set("etag", contentTag(read.bytes));
+  return tagged;
+}
+
+/** Reads a body. Beyond `most` bytes, returns it as a stream that begins with what was read. */
+async function upTo(most, body) {
+  const reader = body?.getReader();
+  const chunks = [];
+  let length = 0;
+  for (let next = await reader?.read(); next && !next.done; next = await reader.read()) {
+    chunks.push(next.value);
+    length += next.value.byteLength;
+    if (length > most) return { body: rest(chunks, reader) };
+  }
+  const bytes = new Uint8Array(length);
+  chunks.reduce((at, chunk) => (bytes.set(chunk, at), at + chunk.byteLength), 0);
+  return { bytes, body: body && bytes };
+}
+
+function rest(chunks, reader) {
+  return new ReadableStream({
+    async pull(controller) {
+      const value = chunks.shift() ?? (await reader.read()).value;
+      if (value) controller.enqueue(value);
+      else controller.close();
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
+}
+
+function problem(status, name, detail, headers = {}) {
+  const body = JSON.stringify({ type: `urn:ifmatch:problem:${name}`, status, detail });
+  return new Response(body, { status, headers: { ...headers, "content-type": "application/problem+json" } });
+}

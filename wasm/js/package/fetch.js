@@ -1,0 +1,20 @@
+// Conditional requests for handlers that take a Request and return a Response.
+import { after, before, checked, preconditionFailed } from "./conditions.js";
+
+export { preconditionFailed };
+
+const replaced = new WeakMap();
+
+export function conditional(handler, options = {}) {
+  const rules = checked(options);
+  return async (request, ...rest) => {
+    const { refusal, replaces } = await before(request, rules, () => rules.current(request, ...rest));
+    if (refusal) return refusal;
+    if (replaces !== undefined) replaced.set(request, replaces);
+    return after(request, await handler(request, ...rest), rules);
+  };
+}
+
+export function replaces(request) {
+  return replaced.get(request);
+}

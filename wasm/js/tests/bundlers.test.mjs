@@ -1,0 +1,62 @@
+// The README's first example with bundlers and runtimes: each takes the package along, and the result runs.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { promisify } from "node:util";
+
+import * as esbuild from "esbuild";
+import * as vite6 from "vite6";
+import * as vite7 from "vite7";
+
+const here = import.meta.dirname;
+const entry = path.join(here, "bundled/check.mjs");
+const EXPECTED = JSON.stringify([204, 304, 204, 412, "bread"]);
+/** Maximum time for a program in ms, generous for a busy machine. */
+const LIMIT = 300_000;
+
+/** The program of an optional package for this machine. */
+function program(scope, packages, file) {
+  const found = packages.map((name) => path.join(here, "../node_modules", scope, name, file)).find((its) => fs.existsSync(its));
+  return found ?? assert.fail(`${scope} has none of ${packages.join(", ")} here: npm ci in wasm/js`);
+}
+const bun = () => program("@oven", ["bun-linux-x64-baseline", "bun-linux-aarch64", "bun-darwin-aarch64"], "bin/bun");
+const deno = () => program("@deno", ["linux-x64-glibc", "linux-arm64-glibc", "darwin-arm64"], "deno");
+
+async function run(program, ...args) {
+  const options = { cwd: path.join(here, ".."), timeout: LIMIT, env: { ...process.env, DENO_NO_UPDATE_CHECK: "1" } };
+  const ran = promisify(execFile)(program, args, options);
+  return (await ran.catch((error) => assert.fail(`${program} failed or took over ${LIMIT} ms: ${error.stderr || error}`))).stdout.trim();
+}
+
+/** Bundles to a folder without anything else, and runs the result there. */
+function bundled(name, bundle) {
+  test(`${name} bundles the example`, async (t) => {
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), "ifmatch-bundle-"));
+    t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+    await bundle(folder);
+    assert.deepEqual(fs.readdirSync(folder), ["check.mjs"]);
+    assert.equal(await run(process.execPath, path.join(folder, "check.mjs")), EXPECTED);
+  });
+}
+
+for (const platform of ["node", "browser"]) {
+  bundled(`esbuild for ${platform}`, (folder) =>
+    esbuild.build({ entryPoints: [entry], bundle: true, minify: true, format: "esm", platform, outfile: path.join(folder, "check.mjs") }));
+}
+for (const [name, vite] of Object.entries({ "Vite 6": vite6, "Vite 7": vite7 })) {
+  bundled(name, (folder) =>
+    vite.build({
+      configFile: false,
+      logLevel: "error",
+      build: { outDir: folder, emptyOutDir: true, target: "es2022", lib: { entry, formats: ["es"], fileName: () => "check.mjs" } },
+    }));
+}
+bundled("Bun", (folder) => run(bun(), "build", entry, "--target=node", `--outfile=${path.join(folder, "check.mjs")}`));
+
+test("Bun runs the example", async () => assert.equal(await run(bun(), "run", entry), EXPECTED));
+test("Deno runs the example", async () => {
+  assert.equal(await run(deno(), "run", "--no-lock", "--node-modules-dir=manual", "--cached-only", entry), EXPECTED);
+});

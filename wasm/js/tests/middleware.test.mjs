@@ -1,0 +1,220 @@
+// `ifmatch/fetch` and `ifmatch/hono`: both pass the same cases.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Hono } from "hono";
+import { compress } from "hono/compress";
+import { contentTag } from "ifmatch";
+import * as fetched from "ifmatch/fetch";
+import * as hono from "ifmatch/hono";
+
+const tag = (text) => (text === undefined ? null : contentTag(new TextEncoder().encode(text)));
+
+/** A note in a store with a compare-and-swap that takes some time, as any store in another process does. */
+function store(text) {
+  const later = () => new Promise((done) => setImmediate(done));
+  return {
+    text,
+    async read() {
+      await later();
+      return this.text;
+    },
+    /** `replaces` is what the middleware passes on. */
+    async write(text, replaces) {
+      await later();
+      if (replaces !== undefined && tag(this.text) !== (replaces?.etag ?? null)) return false;
+      this.text = text;
+      return true;
+    },
+  };
+}
+
+const headers = { "cache-control": "no-cache", "content-language": "en", "set-cookie": "a=1" };
+const written = () => new Response(null, { status: 204 });
+const options = (note, others) => ({ current: async () => tag(await note.read()), ...others });
+
+const ADAPTERS = {
+  fetch(note, others, reading) {
+    const handler = async (request) => {
+      if (request.method === "GET" || request.method === "HEAD") return reading ? reading() : shown(note);
+      const text = request.method === "DELETE" ? undefined : await request.text();
+      return (await note.write(text, fetched.replaces(request))) ? written() : fetched.preconditionFailed();
+    };
+    const app = fetched.conditional(handler, options(note, others));
+    return (method, fields, body) => app(new Request("http://a/note", { method, headers: fields, body }));
+  },
+  hono(note, others, reading) {
+    const app = new Hono();
+    app.use(hono.conditional(options(note, others)));
+    app.get("/note", () => (reading ? reading() : shown(note)));
+    app.on(["PUT", "PATCH", "POST", "DELETE"], "/note", async (c) => {
+      const text = c.req.method === "DELETE" ? undefined : await c.req.text();
+      return (await note.write(text, c.get("replaces"))) ? written() : hono.preconditionFailed();
+    });
+    return (method, fields, body) => app.request("/note", { method, headers: fields, body });
+  },
+};
+
+async function shown(note) {
+  const text = await note.read();
+  return text === undefined ? new Response("none", { status: 404 }) : new Response(text, { headers });
+}
+
+for (const [name, adapt] of Object.entries(ADAPTERS)) {
+  const app = (text, others, reading) => {
+    const note = store(text);
+    return { note, ask: adapt(note, others, reading) };
+  };
+
+  test(`${name}: a read has a strong tag, and becomes 304 with the fields of a 304`, async () => {
+    const { ask } = app("one");
+    const found = await ask("GET");
+    assert.deepEqual([found.status, await found.text(), found.headers.get("etag")], [200, "one", tag("one")]);
+    for (const held of [tag("one"), `W/${tag("one")}`, `"x", ${tag("one")}`, "*"]) {
+      const unchanged = await ask("GET", { "if-none-match": held });
+      assert.deepEqual([unchanged.status, await unchanged.text()], [304, ""], held);
+      const { etag, ...fields } = Object.fromEntries(unchanged.headers);
+      assert.deepEqual([etag, fields], [tag("one"), { "cache-control": "no-cache", "set-cookie": "a=1" }], held);
+    }
+    assert.equal((await ask("GET", { "if-none-match": '"x"' })).status, 200);
+    assert.equal((await ask("GET", { "if-match": '"x"' })).status, 412);
+  });
+
+  test(`${name}: only a success is unchanged`, async () => {
+    const { ask } = app();
+    for (const held of ["*", '"x"', tag("none")]) assert.equal((await ask("GET", { "if-none-match": held })).status, 404);
+  });
+
+  test(`${name}: the handler's tag is kept, and a weak one satisfies no If-Match`, async () => {
+    const { ask } = app("one", {}, () => new Response("one", { headers: { etag: 'W/"v1"' } }));
+    assert.equal((await ask("GET")).headers.get("etag"), 'W/"v1"');
+    assert.equal((await ask("GET", { "if-none-match": '"v1"' })).status, 304);
+    assert.equal((await ask("GET", { "if-match": 'W/"v1"' })).status, 412);
+  });
+
+  test(`${name}: a coded, partial, long or endless response gets no tag`, async () => {
+    const endless = () => new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(1 << 10)) });
+    for (const [body, init] of [
+      ["coded", { headers: { "content-encoding": "gzip" } }],
+      ["part", { status: 206, headers: { "content-range": "bytes 0-3/9" } }],
+      ["x".repeat(65), {}],
+      [endless(), { headers: { "content-type": "text/event-stream" } }],
+      [endless(), {}],
+    ]) {
+      const { ask } = app("one", { maxLength: 64 }, () => new Response(body, init));
+      const found = await ask("GET", { "if-none-match": '"x"' });
+      assert.deepEqual([found.status, found.headers.get("etag")], [init.status ?? 200, null]);
+      if (typeof body === "string") assert.equal(await found.text(), body);
+      else await found.body.cancel();
+    }
+  });
+
+  test(`${name}: a response of exactly the limit has a tag, in any number of pieces`, async () => {
+    const pieces = ["a".repeat(40), "b".repeat(24)];
+    const body = () => new ReadableStream({
+      pull(controller) {
+        const piece = pieces.shift();
+        if (piece) controller.enqueue(new TextEncoder().encode(piece));
+        else controller.close();
+      },
+    });
+    const { ask } = app("one", { maxLength: 64 }, () => new Response(body()));
+    const found = await ask("GET");
+    const text = "a".repeat(40) + "b".repeat(24);
+    assert.deepEqual([found.headers.get("etag"), await found.text()], [tag(text), text]);
+  });
+
+  test(`${name}: a write on a condition`, async () => {
+    for (const [text, method, fields, status, after] of [
+      ["one", "PUT", { "if-match": tag("one") }, 204, "two"],
+      ["one", "PUT", { "if-match": `W/${tag("one")}` }, 412, "one"],
+      ["one", "PUT", { "if-match": "*" }, 204, "two"],
+      [undefined, "PUT", { "if-match": "*" }, 412, undefined],
+      ["one", "PUT", { "if-none-match": "*" }, 412, "one"],
+      [undefined, "PUT", { "if-none-match": "*" }, 204, "two"],
+      ["one", "PATCH", { "if-match": '"x"' }, 412, "one"],
+      ["one", "DELETE", { "if-match": '"x"' }, 412, "one"],
+      ["one", "DELETE", { "if-match": tag("one") }, 204, undefined],
+      ["one", "POST", { "if-match": '"x"' }, 412, "one"],
+      // The version has no date, so the condition cannot hold.
+      ["one", "PUT", { "if-unmodified-since": "Thu, 01 Jan 1970 00:00:01 GMT" }, 412, "one"],
+      ["one", "PUT", {}, 204, "two"],
+    ]) {
+      const { note, ask } = app(text);
+      const { status: found } = await ask(method, fields, method === "DELETE" ? undefined : "two");
+      assert.deepEqual([found, note.text], [status, after], `${text} ${method} ${JSON.stringify(fields)}`);
+    }
+  });
+
+  test(`${name}: a write by date`, async () => {
+    const date = "Thu, 01 Jan 1970 00:01:40 GMT";
+    const current = () => ({ lastModified: date });
+    for (const [held, status] of [[date, 204], ["Thu, 01 Jan 1970 00:01:39 GMT", 412]]) {
+      const ask = adapt({ ...store("one"), write: async () => true }, { current });
+      assert.equal((await ask("PUT", { "if-unmodified-since": held }, "two")).status, status, held);
+    }
+  });
+
+  test(`${name}: of eight writers with one tag, one writes`, async () => {
+    const { ask } = app("one");
+    const writes = Array.from({ length: 8 }, (_, at) => ask("PUT", { "if-match": tag("one") }, `writer ${at}`));
+    const statuses = (await Promise.all(writes)).map((response) => response.status).sort();
+    assert.deepEqual(statuses, [204, ...Array(7).fill(412)]);
+  });
+
+  test(`${name}: required conditions`, async () => {
+    const { ask, note } = app("one", { required: true });
+    for (const [method, status] of [["PUT", 428], ["PATCH", 428], ["DELETE", 428], ["POST", 204]]) {
+      note.text = "one";
+      assert.equal((await ask(method, {}, method === "DELETE" ? undefined : "two")).status, status, method);
+    }
+    const refused = await ask("PUT", {}, "three");
+    assert.equal(refused.headers.get("content-type"), "application/problem+json");
+    assert.match((await refused.json()).detail, /send If-Match/);
+  });
+
+  test(`${name}: without the current version, a condition of a write is not ignored`, async () => {
+    const { note, ask } = app("one", { current: undefined });
+    assert.equal((await ask("PUT", { "if-match": tag("one") }, "two")).status, 501);
+    assert.equal(note.text, "one");
+    assert.equal((await ask("PUT", {}, "two")).status, 204);
+  });
+
+  test(`${name}: a wrong option is a TypeError`, () => {
+    for (const [wrong, what] of [
+      [{ require: true }, /"require" is no option/],
+      [{ current: '"v1"' }, /a function/],
+      [{ current: undefined, required: true }, /needs current/],
+    ]) {
+      assert.throws(() => app("one", wrong), (error) => error instanceof TypeError && what.test(error.message));
+    }
+  });
+}
+
+test("hono: behind compress, a tag is weak, and a read with it is unchanged", async () => {
+  const text = "x".repeat(2_000);
+  const app = new Hono();
+  app.use(compress());
+  app.use(hono.conditional({ current: () => tag(text) }));
+  app.get("/note", (c) => c.text(text));
+  app.put("/note", () => written());
+  const ask = (method, fields) => app.request("/note", { method, headers: { "accept-encoding": "gzip", ...fields } });
+  const etag = (await ask("GET")).headers.get("etag");
+  assert.equal(etag, `W/${tag(text)}`);
+  assert.equal((await ask("GET", { "if-none-match": etag })).status, 304);
+  assert.equal((await ask("PUT", { "if-match": etag })).status, 412);
+});
+
+test("hono: a HEAD has the tag of the GET", async () => {
+  const app = new Hono();
+  app.use(hono.conditional());
+  app.get("/note", (c) => c.text("one"));
+  const found = await app.request("/note", { method: "HEAD" });
+  assert.deepEqual([found.headers.get("etag"), await found.text()], [tag("one"), ""]);
+  assert.equal((await app.request("/note", { method: "HEAD", headers: { "if-none-match": tag("one") } })).status, 304);
+});
+
+test("fetch: a HEAD without a body has no tag of its own", async () => {
+  const app = fetched.conditional(() => new Response(null, { headers: { "content-length": "3" } }));
+  assert.equal((await app(new Request("http://a/", { method: "HEAD" }))).headers.get("etag"), null);
+});

@@ -1,0 +1,69 @@
+//! Deletions on a condition, which R2 lacks: an object is first replaced by a tombstone, on the condition that it is unchanged.
+//!
+//! The tombstone is the deletion: no reader sees it as an object. It is then removed without a condition, so nobody may replace it in
+//! the meantime:
+//!
+//! ```text
+//!   deletes                                    creates
+//!   replaces version 1 by a tombstone
+//!                                              finds the tombstone: waits, and tries again
+//!   removes the tombstone
+//!                                              creates version 2
+//!
+//!   deletes                                    creates
+//!   replaces version 1 by a tombstone, ends
+//!                                              a minute later: replaces the tombstone, if it is unchanged
+//! ```
+//!
+//! A removal that reaches R2 more than a minute after the tombstone would delete a later version. A request to R2 ends after 25 seconds.
+
+use std::collections::HashMap;
+
+use ifmatch_blob_objects::TooSoon;
+use ifmatch_runtime::nonce;
+use object_store::path::Path;
+use object_store::{Error, Result, UpdateVersion};
+use worker::{Bucket, Data, Date, Object};
+
+use super::put::unchanged;
+use super::{failure, within_limits};
+
+/// Name of the metadata of a tombstone.
+const MARK: &str = "ifmatch-deleted";
+/// Time in milliseconds after which a tombstone may be replaced, since whoever removes it must have ended.
+const LASTS: u64 = 60_000;
+
+/// Returns `true` for a tombstone. The object must be described.
+pub(super) fn is_tombstone(object: &Object) -> bool {
+    object.custom_metadata().is_ok_and(|custom| custom.contains_key(MARK))
+}
+
+/// Deletes an object if it is still this version.
+pub(super) async fn delete(bucket: &Bucket, location: &Path, version: &UpdateVersion) -> Result<()> {
+    // Its own bytes: the tags of two tombstones differ.
+    let bytes = nonce().map_err(|error| Error::Generic { store: "R2", source: error.into() })?.to_be_bytes().to_vec();
+    let request = bucket.put(location.as_ref(), Data::Bytes(bytes));
+    let mark = HashMap::from([(MARK.to_owned(), "1".to_owned())]);
+    let request = request.custom_metadata(mark).only_if(unchanged(version, true)?);
+    let tombstone = within_limits(location, request.execute()).await?;
+    tombstone.ok_or_else(|| failure::changed(location, Some(version)))?;
+    // It is deleted already. What remains is replaced by the next creation.
+    if let Err(error) = within_limits(location, bucket.delete(location.as_ref())).await {
+        tracing::info!(%location, %error, "a tombstone remains until the blob is created again");
+    }
+    Ok(())
+}
+
+/// Returns the version of a tombstone that a creation may replace, or `None` if there is another object.
+///
+/// # Errors
+/// [`TooSoon`] if whoever made it may still remove it.
+pub(super) async fn replaceable(bucket: &Bucket, location: &Path) -> Result<Option<UpdateVersion>> {
+    let found = within_limits(location, bucket.head(location.as_ref())).await?;
+    let Some(tombstone) = found.filter(is_tombstone) else { return Ok(None) };
+    let uploaded = tombstone.uploaded().as_millis();
+    if Date::now().as_millis().saturating_sub(uploaded) < LASTS {
+        return Err(Error::Generic { store: "R2", source: Box::new(TooSoon) });
+    }
+    Ok(Some(UpdateVersion { e_tag: Some(tombstone.http_etag()), version: Some(uploaded.to_string()) }))
+}
