@@ -95,8 +95,8 @@ pub enum StoreErrorKind {
 }
 
 impl StoreErrorKind {
-    /// Returns `true` if a write that required one version found another, or none: whoever derived it from that version can start
-    /// over with the current one.
+    /// Returns `true` if a write that required one version found another, or none. A writer that derived its content from that
+    /// version can start over with the current one.
     pub fn is_overtaken(&self) -> bool {
         matches!(self, Self::PreconditionFailed { .. } | Self::NotFound)
     }

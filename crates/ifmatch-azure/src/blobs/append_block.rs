@@ -84,7 +84,7 @@ pub(crate) async fn append_block(
                 headers.extend(md5.map(|md5| (CONTENT_MD5, md5.to_header())));
                 return Ok(response);
             }
-            // Whatever was true of the replaced version is decided again on the new one.
+            // The conditions are decided again on the new version.
             // The block is in memory: only the version before it can have been replaced while it was read.
             Err(error) if error.kind().is_overtaken() || *error.kind() == StoreErrorKind::Interrupted => {}
             Err(error) => return Err(write::explain(context, blob, error).await),

@@ -66,7 +66,7 @@ fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
     }
 }
 
-/// Whoever may delete may also break the lease that forbids it.
+/// The right to delete includes the right to break the lease that forbids it.
 fn on_lease(action: &LeaseAction) -> &'static str {
     match action {
         LeaseAction::Break(_) => "wd",

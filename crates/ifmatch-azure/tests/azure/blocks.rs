@@ -51,7 +51,7 @@ async fn a_retry_keeps_the_blocks_of_the_blob() {
     assert_eq!(client.get("/box/a").await.is(200).text(), "bytesbytes");
 }
 
-/// Two writers append a block to the list that both have seen: whoever is second finds the list of the first.
+/// Two writers append a block to the list that both have seen: the second one finds the list of the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_lists_find_the_committed_blocks() {
     let client = fixture().await.client;

@@ -79,7 +79,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Error> {
         let server = args.remote.connect(&args.url)?;
         let site = Site::new(&server)?;
         let findings = findings(&site, args.suite).await;
-        // Whatever was found, and even after an error.
+        // In any case, even after an error.
         let cleared = site.clear().await;
         let findings = findings?;
         cleared.map(|()| findings)

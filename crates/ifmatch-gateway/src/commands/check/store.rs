@@ -37,7 +37,7 @@ pub(super) async fn check(place: Place) -> Result<Vec<Finding>, Error> {
     let random = nonce().map_err(|error| Error::runtime(error.to_string()))?;
     let bench = Bench { place, random, keys: RefCell::default() };
     let findings = bench.findings().await;
-    // Whatever was found, and even after an error.
+    // In any case, even after an error.
     let cleared = bench.clear().await;
     let findings = findings?;
     cleared.map(|()| findings)

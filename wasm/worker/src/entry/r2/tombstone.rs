@@ -30,7 +30,7 @@ use super::{failure, within_limits};
 
 /// Name of the metadata of a tombstone.
 const MARK: &str = "ifmatch-deleted";
-/// Time in milliseconds after which a tombstone may be replaced, since whoever removes it must have ended.
+/// Time in milliseconds after which a tombstone may be replaced, since the request that removes it must have ended.
 const LASTS: u64 = 60_000;
 
 /// Returns `true` for a tombstone. The object must be described.
@@ -57,7 +57,7 @@ pub(super) async fn delete(bucket: &Bucket, location: &Path, version: &UpdateVer
 /// Returns the version of a tombstone that a creation may replace, or `None` if there is another object.
 ///
 /// # Errors
-/// [`TooSoon`] if whoever made it may still remove it.
+/// [`TooSoon`] if the request that made it may still remove it.
 pub(super) async fn replaceable(bucket: &Bucket, location: &Path) -> Result<Option<UpdateVersion>> {
     let found = within_limits(location, bucket.head(location.as_ref())).await?;
     let Some(tombstone) = found.filter(is_tombstone) else { return Ok(None) };
