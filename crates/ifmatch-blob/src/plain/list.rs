@@ -51,6 +51,9 @@ pub(super) async fn blobs(
 
 pub(super) async fn containers(shared: &Context, head: &Parts) -> Result<Response<BlobBody>, Problem> {
     let query = parse(head.uri.query().unwrap_or_default())?;
+    if query.delimiter.is_some() {
+        return Err(Problem::bad_request("a list of containers has no delimiter: their names have no folders"));
+    }
     let page = shared.store.containers(&query).await?;
     let now = shared.wall();
     let items: Vec<Container<'_>> = page.items.iter().map(|entry| self::container(entry, now)).collect();

@@ -93,12 +93,35 @@ async fn deleted_blobs_leave_no_gaps_in_pages() {
 async fn an_unknown_query_is_refused() {
     let fixture = fixture().await;
     fixture.put("/c/b", "x").await;
-    for query in ["limit=0", "limit=x", "limit=-1", "limit=", "prefix=%ff", "prefix=%z", "delimiter=/"] {
+    for query in ["limit=0", "limit=x", "limit=-1", "limit=", "prefix=%ff", "prefix=%z", "delimiter=", "folder=a"] {
         for path in ["/c", "/"] {
             assert_eq!(fixture.get(&format!("{path}?{query}")).await.status, StatusCode::BAD_REQUEST, "{query}");
         }
     }
+    assert_eq!(fixture.get("/?delimiter=/").await.status, StatusCode::BAD_REQUEST);
     assert_eq!(fixture.get("/c?limit=999999&").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_delimiter_groups_names_into_folders() {
+    let fixture = fixture().await;
+    for name in ["a", "b/1", "b/2", "b/c/3", "d"] {
+        fixture.put(&format!("/c/{name}"), "x").await;
+    }
+    for (query, names, folders) in [
+        ("delimiter=/", vec!["a", "d"], vec!["b/"]),
+        ("delimiter=/&prefix=b/", vec!["b/1", "b/2"], vec!["b/c/"]),
+        ("delimiter=/&limit=2", vec!["a"], vec!["b/"]),
+    ] {
+        let page = fixture.get(&format!("/c?{query}")).await.json();
+        let found: Vec<_> =
+            page["blobs"].as_array().unwrap().iter().map(|blob| blob["name"].as_str().unwrap()).collect();
+        assert_eq!((found, &page["folders"]), (names, &serde_json::json!(folders)), "{query}: {page}");
+    }
+    let first = fixture.get("/c?delimiter=/&limit=2").await.json();
+    let after = utf8_percent_encode(first["next"].as_str().unwrap(), NON_ALPHANUMERIC).to_string();
+    let second = fixture.get(&format!("/c?delimiter=/&limit=2&after={after}")).await.json();
+    assert_eq!((&second["blobs"][0]["name"], &second["folders"]), (&"d".into(), &serde_json::json!([])), "{second}");
 }
 
 /// Checks the blobs of a container, next to one with the same prefix.
