@@ -50,8 +50,7 @@ impl Shared {
         if self.keeps == Keeps::Nothing {
             return Ok(Some(unknown()));
         }
-        let key = key(container)?;
-        let record = self.driver.load(&key).await.map_err(of_driver)?;
+        let record = self.container_record(container).await?;
         match Registered::of(&record, self.driver.now()) {
             Registered::Known(_) => Ok(self.info_of(&record)),
             Registered::Deleting(_) => Ok(None),

@@ -154,9 +154,18 @@ impl Found {
 impl Shared {
     /// Returns the state of a container in the register.
     pub(super) async fn registered(&self, container: &ContainerName) -> Result<Registered, StoreError> {
-        let key = key(container)?;
-        let record = self.driver.load(&key).await.map_err(of_driver)?;
+        let record = self.container_record(container).await?;
         Ok(Registered::of(&record, self.driver.now()))
+    }
+
+    /// Loads the record of a container, and remembers what it says: a write never finds a container that this process has seen
+    /// disappear.
+    pub(super) async fn container_record(&self, container: &ContainerName) -> Result<Record, StoreError> {
+        let key = key(container)?;
+        let question = self.member_cache.ask(self.driver.clock().now());
+        let record = self.driver.load(&key).await.map_err(of_driver)?;
+        self.member_cache.keep(container, question, Registered::of(&record, self.driver.now()));
+        Ok(record)
     }
 
     /// Looks up a container.
@@ -183,10 +192,7 @@ impl Shared {
         if let Some(home) = self.member_cache.home(container, now) {
             return Ok(Registered::Known(home));
         }
-        let question = self.member_cache.ask(now);
-        let registered = self.registered(container).await?;
-        self.member_cache.keep(container, question, registered);
-        Ok(registered)
+        self.registered(container).await
     }
 
     async fn found(&self, container: &ContainerName, registered: Registered) -> Result<Found, StoreError> {

@@ -61,7 +61,12 @@ impl Shared {
         work: impl Future<Output = Ending<T>>,
     ) -> Result<T, StoreError> {
         let key = key(blob)?;
-        let (Grant { token, deadline, .. }, begun, _lock) = self.begin(&key, method, lease, seen).await?;
+        let granted = self.begin(&key, method, lease, seen).await;
+        if granted.is_err() {
+            // The write may have started from an outdated record. The next one loads it.
+            self.recent.forget(&key);
+        }
+        let (Grant { token, deadline, .. }, begun, _lock) = granted?;
         let ending =
             self.driver.until(self.end_of_work(deadline), work).await.unwrap_or_else(|elapsed| {
                 Ending::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed), GRACE)

@@ -45,6 +45,11 @@ impl RecentRecords {
         records.insert(key.clone(), record);
     }
 
+    /// Forgets a record: another request has changed it.
+    pub(super) fn forget(&self, key: &Key) {
+        self.records().remove(key);
+    }
+
     fn records(&self) -> MutexGuard<'_, HashMap<Key, Record>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -154,3 +154,39 @@ test("hostile names, header fields and contents are shown as text", async (t) =>
   assert.match(await page.locator("body").innerText(), /^harmless/);
   assert.deepEqual(page.troubles, []);
 });
+
+test("the console of a proxy sends its token to no upstream", async (t) => {
+  const seen = [];
+  const upstream = await site(t, (request, response) => {
+    seen.push(`${request.method} ${request.url}`);
+    response.end("content of the upstream");
+  });
+  const at = await gateway(t, ["proxy", "--upstream", upstream], { IFMATCH_WRITE_TOKEN: TOKEN });
+  const form = { "content-type": "application/x-www-form-urlencoded" };
+  const signedIn = await fetch(`${at.console}/sign-in`, {
+    method: "POST", headers: form, body: `token=${TOKEN}`, redirect: "manual", signal: AbortSignal.timeout(LIMIT),
+  });
+  const cookie = signedIn.headers.get("set-cookie").split(";")[0];
+  assert.equal((await send(at.console, "GET", { cookie })).status, 200);
+  for (const path of ["/blobs", "/blobs?path=c%2F", "/blob?path=c%2Fa", "/raw?path=c%2Fa"]) {
+    const answer = await send(at.console + path, "GET", { cookie });
+    assert.equal(answer.status, 404, path);
+  }
+  assert.deepEqual(seen, []);
+});
+
+test("a text that cannot be saved is shown again", async (t) => {
+  const at = await gateway(t, ["serve", "--data", "FOLDER/data"]);
+  const put = await send(`${at.service}/c/a.txt`, "PUT", { "content-type": "text/plain" }, "one");
+  const [, token] = /name="form_token" value="([^"]+)"/.exec(await (await send(`${at.console}/blob?path=c%2Fa.txt`)).text());
+  const save = async (tag, text) => {
+    const body = new URLSearchParams({ path: "c/a.txt", tag, text, form_token: token });
+    const answer = await send(`${at.console}/blob/save`, "POST", { origin: at.console }, body);
+    return [answer.status, (await answer.text()).includes("my long work")];
+  };
+  assert.deepEqual(await save("*", "my long work"), [400, true], "a tag that names all versions");
+  assert.deepEqual(await save(put.headers.get("etag"), "my long work".padEnd(300_000)), [413, true]);
+  assert.equal(await (await send(`${at.service}/c/a.txt`)).text(), "one");
+  await send(`${at.service}/c/a.txt`, "DELETE");
+  assert.deepEqual(await save(put.headers.get("etag"), "my long work"), [404, true]);
+});

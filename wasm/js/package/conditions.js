@@ -2,6 +2,8 @@
 import { contentTag, evaluatePreconditions, hasWriteCondition, isRetainedBy304 } from "ifmatch";
 
 const READS = ["GET", "HEAD"];
+// They have no conditions (RFC 9110 §13.2.1).
+const NEITHER = ["OPTIONS", "TRACE"];
 // A POST without a condition creates something else than what it addresses.
 const NEED_CONDITIONS = ["PUT", "PATCH", "DELETE"];
 const KNOWN = ["current", "required", "maxLength"];
@@ -18,7 +20,7 @@ export function checked(options) {
 
 /** Decides whether a write runs, and which version it replaces. `load` returns the current version. */
 export async function before(request, { current, required }, load) {
-  if (READS.includes(request.method)) return {};
+  if (READS.includes(request.method) || NEITHER.includes(request.method)) return {};
   if (!hasWriteCondition(request)) {
     if (!required || !NEED_CONDITIONS.includes(request.method)) return {};
     return { refusal: problem(428, "precondition-required", "this resource is written on a condition only: send If-Match with its ETag, or If-None-Match: * to create it") };
@@ -35,7 +37,10 @@ export async function after(request, response, { maxLength }) {
   if (!READS.includes(request.method) || !response.ok) return response;
   const tagged = await withTag(response, request.method, maxLength);
   const { headers } = tagged;
-  const found = validators({ etag: headers.get("etag"), lastModified: date(headers.get("last-modified")) });
+  const etag = tag(headers.get("etag"));
+  // A tag that is not known is not another one.
+  if (etag === null && request.headers.has("if-match")) return tagged;
+  const found = validators({ etag, lastModified: date(headers.get("last-modified")) });
   const { outcome } = evaluatePreconditions(request, found);
   if (outcome === "proceed") return tagged;
   await tagged.body?.cancel();
@@ -54,6 +59,11 @@ export function preconditionFailed(current) {
 function validators(current) {
   if (current === undefined || current === null) return null;
   return typeof current === "string" ? { etag: current } : current;
+}
+
+/** A malformed tag names no version. */
+function tag(text) {
+  return text !== null && /^(W\/)?"[\x21\x23-\x7e\x80-\xff]*"$/.test(text) ? text : null;
 }
 
 /** An invalid date names no version. */
@@ -81,8 +91,9 @@ async function upTo(most, body) {
   const chunks = [];
   let length = 0;
   for (let next = await reader?.read(); next && !next.done; next = await reader.read()) {
-    chunks.push(next.value);
-    length += next.value.byteLength;
+    const chunk = bytesOf(next.value);
+    chunks.push(chunk);
+    length += chunk.byteLength;
     if (length > most) return { body: rest(chunks, reader) };
   }
   const bytes = new Uint8Array(length);
@@ -90,12 +101,21 @@ async function upTo(most, body) {
   return { bytes, body: body && bytes };
 }
 
+/** Cloudflare takes text, buffers and all views of them as parts of a body. */
+function bytesOf(chunk) {
+  if (typeof chunk === "string") return new TextEncoder().encode(chunk);
+  if (ArrayBuffer.isView(chunk)) return new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+  if (chunk instanceof ArrayBuffer) return new Uint8Array(chunk);
+  throw new TypeError("a part of a body is text, an ArrayBuffer, or a view of one");
+}
+
 function rest(chunks, reader) {
   return new ReadableStream({
     async pull(controller) {
-      const value = chunks.shift() ?? (await reader.read()).value;
-      if (value) controller.enqueue(value);
-      else controller.close();
+      if (chunks.length) return controller.enqueue(chunks.shift());
+      const { done, value } = await reader.read();
+      if (done) controller.close();
+      else controller.enqueue(bytesOf(value));
     },
     cancel: (reason) => reader.cancel(reason),
   });

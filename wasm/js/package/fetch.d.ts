@@ -12,5 +12,5 @@ export function conditional<Req extends Request, Rest extends unknown[]>(
   options?: Options<[Req, ...Rest]>,
 ): (request: Req, ...rest: Rest) => Promise<Response>;
 
-/** Returns the version that a write replaces, in a handler that `conditional` wraps. */
+/** Returns the version that a write replaces, in a handler that `conditional` wraps. Throws a TypeError for a copy of its request. */
 export function replaces(request: Request): Replaces;

@@ -10,11 +10,13 @@ export function conditional(handler, options = {}) {
   return async (request, ...rest) => {
     const { refusal, replaces } = await before(request, rules, () => rules.current(request, ...rest));
     if (refusal) return refusal;
-    if (replaces !== undefined) replaced.set(request, replaces);
+    replaced.set(request, replaces);
     return after(request, await handler(request, ...rest), rules);
   };
 }
 
 export function replaces(request) {
+  // A copy has the conditions of the request, and nobody has decided them.
+  if (!replaced.has(request)) throw new TypeError("replaces() needs the request that the handler was called with, not a copy of it");
   return replaced.get(request);
 }

@@ -218,3 +218,38 @@ test("fetch: a HEAD without a body has no tag of its own", async () => {
   const app = fetched.conditional(() => new Response(null, { headers: { "content-length": "3" } }));
   assert.equal((await app(new Request("http://a/", { method: "HEAD" }))).headers.get("etag"), null);
 });
+
+test("fetch: parts of all kinds make the same body", async () => {
+  const bytes = new TextEncoder().encode("hello!");
+  const kinds = [bytes, bytes.buffer.slice(0), new DataView(bytes.buffer), new Uint16Array(bytes.buffer.slice(0))];
+  for (const maxLength of [3, 100]) {
+    for (const part of kinds) {
+      const body = new ReadableStream({ start: (controller) => (controller.enqueue(part), controller.close()) });
+      // Node takes nothing but Uint8Array as parts of a body, unlike Cloudflare, so this response only carries them.
+      const response = Object.defineProperty(new Response("hello!"), "body", { value: body });
+      const app = fetched.conditional(() => response, { maxLength });
+      const answer = await app(new Request("http://a/"));
+      assert.equal(await answer.text(), "hello!", `${part.constructor.name}, ${maxLength}`);
+      assert.equal(answer.headers.get("etag"), maxLength > 6 ? tag("hello!") : null);
+    }
+  }
+});
+
+test("fetch: a malformed tag is none", async () => {
+  const app = fetched.conditional(() => new Response("one", { headers: { etag: "abc" } }));
+  for (const fields of [{}, { "if-none-match": "*" }, { "if-match": '"a"' }]) {
+    const answer = await app(new Request("http://a/", { headers: fields }));
+    assert.ok([200, 304].includes(answer.status), JSON.stringify(fields));
+  }
+});
+
+test("fetch: a copy of a request has no version that it replaces", async () => {
+  const app = fetched.conditional((request) => (fetched.replaces(new Request(request)), written()), { current: () => '"1"' });
+  const write = new Request("http://a/", { method: "PUT", headers: { "if-match": '"1"' } });
+  await assert.rejects(app(write), { name: "TypeError", message: /not a copy/ });
+});
+
+test("fetch: OPTIONS has no conditions", async () => {
+  const app = fetched.conditional(() => written());
+  assert.equal((await app(new Request("http://a/", { method: "OPTIONS", headers: { "if-match": '"a"' } }))).status, 204);
+});

@@ -149,7 +149,7 @@ impl<H: RequestHandler> Visit<'_, H> {
         let listed = self.inside.json(&format!("/{}{query}", encode(container))).await;
         let listed = match listed {
             // A container begins with its first blob.
-            Err(failure) if failure.status == StatusCode::NOT_FOUND && folder.is_empty() => {
+            Err(failure) if failure.status == StatusCode::NOT_FOUND && folder.is_empty() && self.inside.has_blobs => {
                 BlobList { blobs: Vec::new(), folders: Vec::new(), next: None }
             }
             listed => listed?,
@@ -210,11 +210,21 @@ impl<H: RequestHandler> Visit<'_, H> {
 
     /// Saves a text as the next version of the one that was shown. Shows both if there is another one by now.
     pub(super) async fn save_blob(&self) -> Result<H> {
-        let (path, text) = (self.form.get("path"), self.form.get("text").replace("\r\n", "\n"));
+        let text = self.form.get("text").replace("\r\n", "\n");
+        let saved = self.save_text(text.clone()).await;
+        saved.map_err(|failure| Failure { unsaved: Some(text), ..failure })
+    }
+
+    async fn save_text(&self, text: String) -> Result<H> {
+        let path = self.form.get("path");
+        if text.len() as u64 > LONGEST_TEXT {
+            let detail = "the console saves texts of up to 256 KiB: send longer ones to the service by PUT";
+            return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+        }
         let target = format!("/{}", encode_path(path));
         let content = if self.form.get("newline") == "crlf" { text.replace('\n', "\r\n") } else { text.clone() };
         let head = self.inside.whole(Method::HEAD, &target, &[], Bytes::new()).await?;
-        let mut fields = vec![(IF_MATCH, value(self.form.get("tag"))?)];
+        let mut fields = vec![(IF_MATCH, self.shown_tag()?)];
         // A PUT replaces them as well.
         let is_kept = |name: &HeaderName| {
             [CONTENT_TYPE, CONTENT_LANGUAGE, CONTENT_DISPOSITION, CACHE_CONTROL].contains(name)
@@ -243,10 +253,20 @@ impl<H: RequestHandler> Visit<'_, H> {
         Ok(Answer::Page(StatusCode::PRECONDITION_FAILED, render(&merge)?))
     }
 
+    /// Returns the tag of the version that was shown. `*` and lists would name others, too.
+    fn shown_tag(&self) -> std::result::Result<HeaderValue, Failure> {
+        let tag = self.form.get("tag");
+        let opaque = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        match opaque {
+            Some(opaque) if !opaque.contains('"') => value(tag),
+            _ => Err(Failure::new(StatusCode::BAD_REQUEST, "the form has no tag: load the page again")),
+        }
+    }
+
     /// Deletes the version that was shown.
     pub(super) async fn delete_blob(&self) -> Result<H> {
         let path = self.form.get("path");
-        let fields = [(IF_MATCH, value(self.form.get("tag"))?)];
+        let fields = [(IF_MATCH, self.shown_tag()?)];
         self.inside.whole(Method::DELETE, &format!("/{}", encode_path(path)), &fields, Bytes::new()).await?;
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         Ok(Answer::Redirect(format!("/blobs?done=deleted&path={}%2F", encode(folder))))
@@ -266,6 +286,7 @@ impl<H: RequestHandler> Visit<'_, H> {
         let whole = self.inside.get(&target).await?;
         let (version, encoded) = (Version::of(&whole), whole.headers.contains_key(CONTENT_ENCODING));
         let preview = match String::from_utf8(whole.body.into()) {
+            _ if has_other_charset(&version.media_type.0) => Preview::None("it is not in UTF-8"),
             _ if encoded => Preview::None("it is encoded (Content-Encoding)"),
             Ok(text) if !text.contains('\0') => match Editable::of(text) {
                 None => Preview::None("its lines end in different ways, which a form would change"),
@@ -276,6 +297,13 @@ impl<H: RequestHandler> Visit<'_, H> {
         };
         Ok((version, preview))
     }
+}
+
+/// Returns `true` for a text whose type names another encoding than UTF-8, which a form would change.
+fn has_other_charset(media_type: &str) -> bool {
+    let lower = media_type.to_ascii_lowercase();
+    let charset = lower.split_once("charset=").map(|(_, rest)| rest.split(';').next().unwrap_or_default());
+    charset.is_some_and(|charset| !matches!(charset.trim().trim_matches('"'), "utf-8" | "utf8" | "us-ascii"))
 }
 
 impl Version {

@@ -16,10 +16,12 @@ use url::form_urlencoded;
 
 use super::inside::Failure;
 
-/// Maximum size of a form, in bytes.
-pub(super) const LONGEST: usize = 16 << 20;
-/// Maximum size of the form to sign in, in bytes.
-pub(super) const LONGEST_TO_SIGN_IN: usize = 4 << 10;
+/// Maximum size of a form with a file, in bytes.
+pub(super) const LONGEST_UPLOAD: usize = 16 << 20;
+/// Maximum size of a form with a text, in bytes. A character takes up to three times its size there.
+pub(super) const LONGEST_TEXT: usize = 1 << 20;
+/// Maximum size of other forms, in bytes.
+pub(super) const LONGEST: usize = 16 << 10;
 
 /// The fields of a request, and the file that it uploads.
 #[derive(Debug, Default)]

@@ -6,8 +6,8 @@
 //! - Names, header fields and contents are data: the templates escape them, and no page can run a script but the console's own.
 
 use http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY, SET_COOKIE,
-    X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, LAST_MODIFIED,
+    ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -52,11 +52,10 @@ pub(super) fn protect(headers: &mut HeaderMap) {
     add(headers, POLICY, "same-origin");
 }
 
-/// Confines the content of a blob. Nothing of its own header fields can widen that.
+/// Confines the content of a blob. Of its own header fields, those stay that say how to read it.
 pub(super) fn sandbox(headers: &mut HeaderMap) {
-    for name in [SET_COOKIE, CONTENT_DISPOSITION, HeaderName::from_static("refresh"), HeaderName::from_static("link")] {
-        headers.remove(name);
-    }
+    let kept = [CONTENT_TYPE, CONTENT_LENGTH, CONTENT_ENCODING, ETAG, LAST_MODIFIED];
+    *headers = kept.into_iter().filter_map(|name| headers.get(&name).cloned().map(|value| (name, value))).collect();
     add(headers, SANDBOX, "no-referrer");
 }
 

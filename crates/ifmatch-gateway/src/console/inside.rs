@@ -17,6 +17,8 @@ pub(super) struct Inside<'a, H> {
     pub(super) gateway: &'a Arc<H>,
     pub(super) context: RequestContext,
     pub(super) token: Option<String>,
+    /// `false` if the gateway would forward everything but its endpoints, and the token with it.
+    pub(super) has_blobs: bool,
 }
 
 /// A request that failed, for the operator to read.
@@ -24,11 +26,13 @@ pub(super) struct Inside<'a, H> {
 pub(super) struct Failure {
     pub(super) status: StatusCode,
     pub(super) detail: String,
+    /// What the operator has written, and would otherwise be lost.
+    pub(super) unsaved: Option<String>,
 }
 
 impl Failure {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into() }
+        Self { status, detail: detail.into(), unsaved: None }
     }
 }
 
@@ -54,6 +58,9 @@ impl<H: RequestHandler> Inside<'_, H> {
         fields: &[(HeaderName, HeaderValue)],
         body: Bytes,
     ) -> Result<Response<H::Body>, Failure> {
+        if !self.has_blobs && !target.starts_with("/-/") {
+            return Err(Failure::new(StatusCode::NOT_FOUND, "this gateway has no blobs"));
+        }
         let invalid =
             |_| Failure::new(StatusCode::BAD_REQUEST, "this is no valid request: check what you have entered");
         let mut request = Request::builder().method(method).uri(target).header(HOST, "localhost");

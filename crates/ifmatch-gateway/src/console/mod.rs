@@ -83,6 +83,7 @@ struct Failed {
     frame: Frame,
     status: u16,
     detail: Text,
+    unsaved: Option<String>,
 }
 
 impl<H: RequestHandler> Console<H> {
@@ -103,24 +104,32 @@ impl<H: RequestHandler> Console<H> {
             "/console.js" => return Ok(Answer::Asset("text/javascript; charset=utf-8", SCRIPT)),
             _ => {}
         }
-        let session = if access.is_open() { Some(self.sessions.open()) } else { self.sessions.of(&head.headers) };
-        // Without a session, there is nothing to send but a token.
-        let longest = if session.is_some() { form::LONGEST } else { form::LONGEST_TO_SIGN_IN };
-        let form = Form::read(&head, body, longest).await?;
         let is_write = !head.method.is_safe();
-        let Some(session) = session else {
-            if is_write && head.uri.path() == "/sign-in" {
-                return self.sign_in(&form, context).await;
-            }
-            return Ok(self.sign_in_page(None));
+        if is_write && head.uri.path() == "/sign-in" {
+            let form = Form::read(&head, body, form::LONGEST).await?;
+            return self.sign_in(&form, context).await;
+        }
+        let session = if access.is_open() { Some(self.sessions.open()) } else { self.sessions.of(&head.headers) };
+        let Some(session) = session else { return Ok(self.sign_in_page(None)) };
+        let longest = match head.uri.path() {
+            "/blobs/new" => form::LONGEST_UPLOAD,
+            "/blob/save" => form::LONGEST_TEXT,
+            _ => form::LONGEST,
         };
+        let form = Form::read(&head, body, longest).await?;
         if is_write && !session.has_form_token(form.get("form_token")) {
             return Err(Failure::new(StatusCode::FORBIDDEN, "this form is out of date: load the page again"));
         }
-        let inside = Inside { gateway: &self.gateway, context, token: session.token.clone() };
+        let inside = Inside {
+            gateway: &self.gateway,
+            context,
+            token: session.token.clone(),
+            has_blobs: self.state.blobs.is_some(),
+        };
         let visit = Visit { console: self, inside, session, head, form };
         match visit.respond().await {
-            Err(failure) if failure.status == StatusCode::UNAUTHORIZED => {
+            Err(failure) if failure.status == StatusCode::UNAUTHORIZED && failure.unsaved.is_none() => {
+                self.sessions.end(&visit.head.headers);
                 Ok(self.sign_in_page(Some("this token is no longer accepted")))
             }
             answer => answer,
@@ -129,7 +138,7 @@ impl<H: RequestHandler> Console<H> {
 
     async fn sign_in(&self, form: &Form, context: RequestContext) -> Result<Answer<H::Body>, Failure> {
         let (token, is_secure) = (form.get("token").trim().to_owned(), context.is_secure());
-        let inside = Inside { gateway: &self.gateway, context, token: Some(token.clone()) };
+        let inside = Inside { gateway: &self.gateway, context, token: Some(token.clone()), has_blobs: false };
         match inside.get("/-/overview").await {
             Ok(_) => Ok(Answer::Cookie(self.sessions.begin(token, is_secure)?)),
             Err(_) => Ok(self.sign_in_page(Some("this token is not accepted"))),
@@ -153,8 +162,9 @@ impl<H: RequestHandler> Console<H> {
     }
 
     fn failed(&self, failure: Failure) -> Answer<H::Body> {
-        let Failure { status, detail } = failure;
-        let page = Failed { frame: self.frame("failure", None), status: status.as_u16(), detail: detail.into() };
+        let Failure { status, detail, unsaved } = failure;
+        let page =
+            Failed { frame: self.frame("failure", None), status: status.as_u16(), detail: detail.into(), unsaved };
         Answer::Page(status, page.render().unwrap_or_default())
     }
 }
