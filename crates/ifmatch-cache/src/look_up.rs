@@ -9,7 +9,7 @@ use crate::policy::cache_control::RequestDirectives;
 use crate::policy::reuse::Reuse;
 use crate::purge::CacheHandle;
 
-/// What the cache has for a URL.
+/// The responses that the cache has for a URL.
 ///
 /// ```
 /// let cache = ifmatch_cache::CacheLayer::new().handle();

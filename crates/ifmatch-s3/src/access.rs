@@ -3,7 +3,7 @@
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::{S3Result, s3_error};
 
-use crate::authorization::parameters;
+use crate::authorization::{parameters, unsigned};
 
 /// Marks a request without a signature, at a time when everyone may read.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ impl S3Access for SignedOrReading {
         let operation = request.s3_op().name();
         let reads = matches!(operation, "GetObject" | "HeadObject" | "ListObjects" | "ListObjectsV2" | "HeadBucket");
         if !reads || request.extensions_mut().get::<Anonymous>().is_none() {
-            return Err(s3_error!(AccessDenied, "the request is not signed: sign it with the key of an account"));
+            return Err(unsigned());
         }
         // Otherwise, the author of a link could turn an object into a web page.
         let query = parameters(request.uri().query().unwrap_or_default());

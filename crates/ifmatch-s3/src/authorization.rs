@@ -8,7 +8,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 use percent_encoding::percent_decode_str;
-use s3s::{S3Result, s3_error};
+use s3s::{S3Error, S3Result, s3_error};
 
 /// The algorithm of Signature Version 4.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
@@ -29,6 +29,11 @@ pub(crate) fn is_anonymous(head: &Parts) -> bool {
     !head.headers.contains_key(AUTHORIZATION) && !query.iter().any(|(name, _)| is_of_signature(name))
 }
 
+/// Returns the error for a request that must be signed, and is not.
+pub(crate) fn unsigned() -> S3Error {
+    s3_error!(AccessDenied, "the request is not signed: sign it with the key of an account")
+}
+
 /// Checks the form of a request's signature, not the signature itself. Returns the access key id.
 pub(crate) fn check(head: &Parts) -> S3Result<String> {
     if head.method == Method::POST && head.headers.get_all(CONTENT_TYPE).iter().any(is_form) {
@@ -43,7 +48,7 @@ pub(crate) fn check(head: &Parts) -> S3Result<String> {
         }
         (None, true, false) => presigned(&query)?,
         (None, false, false) => {
-            return Err(s3_error!(AccessDenied, "the request is not signed: sign it with the key of an account"));
+            return Err(unsigned());
         }
         (Some(_), true, _) => {
             return Err(s3_error!(InvalidRequest, "sign a request by its header or its URL, not by both"));

@@ -16,7 +16,7 @@ use s3s::dto::{
 };
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 
-use crate::{buckets, copy, error, list, multipart, objects};
+use crate::{authorization, buckets, copy, error, list, multipart, objects};
 
 /// The store, and the accounts that may use it.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ impl Backend {
             Some(credentials) => self.accounts.get(&credentials.access_key),
             None => self.accounts.iter().next(),
         };
-        account.ok_or_else(|| s3_error!(AccessDenied, "the request is not signed: sign it with the key of an account"))
+        account.ok_or_else(authorization::unsigned)
     }
 
     /// Returns the container of a bucket.

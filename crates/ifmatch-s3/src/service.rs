@@ -93,7 +93,7 @@ impl S3Service {
 
     async fn respond(&self, request: Request<s3s::Body>) -> S3Result<Response<s3s::Body>> {
         let (mut head, body) = request.into_parts();
-        if authorization::is_anonymous(&head) && (self.public_read)() {
+        if (self.public_read)() && authorization::is_anonymous(&head) {
             head.extensions.insert(Anonymous);
             let service = self.keyed.first().ok_or_else(|| s3_error!(InternalError))?;
             return answer(service.call(Request::from_parts(head, body)).await);

@@ -10,6 +10,7 @@ use http::header::{
     IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED,
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use ifmatch_core::EntityTag;
 use ifmatch_http_server::RequestHandler;
 use serde::Deserialize;
 
@@ -255,12 +256,9 @@ impl<H: RequestHandler> Visit<'_, H> {
 
     /// Returns the tag of the version that was shown. `*` and lists would name others, too.
     fn shown_tag(&self) -> std::result::Result<HeaderValue, Failure> {
-        let tag = self.form.get("tag");
-        let opaque = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-        match opaque {
-            Some(opaque) if !opaque.contains('"') => value(tag),
-            _ => Err(Failure::new(StatusCode::BAD_REQUEST, "the form has no tag: load the page again")),
-        }
+        let tag = EntityTag::parse(self.form.get("tag").as_bytes()).ok().filter(|tag| !tag.is_weak());
+        let missing = || Failure::new(StatusCode::BAD_REQUEST, "the form has no tag: load the page again");
+        tag.map(|tag| tag.to_header()).ok_or_else(missing)
     }
 
     /// Deletes the version that was shown.

@@ -165,8 +165,9 @@ where
     /// everyone may read, or if the URL has a signature.
     fn is_for_same_site(&self, request: &Request<RequestBody>) -> bool {
         let query = request.uri().query();
-        let is_signed = shared_access::is_in(query) || ifmatch_s3::is_presigned(query);
-        !self.forwards() && self.cors.is_none() && !self.state.access.load().is_public_read() && !is_signed
+        let is_signed = || shared_access::is_in(query) || ifmatch_s3::is_presigned(query);
+        // The signature last: to look for it decodes the query.
+        !self.forwards() && self.cors.is_none() && !self.state.access.load().is_public_read() && !is_signed()
     }
 
     /// Returns the endpoint of this listener that a request is for, if it is for one.
