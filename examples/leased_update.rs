@@ -15,11 +15,10 @@ use axum::extract::{Extension, State};
 use axum::routing::get;
 use http::StatusCode;
 use ifmatch::axum::RouterExt;
+use ifmatch::testing::ManualClock;
 use ifmatch::{ConditionalLayer, Permit};
-use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::{Clock, async_trait};
 use support::{Answer, Client};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 const LEDGER: &str = "/ledger";
 
@@ -66,32 +65,6 @@ async fn hang(Extension(begun): Extension<Arc<Notify>>) -> StatusCode {
     pending().await
 }
 
-/// A clock that is advanced by hand. A real service uses the default, the system's clock.
-#[derive(Clone)]
-struct ManualClock(Arc<watch::Sender<u64>>);
-
-impl ManualClock {
-    fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(1_800_000_000_000_000)))
-    }
-
-    fn advance(&self, seconds: u64) {
-        self.0.send_modify(|now| *now += seconds * 1_000_000);
-    }
-}
-
-#[async_trait]
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(*self.0.borrow())
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        let until = self.now().saturating_add(duration).micros();
-        let _ = self.0.subscribe().wait_for(|now| *now >= until).await;
-    }
-}
-
 fn app(clock: ManualClock, tables: Tables, begun: Arc<Notify>) -> Router {
     let routes = Router::new().route(LEDGER, get(show).post(sell).put(hang)).layer(Extension(begun)).with_state(tables);
     routes.guarded_by(ConditionalLayer::builder().clock(clock).ephemeral_leases().build())
@@ -128,7 +101,7 @@ impl Seller {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let (clock, tables) = (ManualClock::new(), Tables::default());
+    let (clock, tables) = (ManualClock::default(), Tables::default());
     lock(&tables).stock = 10;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let client = Client::new(listener.local_addr()?);
@@ -150,7 +123,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     begun.notified().await;
     while bert.acquire().await.status != StatusCode::CREATED {
-        clock.advance(5);
+        clock.advance(Duration::from_secs(5));
         println!("      5 seconds later");
     }
     println!(" Anna's hanging request: {}", hanging.await?.status.as_u16());

@@ -6,6 +6,7 @@ mod access;
 mod access_log;
 mod accounts;
 mod bad_input;
+mod behind_nginx;
 mod conflicts;
 mod frames;
 mod http2;

@@ -1,6 +1,7 @@
 //! TLS: HTTP/1.1 and HTTP/2 by ALPN, and unusable certificates.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +78,16 @@ impl Files {
 
     /// Connects to a gateway with one of several certificates, and requests that of a host.
     pub(crate) async fn request(files: &[&Self], gateway: &Gateway, host: &str, alpn: &[&str]) -> TlsStream<TcpStream> {
+        Self::connect_at(files, gateway.address(), host, alpn).await
+    }
+
+    /// Connects to a server with one of several certificates, and requests that of a host.
+    pub(crate) async fn connect_at(
+        files: &[&Self],
+        address: SocketAddr,
+        host: &str,
+        alpn: &[&str],
+    ) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         for files in files {
             roots.add(files.certificate.clone()).unwrap();
@@ -87,7 +98,7 @@ impl Files {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let stream = TcpStream::connect(gateway.address()).await.unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
         let name = ServerName::try_from(host.to_owned()).unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
     }

@@ -34,6 +34,13 @@ const ETCDCTL: Tool = Tool { name: "etcdctl", probe: &["etcdctl", "version"], in
 const FAKETIME: Tool =
     Tool { name: "faketime", probe: &["faketime", "--version"], install: "apt-get install faketime" };
 const GIT: Tool = Tool { name: "git", probe: &["git", "--version"], install: "apt-get install git" };
+/// A library that azcopy needs.
+const LIBSECRET: Tool = Tool {
+    name: "libsecret",
+    probe: &["python3", "-c", "import ctypes; ctypes.CDLL('libsecret-1.so.0')"],
+    install: "apt-get install libsecret-1-0",
+};
+const NGINX: Tool = Tool { name: "nginx", probe: &["nginx", "-v"], install: "apt-get install nginx-light" };
 const NODE: Tool = Tool { name: "Node", probe: &["node", "--version"], install: "apt-get install nodejs" };
 const NPM: Tool = Tool { name: "npm", probe: &["npm", "--version"], install: "apt-get install npm" };
 const POSTGRESQL: Tool = Tool {
@@ -79,7 +86,7 @@ const NATIVE: &[Step] = &[
         name: "test",
         about: "unit and integration tests; the examples build",
         minutes: 60,
-        needs: &[ETCD, ETCDCTL, FAKETIME, POSTGRESQL, REDIS],
+        needs: &[ETCD, ETCDCTL, FAKETIME, NGINX, POSTGRESQL, REDIS],
         run: test,
     },
     Step {
@@ -125,9 +132,9 @@ const SERVED: &[Step] = &[
     },
     Step {
         name: "sdk",
-        about: "the Azure clients for Python and JavaScript; restic and rclone",
+        about: "the Azure clients for Python and JavaScript; restic, rclone, azcopy",
         minutes: 60,
-        needs: &[NPM, sdk::PYTHON, RCLONE, RESTIC],
+        needs: &[LIBSECRET, NPM, sdk::PYTHON, RCLONE, RESTIC],
         run: sdk,
     },
 ];

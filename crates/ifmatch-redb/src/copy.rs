@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ifmatch_runtime::private_files;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableError, TableHandle};
 
+use crate::database::builder;
 use crate::error::OpenError;
 use crate::overlay::Overlay;
 use crate::storage::Storage;
@@ -72,7 +73,7 @@ pub(crate) fn into_place(storage: &dyn Storage, from: Option<&Database>) -> Resu
 pub(crate) fn into_file(from: &Database, path: &Path) -> Result<(), CopyError> {
     let write = |error: redb::Error| CopyError::Write(error.into());
     let file = private_files::create_new(path).map_err(|error| CopyError::Write(error.into()))?;
-    let database = Builder::new().create_file(file).map_err(|error| CopyError::Write(error.into()))?;
+    let database = builder().create_file(file).map_err(|error| CopyError::Write(error.into()))?;
     let transaction = database.begin_write().map_err(|error| write(error.into()))?;
     copy_records(from, &mut transaction.open_table(RECORDS).map_err(|error| write(error.into()))?)?;
     transaction.commit().map_err(|error| write(error.into()))
@@ -83,7 +84,7 @@ fn into_new(storage: &dyn Storage, from: Option<&Database>) -> Result<(Database,
     let is_cut_off = Arc::new(AtomicBool::new(false));
     let created = storage.create().map_err(|error| CopyError::Write(error.into()))?;
     let backend = CutOff { is_cut_off: Arc::clone(&is_cut_off), ..CutOff::new(created) };
-    let database = Builder::new().create_with_backend(backend).map_err(|error| CopyError::Write(error.into()))?;
+    let database = builder().create_with_backend(backend).map_err(|error| CopyError::Write(error.into()))?;
     let transaction = database.begin_write().map_err(|error| write(error.into()))?;
     {
         let mut table = transaction.open_table(RECORDS).map_err(|error| write(error.into()))?;

@@ -44,6 +44,16 @@ enum State {
     Failed(Option<View>),
 }
 
+/// Size of the cache of a database's pages, in bytes. The operating system caches the file as well.
+const PAGE_CACHE: usize = 128 * 1024 * 1024;
+
+/// Returns a builder of databases with a bounded cache: redb's own default is a gibibyte.
+pub(crate) fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(PAGE_CACHE);
+    builder
+}
+
 impl Shared {
     /// Opens the database in a storage, or creates it.
     pub(crate) fn open(storage: Box<dyn Storage>) -> Result<Self, OpenError> {
@@ -52,7 +62,7 @@ impl Shared {
             Some(View { was_closed: true, database }) => {
                 drop(database);
                 let backend = storage.open()?.ok_or_else(OpenError::removed)?;
-                Builder::new().create_with_backend(CutOff::new(backend))?
+                builder().create_with_backend(CutOff::new(backend))?
             }
             found => {
                 if found.is_some() {

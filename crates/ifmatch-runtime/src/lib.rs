@@ -17,6 +17,8 @@
 #[cfg(feature = "tls")]
 mod cause;
 mod clock;
+#[cfg(feature = "test-util")]
+mod manual_clock;
 mod platform;
 #[cfg(feature = "fs")]
 pub mod private_files;
@@ -27,5 +29,7 @@ pub use async_trait::async_trait;
 #[cfg(feature = "tls")]
 pub use cause::Cause;
 pub use clock::{Clock, SystemClock};
+#[cfg(feature = "test-util")]
+pub use manual_clock::ManualClock;
 pub use platform::{KeyedLocks, KeyedQueue, MAX_POLL_INTERVAL, Turn};
 pub use random::{RandomError, nonce};

@@ -1,9 +1,12 @@
-"""Data programs with four kinds of clients: the SDK for C++ (pyarrow), asyncio (adlfs), and object_store for Rust (obstore, delta-rs).
-Each does its usual work, and obstore and delta-rs race."""
+"""Data programs with five kinds of clients: the SDK for C++ (pyarrow), asyncio (adlfs), object_store for Rust (obstore, delta-rs), and
+the SDK for Go (azcopy). Each does its usual work, and obstore and delta-rs race."""
 
+import datetime
 import os
+import subprocess
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import adlfs
 import deltalake
@@ -12,6 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as dataset
 import pyarrow.parquet as parquet
 import pytest
+from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
 from obstore.store import AzureStore
 from pyarrow.fs import AzureFileSystem, FileSelector, FileType
 
@@ -131,3 +135,61 @@ def test_delta_keeps_every_concurrent_append(container):
     table.optimize.compact()
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     assert sorted(deltalake.DeltaTable(uri, storage_options=options).to_pyarrow_table()["number"].to_pylist()) == list(range(6))
+
+
+class AzCopy:
+    """azcopy from npm, with a signature for the account."""
+
+    def __init__(self, folder):
+        packages = Path(__file__).parent.parent / "javascript/node_modules"
+        self.program = packages / "@azure-tools/azcopy-linux/dist/bin/azcopy_linux_amd64"
+        self.program.chmod(0o755)
+        self.signature = generate_account_sas(
+            account_name=ACCOUNT,
+            account_key=KEY,
+            resource_types=ResourceTypes(container=True, object=True),
+            permission=AccountSasPermissions(read=True, write=True, delete=True, list=True, create=True),
+            expiry=datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1),
+        )
+        places = ("AZCOPY_LOG_LOCATION", "AZCOPY_JOB_PLAN_LOCATION")
+        self.environment = dict(os.environ, AZCOPY_DISABLE_SYSLOG="true", HOME=str(folder)) | {
+            place: str(folder / place) for place in places
+        }
+
+    def url(self, path):
+        return f"{ENDPOINT}/{path}?{self.signature}"
+
+    def run(self, *arguments):
+        command = [self.program, *arguments, "--skip-version-check", "--output-level=essential"]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def files_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_azcopy_copies_syncs_and_removes(container, tmp_path):
+    azcopy = AzCopy(tmp_path / "azcopy")
+    source, back = tmp_path / "source", tmp_path / "back"
+    (source / "folder").mkdir(parents=True)
+    (source / "large").write_bytes(LARGE)
+    (source / "folder/ü b").write_bytes(b"small")
+    (source / "empty").write_bytes(b"")
+
+    azcopy.run("copy", f"{source}/*", azcopy.url(container), "--recursive", "--from-to=LocalBlob", "--put-md5")
+    (source / "empty").write_bytes(b"no longer")
+    (source / "folder/more").write_bytes(b"more")
+    azcopy.run("sync", str(source), azcopy.url(container), "--recursive", "--from-to=LocalBlob")
+    other = f"{container}-2"
+    adlfs.AzureBlobFileSystem(connection_string=os.environ["IFMATCH_SDK_BLOB"]).mkdir(other)
+    azcopy.run("copy", azcopy.url(f"{container}/*"), azcopy.url(other), "--recursive", "--from-to=BlobBlob")
+    azcopy.run("copy", azcopy.url(f"{other}/*"), str(back), "--recursive", "--from-to=BlobLocal", "--check-md5=FailIfDifferent")
+    assert files_of(back) == files_of(source)
+
+    azcopy.run("copy", str(source / "empty"), azcopy.url(f"{other}/large"), "--overwrite=false", "--from-to=LocalBlob")
+    azcopy.run("remove", azcopy.url(f"{other}/folder"), "--recursive", "--from-to=BlobTrash")
+    files = adlfs.AzureBlobFileSystem(connection_string=os.environ["IFMATCH_SDK_BLOB"])
+    assert sorted(files.find(other)) == [f"{other}/{name}" for name in ("empty", "large")]
+    assert files.cat(f"{other}/large") == LARGE, "a copy that must not overwrite did"

@@ -47,7 +47,7 @@ pub(crate) struct Fixture {
 
 pub(crate) async fn fixture() -> Fixture {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let clock = ManualClock::default();
+    let clock = ManualClock::default().with_timers();
     let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
     let store = EmbeddedStore::with_driver(folder.path(), driver).await.expect("an empty folder opens");
     let client = Client { folder: Some(Arc::new(folder)), ..Client::over(store.clone(), &clock) };

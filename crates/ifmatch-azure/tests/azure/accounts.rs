@@ -1,7 +1,6 @@
 //! Accounts: their keys, addresses and containers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
@@ -11,12 +10,10 @@ use http::Method;
 use ifmatch_azure::AzureDialect;
 use ifmatch_azure::accounts::Accounts;
 use ifmatch_blob::BlobService;
-use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::{Clock, async_trait};
 use tower::ServiceExt;
 
 use crate::signer::{Form, Signer};
-use crate::support::{Client, ManualClock, OTHER_KEY, accounts, fixture, send};
+use crate::support::{Client, OTHER_KEY, accounts, fixture, send};
 
 #[tokio::test]
 async fn either_key_of_an_account_signs() {
@@ -44,28 +41,13 @@ async fn a_key_is_valid_only_for_its_own_account() {
 /// The wall clock is an hour ahead for a while.
 #[tokio::test]
 async fn signatures_are_accepted_again_once_the_wall_clock_is_right() {
-    #[derive(Clone)]
-    struct Ahead(ManualClock, Arc<AtomicU64>);
-    #[async_trait]
-    impl Clock for Ahead {
-        fn now(&self) -> Timestamp {
-            self.0.now()
-        }
-        fn wall(&self) -> Timestamp {
-            self.0.now().saturating_add(Duration::from_mins(self.1.load(Ordering::SeqCst)))
-        }
-        async fn sleep(&self, duration: Duration) {
-            self.0.sleep(duration).await;
-        }
-    }
     let fixture = fixture().await;
-    let minutes = Arc::new(AtomicU64::new(0));
-    let clock = Ahead(fixture.clock.clone(), Arc::clone(&minutes));
+    let clock = fixture.clock.clone();
     let service =
-        BlobService::with_clock(Arc::new(fixture.store.clone()), clock).dialect(AzureDialect::new(accounts()));
+        BlobService::with_clock(Arc::new(fixture.store.clone()), clock.clone()).dialect(AzureDialect::new(accounts()));
     let request = || fixture.client.signed(Method::GET, "?comp=list", &[], Bytes::new(), Duration::ZERO);
     for (ahead, status) in [(0, 200), (60, 403), (0, 200)] {
-        minutes.store(ahead, Ordering::SeqCst);
+        clock.skew_wall(ahead * 60);
         let response = service.clone().oneshot(request()).await.expect("infallible");
         assert_eq!(response.status().as_u16(), status, "{ahead} minutes ahead");
     }

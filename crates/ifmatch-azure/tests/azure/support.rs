@@ -45,7 +45,7 @@ pub(crate) struct Fixture {
 /// Creates a service with an empty container `box` in the account `photos`.
 pub(crate) async fn fixture() -> Fixture {
     let folder = Arc::new(tempfile::tempdir().expect("a temporary folder"));
-    let clock = ManualClock::default();
+    let clock = ManualClock::default().with_timers();
     let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
     let store = EmbeddedStore::with_driver(folder.path(), driver).await.expect("an empty folder opens");
     let service = BlobService::with_clock(Arc::new(store.clone()), clock.clone())

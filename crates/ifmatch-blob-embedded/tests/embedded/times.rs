@@ -28,7 +28,7 @@ struct Fixture {
 
 async fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
-    let clock = ManualClock::default();
+    let clock = ManualClock::default().with_timers();
     let driver = Driver::with_clock(MemoryRegister::unbounded(), clock.clone());
     let store = EmbeddedStore::with_driver(folder.path(), driver).await.unwrap();
     Fixture { _folder: folder, clock, store }
@@ -157,7 +157,7 @@ async fn a_container_in_memory_shows_that_its_lease_has_ended() {
 #[tokio::test]
 async fn no_date_recurs_after_a_restart_with_a_clock_set_back() {
     let (folder, register) = (tempfile::tempdir().unwrap(), Arc::new(MemoryRegister::unbounded()));
-    let (late, early) = (ManualClock::default(), ManualClock::default());
+    let (late, early) = (ManualClock::default().with_timers(), ManualClock::default().with_timers());
     late.advance(Duration::from_secs(10));
     let blob = blob("times", "dates");
     let mut dates = Vec::new();

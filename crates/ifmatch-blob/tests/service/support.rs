@@ -33,7 +33,7 @@ pub(crate) struct Fixture {
 pub(crate) async fn fixture() -> Fixture {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let register = Arc::new(MemoryRegister::unbounded());
-    let clock = ManualClock::default();
+    let clock = ManualClock::default().with_timers();
     let store = reopen(folder.path(), &register, &clock).await.expect("an empty folder opens");
     let service = BlobService::with_clock(Arc::new(store.clone()), clock.clone());
     Fixture { folder, register, clock, store, service }

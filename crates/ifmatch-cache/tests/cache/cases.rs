@@ -35,8 +35,8 @@ fn cases() -> Vec<Case> {
 async fn run(case: &Case) -> Result<(), String> {
     let (world, mut last) = (World::default(), Last::default());
     for (at, step) in case.steps.iter().enumerate() {
-        world.clock.advance(case::wait(step));
-        let now = world.clock.unix();
+        world.pass(case::wait(step));
+        let now = world.unix();
         script(&world, case::telling(step, &mut last, now));
         let got = ask(&world, &case::asking(step, now)).await;
         case::judge(step, &got, &last, now).map_err(|why| format!("step {}: {why}", at + 1))?;

@@ -158,10 +158,10 @@ async fn a_304_renews_a_response_with_its_body_on_disk() {
     let body = text(0);
     world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], &body);
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     world.origin.will(304, &[], "");
     assert_eq!(world.get("/").await.text(), body);
-    world.clock.advance(59);
+    world.pass(59);
     assert!(world.get("/").await.is_hit());
 }
 
@@ -191,7 +191,7 @@ async fn a_deleted_file_is_fetched_again() {
         for entry in fs::read_dir(folder.path()).unwrap() {
             fs::remove_file(entry.unwrap().path()).unwrap();
         }
-        world.clock.advance(wait);
+        world.pass(wait);
         world.origin.will(200, &fields, &text(1));
         assert_eq!(world.get("/").await.text(), text(1));
         assert!(!world.origin.seen().last().unwrap().headers.contains_key("if-none-match"));

@@ -9,7 +9,7 @@ async fn requests_do_not_wait_for_a_failed_origin() {
         let control = if unreachable { "max-age=60" } else { "max-age=60, stale-if-error=600" };
         world.origin.will(200, &[("cache-control", control)], "old");
         world.get("/").await;
-        world.clock.advance(61);
+        world.pass(61);
         if unreachable {
             world.origin.will_fail();
         } else {
@@ -21,7 +21,7 @@ async fn requests_do_not_wait_for_a_failed_origin() {
         }
         assert_eq!(world.origin.count(), 2);
         // A background request is made later, and no client waits for it.
-        world.clock.advance(5);
+        world.pass(5);
         let held = world.origin.will_wait();
         for _ in 0..10 {
             assert_eq!(world.get("/").await.text(), "old");
@@ -44,7 +44,7 @@ async fn a_failed_origin_is_asked_if_nothing_stale_may_be_used() {
         let world = World::default();
         world.origin.will(200, &[("cache-control", control)], "old");
         world.get("/").await;
-        world.clock.advance(61);
+        world.pass(61);
         world.origin.will(503, &[], "no");
         world.get("/").await;
         world.origin.will(200, &FRESH, "new");
@@ -57,7 +57,7 @@ async fn an_unstored_response_ends_the_failure() {
     let world = World::default();
     world.origin.will(200, &[("cache-control", "max-age=60, stale-if-error=600")], "old");
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     world.origin.will(503, &[], "no");
     world.get("/").await;
     world.origin.will(200, &[("cache-control", "max-age=60")], "own");

@@ -262,7 +262,7 @@ async fn a_304_that_matches_nothing_is_not_forwarded_to_an_unconditional_request
     let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
     world.origin.will(200, &fields, "hello");
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     world.origin.will(304, &[("etag", "\"2\"")], "");
     world.origin.will(200, &[FRESH, ("etag", "\"2\"")], "new");
     assert_eq!(world.get("/").await.text(), "new", "asked again without a condition");
@@ -288,7 +288,7 @@ async fn responses_with_too_many_header_fields_are_not_stored() {
     // A 304 cannot add too many either.
     world.origin.will_answer(many(900));
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     let mut confirmation = many(24_000).map(|_| TestBody::default());
     *confirmation.status_mut() = http::StatusCode::NOT_MODIFIED;
     world.origin.will_answer(confirmation);

@@ -121,7 +121,7 @@ async fn the_counters_count() {
     world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], "hello");
     world.get("/").await;
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     world.origin.will(304, &[], "");
     world.get("/").await;
     world.get_with("/", &[("cache-control", "max-stale")]).await;
@@ -156,7 +156,7 @@ async fn cookies_can_be_shared() {
     world.origin.will(200, &fields, "hello");
     world.get("/").await;
     assert_eq!(world.get("/").await.headers["set-cookie"], "a=b");
-    world.clock.advance(61);
+    world.pass(61);
     world.origin.will(304, &[("set-cookie", "c=d")], "");
     world.get("/").await;
     assert_eq!(world.get("/").await.headers["set-cookie"], "c=d");
@@ -169,7 +169,7 @@ async fn a_304_that_sets_a_cookie_is_for_one_client() {
         let world = World::default();
         world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], "hello");
         world.get("/").await;
-        world.clock.advance(61);
+        world.pass(61);
         let status = if method == "GET" { 304 } else { 200 };
         world.origin.will(status, &[("set-cookie", "c=d"), ("etag", "\"1\"")], "");
         let first = world.send(crate::support::request(method, "/", &[])).await;
@@ -190,7 +190,7 @@ async fn responses_that_vary_by_an_overwritten_field_are_not_stored() {
         world.origin.will(200, &[FRESH[0], ("vary", "accept"), ("etag", "\"1\"")], "another's");
         assert_eq!(world.get("/").await.text(), "another's", "{vary}");
         // A revalidation that adds the field removes the stored response.
-        world.clock.advance(61);
+        world.pass(61);
         world.origin.will(304, &[("vary", vary)], "");
         world.get("/").await;
         world.origin.will(200, &[], "a third one's");
@@ -212,7 +212,7 @@ async fn an_overwritten_field_selects_nothing() {
 #[tokio::test]
 async fn the_heuristic_can_be_disabled() {
     let world = World::with(|builder| builder.heuristic(None));
-    let modified = world.clock.date(-6_000);
+    let modified = world.date(-6_000);
     world.origin.will(200, &[("last-modified", &modified)], "hello");
     world.get("/").await;
     world.origin.will(200, &[], "again");
@@ -223,15 +223,15 @@ async fn the_heuristic_can_be_disabled() {
 async fn responses_without_a_lifetime_can_get_a_default() {
     let heuristic = Heuristic { default: Duration::from_secs(30), ..Heuristic::default() };
     let world = World::with(|builder| builder.heuristic(heuristic));
-    let modified = world.clock.date(-6_000);
+    let modified = world.date(-6_000);
     let own: [&[(&str, &str)]; 3] = [&[("last-modified", modified.as_str())], &[], &[("cache-control", "max-age=10")]];
     for (at, (fields, lifetime)) in own.into_iter().zip([600, 30, 10]).enumerate() {
         let path = format!("/{at}");
         world.origin.will(200, fields, "hello");
         world.get(&path).await;
-        world.clock.advance(lifetime - 1);
+        world.pass(lifetime - 1);
         assert!(world.get(&path).await.is_hit(), "{fields:?}");
-        world.clock.advance(1);
+        world.pass(1);
         world.origin.will(200, &[("cache-control", "no-store")], "new");
         assert_eq!(world.get(&path).await.text(), "new", "{fields:?}");
     }
@@ -253,9 +253,9 @@ async fn errors_can_have_a_separate_lifetime() {
     let world = World::with(|builder| builder.heuristic(heuristic));
     world.origin.will(404, &[], "not yet");
     world.get("/").await;
-    world.clock.advance(4);
+    world.pass(4);
     assert!(world.get("/").await.is_hit());
-    world.clock.advance(1);
+    world.pass(1);
     world.origin.will(200, &[], "hello");
     assert_eq!(world.get("/").await.text(), "hello");
     world.origin.will(200, &[], "again");
@@ -281,7 +281,7 @@ async fn responses_can_be_used_while_they_are_revalidated() {
     let world = World::with(|builder| builder.stale_while_revalidate(Duration::from_secs(10)));
     world.origin.will(200, &FRESH, "old");
     world.get("/").await;
-    world.clock.advance(69);
+    world.pass(69);
     let held = world.origin.will_wait();
     for _ in 0..3 {
         let answer = world.get("/").await;
@@ -291,10 +291,10 @@ async fn responses_can_be_used_while_they_are_revalidated() {
     held.send(response(200, &FRESH, "new")).unwrap();
     settle().await;
     assert_eq!(world.get("/").await.text(), "new");
-    world.clock.advance(70);
+    world.pass(70);
     world.origin.will(200, &FRESH, "newer");
     assert_eq!(world.get("/").await.text(), "newer", "the time is over");
-    world.clock.advance(61);
+    world.pass(61);
     world.origin.will(200, &FRESH, "newest");
     let reload = world.get_with("/", &[("cache-control", "max-age=60")]).await;
     assert_eq!(reload.text(), "newest", "the client rules it out");
@@ -307,7 +307,7 @@ async fn a_failed_revalidation_in_the_background_is_not_repeated_at_once() {
         let world = World::with(|builder| builder.stale_while_revalidate(Duration::from_secs(30)));
         world.origin.will(200, &FRESH, "old");
         world.get("/").await;
-        world.clock.advance(61);
+        world.pass(61);
         for round in 1..=2 {
             if unreachable {
                 world.origin.will_fail();
@@ -319,7 +319,7 @@ async fn a_failed_revalidation_in_the_background_is_not_repeated_at_once() {
                 settle().await;
             }
             assert_eq!(world.origin.count(), 1 + round, "one attempt within five seconds");
-            world.clock.advance(6);
+            world.pass(6);
         }
         world.origin.will(200, &FRESH, "new");
         world.get("/").await;
@@ -346,7 +346,7 @@ async fn a_window_for_revalidation_holds_only_if_the_response_permits_it() {
         let world = World::with(|builder| builder.stale_while_revalidate(Duration::from_secs(10)));
         world.origin.will(200, &[("cache-control", control), ("etag", "\"1\"")], "old");
         world.get("/").await;
-        world.clock.advance(65);
+        world.pass(65);
         world.origin.will(200, &FRESH, "new");
         let answer = world.get("/").await;
         assert_eq!(answer.text() == "old", expected, "{control}: {}", answer.cache_status());
@@ -359,7 +359,7 @@ async fn stale_responses_for_an_unreachable_origin_can_be_disabled() {
     let world = World::with(|builder| builder.stale_if_unreachable(Duration::ZERO));
     world.origin.will(200, &FRESH, "hello");
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     world.origin.will_fail();
     assert!(world.try_send(get("/", &[])).await.is_err());
 }

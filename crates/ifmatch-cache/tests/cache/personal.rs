@@ -45,7 +45,7 @@ async fn a_head_of_one_client_does_not_affect_others() {
     for own in [("cookie", "a=b"), ("authorization", "x"), ("x-api-key", "x"), ("cache-control", "no-store")] {
         for tag in ["\"1\"", "\"2\""] {
             let world = World::default();
-            let modified = world.clock.date(-6_000);
+            let modified = world.date(-6_000);
             let fields = [("last-modified", &*modified), ("etag", "\"1\"")];
             world.origin.will(200, &fields, "hello");
             world.get("/").await;
@@ -97,7 +97,7 @@ async fn a_client_that_forces_failing_requests_does_not_keep_a_response_stale() 
     let fields = [("cache-control", "max-age=60, stale-if-error=600")];
     world.origin.will(200, &fields, "old");
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     world.origin.will(503, &[], "");
     world.get_with("/", &[("cache-control", "no-cache")]).await;
     world.origin.will(200, &fields, "new");

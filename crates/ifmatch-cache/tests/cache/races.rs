@@ -156,7 +156,7 @@ async fn a_validation_before_a_write_does_not_count_after_it() {
     let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
     world.origin.will(200, &fields, "old");
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     let held = world.origin.will_wait();
     let reader = spawn(&world, "/", &[]);
     world.origin.reached(2).await;

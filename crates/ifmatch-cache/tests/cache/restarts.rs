@@ -74,7 +74,7 @@ async fn a_response_outlives_the_process_and_is_validated_once() {
         let part = world.get_with("/a", &[("range", "bytes=65530-65545")]).await;
         assert!(part.is_hit() && part.text() == &text(0)[65_530..=65_545]);
         assert_eq!(world.origin.count(), 1);
-        world.clock.advance(61);
+        world.pass(61);
         assert!(confirmed(&world, "/a").await.text() == text(0));
     }
 }

@@ -57,13 +57,13 @@ async fn other_responses_stay_fresh() {
 #[tokio::test]
 async fn a_purge_does_not_end_with_a_clock_that_goes_back() {
     let world = World::default();
-    world.clock.set_ahead(30);
+    world.clock.skew_wall(30);
     world.origin.will(200, &FRESH, "old");
     world.get("/").await;
-    world.clock.advance(5);
-    world.clock.set_ahead(0);
+    world.pass(5);
+    world.clock.skew_wall(0);
     world.handle.soft_purge(&purges()[0]);
-    world.clock.advance(27);
+    world.pass(27);
     world.origin.will(200, &FRESH, "new");
     assert_eq!(world.get("/").await.text(), "new");
 }
@@ -71,9 +71,9 @@ async fn a_purge_does_not_end_with_a_clock_that_goes_back() {
 #[tokio::test]
 async fn the_time_for_stale_responses_begins_with_the_purge() {
     let world = world_with(&[("cache-control", "max-age=60, stale-while-revalidate=10")]).await;
-    world.clock.advance(20);
+    world.pass(20);
     world.handle.soft_purge(&purges()[0]);
-    world.clock.advance(9);
+    world.pass(9);
     let held = world.origin.will_wait();
     let answer = world.get("/").await;
     assert_eq!((answer.text(), answer.cache_status()), ("old", "ifmatch; hit; ttl=-9"));
@@ -84,7 +84,7 @@ async fn the_time_for_stale_responses_begins_with_the_purge() {
     // After that time, the response is not used.
     let world = world_with(&[("cache-control", "max-age=60, stale-while-revalidate=10")]).await;
     world.handle.soft_purge(&purges()[0]);
-    world.clock.advance(10);
+    world.pass(10);
     world.origin.will(200, &FRESH, "new");
     assert_eq!(world.get("/").await.text(), "new");
 }
@@ -149,7 +149,7 @@ async fn a_body_in_flight_is_neither_joined_nor_stored() {
 async fn a_validation_before_a_purge_does_not_count_after_it() {
     for purge in purges() {
         let world = world_with(&TAGGED).await;
-        world.clock.advance(61);
+        world.pass(61);
         let held = world.origin.will_wait();
         let reader = spawn(&world, "/", &[]);
         world.origin.reached(2).await;

@@ -9,13 +9,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use ifmatch_cache::{Cache, CacheHandle, CacheLayer, Invalidation, Outcome, Purge};
 use tower::{Layer, Service, ServiceExt};
 
-use crate::support::{TestBody, TestClock, request};
+use crate::support::{TestBody, clock, request};
 
 const DOCUMENTS: usize = 4;
 const CLIENTS: u64 = 16;
@@ -187,7 +188,7 @@ fn language() -> (&'static str, &'static str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_old_version_is_read_after_a_change() {
-    let clock = TestClock::default();
+    let clock = clock();
     let layer = CacheLayer::builder().clock(clock.clone()).build();
     let documents = Documents::default();
     let (cache, handle) = (layer.layer(documents.clone()), layer.handle());
@@ -197,7 +198,7 @@ async fn no_old_version_is_read_after_a_change() {
         tokio::spawn(async move {
             for round in 0..ROUNDS {
                 if number == 0 && round % 50 == 0 {
-                    clock.advance(61);
+                    clock.advance(Duration::from_secs(61));
                 }
                 client.act().await;
             }

@@ -22,9 +22,9 @@ async fn world() -> World {
 #[tokio::test]
 async fn a_stored_response_is_used_until_then_and_validated_afterwards() {
     let world = world().await;
-    world.clock.advance(1);
+    world.pass(1);
     assert!(world.get("/").await.is_hit());
-    world.clock.advance(1);
+    world.pass(1);
     for _ in 0..2 {
         world.origin.will(304, &TAGGED, "");
         assert_eq!(world.get("/").await.cache_status(), "ifmatch; fwd=stale; fwd-status=304; ttl=60");
@@ -36,7 +36,7 @@ async fn a_stored_response_is_used_until_then_and_validated_afterwards() {
 #[tokio::test]
 async fn no_stale_response_is_used() {
     let world = world().await;
-    world.clock.advance(61);
+    world.pass(61);
     world.origin.will(500, &[], "no");
     assert_eq!(world.get_with("/", &[("cache-control", "max-stale")]).await.text(), "no");
     world.origin.will_fail();
@@ -78,7 +78,7 @@ async fn no_request_waits_for_an_earlier_one() {
 async fn a_response_found_without_trust_is_not_used_after_it_returns() {
     for is_error in [false, true] {
         let world = world().await;
-        world.clock.advance(61);
+        world.pass(61);
         let held = world.origin.will_wait();
         let request = tokio::spawn({
             let world = world.clone();

@@ -292,7 +292,7 @@ async fn a_stale_response_is_validated_once_in_the_background() {
     let fields = [("cache-control", "max-age=60, stale-while-revalidate=60"), ("etag", "\"1\"")];
     world.origin.will(200, &fields, "old");
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     let held = world.origin.will_wait();
     for _ in 0..10 {
         let answer = world.get("/").await;
@@ -313,7 +313,7 @@ async fn a_background_validation_carries_no_condition_of_the_client() {
     let fields = [("cache-control", "max-age=60, stale-while-revalidate=60")];
     world.origin.will(200, &fields, "old");
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     world.origin.will(200, &fields, "new");
     world.get_with("/", &[("if-none-match", "\"x\""), ("range", "bytes=0-0")]).await;
     world.origin.reached(2).await;
@@ -329,7 +329,7 @@ async fn a_head_of_a_stale_response_validates_by_get() {
     let fields = [("cache-control", "max-age=60, stale-while-revalidate=60")];
     world.origin.will(200, &fields, "old");
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     world.origin.will(200, &fields, "new");
     assert!(world.send(request("HEAD", "/", &[])).await.is_hit());
     world.origin.reached(2).await;
@@ -343,7 +343,7 @@ async fn waiters_get_stale_responses_only_if_allowed() {
     let world = World::default();
     world.origin.will(200, &FRESH, "hello");
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     let held = world.origin.will_wait();
     let clients: Vec<_> = (0..2).map(|_| spawn(&world, "/", &[])).collect();
     world.origin.reached(2).await;
@@ -361,7 +361,7 @@ async fn waiters_share_a_validation() {
     let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
     world.origin.will(200, &fields, "hello");
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     let held = world.origin.will_wait();
     let clients: Vec<_> = (0..100).map(|_| spawn(&world, "/", &[])).collect();
     world.origin.reached(2).await;
@@ -379,7 +379,7 @@ async fn waiters_share_a_failure_if_stale_is_allowed() {
     let world = World::default();
     world.origin.will(200, &[("cache-control", "max-age=60, stale-if-error=60")], "hello");
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     let held = world.origin.will_wait();
     let clients: Vec<_> = (0..100).map(|_| spawn(&world, "/", &[])).collect();
     world.origin.reached(2).await;
@@ -398,7 +398,7 @@ async fn many(world: &World, fields: &[(&str, &str)], answer: http::Response<Tes
     let clients: Vec<_> = (0..100).map(|_| spawn(world, "/", fields)).collect();
     world.origin.reached(before + 1).await;
     settle().await;
-    world.clock.advance(2);
+    world.pass(2);
     held.send(answer).unwrap();
     join_all(clients).await.into_iter().map(Result::unwrap).collect()
 }
@@ -427,7 +427,7 @@ async fn late_requests_do_not_use_a_stale_body_and_share_one_request() {
     let (feed, body) = TestBody::live();
     world.origin.will_answer(response(200, &[("cache-control", "max-age=1")], "").map(|_| body));
     let first = world.try_send(get("/", &[])).await.unwrap();
-    world.clock.advance(2);
+    world.pass(2);
     for answer in many(&world, &[], response(200, &FRESH, "new")).await {
         assert_eq!(answer.text(), "new");
     }
@@ -547,7 +547,7 @@ async fn one_validation_serves_all_conditions_and_ranges() {
     let world = World::default();
     world.origin.will(200, &fields, "hello");
     world.get("/").await;
-    world.clock.advance(61);
+    world.pass(61);
     let held = world.origin.will_wait();
     let asked = [
         (("x", "y"), 200, "hello"),

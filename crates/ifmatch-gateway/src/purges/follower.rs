@@ -217,7 +217,7 @@ mod tests {
     use ifmatch_cache::CacheLayer;
     use ifmatch_core::record::Record;
     use ifmatch_register::{Engine, Epoch, Key, MemoryRegister, Wrapper};
-    use ifmatch_runtime::Clock;
+    use ifmatch_runtime::ManualClock;
     use tower::{ServiceExt, service_fn};
     use tower_layer::Layer;
 
@@ -225,21 +225,6 @@ mod tests {
 
     const BOUND: Duration = Duration::from_secs(2);
     const URL: &str = "http://example.com/";
-
-    /// A clock that tests advance.
-    #[derive(Clone)]
-    struct ManualClock(Arc<AtomicU64>);
-
-    #[async_trait]
-    impl Clock for ManualClock {
-        fn now(&self) -> Timestamp {
-            Timestamp::from_micros(self.0.load(SeqCst))
-        }
-
-        async fn sleep(&self, duration: Duration) {
-            tokio::time::sleep(duration).await;
-        }
-    }
 
     /// A register that does not answer while it is down, and has had some failovers.
     struct Faulty {
@@ -270,7 +255,7 @@ mod tests {
     /// An origin, a register, and the log in it.
     struct World {
         version: Arc<AtomicU64>,
-        time: Arc<AtomicU64>,
+        clock: ManualClock,
         register: Arc<Faulty>,
         log: Log,
     }
@@ -284,16 +269,16 @@ mod tests {
             };
             let register = Arc::new(register);
             let log = Log::new(Arc::<Faulty>::clone(&register));
-            Self { version: Arc::default(), time: Arc::new(AtomicU64::new(1 << 50)), register, log }
+            Self { version: Arc::default(), clock: ManualClock::default().with_timers(), register, log }
         }
 
         fn pass(&self, seconds: u64) {
-            self.time.fetch_add(seconds * 1_000_000, SeqCst);
+            self.clock.advance(Duration::from_secs(seconds));
         }
 
         /// Starts a node, and returns its reader with a function that reads through its cache.
         async fn node(&self) -> (Reader, impl AsyncFn() -> u64) {
-            let layer = CacheLayer::builder().clock(ManualClock(Arc::clone(&self.time))).build();
+            let layer = CacheLayer::builder().clock(self.clock.clone()).build();
             let version = Arc::clone(&self.version);
             let cache = layer.layer(service_fn(move |_: Request<Full<Bytes>>| {
                 let body = version.load(SeqCst).to_string();

@@ -86,7 +86,7 @@ mod tests {
     #[tokio::test]
     async fn uploads_and_parts_are_removed_a_week_after_their_last_change() {
         let folder = tempfile::tempdir().unwrap();
-        let clock = ManualClock::default();
+        let clock = ManualClock::default().with_timers();
         let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
         let store: Arc<dyn BlobStore> = Arc::new(EmbeddedStore::with_driver(folder.path(), driver).await.unwrap());
         let service = BlobService::with_clock(Arc::clone(&store), clock.clone());

@@ -224,38 +224,20 @@ mod tests {
     use ifmatch_core::lease::{LeaseAction, LeaseDuration};
     use ifmatch_core::precondition::Preconditions;
     use ifmatch_register::MemoryRegister;
+    use ifmatch_runtime::ManualClock;
     use object_store::memory::InMemory;
     use tower_service::Service;
 
     use super::*;
 
-    /// A clock that is moved by hand.
-    #[derive(Clone, Default)]
-    struct ByHand(Arc<AtomicU64>);
-
-    impl ByHand {
-        fn pass(&self, duration: Duration) {
-            self.0.fetch_add(u64::try_from(duration.as_micros()).unwrap(), Ordering::SeqCst);
-        }
-    }
-
-    #[async_trait]
-    impl Clock for ByHand {
-        fn now(&self) -> Timestamp {
-            Timestamp::from_micros(self.0.load(Ordering::SeqCst))
-        }
-
-        async fn sleep(&self, _: Duration) {}
-    }
-
     const BOUND: Duration = Duration::from_secs(5);
 
     /// Two isolates over one bucket: one that remembers, and one that does not.
-    fn isolates() -> (MetadataCache<ObjectBlobs, ByHand>, ObjectBlobs, ByHand) {
+    fn isolates() -> (MetadataCache<ObjectBlobs, ManualClock>, ObjectBlobs, ManualClock) {
         let register = Arc::new(MemoryRegister::unbounded());
         let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
         let other = ObjectBlobs::trusting(backing, register, Capability::FULL);
-        let clock = ByHand::default();
+        let clock = ManualClock::default();
         (MetadataCache::with_clock(other.clone(), BOUND, clock.clone()), other, clock)
     }
 
@@ -282,9 +264,9 @@ mod tests {
         assert_eq!(remembered(&store), None, "it was not read");
         assert_eq!(read(&store).await, first);
         let second = put(&other, "second").await;
-        clock.pass(Duration::from_micros(4_999_999));
+        clock.advance(Duration::from_micros(4_999_999));
         assert_eq!(remembered(&store), first);
-        clock.pass(Duration::from_micros(1));
+        clock.advance(Duration::from_micros(1));
         assert_eq!(remembered(&store), None);
         assert_eq!(read(&store).await, second);
         assert_eq!(remembered(&store), second);
@@ -344,7 +326,7 @@ mod tests {
         let began = store.begin();
         let seen = other.open(&blob(), Reading::HEAD.without_lease()).await.unwrap();
         let second = put(&other, "second").await;
-        clock.pass(Duration::from_secs(1));
+        clock.advance(Duration::from_secs(1));
         assert_eq!(read(&store).await, second);
         store.remember(&blob(), &began, seen.as_ref());
         assert_eq!(remembered(&store), second);
@@ -354,9 +336,9 @@ mod tests {
     async fn entries_from_the_future_are_ignored_after_the_clock_went_back() {
         let (store, other, clock) = isolates();
         put(&other, "first").await;
-        clock.pass(BOUND);
+        clock.advance(BOUND);
         read(&store).await;
-        clock.0.store(0, Ordering::SeqCst);
+        clock.set(Timestamp::default());
         assert_eq!(remembered(&store), None);
         let second = put(&other, "second").await;
         assert_eq!(read(&store).await, second);

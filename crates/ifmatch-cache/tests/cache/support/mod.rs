@@ -1,14 +1,12 @@
 //! A scripted origin, a manual clock, and a cache in front.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use ifmatch_cache::{Builder, Cache, CacheHandle, CacheLayer};
 use ifmatch_core::date::{HttpDate, Timestamp};
-use ifmatch_runtime::{Clock, async_trait};
+use ifmatch_runtime::{Clock, ManualClock};
 use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt};
 
@@ -20,61 +18,16 @@ pub(crate) use origin::{Held, Origin, Unreachable};
 mod body;
 mod origin;
 
-/// A manual clock. Sleeping uses the runtime's time.
-#[derive(Clone, Debug)]
-pub(crate) struct TestClock {
-    time: Arc<AtomicU64>,
-    /// Error of the wall clock in seconds.
-    ahead: Arc<AtomicU64>,
-}
-
-impl Default for TestClock {
-    fn default() -> Self {
-        Self { time: Arc::new(AtomicU64::new(START.unsigned_abs() * 1_000_000)), ahead: Arc::default() }
-    }
-}
-
-impl TestClock {
-    pub(crate) fn advance(&self, seconds: u64) {
-        self.time.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
-    }
-
-    /// Sets the wall clock ahead.
-    pub(crate) fn set_ahead(&self, seconds: u64) {
-        self.ahead.store(seconds, Ordering::SeqCst);
-    }
-
-    /// Returns whole seconds since the Unix epoch.
-    pub(crate) fn unix(&self) -> i64 {
-        (self.time.load(Ordering::SeqCst) / 1_000_000).cast_signed()
-    }
-
-    /// Returns the date this many seconds from now.
-    pub(crate) fn date(&self, offset: i64) -> String {
-        HttpDate::from_unix(self.unix() + offset).to_string()
-    }
-}
-
-#[async_trait]
-impl Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.time.load(Ordering::SeqCst))
-    }
-
-    fn wall(&self) -> Timestamp {
-        self.now().saturating_add(Duration::from_secs(self.ahead.load(Ordering::SeqCst)))
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        tokio::time::sleep(duration).await;
-    }
+/// Creates the clock of the tests. Waits use the runtime's time.
+pub(crate) fn clock() -> ManualClock {
+    ManualClock::at(Timestamp::from_micros(START.unsigned_abs() * 1_000_000)).with_timers()
 }
 
 /// The cache and the origin behind it.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) origin: Origin,
-    pub(crate) clock: TestClock,
+    pub(crate) clock: ManualClock,
     pub(crate) cache: Cache<Origin>,
     pub(crate) handle: CacheHandle,
 }
@@ -86,8 +39,23 @@ impl Default for World {
 }
 
 impl World {
+    /// Advances the clock.
+    pub(crate) fn pass(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+
+    /// Returns whole seconds since the Unix epoch.
+    pub(crate) fn unix(&self) -> i64 {
+        (self.clock.now().micros() / 1_000_000).cast_signed()
+    }
+
+    /// Returns the date this many seconds from now.
+    pub(crate) fn date(&self, offset: i64) -> String {
+        HttpDate::from_unix(self.unix() + offset).to_string()
+    }
+
     pub(crate) fn with(set: impl FnOnce(Builder) -> Builder) -> Self {
-        let (origin, clock) = (Origin::default(), TestClock::default());
+        let (origin, clock) = (Origin::default(), clock());
         let layer = set(CacheLayer::builder().clock(clock.clone())).build();
         Self { cache: layer.layer(origin.clone()), handle: layer.handle(), origin, clock }
     }

@@ -9,51 +9,21 @@ use http::header::ETAG;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
-use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
     Engine, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait,
 };
-use ifmatch_runtime::Clock;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tower::{Service, ServiceExt};
 
 mod world;
 
+pub(crate) use ifmatch_runtime::ManualClock;
 pub(crate) use world::World;
 
 /// The body that an inner service receives.
 pub(crate) type Sent = ifmatch::RequestBody<Full<Bytes>>;
-
-/// A clock that is advanced by hand. Clones share the time.
-#[derive(Clone, Debug)]
-pub(crate) struct ManualClock(Arc<watch::Sender<u64>>);
-
-impl Default for ManualClock {
-    fn default() -> Self {
-        // Half past some second in 2026.
-        Self(Arc::new(watch::Sender::new(1_790_000_000_500_000)))
-    }
-}
-
-impl ManualClock {
-    pub(crate) fn advance(&self, duration: Duration) {
-        self.0.send_modify(|now| *now += u64::try_from(duration.as_micros()).unwrap());
-    }
-}
-
-#[async_trait]
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(*self.0.borrow())
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        let until = self.now().saturating_add(duration).micros();
-        self.0.subscribe().wait_for(|now| *now >= until).await.unwrap();
-    }
-}
 
 /// Waits for a spawned task, for five minutes at most, and panics with its name.
 pub(crate) async fn ended<T>(name: &str, task: JoinHandle<T>) -> T {
