@@ -3,6 +3,9 @@
 //! A change names the version that was shown (`If-Match`). If another writer was faster, the answer is 412: the page then shows both
 //! versions, and saves the operator's text of both under the condition of the new one.
 
+use std::fmt::Display;
+use std::time::Duration;
+
 use askama::Template;
 use bytes::Bytes;
 use http::header::{
@@ -10,6 +13,7 @@ use http::header::{
     IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED,
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use ifmatch_blob::name::ContainerName;
 use ifmatch_core::EntityTag;
 use ifmatch_http_server::RequestHandler;
 use serde::Deserialize;
@@ -17,9 +21,14 @@ use serde::Deserialize;
 use super::inside::{Failure, Whole};
 use super::text::{self, Text, encode, encode_path};
 use super::{Answer, Frame, Visit, page, render};
+use crate::leases::listing::LeaseTarget;
 
 type Result<H> = std::result::Result<Answer<<H as RequestHandler>::Body>, Failure>;
 
+/// Maximum number of lines of a text that is compared line by line.
+const MOST_LINES: usize = 5000;
+/// Maximum time of a comparison.
+const COMPARING: Duration = Duration::from_millis(500);
 /// Maximum size of a text that is shown and edited, in bytes.
 const LONGEST_TEXT: u64 = 256 << 10;
 
@@ -142,10 +151,13 @@ impl<H: RequestHandler> Visit<'_, H> {
         let path = self.form.get("path");
         let after = self.form.get("after");
         let after = if after.is_empty() { String::new() } else { format!("&after={}", encode(after)) };
-        let Some((container, folder)) = path.split_once('/') else {
+        if path.is_empty() {
             let ContainerList { containers, next } = self.inside.json(&format!("/?limit=200{after}")).await?;
             return page(&Containers { frame: self.frame("blobs"), items: containers, next });
-        };
+        }
+        let (container, folder) = path.split_once('/').unwrap_or((path, ""));
+        let path = format!("{container}/{folder}");
+        ContainerName::new(container).map_err(|error| not_found(&error))?;
         let query = format!("?delimiter=%2F&limit=200&prefix={}{after}", encode(folder));
         let listed = self.inside.json(&format!("/{}{query}", encode(container))).await;
         let listed = match listed {
@@ -155,7 +167,7 @@ impl<H: RequestHandler> Visit<'_, H> {
             }
             listed => listed?,
         };
-        let shown = Blobs { frame: self.frame("blobs"), path: path.to_owned().into(), parents: parents(path), listed };
+        let shown = Blobs { frame: self.frame("blobs"), parents: parents(&path), path: path.into(), listed };
         page(&shown)
     }
 
@@ -171,7 +183,7 @@ impl<H: RequestHandler> Visit<'_, H> {
 
     /// Sends the content of a blob, confined.
     pub(super) async fn raw(&self) -> Result<H> {
-        let target = format!("/{}", encode_path(self.form.get("path")));
+        let target = target(self.form.get("path"))?;
         let response = self.inside.send(Method::GET, &target, &[], Bytes::new()).await?;
         if response.status().is_success() {
             return Ok(Answer::Raw(response));
@@ -195,8 +207,10 @@ impl<H: RequestHandler> Visit<'_, H> {
         if name.is_empty() || !path.contains('/') {
             return Err(Failure::new(StatusCode::BAD_REQUEST, "enter a name: CONTAINER/NAME, or NAME in a container"));
         }
+        let invalid = |failure: Failure| Failure { status: StatusCode::BAD_REQUEST, ..failure };
+        let target = target(&path).map_err(invalid)?;
         let fields = [(IF_NONE_MATCH, HeaderValue::from_static("*")), (CONTENT_TYPE, value(&media_type)?)];
-        let created = self.inside.whole(Method::PUT, &format!("/{}", encode_path(&path)), &fields, content).await;
+        let created = self.inside.whole(Method::PUT, &target, &fields, content).await;
         match created {
             Err(failure) if failure.status == StatusCode::PRECONDITION_FAILED => {
                 let detail = format!("{} exists already, and was not changed: choose another name", Text(path));
@@ -222,7 +236,7 @@ impl<H: RequestHandler> Visit<'_, H> {
             let detail = "the console saves texts of up to 256 KiB: send longer ones to the service by PUT";
             return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
         }
-        let target = format!("/{}", encode_path(path));
+        let target = target(path)?;
         let content = if self.form.get("newline") == "crlf" { text.replace('\n', "\r\n") } else { text.clone() };
         let head = self.inside.whole(Method::HEAD, &target, &[], Bytes::new()).await?;
         let mut fields = vec![(IF_MATCH, self.shown_tag()?)];
@@ -249,7 +263,10 @@ impl<H: RequestHandler> Visit<'_, H> {
             // Not another version, but a lease, is in the way.
             return Err(failure);
         }
-        let lines = side_by_side(&theirs.text, &ours);
+        let both = (theirs.text.clone(), ours.clone());
+        let compared = tokio::task::spawn_blocking(move || side_by_side(&both.0, &both.1)).await;
+        let lines = compared
+            .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot compare: {error}")))?;
         let merge = Merge { frame: self.frame("blobs"), path: path.to_owned().into(), version, theirs, ours, lines };
         Ok(Answer::Page(StatusCode::PRECONDITION_FAILED, render(&merge)?))
     }
@@ -265,14 +282,14 @@ impl<H: RequestHandler> Visit<'_, H> {
     pub(super) async fn delete_blob(&self) -> Result<H> {
         let path = self.form.get("path");
         let fields = [(IF_MATCH, self.shown_tag()?)];
-        self.inside.whole(Method::DELETE, &format!("/{}", encode_path(path)), &fields, Bytes::new()).await?;
+        self.inside.whole(Method::DELETE, &target(path)?, &fields, Bytes::new()).await?;
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         Ok(Answer::Redirect(format!("/blobs?done=deleted&path={}%2F", encode(folder))))
     }
 
     /// Reads a version of a blob, and its content if that can be shown. Both are of one version: a text comes with its tag.
     async fn read(&self, path: &str) -> std::result::Result<(Version, Preview), Failure> {
-        let target = format!("/{}", encode_path(path));
+        let target = target(path)?;
         let head = self.inside.whole(Method::HEAD, &target, &[], Bytes::new()).await?;
         let version = Version::of(&head);
         if is_image(&version.media_type.0) {
@@ -347,6 +364,19 @@ fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
+/// Returns the path of a blob for a request. No name leads to the endpoints of the gateway, or to a listing.
+fn target(path: &str) -> std::result::Result<String, Failure> {
+    match LeaseTarget::new(path) {
+        Ok(LeaseTarget { blob: Some(_), .. }) => Ok(format!("/{}", encode_path(path))),
+        Ok(_) => Err(not_found(&"this is a container: name a blob in it, CONTAINER/NAME")),
+        Err(error) => Err(not_found(&error)),
+    }
+}
+
+fn not_found(reason: &dyn Display) -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, format!("there is no such blob: {reason}"))
+}
+
 fn value(text: &str) -> std::result::Result<HeaderValue, Failure> {
     let invalid = |_| Failure::new(StatusCode::BAD_REQUEST, "this form is out of date: load the page again");
     HeaderValue::try_from(text).map_err(invalid)
@@ -364,10 +394,14 @@ fn parents(path: &str) -> Vec<Parent> {
     ends.map(parent).collect()
 }
 
-/// Compares two texts line by line.
+/// Compares two texts line by line. Texts of very many lines are shown whole, and what is not compared in time counts as different.
 fn side_by_side(theirs: &str, ours: &str) -> Vec<Line> {
     let text = |line: &str| Some(Text(line.trim_end_matches('\n').to_owned()));
-    let diff = similar::TextDiff::from_lines(theirs, ours);
+    if [theirs, ours].iter().any(|text| text.lines().count() > MOST_LINES) {
+        let whole = |text: &str| Some(Text(text.to_owned()));
+        return vec![Line { kind: "whole", theirs: whole(theirs), ours: whole(ours) }];
+    }
+    let diff = similar::TextDiff::configure().timeout(COMPARING).diff_lines(theirs, ours);
     let line = |change: similar::Change<&str>| match change.tag() {
         similar::ChangeTag::Equal => Line { kind: "same", theirs: text(change.value()), ours: text(change.value()) },
         similar::ChangeTag::Delete => Line { kind: "theirs", theirs: text(change.value()), ours: None },

@@ -71,10 +71,12 @@ impl History {
         points(&self.steps(|step| if step[3] > 0.0 { step[2] / step[3] } else { 0.0 }), 1.0)
     }
 
+    /// Returns a value for each interval. Before the start there was none of anything.
     fn steps(&self, value: impl Fn(Sample) -> f64) -> Vec<f64> {
         let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pairs = samples.iter().zip(samples.iter().skip(1));
-        pairs.map(|(one, next)| value(std::array::from_fn(|at| (next[at] - one[at]).max(0.0)))).collect()
+        let known = pairs.map(|(one, next)| value(std::array::from_fn(|at| (next[at] - one[at]).max(0.0))));
+        std::iter::repeat_n(0.0, KEPT - samples.len().max(1)).chain(known).collect()
     }
 }
 
@@ -82,9 +84,28 @@ impl History {
 #[expect(clippy::cast_precision_loss, reason = "a plot has few points")]
 fn points(values: &[f64], highest: f64) -> String {
     let step = WIDTH / (KEPT - 2) as f64;
-    let first = KEPT - 1 - values.len();
     let point = |(at, value): (usize, &f64)| {
-        format!("{:.1},{:.1}", (first + at) as f64 * step, HEIGHT - 1.0 - (value / highest).min(1.0) * (HEIGHT - 2.0))
+        format!("{:.1},{:.1}", at as f64 * step, HEIGHT - 1.0 - (value / highest).min(1.0) * (HEIGHT - 2.0))
     };
     values.iter().enumerate().map(point).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plot_spans_ten_minutes_and_stays_the_same_without_requests() {
+        let history = History::default();
+        let mut points = vec![history.requests().0];
+        for _ in 0..KEPT {
+            history.add([7.0, 0.0, 0.0, 0.0]);
+            points.push(history.requests().0);
+        }
+        assert!(points.windows(2).all(|pair| pair[0] == pair[1]), "{points:?}");
+        history.add([57.0, 0.0, 0.0, 0.0]);
+        let (points, highest) = history.requests();
+        assert_eq!((points.split(' ').count(), highest), (KEPT - 1, 10.0));
+        assert!(points.starts_with("0.0,59.0 ") && points.ends_with(" 240.0,1.0"), "{points}");
+    }
 }

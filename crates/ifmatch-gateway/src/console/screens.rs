@@ -6,6 +6,7 @@ use askama::Template;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
+use ifmatch_blob::name::InvalidName;
 use ifmatch_http_server::RequestHandler;
 use serde::Deserialize;
 use serde_json::json;
@@ -13,6 +14,7 @@ use serde_json::json;
 use super::inside::Failure;
 use super::text::{self, Text, encode, encode_path};
 use super::{Answer, Frame, Visit, page};
+use crate::leases::listing::LeaseTarget;
 
 type Result<H> = std::result::Result<Answer<<H as RequestHandler>::Body>, Failure>;
 
@@ -153,6 +155,7 @@ struct Lease {
     state: Text,
     infinite: bool,
     remaining: Option<u64>,
+    ends: Option<f64>,
     token: Option<u64>,
     holder: Option<Text>,
     waiting: Vec<Waiting>,
@@ -269,8 +272,7 @@ impl<H: RequestHandler> Visit<'_, H> {
 
     /// Names the holder of a lease, and asks if it is to be broken.
     pub(super) async fn ask_to_break(&self) -> Result<H> {
-        let path = encode_path(self.form.get("path"));
-        let lease: Lease = self.inside.json(&format!("/-/leases/{path}")).await?;
+        let lease: Lease = self.inside.json(&lease_target(self.form.get("path"))?).await?;
         page(&Break { frame: self.frame("leases"), lease })
     }
 
@@ -282,7 +284,7 @@ impl<H: RequestHandler> Visit<'_, H> {
         };
         let command = json!({ "action": "break", "period": number("period")?, "token": number("token")? });
         let media_type = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-        let target = format!("/-/leases/{}", encode_path(self.form.get("path")));
+        let target = lease_target(self.form.get("path"))?;
         self.inside.whole(Method::POST, &target, &media_type, command.to_string().into()).await?;
         Ok(Answer::Redirect("/leases?done=broken".to_owned()))
     }
@@ -314,6 +316,13 @@ impl<H: RequestHandler> Visit<'_, H> {
         let url = if self.form.get("what") == "url" { format!("&url={}", encode(value)) } else { String::new() };
         Ok(Answer::Redirect(format!("/cache?done={done}{url}")))
     }
+}
+
+/// Returns the endpoint for the lease of a container or a blob.
+fn lease_target(path: &str) -> std::result::Result<String, Failure> {
+    let invalid = |error: InvalidName| Failure::new(StatusCode::BAD_REQUEST, format!("the path to break: {error}"));
+    LeaseTarget::new(path).map_err(invalid)?;
+    Ok(format!("/-/leases/{}", encode_path(path)))
 }
 
 fn now() -> f64 {
