@@ -61,7 +61,7 @@ mod tests {
             ("host/path=http://user:secret@one", "(hidden)"),
             ("redis:user:secret@host", "(hidden)"),
             ("s3://user:secret@", "s3://(hidden)"),
-            ("http://[secret@host", "http://(hidden)"),
+            ("http://[secret@host", "http://(hidden)@host/"),
         ] {
             assert_eq!(without_secrets(text), shown, "{text}");
             assert!(!without_secrets(text).contains("secret"), "{text}");
