@@ -33,17 +33,21 @@ const proxy = await gateway(test, ["proxy", "--upstream", upstream]);
 const get = async (url, headers = {}) => (await send(url, "GET", headers)).arrayBuffer();
 const tag = (await send(`${blobs.service}/docs/plan/week.md`)).headers.get("etag");
 const start = performance.now();
-for (let turn = 0; performance.now() - start < MINUTES * 60_000; turn += 1) {
-  const share = (performance.now() - start) / (MINUTES * 60_000);
-  const requests = Math.round(8 + 5 * Math.sin(share * 9) + 3 * Math.sin(share * 31) + 2 * Math.random());
-  for (let count = 0; count < requests; count += 1) {
-    await get(`${blobs.service}/docs/plan/week.md`, count % 5 ? { "if-none-match": tag } : {});
-    const path = Math.random() < 0.35 + 0.5 * share ? ["news", "style.css", "logo.svg"][count % 3] : `article/${turn}-${count}`;
-    await get(`${proxy.service}/${path}`);
+let isOver = false;
+const traffic = (async () => {
+  for (let turn = 0; !isOver; turn += 1) {
+    const share = (performance.now() - start) / (MINUTES * 60_000);
+    const requests = Math.round(8 + 5 * Math.sin(share * 9) + 3 * Math.sin(share * 31) + 2 * Math.random());
+    for (let count = 0; count < requests; count += 1) {
+      await get(`${blobs.service}/docs/plan/week.md`, count % 5 ? { "if-none-match": tag } : {});
+      const isPopular = Math.random() < 0.35 + 0.5 * share;
+      await get(`${proxy.service}/${isPopular ? ["news", "style.css", "logo.svg"][count % 3] : `article/${turn}-${count}`}`);
+    }
+    await get(`${proxy.service}/basket`);
+    await new Promise((resolve) => setTimeout(resolve, 1000));
   }
-  await get(`${proxy.service}/basket`);
-  await new Promise((resolve) => setTimeout(resolve, 1000));
-}
+})();
+await new Promise((resolve) => setTimeout(resolve, MINUTES * 60_000));
 await acquire("/deploy/production", "alice@laptop", "-1");
 await acquire("/deploy/staging", "ci-runner-3", "60");
 for (let count = 0; count < 6; count += 1) await put("/deploy/production", { "user-agent": "deploy/2.1" }, "{}");
@@ -78,5 +82,7 @@ await page.getByLabel("Text").fill("# Week 48\n\n- Monday: release\n- Tuesday: r
 await page.getByRole("button", { name: "Save" }).click();
 await page.getByText("was changed meanwhile").waitFor();
 await page.screenshot({ path: join(folder, "console-merge-wide.png") });
+isOver = true;
+await traffic;
 for (const end of ends.reverse()) await end();
 process.exit();

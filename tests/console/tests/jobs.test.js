@@ -151,6 +151,9 @@ test("find out why a URL is not cached, and purge one that is", async (t) => {
     await page.getByLabel("URL", { exact: true }).fill(`http://${hosted}${path}`);
     await page.getByRole("button", { name: "Look up" }).click();
   };
+  await page.getByLabel("URL", { exact: true }).fill("/mine");
+  await page.getByRole("button", { name: "Look up" }).click();
+  await page.getByText("This is not a whole URL").waitFor();
   await lookUp("/mine");
   await page.getByText("Not cached (pass, private): the response says private").waitFor();
   await check(page);

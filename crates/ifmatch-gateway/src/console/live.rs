@@ -18,7 +18,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use ifmatch_http_server::{RequestContext, RequestHandler, SlotLimit};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::form::Form;
 use super::inside::Failure;
@@ -31,8 +31,12 @@ pub(super) const EVENT_STREAM: &str = "text/event-stream";
 /// Maximum number of streams, in all and of a session. Browsers have six connections to a host that speaks HTTP/1: some of them
 /// must stay free for other requests.
 const LIMIT: SlotLimit = SlotLimit { total: 64, per_client: Some(4) };
-/// Time between two looks at a page.
+/// Time between two looks at a page, unless a look takes long.
 const INTERVAL: Duration = Duration::from_secs(2);
+/// Maximum time between two looks.
+const LONGEST_INTERVAL: Duration = Duration::from_mins(1);
+/// Time between two looks, as a multiple of the time that one takes. A store with many blobs is slow to list.
+const SHARE: u32 = 10;
 /// Number of looks without a change after which a comment is sent, which finds connections that are dead.
 const QUIET: u32 = 5;
 /// The pages with live parts.
@@ -71,7 +75,17 @@ pub(super) fn follow<H: RequestHandler>(
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, detail));
     };
     let ended = console.sessions.ended();
-    let page = LivePage { console, head, context, ended, sent: None, quiet: 0, is_over: false, _share: share };
+    let page = LivePage {
+        console,
+        head,
+        context,
+        ended,
+        sent: None,
+        quiet: 0,
+        interval: INTERVAL,
+        is_over: false,
+        _share: share,
+    };
     Ok(events(stream::unfold(page, async |mut page| Some((page.next().await?, page)))))
 }
 
@@ -91,6 +105,8 @@ struct LivePage<H> {
     sent: Option<[u8; 32]>,
     /// Number of looks since then, or since the last comment.
     quiet: u32,
+    /// Time until the next look.
+    interval: Duration,
     is_over: bool,
     _share: Share<String>,
 }
@@ -104,12 +120,15 @@ impl<H: RequestHandler> LivePage<H> {
             }
             if self.sent.is_some() {
                 tokio::select! {
-                    () = sleep(INTERVAL) => {}
+                    () = sleep(self.interval) => {}
                     _ = self.ended.changed() => {}
                     () = self.console.state.stopped() => return None,
                 }
             }
-            let Some(answer) = self.look().await else {
+            let began = Instant::now();
+            let answer = self.look().await;
+            self.interval = (began.elapsed() * SHARE).clamp(INTERVAL, LONGEST_INTERVAL);
+            let Some(answer) = answer else {
                 self.is_over = true;
                 return Some(Bytes::from(END));
             };
@@ -124,7 +143,7 @@ impl<H: RequestHandler> LivePage<H> {
                 self.sent.get_or_insert_default();
             }
             self.quiet += 1;
-            if self.quiet >= QUIET {
+            if self.quiet >= QUIET || self.interval > INTERVAL {
                 self.quiet = 0;
                 return Some(Bytes::from(COMMENT));
             }

@@ -10,6 +10,7 @@ use ifmatch_blob::name::InvalidName;
 use ifmatch_http_server::RequestHandler;
 use serde::Deserialize;
 use serde_json::json;
+use url::Url;
 
 use super::inside::Failure;
 use super::text::{self, Text, encode, encode_path};
@@ -23,7 +24,7 @@ type Result<H> = std::result::Result<Answer<<H as RequestHandler>::Body>, Failur
 struct Overview {
     frame: Frame,
     state: State,
-    points: String,
+    line: String,
     highest: f64,
 }
 
@@ -183,7 +184,7 @@ struct Cache {
     url: Text,
     found: Option<LookedUp>,
     counters: Counters,
-    points: String,
+    line: String,
 }
 
 #[derive(Deserialize)]
@@ -248,8 +249,8 @@ impl<H: RequestHandler> Visit<'_, H> {
     /// Shows the state of the service.
     pub(super) async fn overview(&self) -> Result<H> {
         let state: State = self.inside.json("/-/overview").await?;
-        let (points, highest) = self.console.history.requests();
-        page(&Overview { frame: self.frame("overview"), state, points, highest })
+        let (line, highest) = self.console.history.requests();
+        page(&Overview { frame: self.frame("overview"), state, line, highest })
     }
 
     /// Shows who loses, and why.
@@ -292,13 +293,12 @@ impl<H: RequestHandler> Visit<'_, H> {
     /// Shows the cache, and what it has for a URL.
     pub(super) async fn cache(&self) -> Result<H> {
         let url = Text(self.form.get("url").trim().to_owned());
-        let found = match &*url.0 {
-            "" => None,
-            _ => Some(self.inside.json(&format!("/-/cache?url={}", url.query())).await?),
-        };
+        let is_whole = Url::parse(&url.0).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let found =
+            if is_whole { Some(self.inside.json(&format!("/-/cache?url={}", url.query())).await?) } else { None };
         let counters = self.inside.json("/-/cache").await?;
-        let points = self.console.history.hits();
-        page(&Cache { frame: self.frame("cache"), url, found, counters, points })
+        let line = self.console.history.hits();
+        page(&Cache { frame: self.frame("cache"), url, found, counters, line })
     }
 
     /// Purges responses.
