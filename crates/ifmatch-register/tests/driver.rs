@@ -11,7 +11,7 @@ use http::header::{HeaderMap, HeaderValue, IF_NONE_MATCH};
 use ifmatch_core::command::{Authority, Begin, Command, Content, Grant, LeaseOperation, Outcome, Refusal, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::{LeaseAction, LeaseConflict, LeaseDuration, LeaseId, LeaseState, LeaseUse};
+use ifmatch_core::lease::{Lease, LeaseAction, LeaseConflict, LeaseDuration, LeaseId, LeaseState, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
@@ -201,7 +201,7 @@ async fn a_break_by_token_does_not_break_the_next_lease() {
     assert_eq!(outcome, Outcome::Refused(Refusal::LeaseConflict(LeaseConflict::TokenMismatch)));
     let record = register.load(&key()).await.unwrap().unwrap();
     let now = record.revision().timestamp();
-    assert_eq!((record.lease().map(|lease| lease.id()), record.lease_state(now)), (Some(id(2)), LeaseState::Leased));
+    assert_eq!((record.lease().map(Lease::id), record.lease_state(now)), (Some(id(2)), LeaseState::Leased));
 }
 
 #[tokio::test]

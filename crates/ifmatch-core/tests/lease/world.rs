@@ -41,10 +41,10 @@ impl World {
         }
         match state {
             "Breaking" => {
-                drop(world.lease(LeaseAction::Break { period: BreakPeriod::from_seconds(20), token: None }).unwrap())
+                world.lease(LeaseAction::Break { period: BreakPeriod::from_seconds(20), token: None }).unwrap();
             }
             "Broken" => {
-                drop(world.lease(LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None }).unwrap())
+                world.lease(LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None }).unwrap();
             }
             "Expired" => world.pass(30.0),
             "Available" | "Leased" | "Infinite" => {}

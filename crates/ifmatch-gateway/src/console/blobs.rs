@@ -17,6 +17,9 @@ use ifmatch_blob::name::ContainerName;
 use ifmatch_core::EntityTag;
 use ifmatch_http_server::RequestHandler;
 use serde::Deserialize;
+use similar::DiffTag;
+use similar::algorithms::{Capture, myers};
+use tokio::time::Instant;
 
 use super::inside::{Failure, Whole};
 use super::text::{self, Text, encode, encode_path};
@@ -397,17 +400,23 @@ fn parents(path: &str) -> Vec<Parent> {
 /// Compares two texts line by line. Texts of very many lines are shown whole, and what is not compared in time counts as different.
 fn side_by_side(theirs: &str, ours: &str) -> Vec<Line> {
     let text = |line: &str| Some(Text(line.trim_end_matches('\n').to_owned()));
-    if [theirs, ours].iter().any(|text| text.lines().count() > MOST_LINES) {
-        let whole = |text: &str| Some(Text(text.to_owned()));
-        return vec![Line { kind: "whole", theirs: whole(theirs), ours: whole(ours) }];
+    let [old, new] = [theirs, ours].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+    if old.len().max(new.len()) > MOST_LINES {
+        return vec![Line { kind: "whole", theirs: text(theirs), ours: text(ours) }];
     }
-    let diff = similar::TextDiff::configure().timeout(COMPARING).diff_lines(theirs, ours);
-    let line = |change: similar::Change<&str>| match change.tag() {
-        similar::ChangeTag::Equal => Line { kind: "same", theirs: text(change.value()), ours: text(change.value()) },
-        similar::ChangeTag::Delete => Line { kind: "theirs", theirs: text(change.value()), ours: None },
-        similar::ChangeTag::Insert => Line { kind: "ours", theirs: None, ours: text(change.value()) },
-    };
-    diff.iter_all_changes().map(line).collect()
+    let deadline = Instant::now() + COMPARING;
+    let mut found = Capture::new();
+    let Ok(()) = myers::diff_deadline(&mut found, &old, 0..old.len(), &new, 0..new.len(), Some(deadline.into_std()));
+    let lines = found.into_ops().into_iter().flat_map(|op| {
+        let (before, after) = (&old[op.old_range()], &new[op.new_range()]);
+        if op.tag() == DiffTag::Equal {
+            return before.iter().map(|line| Line { kind: "same", theirs: text(line), ours: text(line) }).collect();
+        }
+        let theirs = before.iter().map(|line| Line { kind: "theirs", theirs: text(line), ours: None });
+        let ours = after.iter().map(|line| Line { kind: "ours", theirs: None, ours: text(line) });
+        theirs.chain(ours).collect::<Vec<_>>()
+    });
+    lines.collect()
 }
 
 #[cfg(test)]
@@ -424,6 +433,36 @@ mod tests {
             ("a\rb", None),
         ] {
             assert_eq!(of(text), expected.map(|(text, newline)| (text.to_owned(), newline)), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_comparison_loses_no_line() {
+        let numbers =
+            |numbers: &mut dyn Iterator<Item = usize>| numbers.map(|n| format!("{n}\n")).collect::<Vec<_>>().concat();
+        // Every line differs from every other one, or is there many times.
+        let scattered = numbers(&mut (0..MOST_LINES).map(|n| n * 7919 % MOST_LINES));
+        let few = numbers(&mut (0..MOST_LINES).map(|n| n * n % 7));
+        let many = numbers(&mut (0..=MOST_LINES));
+        for (theirs, ours, is_whole) in [
+            ("", "", false),
+            ("a\nb\nc", "b\nc\n", false),
+            (&*numbers(&mut (0..MOST_LINES)), &*scattered, false),
+            (&*few, &*scattered, false),
+            (&*many, "a", true),
+            ("a", &*many, true),
+        ] {
+            let lines = side_by_side(theirs, ours);
+            assert_eq!(lines.iter().any(|line| line.kind == "whole"), is_whole);
+            let of = |side: fn(&Line) -> &Option<Text>| {
+                lines
+                    .iter()
+                    .filter_map(|line| side(line).as_ref().map(|text| text.0.clone()))
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            };
+            assert_eq!(of(|line| &line.theirs), theirs.trim_end_matches('\n'));
+            assert_eq!(of(|line| &line.ours), ours.trim_end_matches('\n'));
         }
     }
 

@@ -85,18 +85,12 @@ impl History {
 #[expect(clippy::cast_precision_loss, reason = "a plot has few points")]
 fn line(values: &[Option<f64>], highest: f64) -> String {
     let step = WIDTH / (KEPT - 2) as f64;
-    let mut path = String::new();
-    let mut command = 'M';
-    for (at, value) in values.iter().enumerate() {
-        let Some(value) = value else {
-            command = 'M';
-            continue;
-        };
-        let height = HEIGHT - 1.0 - (value / highest).min(1.0) * (HEIGHT - 2.0);
-        path += &format!("{command}{:.1},{height:.1}", at as f64 * step);
-        command = 'L';
-    }
-    path
+    let point = |(at, value): (usize, &Option<f64>)| {
+        let height = HEIGHT - 1.0 - ((*value)? / highest).min(1.0) * (HEIGHT - 2.0);
+        let command = if at == 0 || values[at - 1].is_none() { 'M' } else { 'L' };
+        Some(format!("{command}{:.1},{height:.1}", at as f64 * step))
+    };
+    values.iter().enumerate().filter_map(point).collect::<Vec<_>>().concat()
 }
 
 #[cfg(test)]
@@ -105,7 +99,9 @@ mod tests {
 
     fn history(samples: &[Sample]) -> History {
         let history = History::default();
-        samples.iter().for_each(|sample| history.add(*sample));
+        for sample in samples {
+            history.add(*sample);
+        }
         history
     }
 

@@ -106,11 +106,11 @@ impl Sessions {
     }
 
     fn key(&self, headers: &HeaderMap) -> Option<[u8; 32]> {
-        let cookies = fields::lines(headers, COOKIE).flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+        let mut cookies = fields::lines(headers, COOKIE).flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
         let value = |cookie: &'_ [u8]| {
             Some(cookie.trim_ascii().strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")?.to_owned())
         };
-        cookies.filter_map(value).next().map(|cookie| Sha256::digest(cookie).into())
+        cookies.find_map(value).map(|cookie| Sha256::digest(cookie).into())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], (Session, Timestamp)>> {
