@@ -18,7 +18,7 @@ use ifmatch_core::EntityTag;
 use ifmatch_http_server::RequestHandler;
 use serde::Deserialize;
 use similar::DiffTag;
-use similar::algorithms::{Capture, myers};
+use similar::algorithms::{Capture, Replace, myers};
 use tokio::time::Instant;
 
 use super::inside::{Failure, Whole};
@@ -405,9 +405,9 @@ fn side_by_side(theirs: &str, ours: &str) -> Vec<Line> {
         return vec![Line { kind: "whole", theirs: text(theirs), ours: text(ours) }];
     }
     let deadline = Instant::now() + COMPARING;
-    let mut found = Capture::new();
+    let mut found = Replace::new(Capture::new());
     let Ok(()) = myers::diff_deadline(&mut found, &old, 0..old.len(), &new, 0..new.len(), Some(deadline.into_std()));
-    let lines = found.into_ops().into_iter().flat_map(|op| {
+    let lines = found.into_inner().into_ops().into_iter().flat_map(|op| {
         let (before, after) = (&old[op.old_range()], &new[op.new_range()]);
         if op.tag() == DiffTag::Equal {
             return before.iter().map(|line| Line { kind: "same", theirs: text(line), ours: text(line) }).collect();
