@@ -101,6 +101,38 @@ export async function send(url, method = "GET", headers = {}, body = undefined) 
   return fetch(url, { method, headers, body, signal: AbortSignal.timeout(LIMIT) });
 }
 
+/// Signs in, and returns the header field with the cookie.
+export async function signedIn(console, token) {
+  const headers = { "content-type": "application/x-www-form-urlencoded" };
+  const signal = AbortSignal.timeout(LIMIT);
+  const answer = await fetch(`${console}/sign-in`, { method: "POST", headers, body: `token=${token}`, redirect: "manual", signal });
+  assert.equal(answer.status, 303, "the token is accepted");
+  return { cookie: answer.headers.get("set-cookie").split(";")[0] };
+}
+
+/// Follows a page of the console. `next` returns the next event, or `null` after the last one.
+export async function follow(url, headers = {}) {
+  const end = new AbortController();
+  const signal = AbortSignal.any([end.signal, AbortSignal.timeout(LIMIT)]);
+  const answer = await fetch(url, { headers: { accept: "text/event-stream", ...headers }, signal });
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  const next = async () => {
+    for (;;) {
+      const at = text.indexOf("\n\n");
+      if (at >= 0) {
+        const event = text.slice(0, at);
+        text = text.slice(at + 2);
+        return event;
+      }
+      const { done, value } = await reader.read();
+      if (done) return null;
+      text += value;
+    }
+  };
+  return { status: answer.status, next, close: () => end.abort() };
+}
+
 /// Serves pages of another origin, or an upstream.
 export async function site(test, handle) {
   const server = createServer(handle);

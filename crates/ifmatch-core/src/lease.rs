@@ -80,7 +80,12 @@ pub enum LeaseAction {
     /// Releases the lease.
     Release(LeaseId),
     /// Ends the lease without its id.
-    Break(Option<BreakPeriod>),
+    Break {
+        /// The time for which it continues to lock, if it is named.
+        period: Option<BreakPeriod>,
+        /// The token of the lease, if no later one may be broken.
+        token: Option<Revision>,
+    },
 }
 
 /// The state of a resource's lease.
@@ -137,6 +142,9 @@ pub enum LeaseConflict {
     /// There is no lease.
     #[error("there is no lease")]
     NotPresent,
+    /// The lease with this token has been replaced, or there is none.
+    #[error("the lease with this token has ended: look at the lease again before you break it")]
+    TokenMismatch,
 }
 
 /// The reason why a resource cannot be used with, or without, a lease id: 412.
@@ -368,8 +376,12 @@ pub(crate) fn apply(
             Some(lease) if lease.id == id => Ok(None),
             _ => Err(LeaseConflict::IdMismatch),
         },
-        LeaseAction::Break(period) => {
+        LeaseAction::Break { period, token: None } => {
             lease.map(|lease| Some(broken(lease, period, now))).ok_or(LeaseConflict::NotPresent)
+        }
+        LeaseAction::Break { period, token: Some(token) } => {
+            let named = lease.filter(|lease| lease.token == token).ok_or(LeaseConflict::TokenMismatch)?;
+            Ok(Some(broken(named, period, now)))
         }
     }
 }

@@ -414,7 +414,7 @@ fn the_encoding_does_not_change_by_accident() {
     let record = record.apply(&Command::Lease(acquire), at(0.5)).next.unwrap();
     let lease = LeaseUse::Write(Some(id));
     let granted = record.apply(&Command::Begin(begin(&none).with_lease(lease)), at(1.0)).next.unwrap();
-    let broken = operation(LeaseAction::Break(None));
+    let broken = operation(LeaseAction::Break { period: None, token: None });
     let broken = granted.apply(&Command::Lease(broken), at(2.0)).next.unwrap();
     let stored: Vec<_> = include_str!("data/record-v4.hex").lines().collect();
     for (record, stored) in [&granted, &broken].into_iter().zip(&stored) {

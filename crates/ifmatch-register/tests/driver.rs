@@ -11,7 +11,7 @@ use http::header::{HeaderMap, HeaderValue, IF_NONE_MATCH};
 use ifmatch_core::command::{Authority, Begin, Command, Content, Grant, LeaseOperation, Outcome, Refusal, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseId, LeaseUse};
+use ifmatch_core::lease::{Lease, LeaseAction, LeaseConflict, LeaseDuration, LeaseId, LeaseState, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
@@ -24,6 +24,8 @@ use ifmatch_runtime::{Clock, SystemClock, nonce};
 enum Fault {
     /// Another writer was faster.
     Overtaken,
+    /// The holder releases its lease, and another client acquires it.
+    LeasedAnew,
     /// The swap takes place, and the answer is lost.
     DoneWithoutAnswer,
     /// The swap takes place, the answer is lost, and another writer follows.
@@ -92,6 +94,14 @@ impl Wrapper for Faulty {
                 self.overtake(key).await?;
                 self.inner.compare_and_swap(key, expected, next).await
             }
+            Some(Fault::LeasedAnew) => {
+                for action in [LeaseAction::Release(id(1)), acquire(2)] {
+                    let before = self.inner.load(key).await?.unwrap();
+                    let after = before.apply(&lease(action), before.revision().timestamp());
+                    self.inner.compare_and_swap(key, before.revision(), after.next.as_ref()).await?;
+                }
+                self.inner.compare_and_swap(key, expected, next).await
+            }
             Some(Fault::DoneWithoutAnswerThenOvertaken) => {
                 self.inner.compare_and_swap(key, expected, next).await?;
                 self.overtake(key).await?;
@@ -124,6 +134,19 @@ fn put<'a>(preconditions: &'a Preconditions, body: &[u8]) -> Write<'a> {
     let content = Content::Hashed { hash: ContentHash::of(body), payload: body.to_vec().into() };
     let nonce = nonce().unwrap();
     Write::new(&Method::PUT, preconditions, content, nonce)
+}
+
+fn id(number: u8) -> LeaseId {
+    LeaseId::from_random([number; 16])
+}
+
+fn acquire(number: u8) -> LeaseAction {
+    LeaseAction::Acquire { id: id(number), duration: LeaseDuration::Infinite, holder: None }
+}
+
+fn lease(action: LeaseAction) -> Command<'static> {
+    let operation = LeaseOperation::new(action, &Preconditions::NONE, nonce().unwrap());
+    Command::Lease(operation.with_authority(Authority::Register))
 }
 
 fn create() -> Preconditions {
@@ -164,6 +187,21 @@ async fn after_a_conflict_the_command_is_applied_to_the_new_record() {
     let refused = outcome.unwrap();
     assert!(matches!(refused, Outcome::Refused(Refusal::PreconditionFailed { .. })), "{refused:?}");
     assert_eq!(body(&register).await.as_deref(), Some(&b"faster"[..]));
+}
+
+/// An operator sees a lease and breaks it. Between the load and the swap of the break, the lease becomes another client's.
+#[tokio::test]
+async fn a_break_by_token_does_not_break_the_next_lease() {
+    let (_, register) = write_with(&[]).await;
+    let driver = Driver::new(Arc::clone(&register)).assume_absent();
+    let Outcome::Leased(seen) = driver.apply(&key(), &lease(acquire(1))).await.unwrap().outcome else { panic!() };
+    register.faults.lock().unwrap().push(Fault::LeasedAnew);
+    let by_token = LeaseAction::Break { period: None, token: seen.lease.map(|lease| lease.token()) };
+    let outcome = driver.apply(&key(), &lease(by_token)).await.unwrap().outcome;
+    assert_eq!(outcome, Outcome::Refused(Refusal::LeaseConflict(LeaseConflict::TokenMismatch)));
+    let record = register.load(&key()).await.unwrap().unwrap();
+    let now = record.revision().timestamp();
+    assert_eq!((record.lease().map(Lease::id), record.lease_state(now)), (Some(id(2)), LeaseState::Leased));
 }
 
 #[tokio::test]

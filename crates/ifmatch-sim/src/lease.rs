@@ -155,7 +155,7 @@ fn action(operation: Operation, at: usize) -> LeaseAction {
         Operation::Acquire => LeaseAction::Acquire { id: id(at), duration: LeaseDuration::Seconds(15), holder: None },
         Operation::Renew => LeaseAction::Renew(id(at)),
         Operation::Release => LeaseAction::Release(id(at)),
-        Operation::Break => LeaseAction::Break(BreakPeriod::from_seconds(0)),
+        Operation::Break => LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None },
     }
 }
 

@@ -1,8 +1,12 @@
 // What an attacker would try: foreign pages, foreign names, hostile names, header fields and contents.
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { request as plainRequest } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
-import { browser, check, gateway, LIMIT, open, send, site } from "../support.js";
+import { browser, check, follow, gateway, LIMIT, open, send, signedIn, site } from "../support.js";
 
 const TOKEN = "an-operators-token-0123456789";
 const READ = "a-readers-token-0123456789";
@@ -27,7 +31,8 @@ test("nothing is shown or changed without the token that the API asks for", asyn
   const authorization = { authorization: `Bearer ${TOKEN}` };
   assert.equal((await send(`${at.service}/c/secret.txt`, "PUT", authorization, "hush")).status, 201);
   for (const path of ["/", "/blobs", "/blobs?path=c%2F", "/blob?path=c%2Fsecret.txt", "/raw?path=c%2Fsecret.txt", "/leases", "/conflicts"]) {
-    for (const cookie of ["", `ifmatch-console=${TOKEN}`, "ifmatch-console="]) {
+    const name = `ifmatch-console-${new URL(at.console).port}`;
+    for (const cookie of ["", `${name}=${TOKEN}`, `${name}=`]) {
       const answer = await send(at.console + path, "GET", { cookie });
       const text = await answer.text();
       assert.equal(answer.status, 401, path);
@@ -162,11 +167,7 @@ test("the console of a proxy sends its token to no upstream", async (t) => {
     response.end("content of the upstream");
   });
   const at = await gateway(t, ["proxy", "--upstream", upstream], { IFMATCH_WRITE_TOKEN: TOKEN });
-  const form = { "content-type": "application/x-www-form-urlencoded" };
-  const signedIn = await fetch(`${at.console}/sign-in`, {
-    method: "POST", headers: form, body: `token=${TOKEN}`, redirect: "manual", signal: AbortSignal.timeout(LIMIT),
-  });
-  const cookie = signedIn.headers.get("set-cookie").split(";")[0];
+  const { cookie } = await signedIn(at.console, TOKEN);
   assert.equal((await send(at.console, "GET", { cookie })).status, 200);
   for (const path of ["/blobs", "/blobs?path=c%2F", "/blob?path=c%2Fa", "/raw?path=c%2Fa"]) {
     const answer = await send(at.console + path, "GET", { cookie });
@@ -189,4 +190,147 @@ test("a text that cannot be saved is shown again", async (t) => {
   assert.equal(await (await send(`${at.service}/c/a.txt`)).text(), "one");
   await send(`${at.service}/c/a.txt`, "DELETE");
   assert.deepEqual(await save(put.headers.get("etag"), "my long work"), [404, true]);
+});
+
+test("a proxy forwards no cookie of a console", async (t) => {
+  const seen = [];
+  const upstream = await site(t, (request, response) => {
+    seen.push(request.headers.cookie);
+    response.end("hello");
+  });
+  const at = await gateway(t, ["proxy", "--upstream", upstream], { IFMATCH_WRITE_TOKEN: TOKEN });
+  const { cookie } = await signedIn(at.console, TOKEN);
+  assert.match(cookie, new RegExp(`^ifmatch-console-${new URL(at.console).port}=`));
+  for (const sent of [cookie, `a=1; ${cookie}; b=2`, "a=1"]) await (await send(`${at.service}/x`, "GET", { cookie: sent })).text();
+  assert.deepEqual(seen, [undefined, "a=1; b=2", "a=1"]);
+});
+
+test("no path of a page leads to an endpoint, and odd paths are refused in words", async (t) => {
+  const at = await gateway(t, ["serve", "--data", "FOLDER/data"]);
+  await send(`${at.service}/c/a`, "PUT", {}, "one");
+  const endpoints = ["-", "-/", "-/overview", "-/metrics", "-/leases/c/a", "/-/overview", "./-/overview", "c/../-/overview", "-%2Foverview"];
+  const odd = ["", "/", "//", "c", "c/", ".", "..", "c/..", "c/\0", "c/\n", ".x/y", "?/x", "#/x", "x".repeat(5000), `c/${"x".repeat(5000)}`];
+  const encoded = (path) => encodeURIComponent(path);
+  for (const path of [...endpoints, ...odd]) {
+    for (const page of ["/raw", "/blob"]) {
+      const answer = await send(`${at.console}${page}?path=${encoded(path)}`);
+      assert.deepEqual([answer.status, (await answer.text()).includes("there is no such blob")], [404, true], `${page} ${path}`);
+    }
+    const broken = await send(`${at.console}/leases/break?path=${encoded(path)}`);
+    assert.ok([400, 404].includes(broken.status) || path === "c", `${broken.status} for the lease of ${path}`);
+    for (const page of ["/blobs", "/conflicts", "/leases", "/cache"]) {
+      for (const name of ["path", "prefix", "after", "url", "done"]) {
+        const { status } = await send(`${at.console}${page}?${name}=${encoded(path)}`);
+        assert.ok(status < 500, `${status} for ${page}?${name}=${path}`);
+      }
+    }
+  }
+  const empty = await send(`${at.console}/leases/break?path=`);
+  assert.deepEqual([empty.status, /the path to break: .+/.test(await empty.text())], [400, true]);
+  for (const container of ["-", "-/overview", ".", "?"]) {
+    assert.equal((await send(`${at.console}/blobs?path=${encoded(container)}%2F`)).status, 404, container);
+  }
+  // A container without its slash.
+  assert.match(await (await send(`${at.console}/blobs?path=c`)).text(), /path=c%2Fa/);
+
+  const [, token] = /name="form_token" value="([^"]+)"/.exec(await (await send(`${at.console}/blob?path=c%2Fa`)).text());
+  for (const path of [...endpoints, ...odd]) {
+    for (const [page, fields] of [
+      ["/leases/break", { path, period: "0", token: "1" }], ["/leases/break", { path, period: "x", token: "" }],
+      ["/blob/save", { path, tag: '"a"', text: "x" }], ["/blob/delete", { path, tag: '"a"' }],
+      ["/blobs/new", { folder: "", name: path, text: "x" }], ["/cache/purge", { what: "url", value: path }],
+    ]) {
+      const body = new URLSearchParams({ ...fields, form_token: token });
+      const { status } = await send(`${at.console}${page}`, "POST", { origin: at.console }, body);
+      assert.ok(status >= 400 && status < 500, `${status} for ${page} ${path}`);
+    }
+  }
+  assert.equal(await (await send(`${at.service}/c/a`)).text(), "one");
+});
+
+test("live pages are bounded, and end with their session and with the gateway", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "ifmatch-console-token-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const file = join(folder, "token");
+  writeFileSync(file, `${TOKEN}\n`);
+  const at = await gateway(t, ["serve", "--data", "FOLDER/data", "--write-token-file", file], { IFMATCH_READ_TOKEN: READ });
+  const url = `${at.console}/conflicts`;
+  assert.equal(await (await follow(url)).next(), "event: end\ndata:", "without a session");
+  for (const [foreign, status] of [[{ host: "evil.example" }, 421], [{ "sec-fetch-site": "cross-site", "sec-fetch-mode": "cors" }, 403]]) {
+    const answer = await raw(url, { headers: { accept: "text/event-stream", ...foreign } });
+    assert.equal(answer.statusCode, status, JSON.stringify(foreign));
+  }
+  const headers = await signedIn(at.console, TOKEN);
+  const reader = await signedIn(at.console, READ);
+  const streams = [];
+  for (let count = 0; count < 4; count += 1) {
+    const stream = await follow(url, headers);
+    assert.match(await stream.next(), /^event: page\ndata: <!doctype html>/);
+    streams.push(stream);
+  }
+  assert.equal((await follow(url, headers)).status, 503, "a fifth page of a session");
+  const other = await follow(url, reader);
+  assert.equal(other.status, 200, "a page of another session");
+  streams.pop().close();
+  let again = await follow(url, headers);
+  // The gateway notices the end of a connection when it next sends something.
+  for (let tries = 0; again.status === 503 && tries < 100; tries += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    again = await follow(url, headers);
+  }
+  assert.equal(again.status, 200, "the place of a page that was closed is free within 50 seconds");
+  again.close();
+  // Until the last event.
+  const last = async (stream) => {
+    let event;
+    for (let next = await stream.next(); next !== null; next = await stream.next()) event = next;
+    return event;
+  };
+  const page = await (await send(`${at.console}/leases`, "GET", headers)).text();
+  const [, token] = /name="form_token" value="([^"]+)"/.exec(page);
+  await send(`${at.console}/sign-out`, "POST", { ...headers, origin: at.console }, new URLSearchParams({ form_token: token }));
+  for (const stream of streams) assert.equal(await last(stream), "event: end\ndata:", "after the sign-out");
+
+  const [kept, removed] = [await follow(url, reader), await follow(url, await signedIn(at.console, TOKEN))];
+  writeFileSync(file, `${TOKEN}-new\n`);
+  at.process.kill("SIGHUP");
+  assert.equal(await last(removed), "event: end\ndata:", "after the removal of the token");
+  assert.match(await kept.next(), /^event: page/);
+  const exited = once(at.process, "exit", { signal: AbortSignal.timeout(LIMIT) });
+  at.process.kill("SIGTERM");
+  assert.doesNotMatch(await last(kept) ?? "", /event: end/);
+  assert.deepEqual(await exited, [0, null], "the gateway ends without cutting a page off");
+});
+
+test("forms take bounded memory", async (t) => {
+  const at = await gateway(t, ["serve", "--data", "FOLDER/data"], { IFMATCH_WRITE_TOKEN: TOKEN });
+  const headers = await signedIn(at.console, TOKEN);
+  const { port } = new URL(at.console);
+  // Uploads that are announced, and never arrive.
+  const announced = (path, length, fields) => new Promise((resolve) => {
+    const request = plainRequest({ host: "127.0.0.1", port, path, method: "POST", headers: { ...fields, "content-length": length }, timeout: LIMIT });
+    request.on("response", (response) => resolve(response.resume().statusCode));
+    request.on("error", () => resolve("error"));
+    request.flushHeaders();
+    t.after(() => request.destroy());
+    request.write("x");
+  });
+  const waiting = [];
+  let refused;
+  for (let count = 0; count < 10 && refused === undefined; count += 1) {
+    const answer = announced("/blobs/new", 16 << 20, headers);
+    refused = await Promise.race([answer, new Promise((resolve) => setTimeout(resolve, 1000))]);
+    waiting.push(answer);
+  }
+  assert.deepEqual([refused, waiting.length], [503, 3], "half of 64 MiB for one client");
+  // Those who have not signed in take nothing from them, nor are they kept out.
+  assert.equal((await send(at.console, "GET", await signedIn(at.console, TOKEN))).status, 200);
+  const sender = { "content-type": "application/x-www-form-urlencoded" };
+  const statuses = new Set();
+  for (let count = 0; count < 200; count += 1) {
+    const answer = announced("/sign-in", 16 << 10, sender);
+    statuses.add(await Promise.race([answer, new Promise((resolve) => setTimeout(resolve, count > 60 ? 300 : 1))]));
+    if (statuses.has(503)) break;
+  }
+  assert.ok(statuses.has(503), "sign-ins that never arrive are bounded");
 });

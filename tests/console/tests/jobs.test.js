@@ -1,7 +1,7 @@
 // The jobs that an operator does by clicks.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { browser, check, gateway, open, redis, send, site } from "../support.js";
+import { browser, check, follow, gateway, open, redis, send, site } from "../support.js";
 
 const SIZES = [{ width: 1280, height: 900 }, { width: 390, height: 844 }];
 const LEASE = "936da01f-9abd-4d9d-80c7-02af85c822a8";
@@ -43,13 +43,17 @@ test("name the worst conflict of the last ten minutes", async (t) => {
   const page = await open(await browser(t), at.console, { viewport: SIZES[1] });
   await go(page, "Conflicts");
   await page.getByText("No request has lost").waitFor();
-  // The page is live.
+  // The page is live, and asks for nothing.
+  const requests = [];
+  page.on("request", (request) => requests.push(request.resourceType()));
   await send(`${at.service}/docs/other.txt`, "PUT", { "if-match": '"x"' }, "two");
   for (let tries = 0; tries < 5; tries += 1) {
     await send(`${at.service}/docs/plan.txt`, "PUT", { "if-match": '"old"', "user-agent": "sync/2" }, "two");
   }
   const worst = page.getByRole("region", { name: "Worst paths" });
   await worst.getByText("412 × 5").waitFor();
+  assert.deepEqual(requests.filter((type) => type !== "eventsource"), [], "requests of a page that is live");
+  assert.ok(requests.length <= 1, "a stream that begins again and again");
   const [, first] = await worst.getByRole("row").allInnerTexts();
   assert.match(first, /\/docs\/plan\.txt\s+5\s+412 × 5\s+127\.0\.0\.1 × 5/);
   await worst.getByRole("link", { name: "/docs/plan.txt" }).click();
@@ -147,6 +151,9 @@ test("find out why a URL is not cached, and purge one that is", async (t) => {
     await page.getByLabel("URL", { exact: true }).fill(`http://${hosted}${path}`);
     await page.getByRole("button", { name: "Look up" }).click();
   };
+  await page.getByLabel("URL", { exact: true }).fill("/mine");
+  await page.getByRole("button", { name: "Look up" }).click();
+  await page.getByText("This is not a whole URL").waitFor();
   await lookUp("/mine");
   await page.getByText("Not cached (pass, private): the response says private").waitFor();
   await check(page);
@@ -156,4 +163,24 @@ test("find out why a URL is not cached, and purge one that is", async (t) => {
   await page.getByRole("button", { name: "Purge" }).click();
   await page.getByText("The responses are purged.").waitFor();
   await page.getByText("Nothing is stored").waitFor();
+});
+
+test("a page is sent when it has changed, and the console is no client", async (t) => {
+  const at = await gateway(t, ["serve", "--data", "FOLDER/data"]);
+  await send(`${at.service}/c/a`, "PUT", {}, "one");
+  await send(`${at.service}/c/a?lease`, "POST", { "lease-duration": "-1", "lease-holder": "ann" });
+  await send(`${at.service}/c/a`, "PUT", {}, "two");
+  const total = async () => (await (await send(`${at.service}/-/overview`)).json()).requests.total;
+  const before = await total();
+  for (let views = 0; views < 5; views += 1) await (await send(at.console)).text();
+  assert.ok((await total()) - before <= 1, "views of pages are requests of clients");
+  for (const path of ["/conflicts", "/leases"]) {
+    const stream = await follow(at.console + path);
+    assert.match(await stream.next(), /^event: page\n/);
+    // A comment comes after a while without a change, although the ages of conflicts have grown.
+    assert.equal(await stream.next(), ":", path);
+    await send(`${at.service}/c/a`, "PUT", {}, "three");
+    assert.match(await stream.next(), /^event: page\n/);
+    stream.close();
+  }
 });

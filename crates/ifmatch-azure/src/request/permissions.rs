@@ -69,7 +69,7 @@ fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
 /// The right to delete includes the right to break the lease that forbids it.
 fn on_lease(action: &LeaseAction) -> &'static str {
     match action {
-        LeaseAction::Break(_) => "wd",
+        LeaseAction::Break { .. } => "wd",
         _ => "w",
     }
 }

@@ -88,12 +88,12 @@ pub(crate) fn not_modified(info: &BlobInfo) -> Response<BlobBody> {
 pub(crate) fn leased(action: LeaseAction, leased: &Leased) -> Response<BlobBody> {
     let status = match action {
         LeaseAction::Acquire { .. } => StatusCode::CREATED,
-        LeaseAction::Break(_) => StatusCode::ACCEPTED,
+        LeaseAction::Break { .. } => StatusCode::ACCEPTED,
         _ => StatusCode::OK,
     };
     let mut response = empty(status, leased.tag.as_ref(), Some(leased.last_modified));
     let headers = response.headers_mut();
-    if matches!(action, LeaseAction::Break(_)) {
+    if matches!(action, LeaseAction::Break { .. }) {
         headers.insert(azure::TIME, leased.receipt.seconds_left().unwrap_or_default().into());
     } else if let Some(lease) = leased.receipt.lease {
         let id = HeaderValue::try_from(lease.id().to_string()).ok();

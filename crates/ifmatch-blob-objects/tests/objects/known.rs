@@ -121,7 +121,7 @@ async fn a_blob_deleted_by_another_program_loses_its_lease() {
     assert_eq!(refused, StoreErrorKind::LeaseFailed(LeaseFailure::NotPresent));
 
     let (store, subject, lost) = deleted_by_another_program("b").await;
-    let broken = subject.store.lease(&lost, request(LeaseAction::Break(None))).await;
+    let broken = subject.store.lease(&lost, request(LeaseAction::Break { period: None, token: None })).await;
     assert_eq!(kind(broken), StoreErrorKind::NotFound);
     store.put(&"c/b".into(), "theirs".into()).await.unwrap();
     assert_eq!(subject.head(&lost).await.unwrap().lease, None, "the later blob has none");
@@ -158,7 +158,7 @@ async fn lease_for(seconds: i64, subject: &Subject) -> BlobPath {
     let blob = blob("c", "b");
     subject.write(&blob, "before").await;
     subject.store.lease(&blob, acquire(1)).await.unwrap();
-    let slowly = request(LeaseAction::Break(BreakPeriod::from_seconds(seconds)));
+    let slowly = request(LeaseAction::Break { period: BreakPeriod::from_seconds(seconds), token: None });
     subject.store.lease(&blob, slowly).await.unwrap();
     blob
 }

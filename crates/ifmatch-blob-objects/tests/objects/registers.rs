@@ -117,13 +117,15 @@ const CHANGES: [Change; 10] = [
     ("acquire", |subject| Box::pin(async { subject.store.lease(&blob("c", "free"), acquire(2)).await.map(drop) })),
     ("release", |subject| Box::pin(lease(subject, LeaseAction::Release(id(1))))),
     ("change", |subject| Box::pin(lease(subject, LeaseAction::Change { id: id(1), proposed: id(2) }))),
-    ("break", |subject| Box::pin(lease(subject, LeaseAction::Break(BreakPeriod::from_seconds(0))))),
+    ("break", |subject| {
+        Box::pin(lease(subject, LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None }))
+    }),
     ("acquire the container", |subject| {
         Box::pin(async { subject.store.lease_container(&blob("c", "free").container, acquire(2)).await.map(drop) })
     }),
     ("release the container", |subject| Box::pin(lease_container(subject, LeaseAction::Release(id(1))))),
     ("break the container's lease", |subject| {
-        Box::pin(lease_container(subject, LeaseAction::Break(BreakPeriod::from_seconds(0))))
+        Box::pin(lease_container(subject, LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None }))
     }),
     ("create a container", |subject| {
         Box::pin(async {
@@ -325,7 +327,7 @@ async fn a_permit_is_prolonged_although_the_register_fails() {
     subject.write(&blob, "before").await;
     subject.store.lease(&blob, acquire(1)).await.unwrap();
     let soon = BreakPeriod::from_seconds(2).unwrap();
-    subject.store.lease(&blob, request(LeaseAction::Break(Some(soon)))).await.unwrap();
+    subject.store.lease(&blob, request(LeaseAction::Break { period: Some(soon), token: None })).await.unwrap();
     store.schedule([Fault::LostRequest]);
     // The permit is granted. Its renewal fails once, and its return twice.
     let unavailable = Some(RegisterErrorKind::Unavailable);

@@ -146,7 +146,7 @@ async fn others_wait_for_a_deletion_with_a_lost_answer_even_if_its_lease_has_end
     subject.write(&blob, "before").await;
     subject.store.lease(&blob, acquire(1)).await.unwrap();
     let soon = BreakPeriod::from_seconds(14).unwrap();
-    subject.store.lease(&blob, request(LeaseAction::Break(Some(soon)))).await.unwrap();
+    subject.store.lease(&blob, request(LeaseAction::Break { period: Some(soon), token: None })).await.unwrap();
     store.schedule([Fault::LostRequest]);
     let lease = LeaseUse::Write(Some(id(1)));
     let error = subject.store.delete(&blob, Delete { lease, ..Delete::default() }).await.unwrap_err();

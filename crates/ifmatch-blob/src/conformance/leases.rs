@@ -28,6 +28,7 @@ pub(crate) async fn check(subject: &Subject) {
     a_lease_rejects_others(subject).await;
     the_lease_is_checked_before_the_conditions(subject).await;
     a_broken_lease_admits_others(subject).await;
+    a_break_by_token_spares_a_later_lease(subject).await;
     an_operation_is_conditional(subject).await;
     one_acquisition_wins(subject).await;
     the_holder_writes_alone(subject).await;
@@ -189,15 +190,38 @@ async fn a_broken_lease_admits_others(subject: &Subject) {
     let blob = blob("leases", "broken");
     subject.write(&blob, "1").await;
     subject.lease(&blob, acquire(1)).await.unwrap();
-    let slowly = request(LeaseAction::Break(BreakPeriod::from_seconds(60)));
+    let slowly = request(LeaseAction::Break { period: BreakPeriod::from_seconds(60), token: None });
     assert_eq!(subject.lease(&blob, slowly).await.unwrap().receipt.seconds_left(), Some(60));
     assert_eq!(failure(subject.write_with(&blob, LeaseUse::Write(None), "2").await), LeaseFailure::IdMissing);
     subject.write_with(&blob, with(1), "2").await.unwrap();
-    let at_once = request(LeaseAction::Break(BreakPeriod::from_seconds(0)));
+    let at_once = request(LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None });
     assert_eq!(subject.lease(&blob, at_once).await.unwrap().receipt.seconds_left(), Some(0));
     assert_eq!(failure(subject.write_with(&blob, with(1), "3").await), LeaseFailure::Lost);
     subject.write_with(&blob, LeaseUse::Write(None), "3").await.unwrap();
     assert_eq!(subject.state(&blob).await, LeaseState::Available, "a write clears a broken lease");
+}
+
+/// An operator breaks the lease that is shown, while its holder releases it and another client acquires one.
+async fn a_break_by_token_spares_a_later_lease(subject: &Subject) {
+    let blob = blob("leases", "by-token");
+    subject.write(&blob, "1").await;
+    for _ in 0..4 {
+        let shown = subject.lease(&blob, acquire(1)).await.unwrap().receipt.lease.expect("a lease").token();
+        let by_token = request(LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: Some(shown) });
+        let exchanged = async {
+            // Fails if the lease was broken and replaced first, which only the other client does.
+            subject.lease(&blob, request(LeaseAction::Release(id(1)))).await.unwrap();
+            subject.lease(&blob, acquire(2)).await.unwrap().receipt.lease.expect("a lease")
+        };
+        let (broken, later) = futures_util::join!(subject.lease(&blob, by_token.clone()), exchanged);
+        if let Err(error) = broken {
+            assert_eq!(error.kind(), &StoreErrorKind::LeaseConflict(LeaseConflict::TokenMismatch));
+        }
+        assert_eq!(lease_of(subject.head(&blob).await.unwrap().lease), Some(later), "the later lease is broken");
+        assert_eq!(conflict(subject.lease(&blob, by_token).await), LeaseConflict::TokenMismatch);
+        assert_eq!(subject.state(&blob).await, LeaseState::Leased);
+        subject.lease(&blob, request(LeaseAction::Release(id(2)))).await.unwrap();
+    }
 }
 
 async fn an_operation_is_conditional(subject: &Subject) {

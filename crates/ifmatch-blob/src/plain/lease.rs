@@ -87,7 +87,7 @@ pub(super) async fn operate(shared: &Context, head: &Parts, blob: &BlobPath) -> 
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = match action {
         LeaseAction::Acquire { .. } => StatusCode::CREATED,
-        LeaseAction::Break(_) => StatusCode::ACCEPTED,
+        LeaseAction::Break { .. } => StatusCode::ACCEPTED,
         LeaseAction::Release(_) => StatusCode::NO_CONTENT,
         LeaseAction::Renew(_) | LeaseAction::Change { .. } => StatusCode::OK,
     };
@@ -95,7 +95,7 @@ pub(super) async fn operate(shared: &Context, head: &Parts, blob: &BlobPath) -> 
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     match (action, receipt.lease) {
         (LeaseAction::Release(_), _) => {}
-        (LeaseAction::Break(_), _) | (_, None) => {
+        (LeaseAction::Break { .. }, _) | (_, None) => {
             headers.extend(receipt.seconds_left().map(|seconds| (REMAINING, seconds.into())));
         }
         (_, Some(lease)) => {
@@ -122,7 +122,7 @@ fn action(head: &Parts) -> Result<LeaseAction, Problem> {
         }
         (&Method::PUT, Some(id), _) => Ok(LeaseAction::Renew(id)),
         (&Method::DELETE, Some(id), None) => Ok(LeaseAction::Release(id)),
-        (&Method::DELETE, None, Some(period)) => Ok(LeaseAction::Break(Some(period))),
+        (&Method::DELETE, None, Some(period)) => Ok(LeaseAction::Break { period: Some(period), token: None }),
         (&Method::DELETE, ..) => Err(Problem::bad_request(
             "send lease-id to release the lease, or lease-break-period to break it without its id",
         )),

@@ -59,7 +59,7 @@ impl Record {
                 Some(Repeated::Again(LeaseAction::Acquire { id: left.id(), duration, holder }))
             }
             (LeaseAction::Release(_), None, _) => Some(Repeated::Done(*receipt)),
-            (LeaseAction::Break(_), Some(left), _) if is_another(&left) => {
+            (LeaseAction::Break { .. }, Some(left), _) if is_another(&left) => {
                 Some(Repeated::Done(LeaseReceipt { lease: None, ..*receipt }))
             }
             // The id has changed again since; repeating this change would undo the later one.

@@ -77,7 +77,7 @@ impl From<HeaderError> for Problem {
 /// let mut headers = HeaderMap::new();
 /// assert_eq!(action(&headers, new_id), Err(HeaderError::Missing(ACTION)));
 /// headers.insert(ACTION, HeaderValue::from_static("break"));
-/// assert_eq!(action(&headers, new_id), Ok(LeaseAction::Break(None)));
+/// assert_eq!(action(&headers, new_id), Ok(LeaseAction::Break { period: None, token: None }));
 /// ```
 pub fn action<E>(headers: &HeaderMap, new_id: impl FnOnce() -> Result<LeaseId, E>) -> Result<LeaseAction, E>
 where
@@ -99,7 +99,7 @@ where
                 let period = number(text).and_then(BreakPeriod::from_seconds);
                 period.ok_or(HeaderError::Invalid(BREAK_PERIOD, "0 to 60 seconds"))
             });
-            LeaseAction::Break(period.transpose()?)
+            LeaseAction::Break { period: period.transpose()?, token: None }
         }
         _ => return Err(HeaderError::Invalid(ACTION, "acquire, renew, change, release or break").into()),
     })
@@ -112,7 +112,7 @@ pub fn action_name(action: &LeaseAction) -> &'static str {
         LeaseAction::Renew(_) => "renew",
         LeaseAction::Change { .. } => "change",
         LeaseAction::Release(_) => "release",
-        LeaseAction::Break(_) => "break",
+        LeaseAction::Break { .. } => "break",
     }
 }
 
@@ -214,6 +214,8 @@ impl LeaseConflict {
             Self::IsBreakingAndCannotBeChanged => "LeaseIsBreakingAndCannotBeChanged",
             Self::IdMismatch => "LeaseIdMismatchWithLeaseOperation",
             Self::NotPresent => "LeaseNotPresentWithLeaseOperation",
+            // Azure's requests name no token.
+            Self::TokenMismatch => "LeaseTokenMismatch",
         }
     }
 }

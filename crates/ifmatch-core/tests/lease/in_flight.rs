@@ -134,8 +134,10 @@ fn a_late_commit_without_a_competing_write_succeeds_and_ends_the_lease() {
 
 #[test]
 fn a_write_that_lost_its_lease_blocks_the_next_lease() {
-    for action in [LeaseAction::Release(id("A")), LeaseAction::Break(ifmatch_core::lease::BreakPeriod::from_seconds(0))]
-    {
+    for action in [
+        LeaseAction::Release(id("A")),
+        LeaseAction::Break { period: ifmatch_core::lease::BreakPeriod::from_seconds(0), token: None },
+    ] {
         let mut world = World::in_state("Leased(A)");
         let grant = world.begin(holder()).unwrap();
         world.lease(action).unwrap();

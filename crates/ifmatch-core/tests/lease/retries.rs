@@ -48,7 +48,7 @@ fn a_reused_request_id_restores_no_lease_after_another_client_had_it() {
     world.lease(LeaseAction::Release(id("R"))).unwrap();
     world.acquire("B", 30).unwrap();
     assert_eq!(code(&world.lease_by(acquire("S"), Some("request")).unwrap_err()), "LeaseAlreadyPresent");
-    world.lease(LeaseAction::Break(BreakPeriod::from_seconds(0))).unwrap();
+    world.lease(LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None }).unwrap();
     assert_eq!(holder(&world.lease_by(acquire("S"), Some("request")).unwrap()), id("S"));
     assert_eq!(code(&world.lease(LeaseAction::Renew(id("R"))).unwrap_err()), "LeaseIdMismatchWithLeaseOperation");
 }
@@ -67,7 +67,7 @@ fn repeating_the_acquisition_of_a_lease_held_by_another_client_is_refused() {
 fn repeating_the_acquisition_of_a_broken_lease_is_refused() {
     let mut world = World::new();
     world.lease_by(acquire("A"), Some("request")).unwrap();
-    world.lease(LeaseAction::Break(BreakPeriod::from_seconds(20))).unwrap();
+    world.lease(LeaseAction::Break { period: BreakPeriod::from_seconds(20), token: None }).unwrap();
     let refusal = world.lease_by(acquire("A"), Some("request")).unwrap_err();
     assert_eq!(code(&refusal), "LeaseIsBreakingAndCannotBeAcquired");
 }
@@ -124,7 +124,7 @@ fn a_repeated_change_succeeds() {
 #[test]
 fn a_repeated_break_succeeds_and_does_not_extend_the_lease() {
     let mut world = World::in_state("Infinite(A)");
-    let action = LeaseAction::Break(BreakPeriod::from_seconds(20));
+    let action = LeaseAction::Break { period: BreakPeriod::from_seconds(20), token: None };
     world.lease_by(action, Some("request")).unwrap();
     world.pass(15.0);
     assert_eq!(world.lease_by(action, Some("request")).unwrap().seconds_left(), Some(5));

@@ -34,7 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => id().prop_map(LeaseAction::Renew),
         1 => (id(), id()).prop_map(|(id, proposed)| LeaseAction::Change { id, proposed }),
         1 => id().prop_map(LeaseAction::Release),
-        1 => period.prop_map(LeaseAction::Break),
+        1 => period.prop_map(|period| LeaseAction::Break { period, token: None }),
     ];
     let request = proptest::option::of(select(vec!["r", "s"]));
     let user = || proptest::option::of(id());
@@ -164,7 +164,7 @@ fn lease(
         }
         LeaseAction::Change { proposed, .. } => writers.told = receipt.lease.map(|lease| (proposed, lease.end())),
         LeaseAction::Release(id) => writers.told = writers.told.filter(|(holder, _)| *holder != id),
-        LeaseAction::Break(_) => writers.told = None,
+        LeaseAction::Break { .. } => writers.told = None,
     }
     Ok(())
 }

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use ifmatch_core::command::{Content, Outcome};
-use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseUse};
+use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, LeaseDuration, LeaseUse};
+use ifmatch_core::record::Revision;
 
 use crate::table::each_row;
 use crate::world::{World, code, hashed, id};
@@ -21,7 +22,7 @@ fn every_operation_in_every_state() {
             let version = world.record.settled(world.now).unwrap();
             (version.generation(), version.tags().to_vec(), version.last_modified(), version.payload().clone())
         };
-        match world.lease(action(operation)) {
+        match world.lease(action(operation, world.record.lease())) {
             Ok(receipt) => {
                 assert_eq!(&world.state(), expected, "{}", row.place);
                 let seconds = receipt.seconds_left().map_or("endless".to_owned(), |seconds| seconds.to_string());
@@ -41,7 +42,10 @@ fn every_operation_in_every_state() {
     }
 }
 
-const OPERATIONS: [&str; 13] = [
+/// The token of a lease that the resource no longer has.
+const ANOTHER: Revision = Revision::new(1);
+
+const OPERATIONS: [&str; 15] = [
     "acquire -",
     "acquire B",
     "acquire A",
@@ -55,9 +59,12 @@ const OPERATIONS: [&str; 13] = [
     "break in 0",
     "break in 10",
     "break",
+    "break by token",
+    "break by token of another",
 ];
 
-fn action(text: &str) -> LeaseAction {
+/// Returns an operation on a resource that has this lease.
+fn action(text: &str, lease: Option<&Lease>) -> LeaseAction {
     let words: Vec<_> = text.split(' ').collect();
     let duration = |seconds: &str| LeaseDuration::from_seconds(seconds.parse().unwrap()).unwrap();
     match words[..] {
@@ -69,8 +76,14 @@ fn action(text: &str) -> LeaseAction {
         ["renew", holder] => LeaseAction::Renew(id(holder)),
         ["change", from, "to", to] => LeaseAction::Change { id: id(from), proposed: id(to) },
         ["release", holder] => LeaseAction::Release(id(holder)),
-        ["break"] => LeaseAction::Break(None),
-        ["break", "in", seconds] => LeaseAction::Break(BreakPeriod::from_seconds(seconds.parse().unwrap())),
+        ["break", "by", "token"] => {
+            LeaseAction::Break { period: None, token: lease.map(Lease::token).or(Some(ANOTHER)) }
+        }
+        ["break", "by", "token", "of", "another"] => LeaseAction::Break { period: None, token: Some(ANOTHER) },
+        ["break"] => LeaseAction::Break { period: None, token: None },
+        ["break", "in", seconds] => {
+            LeaseAction::Break { period: BreakPeriod::from_seconds(seconds.parse().unwrap()), token: None }
+        }
         _ => panic!("no such operation: {text}"),
     }
 }

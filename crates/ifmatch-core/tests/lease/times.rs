@@ -6,7 +6,7 @@ use crate::world::{World, code, id};
 
 fn break_in(world: &mut World, seconds: Option<i64>) -> Option<u64> {
     let period = seconds.map(|seconds| BreakPeriod::from_seconds(seconds).unwrap());
-    world.lease(LeaseAction::Break(period)).unwrap().seconds_left()
+    world.lease(LeaseAction::Break { period, token: None }).unwrap().seconds_left()
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn fencing_tokens_grow_with_every_holder_and_stay_with_one() {
     // Every other holder gets a larger token, even if the clock goes back.
     for (action, back) in [
         (LeaseAction::Release(id("B")), 0),
-        (LeaseAction::Break(BreakPeriod::from_seconds(0)), 0),
-        (LeaseAction::Break(BreakPeriod::from_seconds(0)), 100),
+        (LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None }, 0),
+        (LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None }, 100),
     ] {
         world.lease(action).unwrap();
         world.now = ifmatch_core::date::Timestamp::from_micros(world.now.micros() - back * 1_000_000);

@@ -40,8 +40,12 @@ impl World {
             world.lease(LeaseAction::Acquire { id: id(holder), duration, holder: None }).unwrap();
         }
         match state {
-            "Breaking" => drop(world.lease(LeaseAction::Break(BreakPeriod::from_seconds(20))).unwrap()),
-            "Broken" => drop(world.lease(LeaseAction::Break(BreakPeriod::from_seconds(0))).unwrap()),
+            "Breaking" => {
+                world.lease(LeaseAction::Break { period: BreakPeriod::from_seconds(20), token: None }).unwrap();
+            }
+            "Broken" => {
+                world.lease(LeaseAction::Break { period: BreakPeriod::from_seconds(0), token: None }).unwrap();
+            }
             "Expired" => world.pass(30.0),
             "Available" | "Leased" | "Infinite" => {}
             other => panic!("no such state: {other}"),

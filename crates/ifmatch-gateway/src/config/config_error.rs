@@ -7,13 +7,14 @@ use super::proxy_settings::ProxySettings;
 use super::settings::Settings;
 
 /// Keys with secret values. Header fields of requests to upstreams may have credentials.
-const SECRETS: [&str; 10] = [
+pub(super) const SECRETS: [&str; 11] = [
     "read-token",
     "write-token",
     "accounts",
     "key",
     "key2",
     "request-headers",
+    "response-headers",
     "set",
     "add",
     "authorization",

@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
+use toml::Value;
+
+use super::config_error;
 use super::settings::Settings;
+use super::shown_url::{HIDDEN, without_secrets};
 use crate::error::Error;
 
 /// A configuration file, or no file at all.
@@ -28,13 +32,13 @@ impl ConfigFile {
         Ok(Self { settings, name, text })
     }
 
-    /// Returns the value of a key as text, also of one in the table of the proxy.
-    pub(crate) fn value(&self, key: &str) -> Option<String> {
+    /// Returns the value of a key as text without secrets, also of one in the table of the proxy.
+    pub(crate) fn shown_value(&self, key: &str) -> Option<String> {
         let table: toml::Table = toml::from_str(&self.text).ok()?;
         let value = table.get(key).or_else(|| table.get("proxy")?.get(key))?;
-        match value {
-            toml::Value::String(text) => Some(text.clone()),
-            value => serde_json::to_string(value).ok(),
+        match shown(value) {
+            Value::String(text) => Some(text),
+            value => serde_json::to_string(&value).ok(),
         }
     }
 
@@ -53,6 +57,22 @@ impl ConfigFile {
             Some(line) => Error::usage(format!("{}: line {line}: {message}", self.name)),
             None => error,
         }
+    }
+}
+
+/// Returns a value without secrets: those of URLs, and all of header fields, which may have credentials.
+fn shown(value: &Value) -> Value {
+    let is_secret = |key: &str| config_error::SECRETS.contains(&key);
+    match value {
+        Value::String(text) => Value::String(without_secrets(text)),
+        Value::Array(values) => Value::Array(values.iter().map(shown).collect()),
+        Value::Table(fields) => {
+            let field = |(key, value): (&String, &Value)| {
+                (key.clone(), if is_secret(key) { Value::String(HIDDEN.to_owned()) } else { shown(value) })
+            };
+            Value::Table(fields.iter().map(field).collect())
+        }
+        value => value.clone(),
     }
 }
 

@@ -22,6 +22,7 @@ pub mod proxy_settings;
 pub mod register_url;
 pub mod route;
 pub mod settings;
+pub(crate) mod shown_url;
 pub mod units;
 
 mod cache_config;

@@ -16,6 +16,7 @@ use super::register_url::{Engine, RegisterUrl};
 use super::route::Route;
 use super::server::{ServerConfig, at_least_one, positive, required};
 use super::settings::Settings;
+use super::shown_url::without_secrets;
 use super::units::{ByteSize, Span};
 use super::upstream_tls;
 use crate::access;
@@ -176,7 +177,8 @@ fn purges(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<PurgeConf
     let peer = |text: &String| {
         let is_usable = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.path() == "/";
         text.parse().ok().filter(is_usable).ok_or_else(|| {
-            Error::usage(format!("--purge-peer is '{text}': use the address of a proxy, such as http://10.0.0.8:9000"))
+            let shown = without_secrets(text);
+            Error::usage(format!("--purge-peer is '{shown}': use the address of a proxy, such as http://10.0.0.8:9000"))
         })
     };
     match (super::register_url(settings.purge_register.as_deref())?, &settings.purge_peer[..]) {

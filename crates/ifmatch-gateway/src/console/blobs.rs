@@ -3,6 +3,9 @@
 //! A change names the version that was shown (`If-Match`). If another writer was faster, the answer is 412: the page then shows both
 //! versions, and saves the operator's text of both under the condition of the new one.
 
+use std::fmt::Display;
+use std::time::Duration;
+
 use askama::Template;
 use bytes::Bytes;
 use http::header::{
@@ -10,16 +13,25 @@ use http::header::{
     IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED,
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use ifmatch_blob::name::ContainerName;
 use ifmatch_core::EntityTag;
 use ifmatch_http_server::RequestHandler;
 use serde::Deserialize;
+use similar::DiffTag;
+use similar::algorithms::{Capture, Replace, myers};
+use tokio::time::Instant;
 
 use super::inside::{Failure, Whole};
 use super::text::{self, Text, encode, encode_path};
 use super::{Answer, Frame, Visit, page, render};
+use crate::leases::listing::LeaseTarget;
 
 type Result<H> = std::result::Result<Answer<<H as RequestHandler>::Body>, Failure>;
 
+/// Maximum number of lines of a text that is compared line by line.
+const MOST_LINES: usize = 5000;
+/// Maximum time of a comparison.
+const COMPARING: Duration = Duration::from_millis(500);
 /// Maximum size of a text that is shown and edited, in bytes.
 const LONGEST_TEXT: u64 = 256 << 10;
 
@@ -142,10 +154,13 @@ impl<H: RequestHandler> Visit<'_, H> {
         let path = self.form.get("path");
         let after = self.form.get("after");
         let after = if after.is_empty() { String::new() } else { format!("&after={}", encode(after)) };
-        let Some((container, folder)) = path.split_once('/') else {
+        if path.is_empty() {
             let ContainerList { containers, next } = self.inside.json(&format!("/?limit=200{after}")).await?;
             return page(&Containers { frame: self.frame("blobs"), items: containers, next });
-        };
+        }
+        let (container, folder) = path.split_once('/').unwrap_or((path, ""));
+        let path = format!("{container}/{folder}");
+        ContainerName::new(container).map_err(|error| not_found(&error))?;
         let query = format!("?delimiter=%2F&limit=200&prefix={}{after}", encode(folder));
         let listed = self.inside.json(&format!("/{}{query}", encode(container))).await;
         let listed = match listed {
@@ -155,7 +170,7 @@ impl<H: RequestHandler> Visit<'_, H> {
             }
             listed => listed?,
         };
-        let shown = Blobs { frame: self.frame("blobs"), path: path.to_owned().into(), parents: parents(path), listed };
+        let shown = Blobs { frame: self.frame("blobs"), parents: parents(&path), path: path.into(), listed };
         page(&shown)
     }
 
@@ -171,7 +186,7 @@ impl<H: RequestHandler> Visit<'_, H> {
 
     /// Sends the content of a blob, confined.
     pub(super) async fn raw(&self) -> Result<H> {
-        let target = format!("/{}", encode_path(self.form.get("path")));
+        let target = target(self.form.get("path"))?;
         let response = self.inside.send(Method::GET, &target, &[], Bytes::new()).await?;
         if response.status().is_success() {
             return Ok(Answer::Raw(response));
@@ -195,8 +210,10 @@ impl<H: RequestHandler> Visit<'_, H> {
         if name.is_empty() || !path.contains('/') {
             return Err(Failure::new(StatusCode::BAD_REQUEST, "enter a name: CONTAINER/NAME, or NAME in a container"));
         }
+        let invalid = |failure: Failure| Failure { status: StatusCode::BAD_REQUEST, ..failure };
+        let target = target(&path).map_err(invalid)?;
         let fields = [(IF_NONE_MATCH, HeaderValue::from_static("*")), (CONTENT_TYPE, value(&media_type)?)];
-        let created = self.inside.whole(Method::PUT, &format!("/{}", encode_path(&path)), &fields, content).await;
+        let created = self.inside.whole(Method::PUT, &target, &fields, content).await;
         match created {
             Err(failure) if failure.status == StatusCode::PRECONDITION_FAILED => {
                 let detail = format!("{} exists already, and was not changed: choose another name", Text(path));
@@ -222,7 +239,7 @@ impl<H: RequestHandler> Visit<'_, H> {
             let detail = "the console saves texts of up to 256 KiB: send longer ones to the service by PUT";
             return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
         }
-        let target = format!("/{}", encode_path(path));
+        let target = target(path)?;
         let content = if self.form.get("newline") == "crlf" { text.replace('\n', "\r\n") } else { text.clone() };
         let head = self.inside.whole(Method::HEAD, &target, &[], Bytes::new()).await?;
         let mut fields = vec![(IF_MATCH, self.shown_tag()?)];
@@ -249,7 +266,10 @@ impl<H: RequestHandler> Visit<'_, H> {
             // Not another version, but a lease, is in the way.
             return Err(failure);
         }
-        let lines = side_by_side(&theirs.text, &ours);
+        let both = (theirs.text.clone(), ours.clone());
+        let compared = tokio::task::spawn_blocking(move || side_by_side(&both.0, &both.1)).await;
+        let lines = compared
+            .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot compare: {error}")))?;
         let merge = Merge { frame: self.frame("blobs"), path: path.to_owned().into(), version, theirs, ours, lines };
         Ok(Answer::Page(StatusCode::PRECONDITION_FAILED, render(&merge)?))
     }
@@ -265,14 +285,14 @@ impl<H: RequestHandler> Visit<'_, H> {
     pub(super) async fn delete_blob(&self) -> Result<H> {
         let path = self.form.get("path");
         let fields = [(IF_MATCH, self.shown_tag()?)];
-        self.inside.whole(Method::DELETE, &format!("/{}", encode_path(path)), &fields, Bytes::new()).await?;
+        self.inside.whole(Method::DELETE, &target(path)?, &fields, Bytes::new()).await?;
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         Ok(Answer::Redirect(format!("/blobs?done=deleted&path={}%2F", encode(folder))))
     }
 
     /// Reads a version of a blob, and its content if that can be shown. Both are of one version: a text comes with its tag.
     async fn read(&self, path: &str) -> std::result::Result<(Version, Preview), Failure> {
-        let target = format!("/{}", encode_path(path));
+        let target = target(path)?;
         let head = self.inside.whole(Method::HEAD, &target, &[], Bytes::new()).await?;
         let version = Version::of(&head);
         if is_image(&version.media_type.0) {
@@ -347,6 +367,19 @@ fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
+/// Returns the path of a blob for a request. No name leads to the endpoints of the gateway, or to a listing.
+fn target(path: &str) -> std::result::Result<String, Failure> {
+    match LeaseTarget::new(path) {
+        Ok(LeaseTarget { blob: Some(_), .. }) => Ok(format!("/{}", encode_path(path))),
+        Ok(_) => Err(not_found(&"this is a container: name a blob in it, CONTAINER/NAME")),
+        Err(error) => Err(not_found(&error)),
+    }
+}
+
+fn not_found(reason: &dyn Display) -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, format!("there is no such blob: {reason}"))
+}
+
 fn value(text: &str) -> std::result::Result<HeaderValue, Failure> {
     let invalid = |_| Failure::new(StatusCode::BAD_REQUEST, "this form is out of date: load the page again");
     HeaderValue::try_from(text).map_err(invalid)
@@ -364,16 +397,26 @@ fn parents(path: &str) -> Vec<Parent> {
     ends.map(parent).collect()
 }
 
-/// Compares two texts line by line.
+/// Compares two texts line by line. Texts of very many lines are shown whole, and what is not compared in time counts as different.
 fn side_by_side(theirs: &str, ours: &str) -> Vec<Line> {
     let text = |line: &str| Some(Text(line.trim_end_matches('\n').to_owned()));
-    let diff = similar::TextDiff::from_lines(theirs, ours);
-    let line = |change: similar::Change<&str>| match change.tag() {
-        similar::ChangeTag::Equal => Line { kind: "same", theirs: text(change.value()), ours: text(change.value()) },
-        similar::ChangeTag::Delete => Line { kind: "theirs", theirs: text(change.value()), ours: None },
-        similar::ChangeTag::Insert => Line { kind: "ours", theirs: None, ours: text(change.value()) },
-    };
-    diff.iter_all_changes().map(line).collect()
+    let [old, new] = [theirs, ours].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+    if old.len().max(new.len()) > MOST_LINES {
+        return vec![Line { kind: "whole", theirs: text(theirs), ours: text(ours) }];
+    }
+    let deadline = Instant::now() + COMPARING;
+    let mut found = Replace::new(Capture::new());
+    let Ok(()) = myers::diff_deadline(&mut found, &old, 0..old.len(), &new, 0..new.len(), Some(deadline.into_std()));
+    let lines = found.into_inner().into_ops().into_iter().flat_map(|op| {
+        let (before, after) = (&old[op.old_range()], &new[op.new_range()]);
+        if op.tag() == DiffTag::Equal {
+            return before.iter().map(|line| Line { kind: "same", theirs: text(line), ours: text(line) }).collect();
+        }
+        let theirs = before.iter().map(|line| Line { kind: "theirs", theirs: text(line), ours: None });
+        let ours = after.iter().map(|line| Line { kind: "ours", theirs: None, ours: text(line) });
+        theirs.chain(ours).collect::<Vec<_>>()
+    });
+    lines.collect()
 }
 
 #[cfg(test)]
@@ -390,6 +433,36 @@ mod tests {
             ("a\rb", None),
         ] {
             assert_eq!(of(text), expected.map(|(text, newline)| (text.to_owned(), newline)), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_comparison_loses_no_line() {
+        let numbers =
+            |numbers: &mut dyn Iterator<Item = usize>| numbers.map(|n| format!("{n}\n")).collect::<Vec<_>>().concat();
+        // Every line differs from every other one, or is there many times.
+        let scattered = numbers(&mut (0..MOST_LINES).map(|n| n * 7919 % MOST_LINES));
+        let few = numbers(&mut (0..MOST_LINES).map(|n| n * n % 7));
+        let many = numbers(&mut (0..=MOST_LINES));
+        for (theirs, ours, is_whole) in [
+            ("", "", false),
+            ("a\nb\nc", "b\nc\n", false),
+            (&*numbers(&mut (0..MOST_LINES)), &*scattered, false),
+            (&*few, &*scattered, false),
+            (&*many, "a", true),
+            ("a", &*many, true),
+        ] {
+            let lines = side_by_side(theirs, ours);
+            assert_eq!(lines.iter().any(|line| line.kind == "whole"), is_whole);
+            let of = |side: fn(&Line) -> &Option<Text>| {
+                lines
+                    .iter()
+                    .filter_map(|line| side(line).as_ref().map(|text| text.0.clone()))
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            };
+            assert_eq!(of(|line| &line.theirs), theirs.trim_end_matches('\n'));
+            assert_eq!(of(|line| &line.ours), ours.trim_end_matches('\n'));
         }
     }
 

@@ -3,18 +3,22 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::ready;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
+use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use ifmatch_http_server::RequestBody;
+use ifmatch_http_server::{RequestBody, SlotLimit};
 use multer::Multipart;
 use url::form_urlencoded;
 
 use super::inside::Failure;
+use super::shares::{Share, Shares};
 
 /// Maximum size of a form with a file, in bytes.
 pub(super) const LONGEST_UPLOAD: usize = 16 << 20;
@@ -29,14 +33,48 @@ pub(super) struct Form {
     fields: HashMap<String, String>,
     /// The name, type and content of the file.
     pub(super) file: Option<(String, Option<String>, Bytes)>,
+    /// The memory that the form takes.
+    _share: Option<Share<IpAddr>>,
+}
+
+/// The memory of the forms that are read or in use, in KiB, in all and of each client.
+pub(super) type Memory = Arc<Shares<IpAddr>>;
+
+/// Allows this number of MiB.
+pub(super) fn memory(mebibytes: u32) -> Memory {
+    Shares::new(SlotLimit { total: mebibytes << 10, per_client: None })
 }
 
 impl Form {
+    /// Returns the fields of a query.
+    pub(super) fn of_query(head: &Parts) -> Self {
+        Self::parse(head.uri.query().unwrap_or_default().as_bytes())
+    }
+
     /// Reads the query of a read, or the body of a write, of at most `longest` bytes.
-    pub(super) async fn read(head: &Parts, body: RequestBody, longest: usize) -> Result<Self, Failure> {
+    pub(super) async fn read(
+        head: &Parts,
+        body: RequestBody,
+        longest: usize,
+        (memory, client): (&Memory, IpAddr),
+    ) -> Result<Self, Failure> {
         if head.method.is_safe() {
-            return Ok(Self::parse(head.uri.query().unwrap_or_default().as_bytes()));
+            return Ok(Self::of_query(head));
         }
+        // The length, if it is known, or the longest one.
+        let length =
+            body.size_hint().upper().map_or(longest, |length| longest.min(usize::try_from(length).unwrap_or(longest)));
+        let kibibytes = u32::try_from(length.div_ceil(1024)).unwrap_or(u32::MAX);
+        let share = memory.take(client, kibibytes.max(1)).ok_or_else(|| {
+            let detail =
+                "other forms take the memory for forms, in all or from this client: try again in a few seconds";
+            Failure::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+        })?;
+        let form = Self::read_body(head, body, longest).await?;
+        Ok(Self { _share: Some(share), ..form })
+    }
+
+    async fn read_body(head: &Parts, body: RequestBody, longest: usize) -> Result<Self, Failure> {
         let failed =
             |error: &dyn std::fmt::Display| Failure::new(StatusCode::BAD_REQUEST, format!("the form: {error}"));
         let body = Limited::new(body, longest).collect().await;
@@ -66,7 +104,7 @@ impl Form {
     }
 
     fn parse(text: &[u8]) -> Self {
-        Self { fields: form_urlencoded::parse(text).into_owned().collect(), file: None }
+        Self { fields: form_urlencoded::parse(text).into_owned().collect(), ..Self::default() }
     }
 
     /// Returns a field, which is empty if it is missing.

@@ -59,32 +59,73 @@ impl History {
         samples.push_back(sample);
     }
 
-    /// Returns the points of the requests per second, and the highest rate.
+    /// Returns the line of the requests per second, and the highest rate. Before the start there were none.
     pub(super) fn requests(&self) -> (String, f64) {
-        let rates = self.steps(|step| step[0] / INTERVAL.as_secs_f64());
-        let highest = rates.iter().copied().fold(1.0, f64::max);
-        (points(&rates, highest), highest)
+        let rates = self.steps(|step| Some(step[0] / INTERVAL.as_secs_f64()));
+        let rates: Vec<_> = rates.into_iter().map(|rate| rate.or(Some(0.0))).collect();
+        let highest = rates.iter().flatten().copied().fold(1.0, f64::max);
+        (line(&rates, highest), highest)
     }
 
-    /// Returns the points of the share of requests that the cache has answered.
+    /// Returns the line of the share of requests that the cache has answered. It has gaps where there were none.
     pub(super) fn hits(&self) -> String {
-        points(&self.steps(|step| if step[3] > 0.0 { step[2] / step[3] } else { 0.0 }), 1.0)
+        line(&self.steps(|step| (step[3] > 0.0).then(|| step[2] / step[3])), 1.0)
     }
 
-    fn steps(&self, value: impl Fn(Sample) -> f64) -> Vec<f64> {
+    /// Returns a value for each interval of the ten minutes, oldest first.
+    fn steps(&self, value: impl Fn(Sample) -> Option<f64>) -> Vec<Option<f64>> {
         let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pairs = samples.iter().zip(samples.iter().skip(1));
-        pairs.map(|(one, next)| value(std::array::from_fn(|at| (next[at] - one[at]).max(0.0)))).collect()
+        let known = pairs.map(|(one, next)| value(std::array::from_fn(|at| (next[at] - one[at]).max(0.0))));
+        std::iter::repeat_n(None, KEPT - samples.len().max(1)).chain(known).collect()
     }
 }
 
-/// Returns the points of an SVG polyline. The latest is at the right.
+/// Returns the path of an SVG line. The latest value is at the right.
 #[expect(clippy::cast_precision_loss, reason = "a plot has few points")]
-fn points(values: &[f64], highest: f64) -> String {
+fn line(values: &[Option<f64>], highest: f64) -> String {
     let step = WIDTH / (KEPT - 2) as f64;
-    let first = KEPT - 1 - values.len();
-    let point = |(at, value): (usize, &f64)| {
-        format!("{:.1},{:.1}", (first + at) as f64 * step, HEIGHT - 1.0 - (value / highest).min(1.0) * (HEIGHT - 2.0))
+    let point = |(at, value): (usize, &Option<f64>)| {
+        let height = HEIGHT - 1.0 - ((*value)? / highest).min(1.0) * (HEIGHT - 2.0);
+        let command = if at == 0 || values[at - 1].is_none() { 'M' } else { 'L' };
+        Some(format!("{command}{:.1},{height:.1}", at as f64 * step))
     };
-    values.iter().enumerate().map(point).collect::<Vec<_>>().join(" ")
+    values.iter().enumerate().filter_map(point).collect::<Vec<_>>().concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(samples: &[Sample]) -> History {
+        let history = History::default();
+        for sample in samples {
+            history.add(*sample);
+        }
+        history
+    }
+
+    #[test]
+    fn a_plot_spans_ten_minutes_and_stays_the_same_without_requests() {
+        let before = history(&[]).requests();
+        let idle = history(&[[7.0, 0.0, 0.0, 0.0]; KEPT]);
+        assert_eq!((idle.requests(), history(&[[7.0, 0.0, 0.0, 0.0]; 3]).requests()), (before.clone(), before));
+        idle.add([57.0, 0.0, 0.0, 0.0]);
+        let (line, highest) = idle.requests();
+        assert_eq!((line.matches('L').count(), highest), (KEPT - 2, 10.0));
+        assert!(line.starts_with("M0.0,59.0L") && line.ends_with("L240.0,1.0"), "{line}");
+    }
+
+    #[test]
+    fn the_share_of_hits_has_gaps_without_requests() {
+        let of = |samples: &[(f64, f64)]| {
+            let samples: Vec<_> = samples.iter().map(|(hits, requests)| [0.0, 0.0, *hits, *requests]).collect();
+            history(&samples).hits()
+        };
+        assert_eq!(of(&[(0.0, 0.0), (0.0, 0.0)]), "");
+        let gap = of(&[(0.0, 0.0), (1.0, 1.0), (1.0, 2.0), (1.0, 2.0), (2.0, 3.0)]);
+        let commands: String = gap.chars().filter(char::is_ascii_alphabetic).collect();
+        assert_eq!(commands, "MLM", "{gap}");
+        assert!(gap.ends_with("M240.0,1.0"), "{gap}");
+    }
 }

@@ -9,6 +9,8 @@ use http_body_util::{BodyExt, Limited};
 use ifmatch_http_server::{RequestBody, RequestContext, RequestHandler};
 use serde::de::DeserializeOwned;
 
+use crate::gateway::tracker::Uncounted;
+
 /// Maximum size of an answer that is shown, in bytes.
 const LONGEST: usize = 4 << 20;
 
@@ -19,6 +21,8 @@ pub(super) struct Inside<'a, H> {
     pub(super) token: Option<String>,
     /// `false` if the gateway would forward everything but its endpoints, and the token with it.
     pub(super) has_blobs: bool,
+    /// `true` to count and log reads of endpoints as those of clients are. A page that is open is no client.
+    pub(super) counts_looks: bool,
 }
 
 /// A request that failed, for the operator to read.
@@ -63,6 +67,7 @@ impl<H: RequestHandler> Inside<'_, H> {
         }
         let invalid =
             |_| Failure::new(StatusCode::BAD_REQUEST, "this is no valid request: check what you have entered");
+        let is_uncounted = !self.counts_looks && method.is_safe() && target.starts_with("/-/");
         let mut request = Request::builder().method(method).uri(target).header(HOST, "localhost");
         request = request.header(USER_AGENT, "ifmatch-console").header(CONTENT_LENGTH, body.len());
         if let Some(token) = &self.token {
@@ -70,6 +75,9 @@ impl<H: RequestHandler> Inside<'_, H> {
         }
         let mut request = request.body(RequestBody::from(body)).map_err(invalid)?;
         request.headers_mut().extend(fields.iter().cloned());
+        if is_uncounted {
+            request.extensions_mut().insert(Uncounted);
+        }
         Ok(Arc::clone(self.gateway).handle(request, self.context.clone()).await)
     }
 

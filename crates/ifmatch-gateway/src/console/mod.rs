@@ -11,13 +11,14 @@ use askama::Template;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, SET_COOKIE};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use ifmatch_http_server::{RequestBody, RequestContext, RequestHandler, framing};
 
 use crate::gateway::state::AppState;
-use form::Form;
+use form::{Form, Memory};
 use inside::{Failure, Inside};
+use live::{Events, Streams};
 use session::{Session, Sessions};
 use text::Text;
 
@@ -27,8 +28,10 @@ mod blobs;
 mod form;
 mod guard;
 mod inside;
+mod live;
 mod screens;
-mod session;
+pub(crate) mod session;
+mod shares;
 mod text;
 
 use history::History;
@@ -41,12 +44,20 @@ pub(crate) struct Console<H> {
     gateway: Arc<H>,
     state: Arc<AppState>,
     sessions: Sessions,
+    streams: Streams,
     history: Arc<History>,
     is_local: bool,
+    /// For forms of operators who have signed in.
+    form_memory: Memory,
+    /// For all others, who can take none from them.
+    sign_in_memory: Memory,
 }
 
 /// A response of a page, or of the gateway.
-type Page<H> = Response<Either<Full<Bytes>, <H as RequestHandler>::Body>>;
+type Page<H> = Response<Body<<H as RequestHandler>::Body>>;
+
+/// The body of a page, of a live page, or of a response of the gateway.
+type Body<B> = Either<Either<Full<Bytes>, Events>, B>;
 
 /// What a page answers with.
 enum Answer<B> {
@@ -57,6 +68,7 @@ enum Answer<B> {
     Cookie(HeaderValue),
     /// The content of a blob.
     Raw(Response<B>),
+    Live(Events),
     Asset(&'static str, &'static str),
 }
 
@@ -89,13 +101,27 @@ struct Failed {
 impl<H: RequestHandler> Console<H> {
     /// Creates the pages in front of `gateway`, for a listener at `address`.
     pub(crate) fn new(gateway: Arc<H>, state: Arc<AppState>, address: SocketAddr) -> Result<Self, crate::error::Error> {
-        let sessions = Sessions::new().map_err(|error| crate::error::Error::runtime(error.to_string()))?;
+        let sessions =
+            Sessions::new(address.port()).map_err(|error| crate::error::Error::runtime(error.to_string()))?;
         let history = Arc::<History>::default();
         tokio::spawn(history::watch(Arc::clone(&state), Arc::downgrade(&history)));
-        Ok(Self { gateway, state, sessions, history, is_local: address.ip().is_loopback() })
+        Ok(Self {
+            gateway,
+            state,
+            sessions,
+            streams: live::streams(),
+            history,
+            is_local: address.ip().is_loopback(),
+            form_memory: form::memory(64),
+            sign_in_memory: form::memory(2),
+        })
     }
 
-    async fn answer(&self, request: Request<RequestBody>, context: RequestContext) -> Result<Answer<H::Body>, Failure> {
+    async fn answer(
+        self: &Arc<Self>,
+        request: Request<RequestBody>,
+        context: RequestContext,
+    ) -> Result<Answer<H::Body>, Failure> {
         let (head, body) = request.into_parts();
         let access = self.state.access.load();
         guard::check(&head, context.is_secure(), self.is_local || access.is_open())?;
@@ -105,28 +131,25 @@ impl<H: RequestHandler> Console<H> {
             _ => {}
         }
         let is_write = !head.method.is_safe();
+        let client = context.client();
         if is_write && head.uri.path() == "/sign-in" {
-            let form = Form::read(&head, body, form::LONGEST).await?;
+            let form = Form::read(&head, body, form::LONGEST, (&self.sign_in_memory, client)).await?;
             return self.sign_in(&form, context).await;
         }
-        let session = if access.is_open() { Some(self.sessions.open()) } else { self.sessions.of(&head.headers) };
-        let Some(session) = session else { return Ok(self.sign_in_page(None)) };
+        if live::is_wanted(&head) {
+            return live::follow(Arc::clone(self), head, context).map(Answer::Live);
+        }
+        let Some(session) = self.session(&head.headers) else { return Ok(self.sign_in_page(None)) };
         let longest = match head.uri.path() {
             "/blobs/new" => form::LONGEST_UPLOAD,
             "/blob/save" => form::LONGEST_TEXT,
             _ => form::LONGEST,
         };
-        let form = Form::read(&head, body, longest).await?;
+        let form = Form::read(&head, body, longest, (&self.form_memory, client)).await?;
         if is_write && !session.has_form_token(form.get("form_token")) {
             return Err(Failure::new(StatusCode::FORBIDDEN, "this form is out of date: load the page again"));
         }
-        let inside = Inside {
-            gateway: &self.gateway,
-            context,
-            token: session.token.clone(),
-            has_blobs: self.state.blobs.is_some(),
-        };
-        let visit = Visit { console: self, inside, session, head, form };
+        let visit = self.visit(session, head, form, context);
         match visit.respond().await {
             Err(failure) if failure.status == StatusCode::UNAUTHORIZED && failure.unsaved.is_none() => {
                 self.sessions.end(&visit.head.headers);
@@ -136,9 +159,26 @@ impl<H: RequestHandler> Console<H> {
         }
     }
 
+    /// Returns the session of a request, which is that of everyone if no token is needed.
+    fn session(&self, headers: &HeaderMap) -> Option<Session> {
+        if self.state.access.load().is_open() { Some(self.sessions.open()) } else { self.sessions.of(headers) }
+    }
+
+    fn visit(&self, session: Session, head: Parts, form: Form, context: RequestContext) -> Visit<'_, H> {
+        let inside = Inside {
+            gateway: &self.gateway,
+            context,
+            token: session.token.clone(),
+            has_blobs: self.state.blobs.is_some(),
+            counts_looks: false,
+        };
+        Visit { console: self, inside, session, head, form }
+    }
+
     async fn sign_in(&self, form: &Form, context: RequestContext) -> Result<Answer<H::Body>, Failure> {
         let (token, is_secure) = (form.get("token").trim().to_owned(), context.is_secure());
-        let inside = Inside { gateway: &self.gateway, context, token: Some(token.clone()), has_blobs: false };
+        let token_of = Some(token.clone());
+        let inside = Inside { gateway: &self.gateway, context, token: token_of, has_blobs: false, counts_looks: true };
         match inside.get("/-/overview").await {
             Ok(_) => Ok(Answer::Cookie(self.sessions.begin(token, is_secure)?)),
             Err(_) => Ok(self.sign_in_page(Some("this token is not accepted"))),
@@ -229,18 +269,18 @@ fn render(page: &impl Template) -> Result<String, Failure> {
 }
 
 impl<H: RequestHandler> RequestHandler for Console<H> {
-    type Body = Either<Full<Bytes>, H::Body>;
+    type Body = Body<H::Body>;
 
     async fn handle(self: Arc<Self>, mut request: Request<RequestBody>, context: RequestContext) -> Page<H> {
         if let Some(rejected) = framing::reject(&mut request) {
-            return rejected.map(|body| Either::Left(Full::new(body)));
+            return rejected.map(|body| Either::Left(Either::Left(Full::new(body))));
         }
         let is_head = request.method() == Method::HEAD;
         let answer = self.answer(request, context).await;
         let answer = answer.unwrap_or_else(|failure| self.failed(failure));
         let own = |status, media_type: &'static str, body: Bytes| {
-            let mut response =
-                Response::new(Either::Left(Full::new(if is_head { Bytes::new() } else { body.clone() })));
+            let sent = if is_head { Bytes::new() } else { body.clone() };
+            let mut response = Response::new(Either::Left(Either::Left(Full::new(sent))));
             *response.status_mut() = status;
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
             response.headers_mut().insert(CONTENT_LENGTH, body.len().into());
@@ -258,6 +298,11 @@ impl<H: RequestHandler> RequestHandler for Console<H> {
             Answer::Cookie(cookie) => {
                 let mut response = to("/");
                 response.headers_mut().insert(SET_COOKIE, cookie);
+                response
+            }
+            Answer::Live(events) => {
+                let mut response = Response::new(Either::Left(Either::Right(events)));
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(live::EVENT_STREAM));
                 response
             }
             Answer::Raw(response) => {

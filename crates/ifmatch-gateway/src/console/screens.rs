@@ -6,13 +6,16 @@ use askama::Template;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
+use ifmatch_blob::name::InvalidName;
 use ifmatch_http_server::RequestHandler;
 use serde::Deserialize;
 use serde_json::json;
+use url::Url;
 
 use super::inside::Failure;
 use super::text::{self, Text, encode, encode_path};
 use super::{Answer, Frame, Visit, page};
+use crate::leases::listing::LeaseTarget;
 
 type Result<H> = std::result::Result<Answer<<H as RequestHandler>::Body>, Failure>;
 
@@ -21,7 +24,7 @@ type Result<H> = std::result::Result<Answer<<H as RequestHandler>::Body>, Failur
 struct Overview {
     frame: Frame,
     state: State,
-    points: String,
+    line: String,
     highest: f64,
 }
 
@@ -153,6 +156,7 @@ struct Lease {
     state: Text,
     infinite: bool,
     remaining: Option<u64>,
+    ends: Option<f64>,
     token: Option<u64>,
     holder: Option<Text>,
     waiting: Vec<Waiting>,
@@ -180,7 +184,7 @@ struct Cache {
     url: Text,
     found: Option<LookedUp>,
     counters: Counters,
-    points: String,
+    line: String,
 }
 
 #[derive(Deserialize)]
@@ -245,8 +249,8 @@ impl<H: RequestHandler> Visit<'_, H> {
     /// Shows the state of the service.
     pub(super) async fn overview(&self) -> Result<H> {
         let state: State = self.inside.json("/-/overview").await?;
-        let (points, highest) = self.console.history.requests();
-        page(&Overview { frame: self.frame("overview"), state, points, highest })
+        let (line, highest) = self.console.history.requests();
+        page(&Overview { frame: self.frame("overview"), state, line, highest })
     }
 
     /// Shows who loses, and why.
@@ -269,8 +273,7 @@ impl<H: RequestHandler> Visit<'_, H> {
 
     /// Names the holder of a lease, and asks if it is to be broken.
     pub(super) async fn ask_to_break(&self) -> Result<H> {
-        let path = encode_path(self.form.get("path"));
-        let lease: Lease = self.inside.json(&format!("/-/leases/{path}")).await?;
+        let lease: Lease = self.inside.json(&lease_target(self.form.get("path"))?).await?;
         page(&Break { frame: self.frame("leases"), lease })
     }
 
@@ -282,7 +285,7 @@ impl<H: RequestHandler> Visit<'_, H> {
         };
         let command = json!({ "action": "break", "period": number("period")?, "token": number("token")? });
         let media_type = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-        let target = format!("/-/leases/{}", encode_path(self.form.get("path")));
+        let target = lease_target(self.form.get("path"))?;
         self.inside.whole(Method::POST, &target, &media_type, command.to_string().into()).await?;
         Ok(Answer::Redirect("/leases?done=broken".to_owned()))
     }
@@ -290,13 +293,12 @@ impl<H: RequestHandler> Visit<'_, H> {
     /// Shows the cache, and what it has for a URL.
     pub(super) async fn cache(&self) -> Result<H> {
         let url = Text(self.form.get("url").trim().to_owned());
-        let found = match &*url.0 {
-            "" => None,
-            _ => Some(self.inside.json(&format!("/-/cache?url={}", url.query())).await?),
-        };
+        let is_whole = Url::parse(&url.0).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let found =
+            if is_whole { Some(self.inside.json(&format!("/-/cache?url={}", url.query())).await?) } else { None };
         let counters = self.inside.json("/-/cache").await?;
-        let points = self.console.history.hits();
-        page(&Cache { frame: self.frame("cache"), url, found, counters, points })
+        let line = self.console.history.hits();
+        page(&Cache { frame: self.frame("cache"), url, found, counters, line })
     }
 
     /// Purges responses.
@@ -314,6 +316,13 @@ impl<H: RequestHandler> Visit<'_, H> {
         let url = if self.form.get("what") == "url" { format!("&url={}", encode(value)) } else { String::new() };
         Ok(Answer::Redirect(format!("/cache?done={done}{url}")))
     }
+}
+
+/// Returns the endpoint for the lease of a container or a blob.
+fn lease_target(path: &str) -> std::result::Result<String, Failure> {
+    let invalid = |error: InvalidName| Failure::new(StatusCode::BAD_REQUEST, format!("the path to break: {error}"));
+    LeaseTarget::new(path).map_err(invalid)?;
+    Ok(format!("/-/leases/{}", encode_path(path)))
 }
 
 fn now() -> f64 {

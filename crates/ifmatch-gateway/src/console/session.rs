@@ -12,12 +12,14 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::fields;
 use ifmatch_runtime::{Clock, RandomError, SystemClock, nonce};
 use sha2::{Digest, Sha256};
+use tokio::sync::watch;
 
 use super::inside::Failure;
 
-const NAME: &str = "ifmatch-console";
-/// Maximum number of sessions. The one that was idle for longest makes room.
-const MOST: usize = 100;
+/// Beginning of the names of all consoles' cookies. The port follows, since cookies do not distinguish ports.
+const NAME: &str = "ifmatch-console-";
+/// Maximum number of sessions of a token. The one that was idle for longest makes room, and those of other tokens stay.
+const MOST: usize = 20;
 /// Time after which an idle session ends.
 const IDLE: Duration = Duration::from_hours(12);
 
@@ -41,14 +43,19 @@ impl Session {
 /// All sessions, by the digest of their cookie.
 #[derive(Debug)]
 pub(super) struct Sessions {
+    /// Name of the cookie.
+    name: String,
     open: Session,
     of: Mutex<HashMap<[u8; 32], (Session, Timestamp)>>,
+    /// Announces each end of a session.
+    ended: watch::Sender<()>,
 }
 
 impl Sessions {
-    /// Creates no sessions yet.
-    pub(super) fn new() -> Result<Self, RandomError> {
-        Ok(Self { open: Session { token: None, form_token: random()? }, of: Mutex::default() })
+    /// Creates no sessions yet, for the console at this port.
+    pub(super) fn new(port: u16) -> Result<Self, RandomError> {
+        let open = Session { token: None, form_token: random()? };
+        Ok(Self { name: format!("{NAME}{port}"), open, of: Mutex::default(), ended: watch::Sender::new(()) })
     }
 
     /// Returns the session of everyone, if no token is needed.
@@ -61,7 +68,7 @@ impl Sessions {
         let now = SystemClock.now();
         let mut sessions = self.lock();
         sessions.retain(|_, (_, used)| now < used.saturating_add(IDLE));
-        let (session, used) = sessions.get_mut(&key(headers)?)?;
+        let (session, used) = sessions.get_mut(&self.key(headers)?)?;
         *used = now;
         Some(session.clone())
     }
@@ -72,22 +79,38 @@ impl Sessions {
         let random = || random().map_err(|error| failed(&error));
         let (cookie, session) = (random()?, Session { token: Some(token), form_token: random()? });
         let mut sessions = self.lock();
-        while sessions.len() >= MOST
-            && let Some(oldest) = sessions.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key)
-        {
-            sessions.remove(&oldest);
+        let of_token = sessions.iter().filter(|(_, (other, _))| other.token == session.token);
+        let mut of_token: Vec<_> = of_token.map(|(key, (_, used))| (*used, *key)).collect();
+        if of_token.len() >= MOST {
+            of_token.sort_unstable();
+            sessions.remove(&of_token[0].1);
+            self.ended.send_replace(());
         }
         sessions.insert(Sha256::digest(&cookie).into(), (session, SystemClock.now()));
         let secure = if is_secure { "; Secure" } else { "" };
-        let cookie = format!("{NAME}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}");
+        let cookie = format!("{}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}", self.name);
         HeaderValue::try_from(cookie).map_err(|error| failed(&error))
     }
 
     /// Ends the session that a request belongs to.
     pub(super) fn end(&self, headers: &HeaderMap) {
-        if let Some(key) = key(headers) {
+        if let Some(key) = self.key(headers) {
             self.lock().remove(&key);
+            self.ended.send_replace(());
         }
+    }
+
+    /// Returns a receiver that changes whenever a session ends.
+    pub(super) fn ended(&self) -> watch::Receiver<()> {
+        self.ended.subscribe()
+    }
+
+    fn key(&self, headers: &HeaderMap) -> Option<[u8; 32]> {
+        let mut cookies = fields::lines(headers, COOKIE).flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+        let value = |cookie: &'_ [u8]| {
+            Some(cookie.trim_ascii().strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")?.to_owned())
+        };
+        cookies.find_map(value).map(|cookie| Sha256::digest(cookie).into())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], (Session, Timestamp)>> {
@@ -95,14 +118,75 @@ impl Sessions {
     }
 }
 
-fn key(headers: &HeaderMap) -> Option<[u8; 32]> {
-    let mut cookies =
-        fields::lines(headers, COOKIE).filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(';'));
-    let cookie = cookies.find_map(|cookie| cookie.trim().strip_prefix(NAME)?.strip_prefix('='))?;
-    Some(Sha256::digest(cookie).into())
+/// Removes the cookies of consoles from a request that is forwarded: a browser sends them to each port of their host.
+pub(crate) fn remove_cookies(headers: &mut HeaderMap) {
+    let is_of_console = |cookie: &&[u8]| cookie.trim_ascii_start().starts_with(NAME.as_bytes());
+    let cookies = |line: &HeaderValue| line.as_bytes().split(|byte| *byte == b';').any(|cookie| is_of_console(&cookie));
+    if !fields::lines(headers, COOKIE).any(cookies) {
+        return;
+    }
+    let rest = |line: &HeaderValue| {
+        let kept: Vec<_> =
+            line.as_bytes().split(|byte| *byte == b';').filter(|cookie| !is_of_console(cookie)).collect();
+        HeaderValue::from_bytes(kept.join(&b';').trim_ascii()).ok().filter(|line| !line.is_empty())
+    };
+    let lines: Vec<_> = fields::lines(headers, COOKIE).filter_map(rest).collect();
+    headers.remove(COOKIE);
+    for line in lines {
+        headers.append(COOKIE, line);
+    }
 }
 
 /// Returns 256 random bits in hexadecimal digits.
 fn random() -> Result<String, RandomError> {
     (0..4).map(|_| nonce().map(|number| format!("{number:016x}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cookie_of(begun: &HeaderValue) -> HeaderMap {
+        let cookie = begun.to_str().unwrap().split(';').next().unwrap();
+        HeaderMap::from_iter([(COOKIE, HeaderValue::try_from(format!("a=b; {cookie};c=d")).unwrap())])
+    }
+
+    #[test]
+    fn a_token_ends_no_session_of_another_one() {
+        let sessions = Sessions::new(1).unwrap();
+        let begin = |token: &str| cookie_of(&sessions.begin(token.to_owned(), false).unwrap());
+        let writer = begin("writer");
+        let readers: Vec<_> = (0..=MOST).map(|_| begin("reader")).collect();
+        assert!(sessions.of(&writer).is_some());
+        let known = |headers: &HeaderMap| sessions.of(headers).is_some();
+        assert_eq!(readers.iter().filter(|headers| known(headers)).count(), MOST);
+        sessions.end(&writer);
+        assert!(!known(&writer));
+    }
+
+    #[test]
+    fn consoles_at_two_ports_of_a_host_have_their_own_cookies() {
+        let [one, other] = [1, 2].map(|port| Sessions::new(port).unwrap());
+        let mut headers = cookie_of(&one.begin("a".to_owned(), false).unwrap());
+        headers.append(COOKIE, cookie_of(&other.begin("b".to_owned(), true).unwrap())[COOKIE].clone());
+        let token = |sessions: &Sessions| sessions.of(&headers).and_then(|session| session.token);
+        assert_eq!((token(&one).as_deref(), token(&other).as_deref()), (Some("a"), Some("b")));
+    }
+
+    #[test]
+    fn only_the_cookies_of_consoles_are_removed() {
+        for (lines, left) in [
+            (&["a=1; b=\"x\""][..], &["a=1; b=\"x\""][..]),
+            (&["a=1; ifmatch-console-10004=x; b=2"], &["a=1; b=2"]),
+            (&["ifmatch-console-1=x;b=2"], &["b=2"]),
+            (&["ifmatch-console-1=x"], &[]),
+            (&["a=1", "  ifmatch-console-1=x ; ", "c=3;ifmatch-console-2=y"], &["a=1", "c=3"]),
+            (&["x-ifmatch-console-1=x;ifmatch-consol=y"], &["x-ifmatch-console-1=x;ifmatch-consol=y"]),
+        ] {
+            let mut headers: HeaderMap = lines.iter().map(|line| (COOKIE, HeaderValue::from_static(line))).collect();
+            remove_cookies(&mut headers);
+            let kept: Vec<_> = headers.get_all(COOKIE).iter().map(|line| line.to_str().unwrap()).collect();
+            assert_eq!(kept, left, "{lines:?}");
+        }
+    }
 }

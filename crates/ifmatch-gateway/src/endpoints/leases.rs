@@ -9,9 +9,10 @@ use http_body_util::{BodyExt, Limited};
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{LeaseRequest, Leased, Reading, StoreError, StoreErrorKind};
-use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseReceipt, SeenLease};
+use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseConflict, LeaseReceipt, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
+use ifmatch_core::record::Revision;
 use ifmatch_http_server::RequestBody;
 use ifmatch_runtime::{Clock, SystemClock};
 use percent_encoding::percent_decode_str;
@@ -102,14 +103,13 @@ async fn one(
     let Command::Break { period, token } = command(request).await?;
     let too_long = || Problem::bad_request("the period must be 0 to 60 seconds");
     let period = period.map(|seconds| BreakPeriod::from_seconds(seconds).ok_or_else(too_long)).transpose()?;
-    if let Some(token) = token {
-        let lease = find(store, &target).await?.map(|seen| seen.lease);
-        if lease.is_none_or(|lease| lease.token().get() != token) {
-            return Err(Problem::new(StatusCode::CONFLICT, "another-lease")
-                .detail("the lease with this token has ended: look at the lease again before you break it"));
+    let action = LeaseAction::Break { period, token: token.map(Revision::new) };
+    let leased = lease(store, &target, action).await.map_err(|error| match error.kind() {
+        StoreErrorKind::LeaseConflict(conflict @ LeaseConflict::TokenMismatch) => {
+            Problem::new(StatusCode::CONFLICT, "another-lease").detail(conflict.to_string())
         }
-    }
-    let leased = break_lease(store, &target, period).await?;
+        _ => error.into(),
+    })?;
     tracing::info!(path = %target, "an operator broke a lease");
     let LeaseReceipt { lease, at } = leased.receipt;
     let seen = lease.map(|lease| SeenLease { lease, at });
@@ -128,6 +128,7 @@ impl Losers {
     /// Describes a lease, with the clients that wait for it.
     fn add(&self, target: &LeaseTarget, lease: Option<&SeenLease>) -> Value {
         let mut described = lease_json(target, lease);
+        described["ends"] = lease.filter(|lease| lease.state().is_locked()).and_then(ends).into();
         let mut waiting: BTreeMap<_, (u32, f64)> = BTreeMap::new();
         let is_locked = lease.is_some_and(|lease| lease.state().is_locked());
         for conflict in self.0.iter().filter(|conflict| is_locked && is_of(conflict, target)) {
@@ -139,6 +140,12 @@ impl Losers {
         described["waiting"] = waiting.into_iter().map(describe).collect();
         described
     }
+}
+
+/// Returns when a lease stops to lock, in seconds since 1970 by the time of day, unless it has no end.
+fn ends(seen: &SeenLease) -> Option<f64> {
+    let left = seen.at.until(seen.lease.end()?);
+    Some(seconds(SystemClock.wall()) + left.as_secs_f64())
 }
 
 /// Returns `true` if a request was for this target. In the Azure dialect, the path may begin with the account, which is part of
@@ -164,12 +171,7 @@ async fn find(store: &dyn BlobStore, target: &LeaseTarget) -> Result<Option<Seen
     }
 }
 
-async fn break_lease(
-    store: &dyn BlobStore,
-    target: &LeaseTarget,
-    period: Option<BreakPeriod>,
-) -> Result<Leased, StoreError> {
-    let action = LeaseAction::Break(period);
+async fn lease(store: &dyn BlobStore, target: &LeaseTarget, action: LeaseAction) -> Result<Leased, StoreError> {
     let request = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
     match blob_path(target) {
         Some(blob) => store.lease(&blob, request).await,

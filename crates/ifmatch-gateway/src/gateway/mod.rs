@@ -22,6 +22,7 @@ use ifmatch_proxy::LastExchange;
 use tower_service::Service;
 
 use crate::access::{Access, Denied, host_check};
+use crate::console::session;
 use crate::endpoints::Endpoint;
 use crate::traces::RequestSpan;
 use request_id::X_REQUEST_ID;
@@ -203,6 +204,7 @@ where
         } else if let Err(denied) = self.check_access(&access, &request) {
             Pending::Rejected(denied.to_problem().to_response())
         } else if let Some(set_context) = self.set_context {
+            session::remove_cookies(request.headers_mut());
             // A forwarded request takes its slot behind the cache, so that the cache can respond while all are taken.
             let mut inner = self.inner.clone();
             set_context(&mut inner, context, tracker.exchange());

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -14,6 +13,7 @@ use ifmatch_http_server::{Event, Observer};
 use ifmatch_proxy::Proxy;
 use ifmatch_register::Register;
 use ifmatch_runtime::{Clock, SystemClock};
+use tokio::sync::watch;
 
 use super::certificate::Validity;
 use super::request_id::RequestIds;
@@ -66,7 +66,7 @@ pub(crate) struct AppState {
     /// When the gateway started, by the time of day.
     pub(crate) started: Timestamp,
     certificates: ArcSwap<Vec<Validity>>,
-    stopping: AtomicBool,
+    stopping: watch::Sender<bool>,
 }
 
 /// What does not change while a gateway runs.
@@ -104,7 +104,7 @@ impl AppState {
             facts: Facts { settings: config.in_force.clone(), ..Facts::default() },
             started: SystemClock.wall(),
             certificates: ArcSwap::default(),
-            stopping: AtomicBool::new(false),
+            stopping: watch::Sender::new(false),
         }
     }
 
@@ -178,13 +178,19 @@ impl AppState {
 
     /// Records that the gateway is about to stop, which `/-/health` reports from now on, and ends the reads that wait.
     pub(crate) fn stop(&self) {
-        self.stopping.store(true, Relaxed);
+        self.stopping.send_replace(true);
         self.waits.end();
+    }
+
+    /// Waits until the gateway is about to stop.
+    pub(crate) async fn stopped(&self) {
+        // It fails if the sender is gone, which is part of this state.
+        drop(self.stopping.subscribe().wait_for(|stopping| *stopping).await);
     }
 
     /// Returns `true` if the gateway is about to stop.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Relaxed)
+        *self.stopping.borrow()
     }
 }
 

@@ -27,9 +27,14 @@ pub(crate) const ACCESS: &str = "ifmatch::access";
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
+/// Marks a request by which the console reads an endpoint. It is none of a client, and is neither counted nor logged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Uncounted;
+
 /// Tracks a request. Dropping it updates the metrics, writes the access log and releases the request's slot.
 pub(crate) struct RequestTracker {
     state: Arc<AppState>,
+    is_counted: bool,
     started: Instant,
     slot: Option<RequestSlot>,
     method: usize,
@@ -74,9 +79,12 @@ impl RequestTracker {
         id: &HeaderValue,
         span: Option<RequestSpan>,
     ) -> Self {
-        state.metrics.in_flight.increment(1.0);
+        let is_counted = request.extensions().get::<Uncounted>().is_none();
+        if is_counted {
+            state.metrics.in_flight.increment(1.0);
+        }
         let span = span.filter(RequestSpan::is_recording);
-        let line = (span.is_some() || enabled!(target: ACCESS, Level::DEBUG))
+        let line = (span.is_some() || is_counted && enabled!(target: ACCESS, Level::DEBUG))
             .then(|| Line {
                 span,
                 secure: context.is_secure(),
@@ -98,6 +106,7 @@ impl RequestTracker {
         let client = context.remote_address().ip();
         Self {
             state: Arc::clone(state),
+            is_counted,
             started: Instant::now(),
             slot: None,
             method: method_index(request.method()),
@@ -165,6 +174,9 @@ impl RequestTracker {
 
 impl Drop for RequestTracker {
     fn drop(&mut self) {
+        if !self.is_counted {
+            return;
+        }
         let metrics = &self.state.metrics;
         let duration = self.started.elapsed();
         let bytes_in = self.request_body.as_ref().map_or(0, |body| body.received());

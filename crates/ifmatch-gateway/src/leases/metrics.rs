@@ -82,7 +82,7 @@ impl LeaseMetrics {
             LeaseAction::Renew(_) => &self.renewed,
             LeaseAction::Change { .. } => &self.changed,
             LeaseAction::Release(_) => &self.released,
-            LeaseAction::Break(_) => &self.broken,
+            LeaseAction::Break { .. } => &self.broken,
         };
         counter.increment(1);
         let mut active = self.active();

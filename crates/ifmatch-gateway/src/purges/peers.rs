@@ -11,6 +11,7 @@ use url::Url;
 
 use super::Order;
 use crate::commands::http_client::{Trust, reason};
+use crate::config::shown_url::without_secrets;
 use crate::endpoints::CACHE_PATH;
 use crate::error::Error;
 
@@ -41,7 +42,7 @@ impl Peers {
                 Ok(status) => format!("status {status}"),
                 Err(error) => reason(&error),
             };
-            Some(format!("{peer}: {failed}"))
+            Some(format!("{}: {failed}", without_secrets(peer.as_str())))
         });
         let failed: Vec<String> = join_all(asked).await.into_iter().flatten().collect();
         if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }

@@ -25,10 +25,10 @@ pub(super) fn success<T: Body>(
     *response.status_mut() = match request.action {
         LeaseAction::Acquire { .. } => StatusCode::CREATED,
         LeaseAction::Renew(_) | LeaseAction::Change { .. } | LeaseAction::Release(_) => StatusCode::OK,
-        LeaseAction::Break(_) => StatusCode::ACCEPTED,
+        LeaseAction::Break { .. } => StatusCode::ACCEPTED,
     };
     let headers = response.headers_mut();
-    if let LeaseAction::Break(_) = request.action {
+    if let LeaseAction::Break { .. } = request.action {
         headers.insert(azure::TIME, receipt.seconds_left().unwrap_or_default().into());
     } else if let Some(lease) = receipt.lease {
         headers.extend(HeaderValue::from_str(&lease.id().to_string()).ok().map(|id| (azure::ID, id)));

@@ -10,6 +10,7 @@ use crate::commands::listen::Bound;
 use crate::config::address::ListenAddress;
 use crate::config::optional_address::OptionalAddress;
 use crate::config::settings::Settings;
+use crate::config::shown_url::without_secrets;
 use crate::config::{Config, Records, Storage};
 
 /// The addresses of the listeners.
@@ -77,13 +78,18 @@ fn reachable(address: SocketAddr) -> String {
     if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() }
 }
 
-/// Describes a storage.
+/// Describes a storage, without secrets.
 pub(super) fn location(storage: &Storage) -> String {
     match storage {
         Storage::Folder(folder) => folder.display().to_string(),
-        Storage::Store { url, records: Records::Memory } => url.clone(),
-        Storage::Store { url, records: Records::Folder(folder) } => format!("{url}, register in {}", folder.display()),
-        Storage::Store { url, records: Records::Register(register) } => format!("{url}, register {register}"),
+        Storage::Store { url, records } => {
+            let url = without_secrets(url);
+            match records {
+                Records::Memory => url,
+                Records::Folder(folder) => format!("{url}, register in {}", folder.display()),
+                Records::Register(register) => format!("{url}, register {register}"),
+            }
+        }
     }
 }
 
@@ -131,6 +137,10 @@ mod tests {
         let settings = Settings { data: Some("./data".into()), write_token, ..Settings::default() };
         let text = banner(settings, false);
         assert!(text.contains("Bearer TOKEN") && !text.contains("hunter2"), "{text}");
+        let settings = "store = 's3://me:hunter2@bucket/x?key=hunter2'\nregister = 'redis://me:hunter2@host'";
+        let text = banner(Settings::from_toml(settings).unwrap(), false);
+        assert!(text.contains("s3://(hidden)@bucket/x?(hidden), register redis://(hidden)@host"), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use ifmatch_register::{Guarantee, Register};
 
 use crate::commands::register::AcceptLosses;
 use crate::commands::{folder, register, store_url};
+use crate::config::shown_url::without_secrets;
 use crate::config::{Config, Records, Storage};
 use crate::error::Error;
 use crate::metrics::register::MeteredRegister;
@@ -48,7 +49,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
             Ok(Opened { folder: Some(store.clone()), ..Opened::new(store) })
         }
         Storage::Store { url, records } => {
-            let name = format!("--store {url}");
+            let name = format!("--store {}", without_secrets(url));
             let backing = store_url::open(&name, url)?;
             let register = match records {
                 Records::Memory => register::memory(),

@@ -1,0 +1,203 @@
+//! Live pages: a stream of server-sent events for each page that is open, so that browsers ask for nothing.
+//!
+//! The console renders the page from time to time, and sends it if it differs from the last one that it sent. A stream ends with its
+//! session, and when the gateway stops.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::ACCEPT;
+use http::request::Parts;
+use http::{Method, StatusCode};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use http_body_util::combinators::UnsyncBoxBody;
+use ifmatch_http_server::{RequestContext, RequestHandler, SlotLimit};
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::form::Form;
+use super::inside::Failure;
+use super::shares::{Share, Shares};
+use super::{Answer, Console};
+
+/// The type of the streams.
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
+
+/// Maximum number of streams, in all and of a session. Browsers have six connections to a host that speaks HTTP/1: some of them
+/// must stay free for other requests.
+const LIMIT: SlotLimit = SlotLimit { total: 64, per_client: Some(4) };
+/// Time between two looks at a page, unless a look takes long.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// Maximum time between two looks.
+const LONGEST_INTERVAL: Duration = Duration::from_mins(1);
+/// Time between two looks, as a multiple of the time that one takes. A store with many blobs is slow to list.
+const SHARE: u32 = 10;
+/// Number of looks without a change after which a comment is sent, which finds connections that are dead.
+const QUIET: u32 = 5;
+/// The pages with live parts.
+const PAGES: [&str; 4] = ["/", "/conflicts", "/leases", "/cache"];
+/// The event at the end of a session.
+const END: &str = "event: end\ndata:\n\n";
+/// A comment.
+const COMMENT: &str = ":\n\n";
+
+/// The body of a stream.
+pub(super) type Events = UnsyncBoxBody<Bytes, Infallible>;
+
+/// The streams of all sessions.
+pub(super) type Streams = Arc<Shares<String>>;
+
+/// Allows streams.
+pub(super) fn streams() -> Streams {
+    Shares::new(LIMIT)
+}
+
+/// Returns `true` for a request of a stream.
+pub(super) fn is_wanted(head: &Parts) -> bool {
+    let accepts = head.headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes() == EVENT_STREAM.as_bytes());
+    accepts && head.method == Method::GET && PAGES.contains(&head.uri.path())
+}
+
+/// Begins a stream of the page that a request names.
+pub(super) fn follow<H: RequestHandler>(
+    console: Arc<Console<H>>,
+    head: Parts,
+    context: RequestContext,
+) -> Result<Events, Failure> {
+    let Some(session) = console.session(&head.headers) else { return Ok(events(stream::iter([Bytes::from(END)]))) };
+    let Some(share) = console.streams.take(session.form_token, 1) else {
+        let detail = "too many live pages are open: this one stays as it is until it is loaded again";
+        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+    };
+    let ended = console.sessions.ended();
+    let page = LivePage {
+        console,
+        head,
+        context,
+        ended,
+        sent: None,
+        quiet: 0,
+        interval: INTERVAL,
+        is_over: false,
+        _share: share,
+    };
+    Ok(events(stream::unfold(page, async |mut page| Some((page.next().await?, page)))))
+}
+
+fn events(events: impl futures_util::Stream<Item = Bytes> + Send + 'static) -> Events {
+    use futures_util::StreamExt;
+    Events::new(StreamBody::new(events.map(|event| Ok(Frame::data(event)))))
+}
+
+/// A page that a browser has open.
+struct LivePage<H> {
+    console: Arc<Console<H>>,
+    head: Parts,
+    context: RequestContext,
+    /// Changes when any session ends.
+    ended: watch::Receiver<()>,
+    /// The digest of what was sent last.
+    sent: Option<[u8; 32]>,
+    /// Number of looks since then, or since the last comment.
+    quiet: u32,
+    /// Time until the next look.
+    interval: Duration,
+    is_over: bool,
+    _share: Share<String>,
+}
+
+impl<H: RequestHandler> LivePage<H> {
+    /// Waits for the next event. Returns `None` at the end of the stream.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if self.is_over || self.console.state.is_stopping() {
+                return None;
+            }
+            if self.sent.is_some() {
+                tokio::select! {
+                    () = sleep(self.interval) => {}
+                    _ = self.ended.changed() => {}
+                    () = self.console.state.stopped() => return None,
+                }
+            }
+            let began = Instant::now();
+            let answer = self.look().await;
+            self.interval = (began.elapsed() * SHARE).clamp(INTERVAL, LONGEST_INTERVAL);
+            let Some(answer) = answer else {
+                self.is_over = true;
+                return Some(Bytes::from(END));
+            };
+            // A page that fails stays as it is until it can be read again.
+            if let Ok(Answer::Page(StatusCode::OK, page)) = answer {
+                let digest = Some(Sha256::digest(without_times(&page)).into());
+                if digest != self.sent {
+                    (self.sent, self.quiet) = (digest, 0);
+                    return Some(event(&page));
+                }
+            } else {
+                self.sent.get_or_insert_default();
+            }
+            self.quiet += 1;
+            if self.quiet >= QUIET || self.interval > INTERVAL {
+                self.quiet = 0;
+                return Some(Bytes::from(COMMENT));
+            }
+        }
+    }
+
+    /// Returns the page, or `None` if the session has ended.
+    async fn look(&self) -> Option<Result<Answer<H::Body>, Failure>> {
+        let session = self.console.session(&self.head.headers)?;
+        let form = Form::of_query(&self.head);
+        let answer = self.console.visit(session, self.head.clone(), form, self.context.clone()).respond().await;
+        match answer {
+            Err(failure) if failure.status == StatusCode::UNAUTHORIZED => {
+                self.console.sessions.end(&self.head.headers);
+                None
+            }
+            answer => Some(answer),
+        }
+    }
+}
+
+/// Returns the event for a page. A carriage return would end a line of it, too.
+fn event(page: &str) -> Bytes {
+    let lines = page.split(['\r', '\n']).map(|line| format!("data: {line}\n"));
+    Bytes::from(format!("event: page\n{}\n", lines.collect::<String>()))
+}
+
+/// Returns a page without the times that the browser counts by itself.
+fn without_times(page: &str) -> String {
+    let mut parts = page.split("<span data-seconds=");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |page, part| page + part.split_once("</span>").map_or(part, |(_, rest)| rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_the_same_if_only_times_differ() {
+        let page =
+            |seconds: u32, name: &str| format!("<p><span data-seconds=\"{seconds}\">{seconds} s</span> {name}</p>");
+        assert_eq!(without_times(&page(1, "a")), "<p> a</p>");
+        assert_eq!(without_times(&(page(1, "a") + &page(5, "b"))), "<p> a</p><p> b</p>");
+        assert_ne!(without_times(&page(1, "a")), without_times(&page(1, "b")));
+    }
+
+    #[test]
+    fn no_line_of_a_page_is_a_field_of_an_event() {
+        for (page, expected) in [
+            ("a\nb", "event: page\ndata: a\ndata: b\n\n"),
+            ("a\revent: end\r\ndata:", "event: page\ndata: a\ndata: event: end\ndata: \ndata: data:\n\n"),
+        ] {
+            assert_eq!(event(page), expected);
+        }
+    }
+}
