@@ -69,14 +69,9 @@ pub(crate) async fn delete(
     request: S3Request<DeleteBucketInput>,
 ) -> S3Result<S3Response<DeleteBucketOutput>> {
     let S3Request { input, credentials, .. } = request;
-    let store = &backend.context.store;
-    let (container, _) = find(backend, credentials.as_ref(), &input.bucket).await?;
-    let query = ListQuery { prefix: String::new(), after: None, limit: 1, leases: false, delimiter: None };
-    let page = store.list(&container, &query).await.map_err(|failed| error::plain(&failed))?;
-    if page.is_some_and(|page| !page.items.is_empty() || page.next.is_some()) {
-        return Err(s3_error!(BucketNotEmpty, "the bucket is not empty: delete its objects first"));
-    }
-    store.delete_container(&container, Delete::default()).await.map_err(|failed| error::plain(&failed))?;
+    let container = backend.container(credentials.as_ref(), &input.bucket)?;
+    let deleted = backend.context.store.delete_empty_container(&container, Delete::default()).await;
+    deleted.map_err(|failed| error::plain(&failed))?;
     Ok(S3Response::new(DeleteBucketOutput::default()))
 }
 
