@@ -3,6 +3,7 @@
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{ContainerInfo, Delete, ListQuery};
+use ifmatch_core::date::Timestamp;
 use s3s::auth::Credentials;
 use s3s::dto::{
     Bucket, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput, ListBucketsInput,
@@ -41,7 +42,8 @@ pub(crate) async fn list(
                 let buckets = Some(buckets);
                 return Ok(S3Response::new(ListBucketsOutput { buckets, continuation_token, ..Default::default() }));
             }
-            let creation_date = entry.info.last_modified.and_then(convert::timestamp);
+            let created = entry.info.created.map(Timestamp::last_modified).or(entry.info.last_modified);
+            let creation_date = created.and_then(convert::timestamp);
             buckets.push(Bucket { name: Some(name.to_owned()), creation_date, ..Bucket::default() });
         }
         after = page.next;

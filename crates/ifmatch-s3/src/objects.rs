@@ -278,7 +278,9 @@ pub(crate) async fn attributes(
     };
     let info = &opened.info;
     let checksum = checksum::of_object(info);
-    let wants = |attribute| input.object_attributes.iter().any(|wanted| wanted.as_str() == attribute);
+    // `s3s` does not split the list in a line of the field.
+    let wanted = || input.object_attributes.iter().flat_map(|line| line.as_str().split(',')).map(str::trim);
+    let wants = |attribute| wanted().any(|wanted| wanted == attribute);
     let parts = checksum::number_of_parts(&checksum).filter(|_| wants(ObjectAttributes::OBJECT_PARTS));
     let total = |count| GetObjectAttributesParts { total_parts_count: Some(count), ..Default::default() };
     Ok(S3Response::new(GetObjectAttributesOutput {
