@@ -152,8 +152,9 @@ pub fn assert_one(statuses: &[u16], lost: &[u16]) -> usize {
     won[0]
 }
 
-/// Lets 16 writers create an object, and then 16 replace or delete it: by PutObject, CompleteMultipartUpload, CopyObject and
-/// DeleteObject. Each goes through one of the doors, and one of 16 must win each time. `IFMATCH_S3_TRIES` replaces the number of tries.
+/// Lets 16 writers create an object, and then 16 replace or delete it: by `PutObject`, `CompleteMultipartUpload`, `CopyObject` and
+/// `DeleteObject`. Each goes through one of the doors, and one of 16 must win each time. `IFMATCH_S3_TRIES` replaces the number of
+/// tries.
 pub async fn race(doors: &[S3], tries: usize) {
     const WRITERS: usize = 16;
     let tries = std::env::var("IFMATCH_S3_TRIES").ok().map_or(tries, |tries| tries.parse().expect("a number of tries"));

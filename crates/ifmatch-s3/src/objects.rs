@@ -263,7 +263,7 @@ pub(crate) async fn not_found(backend: &Backend, blob: &BlobPath) -> S3Error {
     }
 }
 
-/// The operation GetObjectAttributes.
+/// `GetObjectAttributes`.
 pub(crate) async fn attributes(
     backend: &Backend,
     request: S3Request<GetObjectAttributesInput>,

@@ -61,7 +61,7 @@ impl Setup {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), closed).await.expect("the container is closed within a minute");
+        tokio::time::timeout(Duration::from_mins(1), closed).await.expect("the container is closed within a minute");
     }
 
     /// Leaves the mark of a deleter whose turn ends then.
@@ -105,7 +105,7 @@ async fn write_soon(subject: &Subject, blob: &BlobPath) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), written).await.expect("a write succeeds within a minute");
+    tokio::time::timeout(Duration::from_mins(1), written).await.expect("a write succeeds within a minute");
 }
 
 #[tokio::test]
@@ -144,10 +144,10 @@ async fn a_write_by_an_earlier_answer_keeps_its_container() {
             setup.closed().await;
             writer.store.put(&setup.blob, within()).await
         };
-        let (deleted, written) = futures_util::join!(delete_empty(&deleter, &setup.blob.container), write);
+        let (ended, written) = futures_util::join!(delete_empty(&deleter, &setup.blob.container), write);
         match written {
             Ok(_) => {
-                assert_eq!(kind(deleted), StoreErrorKind::ContainerNotEmpty);
+                assert_eq!(kind(ended), StoreErrorKind::ContainerNotEmpty);
                 assert_eq!(setup.process.read(&setup.blob).await.expect("it was acknowledged").1, "1");
                 return;
             }
@@ -207,8 +207,8 @@ async fn a_deleter_that_lost_its_turn_deletes_nothing() {
         write_soon(process, blob).await;
         wake.send(()).expect("the deleter waits");
     };
-    let (deleted, ()) = futures_util::join!(delete_empty(&deleter, &blob.container), meanwhile);
-    deleted.expect_err("the container was opened");
+    let (ended, ()) = futures_util::join!(delete_empty(&deleter, &blob.container), meanwhile);
+    ended.expect_err("the container was opened");
     assert_eq!(process.read(blob).await.expect("it was acknowledged").1, "1");
     process.store.put(blob, within()).await.expect("the container is open");
 }
