@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use ifmatch_testbed::{postgres, s3};
-use support::s3::S3;
+use support::s3::{S3, race};
 use support::{Answer, Gateway};
 use tokio::task::block_in_place;
 
@@ -12,9 +12,13 @@ use crate::migrate;
 const WRITERS: usize = 12;
 const UPDATES: usize = 4;
 
-/// Of the writers that create an object, one wins. Then each counts up in it under `If-Match`, and no update is lost.
-#[tokio::test(flavor = "multi_thread")]
-async fn no_update_of_an_object_is_lost() {
+/// Three gateways, with the bucket `docs`.
+struct Gateways {
+    doors: Vec<S3>,
+    _running: (Vec<Gateway>, s3::Server, ifmatch_testbed::Server),
+}
+
+async fn gateways() -> Gateways {
     let (store, register) = (s3::start_without_conditions().await, postgres::start(&["max_connections=200"]).await);
     migrate(&register);
     let gateway = || {
@@ -26,6 +30,47 @@ async fn no_update_of_an_object_is_lost() {
     let mut gateways: Vec<_> = (0..3).map(|_| block_in_place(gateway)).collect();
     let doors: Vec<S3> = gateways.iter_mut().map(|gateway| S3::development(block_in_place(|| gateway.s3()))).collect();
     doors[0].put("/docs", &[], "").await.expect(200);
+    Gateways { doors, _running: (gateways, store, register) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_sixteen_writers_wins_through_any_gateway() {
+    race(&gateways().await.doors, 5).await;
+}
+
+/// One writer after another is told whether its object is there: the bucket is deleted with none of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_is_deleted_only_while_it_is_empty() {
+    let Gateways { doors, _running } = gateways().await;
+    for attempt in 0..5 {
+        let bucket = format!("/bucket-{attempt}");
+        doors[0].put(&bucket, &[], "").await.expect(200);
+        let write = async |writer: usize| {
+            tokio::time::sleep(std::time::Duration::from_millis(100 * u64::try_from(writer).unwrap())).await;
+            doors[writer % 3].put(&format!("{bucket}/{writer}"), &[], "x").await.status.as_u16()
+        };
+        let delete = async {
+            tokio::time::sleep(std::time::Duration::from_millis(100 * attempt)).await;
+            doors[1].delete(&bucket, &[]).await
+        };
+        let (written, deleted) = futures_util::join!(join_all((0..6).map(write)), delete);
+        match deleted.status.as_u16() {
+            204 => assert!(!written.contains(&200), "{written:?}: an object was deleted with its bucket"),
+            409 | 503 => {
+                for (writer, status) in written.iter().enumerate() {
+                    let read = doors[2].get(&format!("{bucket}/{writer}"), &[]).await.status.as_u16();
+                    assert_eq!(read == 200, *status == 200, "the object of writer {writer}, which got {status}");
+                }
+            }
+            other => panic!("{other}: {}", deleted.text()),
+        }
+    }
+}
+
+/// Of the writers that create an object, one wins. Then each counts up in it under `If-Match`, and no update is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_update_of_an_object_is_lost() {
+    let Gateways { doors, _running } = gateways().await;
 
     let create = async |writer: usize| {
         let door = &doors[writer % doors.len()];

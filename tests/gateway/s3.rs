@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use http::Method;
 use support::azure::{Azure, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
-use support::s3::{S3, now};
+use support::s3::{S3, assert_one, element, list, now, race};
 use support::{Answer, Client, Gateway, run};
 
 use crate::serve;
@@ -31,12 +31,6 @@ async fn setup() -> Setup {
 fn refused(answer: &Answer, status: u16, code: &str) {
     let text = answer.text();
     assert!(answer.status == status && text.contains(&format!("<Code>{code}</Code>")), "{}: {text}", answer.status);
-}
-
-/// Returns the text of an element.
-fn element<'a>(text: &'a str, name: &str) -> &'a str {
-    let (_, rest) = text.split_once(&format!("<{name}>")).unwrap_or_else(|| panic!("no {name}: {text}"));
-    rest.split("</").next().unwrap()
 }
 
 /// The status and the code of each condition, as S3 documents them: conditional reads, writes and deletes.
@@ -139,51 +133,22 @@ async fn a_lease_holds_against_s3() {
     assert_eq!(s3.get("/docs/a", &[]).await.expect(200).text(), "part");
 }
 
-/// Of the writers that expect the same version, one wins, whatever they do, on each kind of store.
+/// Of the writers that expect the same version, one wins, whatever they do, on each kind of store, and in front of a server for S3
+/// that ignores conditions.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_sixteen_writers_wins() {
     let setup = setup().await;
-    race(&setup.s3).await;
-    let mut memory = Gateway::start(["serve", "--store", "memory://", "--listen-s3", "127.0.0.1:0"]);
-    let s3 = S3::development(memory.s3());
-    s3.put("/docs", &[], "").await.expect(200);
-    race(&s3).await;
-}
-
-async fn race(s3: &S3) {
-    s3.put("/docs/source", &[], "source").await.expect(200);
-    let tries = std::env::var("IFMATCH_S3_TRIES").ok().and_then(|tries| tries.parse().ok()).unwrap_or(50);
-    for attempt in 0..tries {
-        let key = format!("/docs/race-{attempt}");
-        let create = async |writer: usize| {
-            s3.put(&key, &[("if-none-match", "*")], format!("created by {writer}")).await.status.as_u16()
-        };
-        let statuses = join_all((0..16).map(create)).await;
-        assert_one(&statuses, &[412, 409]);
-        let tag = s3.get(&key, &[]).await.expect(200).etag().to_owned();
-        let begin = async |writer: usize| {
-            let created = s3.send(Method::POST, &format!("{key}?uploads"), &[], "").await.expect(200);
-            let id = element(created.text(), "UploadId").to_owned();
-            let part = s3.put(&format!("{key}?partNumber=1&uploadId={id}"), &[], format!("part of {writer}")).await;
-            (format!("{key}?uploadId={id}"), list(&[(1, part.expect(200).etag())]))
-        };
-        let uploads = join_all((0..4).map(begin)).await;
-        let change = async |writer: usize| {
-            let condition = [("if-match", &*tag)];
-            let answer = match writer % 4 {
-                0 => s3.put(&key, &condition, format!("changed by {writer}")).await,
-                1 => s3.delete(&key, &condition).await,
-                2 => s3.put(&key, &[condition[0], ("x-amz-copy-source", "/docs/source")], "").await,
-                _ => {
-                    let (path, list) = &uploads[writer / 4];
-                    s3.send(Method::POST, path, &condition, list.clone()).await
-                }
-            };
-            // 404: the writer that won has deleted it.
-            answer.status.as_u16()
-        };
-        let statuses = join_all((0..16).map(change)).await;
-        assert_one(&statuses, &[412, 409, 404]);
+    race(std::slice::from_ref(&setup.s3), 50).await;
+    let (careless, folder) = (ifmatch_testbed::s3::start_without_conditions().await, tempfile::tempdir().unwrap());
+    let records = folder.path().display().to_string();
+    for (store, more, tries) in [("memory://", &[][..], 50), ("s3://bucket/some", &["--data", &records][..], 5)] {
+        let mut command = Gateway::command();
+        command.args(["serve", "--store", store, "--listen", "127.0.0.1:0", "--listen-s3", "127.0.0.1:0"]);
+        command.args(more).envs(careless.settings());
+        let mut gateway = tokio::task::block_in_place(|| Gateway::launch(command));
+        let s3 = S3::development(tokio::task::block_in_place(|| gateway.s3()));
+        s3.put("/docs", &[], "").await.expect(200);
+        race(&[s3], tries).await;
     }
 }
 
@@ -289,23 +254,6 @@ async fn pages_of_allowed_origins_may_send_requests() {
     assert!(put.header("access-control-expose-headers").contains("ETag"));
 }
 
-/// Checks that one of the writers won, and that the others failed with one of these.
-#[track_caller]
-fn assert_one(statuses: &[u16], lost: &[u16]) {
-    let won = statuses.iter().filter(|status| (200..300).contains(*status)).count();
-    let others = statuses.iter().filter(|status| lost.contains(status)).count();
-    assert_eq!((won, others), (1, statuses.len() - 1), "{statuses:?}");
-}
-
-/// Returns a list of parts: their numbers and tags.
-fn list(parts: &[(u32, &str)]) -> String {
-    let part = |(number, tag): &(u32, &str)| {
-        format!("<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag></Part>", tag.replace('"', "&quot;"))
-    };
-    let parts: String = parts.iter().map(part).collect();
-    format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>")
-}
-
 const PART: usize = 5 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -354,6 +302,78 @@ async fn parts_in_any_order_make_one_object() {
     refused(&complete(&[], &[(7, last)]).await, 404, "NoSuchUpload");
     refused(&part(1, vec![]).await, 404, "NoSuchUpload");
     assert!(!s3.get("/docs?uploads", &[]).await.expect(200).text().contains("<Upload>"));
+}
+
+/// Begins an upload to `/docs/sum` of two parts, and returns its path, the tags of its parts, and the parts as listed.
+async fn upload_of_two(s3: &S3, headers: &[(&str, &str)]) -> (String, [String; 2], String) {
+    let created = s3.send(Method::POST, "/docs/sum?uploads", headers, "").await.expect(200);
+    let path = format!("/docs/sum?uploadId={}", element(created.text(), "UploadId"));
+    let mut tags = Vec::new();
+    for (number, content) in [(1, vec![b'a'; PART]), (2, b"end".to_vec())] {
+        let part = path.replace("?uploadId", &format!("?partNumber={number}&uploadId"));
+        tags.push(s3.put(&part, &[], content).await.expect(200).etag().to_owned());
+    }
+    let listed = s3.get(&path, &[]).await.expect(200).text().to_owned();
+    (path, tags.try_into().unwrap(), listed)
+}
+
+/// Checksums of an object of two parts, computed with Python: that of the parts' checksums, and that of all bytes.
+const SHA256_OF_PARTS: &str = "CCs1a+1DlLxspT19ARp9eg2ZuO4lvUykB7Orxi45QJg=-2";
+const CRC32_OF_PARTS: &str = "gJQ79w==-2";
+const CRC32_OF_BYTES: &str = "JZ3nOw==";
+const CRC64_OF_BYTES: &str = "Naidc2+phk8=";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_has_the_checksum_that_its_client_chose() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    for (algorithm, kind, element_name, whole) in [
+        ("SHA256", "COMPOSITE", "ChecksumSHA256", SHA256_OF_PARTS),
+        ("CRC32", "COMPOSITE", "ChecksumCRC32", CRC32_OF_PARTS),
+        ("CRC32", "FULL_OBJECT", "ChecksumCRC32", CRC32_OF_BYTES),
+    ] {
+        let chosen = [("x-amz-checksum-algorithm", algorithm), ("x-amz-checksum-type", kind)];
+        let (path, [first, last], listed) = upload_of_two(s3, &chosen).await;
+        assert_eq!((element(&listed, "ChecksumAlgorithm"), element(&listed, "ChecksumType")), (algorithm, kind));
+        assert_eq!(listed.matches(&format!("<{element_name}>")).count(), 2, "{listed}");
+        let parts = list(&[(1, &first), (2, &last)]);
+        let complete =
+            async |headers: &[(&str, &str)], parts: &str| s3.send(Method::POST, &path, headers, parts.to_owned()).await;
+        // Other checksums than those of the parts, another type, and another length.
+        let wrong = parts.replacen("</Part>", &format!("<{element_name}>AAAAAA==</{element_name}></Part>"), 1);
+        refused(&complete(&[], &wrong).await, 400, "InvalidPart");
+        let name = format!("x-amz-checksum-{}", algorithm.to_lowercase());
+        let other = if kind == "COMPOSITE" { "AAAAAA==-2" } else { "AAAAAA==" };
+        refused(&complete(&[(&name, other)], &parts).await, 400, "BadDigest");
+        let other = if kind == "COMPOSITE" { "FULL_OBJECT" } else { "COMPOSITE" };
+        refused(&complete(&[("x-amz-checksum-type", other)], &parts).await, 400, "InvalidRequest");
+        refused(&complete(&[("x-amz-mp-object-size", "3")], &parts).await, 400, "InvalidRequest");
+        s3.get("/docs/sum", &[]).await.expect(404);
+
+        let size = (PART + 3).to_string();
+        let given = [(&*name, whole), ("x-amz-mp-object-size", &size)];
+        for _ in 0..2 {
+            let done = complete(&given, &parts).await.expect(200);
+            assert_eq!((element(done.text(), element_name), element(done.text(), "ChecksumType")), (whole, kind));
+        }
+        let mode = [("x-amz-checksum-mode", "ENABLED")];
+        for method in [Method::GET, Method::HEAD] {
+            let read = s3.send(method, "/docs/sum", &mode, "").await.expect(200);
+            assert_eq!((read.header(&name), read.header("x-amz-checksum-type")), (whole, kind));
+        }
+        let wanted = [("x-amz-object-attributes", "ETag,Checksum,ObjectParts,StorageClass,ObjectSize")];
+        let told = s3.get("/docs/sum?attributes", &wanted).await.expect(200);
+        assert_eq!((element(told.text(), element_name), element(told.text(), "ObjectSize")), (whole, &*size));
+        assert_eq!(told.text().contains("<PartsCount>2</PartsCount>"), kind == "COMPOSITE", "{}", told.text());
+        s3.delete("/docs/sum", &[]).await.expect(204);
+    }
+    // Without a choice, that of S3.
+    let (path, [first, last], _) = upload_of_two(s3, &[]).await;
+    let done = s3.send(Method::POST, &path, &[], list(&[(1, &first), (2, &last)])).await.expect(200);
+    assert_eq!(element(done.text(), "ChecksumCRC64NVME"), CRC64_OF_BYTES);
+    let chosen = [("x-amz-checksum-algorithm", "SHA1"), ("x-amz-checksum-type", "FULL_OBJECT")];
+    refused(&s3.send(Method::POST, "/docs/sum?uploads", &chosen, "").await, 400, "InvalidRequest");
+    refused(&s3.get("/docs/none?attributes", &[("x-amz-object-attributes", "ETag")]).await, 404, "NoSuchKey");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use hmac::{Hmac, KeyInit, Mac};
 use http::{Method, Request};
 use sha2::{Digest, Sha256};
@@ -122,6 +123,88 @@ impl S3 {
         let first = format!("AWS4{}", self.secret_key).into_bytes();
         let key = scope.split('/').fold(first, |key, part| mac(&key, part));
         hex(&mac(&key, &text))
+    }
+}
+
+/// Returns the text of an element of XML.
+#[track_caller]
+pub fn element<'a>(text: &'a str, name: &str) -> &'a str {
+    let start = format!("<{name}>");
+    let (_, rest) = text.split_once(&start).unwrap_or_else(|| panic!("no {name}: {text}"));
+    rest.split("</").next().expect("a first part")
+}
+
+/// Returns a list of parts: their numbers and tags.
+pub fn list(parts: &[(u32, &str)]) -> String {
+    let part = |(number, tag): &(u32, &str)| {
+        format!("<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag></Part>", tag.replace('"', "&quot;"))
+    };
+    let parts: String = parts.iter().map(part).collect();
+    format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>")
+}
+
+/// Checks that one of the writers won, and that the others failed with one of these. Returns the winner.
+#[track_caller]
+pub fn assert_one(statuses: &[u16], lost: &[u16]) -> usize {
+    let won: Vec<_> = (0..statuses.len()).filter(|writer| (200..300).contains(&statuses[*writer])).collect();
+    let others = statuses.iter().filter(|status| lost.contains(status)).count();
+    assert_eq!((won.len(), others), (1, statuses.len() - 1), "{statuses:?}");
+    won[0]
+}
+
+/// Lets 16 writers create an object, and then 16 replace or delete it: by `PutObject`, `CompleteMultipartUpload`, `CopyObject` and
+/// `DeleteObject`. Each goes through one of the doors, and one of 16 must win each time. `IFMATCH_S3_TRIES` replaces the number of
+/// tries.
+pub async fn race(doors: &[S3], tries: usize) {
+    const WRITERS: usize = 16;
+    let tries = std::env::var("IFMATCH_S3_TRIES").ok().map_or(tries, |tries| tries.parse().expect("a number of tries"));
+    let door = |writer: usize| &doors[writer % doors.len()];
+    doors[0].put("/docs/source", &[], "source").await.expect(200);
+    for attempt in 0..tries {
+        let key = format!("/docs/race-{attempt}");
+        let create = async |writer: usize| {
+            let content = format!("created by {writer}");
+            door(writer).put(&key, &[("if-none-match", "*")], content).await.status.as_u16()
+        };
+        let winner = assert_one(&join_all((0..WRITERS).map(create)).await, &[412, 409]);
+        let created = doors[0].get(&key, &[]).await.expect(200);
+        assert_eq!(created.text(), format!("created by {winner}"));
+        let tag = created.etag().to_owned();
+        let begin = async |upload: usize| {
+            let begun = door(upload).send(Method::POST, &format!("{key}?uploads"), &[], "").await.expect(200);
+            let id = element(begun.text(), "UploadId").to_owned();
+            let part = format!("{key}?partNumber=1&uploadId={id}");
+            let part = door(upload).put(&part, &[], format!("part of {upload}")).await.expect(200);
+            (format!("{key}?uploadId={id}"), list(&[(1, part.etag())]))
+        };
+        let uploads = join_all((0..WRITERS / 4).map(begin)).await;
+        // Neighbours go through different doors, and do the same.
+        let change = async |writer: usize| {
+            let (door, condition) = (door(writer), ("if-match", &*tag));
+            let answer = match writer / 4 {
+                0 => door.put(&key, &[condition], format!("changed by {writer}")).await,
+                1 => door.delete(&key, &[condition]).await,
+                2 => door.put(&key, &[condition, ("x-amz-copy-source", "/docs/source")], "").await,
+                _ => {
+                    let (path, list) = &uploads[writer % 4];
+                    door.send(Method::POST, path, &[condition], list.clone()).await
+                }
+            };
+            answer.status.as_u16()
+        };
+        // 404: the writer that won has deleted it.
+        let winner = assert_one(&join_all((0..WRITERS).map(change)).await, &[412, 409, 404]);
+        let left = doors[attempt % doors.len()].get(&key, &[]).await;
+        let expected = match winner / 4 {
+            0 => format!("changed by {winner}"),
+            1 => {
+                left.expect(404);
+                continue;
+            }
+            2 => "source".to_owned(),
+            _ => format!("part of {}", winner % 4),
+        };
+        assert_eq!(left.expect(200).text(), expected);
     }
 }
 

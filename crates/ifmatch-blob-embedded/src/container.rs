@@ -20,7 +20,7 @@ use super::payload::Payload;
 use super::swap::{Change, encoded, payload_of, random, unexpected};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
-use ifmatch_blob::store::{ContainerInfo, Delete, SetHeaders, StoreError, StoreErrorKind};
+use ifmatch_blob::store::{ContainerInfo, Delete, ListQuery, SetHeaders, StoreError, StoreErrorKind};
 
 impl Inner {
     /// Looks up a container other than an internal one. Returns `None` if there is no such container.
@@ -117,6 +117,21 @@ impl Inner {
         self.info_of(&record)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
     }
 
+    async fn delete_container(self: Arc<Self>, container: &ContainerName, change: &Change) -> Result<(), StoreError> {
+        let key = key::of_container(container)?;
+        let applied = self.swap(&key, change, Content::Absent).await?;
+        match applied.outcome {
+            Outcome::Written(_) => {}
+            Outcome::Replayed(_) => return Ok(()),
+            outcome => return Err(unexpected(outcome, self.driver.now()).of_container()),
+        }
+        if let Ok(Some(incarnation)) = incarnation_of(&applied.before, &self) {
+            let container = container.clone();
+            tokio::spawn(async move { self.collect_container(&container, incarnation).await });
+        }
+        Ok(())
+    }
+
     fn info_of(&self, record: &Record) -> Result<Option<ContainerInfo>, StoreError> {
         let now = self.driver.now();
         record.state(now).version().map(|version| container_info(record, version, now)).transpose()
@@ -125,24 +140,34 @@ impl Inner {
 
 /// Deletes a container. Its blobs are unreachable after one swap and collected in the background.
 pub(super) async fn delete(inner: &Arc<Inner>, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-    let request = delete.request.map(|key| key.request(None));
-    let (method, nonce) = (Method::DELETE, random()?);
-    let change = Change { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce };
+    let change = deletion(delete)?;
+    let (inner, container) = (Arc::clone(inner), container.clone());
+    in_the_background(async move { Arc::clone(&inner).delete_container(&container, &change).await }).await
+}
+
+/// Deletes a container that has no blobs, while no write to it is between its look at the container and its swap.
+pub(super) async fn delete_empty(
+    inner: &Arc<Inner>,
+    container: &ContainerName,
+    delete: Delete,
+) -> Result<(), StoreError> {
+    let change = deletion(delete)?;
     let (inner, container) = (Arc::clone(inner), container.clone());
     in_the_background(async move {
-        let key = key::of_container(&container)?;
-        let applied = inner.swap(&key, &change, Content::Absent).await?;
-        match applied.outcome {
-            Outcome::Written(_) => {}
-            Outcome::Replayed(_) => return Ok(()),
-            outcome => return Err(unexpected(outcome, inner.driver.now()).of_container()),
+        let _closed = inner.gates.close(&container).await;
+        let any = ListQuery { prefix: String::new(), after: None, limit: 1, leases: false, delimiter: None };
+        match inner.list(&container, &any).await? {
+            Some(page) if !page.items.is_empty() => Err(StoreErrorKind::ContainerNotEmpty.into()),
+            _ => Arc::clone(&inner).delete_container(&container, &change).await,
         }
-        if let Ok(Some(incarnation)) = incarnation_of(&applied.before, &inner) {
-            tokio::spawn(async move { inner.collect_container(&container, incarnation).await });
-        }
-        Ok(())
     })
     .await
+}
+
+fn deletion(delete: Delete) -> Result<Change, StoreError> {
+    let request = delete.request.map(|key| key.request(None));
+    let (method, nonce) = (Method::DELETE, random()?);
+    Ok(Change { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce })
 }
 
 /// Returns the properties of a container from its record, read at `now`.

@@ -7,6 +7,7 @@ use ifmatch_register::Driver;
 
 use super::body_files::Folder;
 use super::decoded::DecodedRecords;
+use super::gates::Gates;
 use super::internal_counts::InternalCounts;
 use super::small_bodies::SmallBodies;
 use super::snapshot::Removals;
@@ -21,4 +22,5 @@ pub(super) struct Inner {
     pub(super) small_bodies: SmallBodies,
     pub(super) internal_counts: InternalCounts,
     pub(super) removals: Removals,
+    pub(super) gates: Gates,
 }

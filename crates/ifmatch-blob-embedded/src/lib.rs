@@ -33,6 +33,7 @@ use body_files::{Folder, Root, is_in_use, is_missing, warn_of_foreign_files};
 use decoded::DecodedRecords;
 use disk::{Disk, System};
 pub use error::{OpenError, OpenErrorKind};
+use gates::Gates;
 use inner::Inner;
 use internal_counts::InternalCounts;
 use small_bodies::SmallBodies;
@@ -48,6 +49,7 @@ mod decoded;
 mod disk;
 mod error;
 mod free_space;
+mod gates;
 mod inner;
 mod internal_counts;
 mod key;
@@ -156,6 +158,7 @@ impl EmbeddedStore {
             small_bodies: SmallBodies::new(),
             internal_counts: InternalCounts::default(),
             removals: Removals::default(),
+            gates: Gates::default(),
         };
         let store = Self { inner: Arc::new(inner) };
         store.inner.collect().await?;
@@ -260,6 +263,10 @@ impl BlobStore for EmbeddedStore {
 
     async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
         container::delete(&self.inner, container, delete).await
+    }
+
+    async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        container::delete_empty(&self.inner, container, delete).await
     }
 
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {

@@ -104,6 +104,7 @@ impl Job {
     }
 
     async fn commit(&self, inner: &Inner, received: Received, headers: BlobHeaders) -> Result<Written, StoreError> {
+        let _entered = inner.gates.enter(&self.blob.container).await;
         let incarnation = self.incarnation(inner).await?;
         let key = key::of_blob(&self.blob.container, incarnation, &self.blob.name)?;
         let (hash, length) = (received.hash, received.length);

@@ -31,7 +31,7 @@ impl Shared {
         headers: &BlobHeaders,
     ) -> Result<ContainerInfo, StoreError> {
         match self.registered(container).await? {
-            Registered::Known(_) => return Err(StoreErrorKind::ContainerExists.into()),
+            Registered::Known(_) | Registered::Closing(..) => return Err(StoreErrorKind::ContainerExists.into()),
             Registered::Deleting(until) => return Err(self.is_deleting(container, until)),
             gone @ Registered::Gone(_) => {
                 if self.has_blobs(container, gone.members()).await? {
@@ -52,7 +52,7 @@ impl Shared {
         }
         let record = self.container_record(container).await?;
         match Registered::of(&record, self.driver.now()) {
-            Registered::Known(_) => Ok(self.info_of(&record)),
+            Registered::Known(_) | Registered::Closing(..) => Ok(self.info_of(&record)),
             Registered::Deleting(_) => Ok(None),
             gone @ Registered::Gone(_) => Ok(self.has_blobs(container, gone.members()).await?.then(unknown)),
         }
@@ -71,8 +71,11 @@ impl Shared {
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
-            let (Registered::Known(_), Some(version)) = (Registered::of(&record, now), record.state(now).version())
-            else {
+            let registered = Registered::of(&record, now);
+            if let Registered::Closing(_, until) = registered {
+                return Err(self.is_deleting(container, until));
+            }
+            let (Registered::Known(_), Some(version)) = (registered, record.state(now).version()) else {
                 return Err(StoreErrorKind::ContainerNotFound.into());
             };
             let payload = Payload::of(version);

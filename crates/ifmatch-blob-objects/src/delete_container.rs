@@ -3,6 +3,8 @@
 //! The mark stays until all objects are gone, even if the deleter stops. Deleters take turns, and each renews its turn
 //! while it works: deletions are unconditional, so a slow deleter's request must not reach the blobs of a later
 //! container. Any request to the container, in any process, can take over an expired turn.
+//!
+//! The deletion of an empty container first takes a turn with another mark, see [`close_container`](super::close_container).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +22,7 @@ use ifmatch_runtime::task::{Elapsed, detach};
 use object_store::path::Path;
 
 use super::failure::{self, Failure, lost, refused};
-use super::incarnation::{Payload, RETRY, Registered, key};
+use super::incarnation::{Home, Mark, Payload, RETRY, Registered, key};
 use super::members::FORGOTTEN;
 use super::permit::{GRACE, of_driver, of_register};
 use super::shared::{PATIENCE, Shared};
@@ -35,18 +37,19 @@ const RESERVE: usize = 8;
 /// Duration of a deleter's turn. It is renewed halfway through.
 const TURN: Duration = Duration::from_mins(1);
 /// Pause before rereading a record that is about to change; grows up to [`RETRY`].
-const PAUSE: Duration = Duration::from_millis(10);
+pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 impl Shared {
-    /// Deletes a container with all its blobs.
+    /// Deletes a container with all its blobs, or with [`Mark::Closing`], if it has none.
     pub(super) async fn delete_container(
         this: &Arc<Self>,
         container: &ContainerName,
         delete: Delete,
+        mark: Mark,
     ) -> Result<(), StoreError> {
         this.must_keep_containers()?;
         let (this, container) = (Arc::clone(this), container.clone());
-        super::write::in_a_task(async move { this.erase(&container, &delete).await }).await
+        super::write::in_a_task(async move { this.erase(&container, &delete, mark).await }).await
     }
 
     /// Resumes an interrupted deletion without waiting for its end.
@@ -55,27 +58,31 @@ impl Shared {
         let container = container.clone();
         drop(detach(async move {
             match this.finish_deletion(&container).await {
-                Ok(()) => tracing::info!(%container, "completed an interrupted deletion"),
+                Ok(()) => tracing::info!(%container, "completed or undid an interrupted deletion"),
                 Err(error) => tracing::warn!(%container, %error, "an interrupted deletion is still incomplete"),
             }
         }));
     }
 
-    /// Continues the deletion of a container, if it is being deleted and no deleter has the turn.
+    /// Continues the deletion of a container, if it is being deleted and no deleter has the turn. Opens a container again whose
+    /// deleter has not found out if it is empty.
     pub(super) async fn finish_deletion(&self, container: &ContainerName) -> Result<(), StoreError> {
         let key = key(container)?;
         let record = self.driver.load(&key).await.map_err(of_driver)?;
         let now = self.driver.now();
         match Registered::of(&record, now) {
-            Registered::Deleting(until) if until <= now => match self.take_turn(container, &record, None).await? {
-                Some(turn) => turn.drain().await,
-                None => Ok(()),
-            },
+            Registered::Closing(_, until) if until <= now => self.reopen(container, &record).await,
+            Registered::Deleting(until) if until <= now => {
+                match self.take_turn(container, &record, Mark::Deleting, None).await? {
+                    Some(turn) => turn.drain().await,
+                    None => Ok(()),
+                }
+            }
             _ => Ok(()),
         }
     }
 
-    async fn erase(&self, container: &ContainerName, delete: &Delete) -> Result<(), StoreError> {
+    async fn erase(&self, container: &ContainerName, delete: &Delete, mark: Mark) -> Result<(), StoreError> {
         let key = key(container)?;
         let give_up = self.driver.clock().now().saturating_add(PATIENCE);
         let mut pause = PAUSE;
@@ -83,10 +90,24 @@ impl Shared {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
             let turn = match Registered::of(&record, now) {
-                Registered::Known(_) => self.take_turn(container, &record, Some(delete)).await?,
-                Registered::Deleting(until) if until <= now => self.take_turn(container, &record, None).await?,
-                Registered::Deleting(_) if self.driver.clock().now() >= give_up => return Err(contended()),
-                Registered::Deleting(_) => {
+                // Only a container that seems to be empty refuses writes.
+                Registered::Known(home)
+                    if mark == Mark::Closing && self.has_blobs(container, home.members()).await? =>
+                {
+                    return Err(StoreErrorKind::ContainerNotEmpty.into());
+                }
+                Registered::Known(_) => self.take_turn(container, &record, mark, Some(delete)).await?,
+                Registered::Closing(_, until) if until <= now => {
+                    self.reopen(container, &record).await?;
+                    None
+                }
+                Registered::Deleting(until) if until <= now => {
+                    self.take_turn(container, &record, Mark::Deleting, None).await?
+                }
+                Registered::Closing(..) | Registered::Deleting(_) if self.driver.clock().now() >= give_up => {
+                    return Err(contended());
+                }
+                Registered::Closing(..) | Registered::Deleting(_) => {
                     self.driver.clock().sleep(pause).await;
                     pause = RETRY.min(pause * 2);
                     None
@@ -96,29 +117,33 @@ impl Shared {
                     None
                 }
             };
-            if let Some(turn) = turn {
-                return turn.drain().await;
+            match turn {
+                Some(turn) if turn.is_closing() => return turn.delete_if_empty(delete, give_up).await,
+                Some(turn) => return turn.drain().await,
+                None => {}
             }
         }
     }
 
     /// Takes the turn to delete a container, recording the client's request if it begins the deletion. Returns `None`
     /// if another deleter was faster.
-    async fn take_turn<'a>(
+    pub(super) async fn take_turn<'a>(
         &'a self,
         container: &'a ContainerName,
         record: &Record,
+        mark: Mark,
         delete: Option<&Delete>,
     ) -> Result<Option<Turn<'a>>, StoreError> {
-        let key = key(container)?;
         let now = self.driver.now();
         let Some(version) = record.state(now).version() else { return Err(contended()) };
-        let payload = Payload::of(version).later(version);
+        let payload = Payload::of(version);
         let mut turn = Turn {
             shared: self,
             container,
-            key: key.clone(),
-            payload,
+            key: key(container)?,
+            home: payload.home(version),
+            payload: payload.later(version).open(),
+            mark,
             generation: version.generation(),
             begun: now,
             until: now,
@@ -128,17 +153,8 @@ impl Shared {
             Some(delete) => (&delete.preconditions, delete.lease),
             None => (&none, LeaseUse::Read(None)),
         };
-        let until = now.saturating_add(TURN);
-        let content = turn.payload.clone().deleting(until).content()?;
-        let outcome = turn.write(content, preconditions, lease).await;
-        if !matches!(outcome, Ok(Outcome::Refused(_))) {
-            // No read may rely on an earlier answer.
-            let question = self.member_cache.ask(self.driver.clock().now());
-            self.member_cache.keep(container, question, Registered::Deleting(until));
-        }
-        match outcome? {
+        match turn.mark(mark, preconditions, lease).await? {
             Outcome::Written(_) => {
-                turn.until = until;
                 turn.begun = self.driver.clock().now();
                 Ok(Some(turn))
             }
@@ -149,11 +165,14 @@ impl Shared {
 }
 
 /// A deleter's turn.
-struct Turn<'a> {
-    shared: &'a Shared,
-    container: &'a ContainerName,
+pub(super) struct Turn<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) container: &'a ContainerName,
     key: Key,
-    payload: Payload,
+    pub(super) home: Home,
+    /// The record's payload without the mark.
+    pub(super) payload: Payload,
+    mark: Mark,
     /// Version of the container's record that contains the turn.
     generation: Revision,
     /// Time at which the container was marked at the latest, by this process's clock.
@@ -162,14 +181,18 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
+    fn is_closing(&self) -> bool {
+        self.mark == Mark::Closing
+    }
+
     /// Deletes all objects of the container, then its record.
-    async fn drain(mut self) -> Result<(), StoreError> {
+    pub(super) async fn drain(mut self) -> Result<(), StoreError> {
         match self.empty().await {
             Ok(()) => self.end(Content::Absent).await,
             // The next request to the container completes the deletion.
             Err(error) => {
                 let now = self.now();
-                let content = self.payload.clone().deleting(now).content()?;
+                let content = self.marked_until(now)?;
                 if let Err(error) = self.end(content).await {
                     tracing::warn!(container = %self.container, %error, "a deleter's turn is left to expire");
                 }
@@ -180,13 +203,11 @@ impl Turn<'_> {
 
     async fn empty(&mut self) -> Result<(), StoreError> {
         if !self.shared.capability.metadata {
-            self.wait_for_writers().await?;
+            self.wait_for_writers(None).await?;
         }
         while self.sweep().await? > 0 {}
         if self.shared.member_cache.is_enabled() {
-            // Writes that rely on an answer from before the mark.
-            let clock = self.shared.driver.clock();
-            clock.sleep(clock.now().until(self.begun.saturating_add(FORGOTTEN))).await;
+            self.outlast_memories().await;
             while self.sweep().await? > 0 {}
         }
         self.forget_blobs().await
@@ -224,14 +245,35 @@ impl Turn<'_> {
         removed.into_iter().sum()
     }
 
-    /// Waits until no blob of the container is being written.
-    async fn wait_for_writers(&mut self) -> Result<(), StoreError> {
+    /// Waits until no write relies on an answer from before the mark.
+    async fn outlast_memories(&self) {
+        if self.shared.member_cache.is_enabled() {
+            let clock = self.shared.driver.clock();
+            clock.sleep(clock.now().until(self.begun.saturating_add(FORGOTTEN))).await;
+        }
+    }
+
+    /// Waits until all writes have ended that may have begun without knowing of the mark: those with a permit, once no
+    /// process relies on an earlier answer. A later write looks for the mark under its permit, and is refused.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::InFlight`] if a write still has its permit at `give_up`.
+    pub(super) async fn wait_for_writers(&mut self, give_up: Option<Timestamp>) -> Result<(), StoreError> {
+        self.outlast_memories().await;
         let (prefix, mut after) = (self.prefix(), None);
         while let Some(records) = self.shared.records(&prefix, &mut after).await? {
-            for (key, _) in records {
+            for (key, record) in records {
+                self.keep().await?;
+                let Some(found) = record.permit(Timestamp::default()) else { continue };
                 let driver = &self.shared.driver;
                 // A permit ends by the time of its blob's key, the turn by that of the container's.
-                while driver.load(&key).await.map_err(of_driver)?.permit(driver.now()).is_some() {
+                while let Some(permit) = driver.load(&key).await.map_err(of_driver)?.permit(driver.now()) {
+                    if permit.token != found.token {
+                        break;
+                    }
+                    if give_up.is_some_and(|give_up| driver.clock().now() >= give_up) {
+                        return Err(contended());
+                    }
                     self.keep().await?;
                     driver.clock().sleep(PAUSE).await;
                 }
@@ -265,9 +307,13 @@ impl Turn<'_> {
     }
 
     /// Works until shortly before the end of the turn.
-    async fn in_turn<T>(&self, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+    pub(super) async fn in_turn<T>(&self, work: impl Future<Output = T>) -> Result<T, Elapsed> {
         let end = self.shared.end_of_work(self.until);
         self.shared.driver.until(end, work).await
+    }
+
+    fn marked_until(&self, until: Timestamp) -> Result<Content, StoreError> {
+        self.payload.clone().marked(self.mark, until).content()
     }
 
     fn prefix(&self) -> String {
@@ -275,20 +321,41 @@ impl Turn<'_> {
     }
 
     /// Renews the turn once half of it has passed.
-    async fn keep(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn keep(&mut self) -> Result<(), StoreError> {
         if self.now().until(self.until) < TURN / 2 { self.renew().await } else { Ok(()) }
     }
 
     async fn renew(&mut self) -> Result<(), StoreError> {
         let until = self.now().saturating_add(TURN);
-        let content = self.payload.clone().deleting(until).content()?;
+        let content = self.marked_until(until)?;
         self.end(content).await?;
         self.until = until;
         Ok(())
     }
 
+    /// Marks the container from now on, if this deleter still has the turn.
+    pub(super) async fn mark(
+        &mut self,
+        mark: Mark,
+        preconditions: &Preconditions,
+        lease: LeaseUse,
+    ) -> Result<Outcome, StoreError> {
+        let until = self.now().saturating_add(TURN);
+        let content = self.payload.clone().marked(mark, until).content()?;
+        let outcome = self.write(content, preconditions, lease).await;
+        if !matches!(outcome, Ok(Outcome::Refused(_))) {
+            // No read may rely on an earlier answer.
+            let (cache, now) = (&self.shared.member_cache, self.shared.driver.clock().now());
+            cache.keep(self.container, cache.ask(now), mark.registered(self.home, until));
+        }
+        if matches!(outcome, Ok(Outcome::Written(_))) {
+            (self.mark, self.until) = (mark, until);
+        }
+        outcome
+    }
+
     /// Writes the container's record, if this deleter still has the turn.
-    async fn end(&mut self, content: Content) -> Result<(), StoreError> {
+    pub(super) async fn end(&mut self, content: Content) -> Result<(), StoreError> {
         match self.write(content, &Preconditions::default(), LeaseUse::Read(None)).await? {
             Outcome::Written(_) => Ok(()),
             outcome => Err(lost(refused(outcome, self.now()))),

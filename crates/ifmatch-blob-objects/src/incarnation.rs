@@ -94,6 +94,8 @@ impl Home {
 pub(super) enum Registered {
     /// The container exists.
     Known(Home),
+    /// The container exists and takes no writes while a deleter finds out if it is empty. Its turn ends at this time.
+    Closing(Home, Timestamp),
     /// The container is being deleted. The current deleter's turn ends at this time.
     Deleting(Timestamp),
     /// The container does not exist, unless its folder contains objects of this incarnation or a later one.
@@ -110,9 +112,11 @@ impl Registered {
         match record.state(now) {
             State::Present(version) => {
                 let payload = Payload::of(version);
-                match payload.deleting {
-                    Some(until) => Self::Deleting(until),
-                    None => Self::Known(payload.home(version)),
+                let home = payload.home(version);
+                match (payload.deleting, payload.closing) {
+                    (Some(until), _) => Mark::Deleting.registered(home, until),
+                    (None, Some(until)) => Mark::Closing.registered(home, until),
+                    (None, None) => Self::Known(home),
                 }
             }
             State::Absent => Self::Gone(record.revision()),
@@ -123,7 +127,7 @@ impl Registered {
     /// Returns the objects that are blobs of the container.
     pub(super) fn members(&self) -> Members {
         match self {
-            Self::Known(home) => home.members(),
+            Self::Known(home) | Self::Closing(home, _) => home.members(),
             Self::Deleting(_) => Members::NONE,
             Self::Gone(since) => Members::since(*since),
         }
@@ -171,7 +175,7 @@ impl Shared {
     /// Looks up a container.
     ///
     /// # Errors
-    /// [`StoreErrorKind::InFlight`] while it is being deleted. An interrupted deletion resumes in the background.
+    /// [`StoreErrorKind::InFlight`] while it is marked by a deleter. An interrupted deletion resumes in the background.
     pub(super) async fn find(&self, container: &ContainerName) -> Result<Found, StoreError> {
         let registered = self.registered(container).await?;
         self.found(container, registered).await
@@ -198,7 +202,7 @@ impl Shared {
     async fn found(&self, container: &ContainerName, registered: Registered) -> Result<Found, StoreError> {
         match registered {
             Registered::Known(home) => Ok(Found::Known(home)),
-            Registered::Deleting(until) => Err(self.is_deleting(container, until)),
+            Registered::Closing(_, until) | Registered::Deleting(until) => Err(self.is_deleting(container, until)),
             gone @ Registered::Gone(_) => {
                 let members = gone.members();
                 let exists = self.has_blobs(container, members).await?;
@@ -207,7 +211,7 @@ impl Shared {
         }
     }
 
-    /// Returns the error for a request to a container that is being deleted, and resumes the deletion if necessary.
+    /// Returns the error for a request to a container with a deleter's mark, and resumes the deletion if necessary.
     pub(super) fn is_deleting(&self, container: &ContainerName, until: Timestamp) -> StoreError {
         let left = self.driver.now().until(until);
         if left.is_zero() {
@@ -276,7 +280,7 @@ impl Shared {
         let created = self.record_container(container, adopts, BTreeMap::new()).await?;
         match Registered::of(&created.record, self.driver.now()) {
             Registered::Known(home) => Ok(home),
-            Registered::Deleting(until) => Err(self.is_deleting(container, until)),
+            Registered::Closing(_, until) | Registered::Deleting(until) => Err(self.is_deleting(container, until)),
             Registered::Gone(_) => Err(StoreErrorKind::Unavailable.into()),
         }
     }
@@ -339,7 +343,29 @@ pub(super) struct Payload {
     /// End of the current deleter's turn. Set once deletion of the container has begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deleting: Option<Timestamp>,
+    /// The same, while the container is still there and may be found to have blobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    closing: Option<Timestamp>,
     metadata: BTreeMap<String, String>,
+}
+
+/// The mark of a deleter in a container's record. It refuses writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// The container is deleted if it is empty, see [`close_container`](super::close_container). Until then, its blobs can be read.
+    Closing,
+    /// The container is deleted with its blobs, which cannot be read any more.
+    Deleting,
+}
+
+impl Mark {
+    /// Returns the state of a container that has the mark until then.
+    pub(super) fn registered(self, home: Home, until: Timestamp) -> Registered {
+        match self {
+            Self::Closing => Registered::Closing(home, until),
+            Self::Deleting => Registered::Deleting(until),
+        }
+    }
 }
 
 impl Payload {
@@ -364,12 +390,21 @@ impl Payload {
         Self { metadata: texts(headers), ..self }
     }
 
-    /// Marks the container as being deleted, with the end of the deleter's turn.
-    pub(super) fn deleting(self, until: Timestamp) -> Self {
-        Self { deleting: Some(until), ..self }
+    /// Marks the container, with the end of the deleter's turn.
+    pub(super) fn marked(self, mark: Mark, until: Timestamp) -> Self {
+        match mark {
+            Mark::Closing => Self { deleting: None, closing: Some(until), ..self },
+            Mark::Deleting => Self { deleting: Some(until), closing: None, ..self },
+        }
     }
 
-    fn home(&self, version: &Version) -> Home {
+    /// Removes the mark.
+    pub(super) fn open(self) -> Self {
+        Self { deleting: None, closing: None, ..self }
+    }
+
+    /// Returns the container at this version.
+    pub(super) fn home(&self, version: &Version) -> Home {
         let incarnation = self.created.unwrap_or(version.generation());
         Home { incarnation, since: self.since.unwrap_or(incarnation) }
     }

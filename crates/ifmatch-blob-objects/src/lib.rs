@@ -63,6 +63,7 @@ pub use attributes::{Naming, metadata_name};
 pub use backing::{Backing, ConditionalDeletion, DescribedListing};
 pub use direct::{DirectBody, DirectUpload};
 pub use failure::TooSoon;
+use incarnation::Mark;
 use members::MemberCache;
 pub use object_register::ObjectRegister;
 pub use open_error::{OpenError, OpenErrorKind};
@@ -76,6 +77,7 @@ use unrecorded::Unrecorded;
 
 mod attributes;
 mod backing;
+mod close_container;
 mod container;
 mod container_list;
 mod delete_container;
@@ -323,7 +325,11 @@ impl BlobStore for ObjectBlobs {
     }
 
     async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        Shared::delete_container(&self.shared, container, delete).await
+        Shared::delete_container(&self.shared, container, delete, Mark::Deleting).await
+    }
+
+    async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        Shared::delete_container(&self.shared, container, delete, Mark::Closing).await
     }
 
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {

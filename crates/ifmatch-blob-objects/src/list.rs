@@ -36,7 +36,7 @@ impl Shared {
         let registered = self.registered(container).await?;
         let members = registered.members();
         let exists = match registered {
-            Registered::Known(_) => true,
+            Registered::Known(_) | Registered::Closing(..) => true,
             Registered::Deleting(_) => false,
             Registered::Gone(_) => self.has_blobs(container, members).await?,
         };

@@ -138,7 +138,7 @@ impl MemberCache {
             if question.number > answer.question.number {
                 let home = match registered {
                     Registered::Known(home) => Some(home),
-                    Registered::Deleting(_) | Registered::Gone(_) => None,
+                    Registered::Closing(..) | Registered::Deleting(_) | Registered::Gone(_) => None,
                 };
                 *answer = Answer { members: Some(registered.members()), question, home, paused: None };
             }

@@ -53,6 +53,9 @@ pub enum StoreErrorKind {
     /// The container exists already (409).
     #[error("the container exists already")]
     ContainerExists,
+    /// The container has blobs (409).
+    #[error("the container is not empty: delete its blobs first")]
+    ContainerNotEmpty,
     /// The lease of the blob or the container forbids it (412).
     #[error("{0}")]
     LeaseFailed(LeaseFailure),

@@ -1,5 +1,6 @@
 //! The body of an upload, whose checksums are verified as it is read.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -13,7 +14,8 @@ use s3s::checksum::ChecksumHasher;
 use s3s::dto::Checksum;
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders, s3_error};
 
-use crate::{convert, error};
+use crate::checksum::{self, Algorithm};
+use crate::error;
 
 /// Names the checksums that follow a body.
 const TRAILER: &str = "x-amz-trailer";
@@ -31,10 +33,24 @@ pub(crate) struct Outcome {
 
 /// The reason why a body was refused.
 #[derive(Clone, Debug)]
-struct Refused {
+pub(crate) struct Refused {
     code: S3ErrorCode,
     message: String,
 }
+
+impl Refused {
+    pub(crate) fn new(error: &S3Error) -> Self {
+        Self { code: error.code().clone(), message: error.message().unwrap_or_default().to_owned() }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 impl Outcome {
     /// Returns the checksums of a body that was read to its end.
@@ -60,8 +76,14 @@ impl Outcome {
     }
 }
 
-/// Returns the body as the store reads it. It fails unless the bytes have all the checksums that come with them.
-pub(crate) fn verified(body: Upload, headers: &HeaderMap, trailers: Option<TrailingHeaders>) -> (Upload, Outcome) {
+/// Returns the body as the store reads it. It fails unless the bytes have all the checksums that come with them. The checksum to keep is
+/// of the given algorithm, or else one of those that come with the bytes.
+pub(crate) fn verified(
+    body: Upload,
+    headers: &HeaderMap,
+    trailers: Option<TrailingHeaders>,
+    keeps: Option<Algorithm>,
+) -> (Upload, Outcome) {
     let announced = list(headers, TRAILER).filter(|name| name.starts_with(CHECKSUM)).collect();
     let mut hasher = ChecksumHasher::default();
     for name in headers.keys().map(http::HeaderName::as_str) {
@@ -72,23 +94,27 @@ pub(crate) fn verified(body: Upload, headers: &HeaderMap, trailers: Option<Trail
     {
         enable(&mut hasher, &name);
     }
+    if let Some(algorithm) = keeps {
+        algorithm.enable(&mut hasher);
+    }
     let outcome = Outcome::default();
     let given = headers.clone();
-    let verified = Verified { body, hasher: Some(hasher), given, announced, trailers, outcome: outcome.clone() };
+    let verified = Verified { body, hasher: Some(hasher), given, announced, trailers, keeps, outcome: outcome.clone() };
     (Upload::new(verified), outcome)
 }
 
 /// Returns the checksum to keep if it is in a header. The bytes are stored only if they have it.
-pub(crate) fn announced(headers: &HeaderMap) -> Option<FieldText> {
+pub(crate) fn announced(headers: &HeaderMap, keeps: Option<Algorithm>) -> Option<FieldText> {
     let value = |name: &str| Some(headers.get(format!("{CHECKSUM}{name}"))?.to_str().ok()?.to_owned());
-    convert::kept(&Checksum {
+    let given = Checksum {
         checksum_crc32: value("crc32"),
         checksum_crc32c: value("crc32c"),
         checksum_crc64nvme: value("crc64nvme"),
         checksum_sha1: value("sha1"),
         checksum_sha256: value("sha256"),
         checksum_type: None,
-    })
+    };
+    checksum::kept(&given, keeps)
 }
 
 /// Returns the elements of a list, in lower case.
@@ -99,13 +125,8 @@ fn list<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = Strin
 
 /// Computes the checksum with this name.
 fn enable(hasher: &mut ChecksumHasher, name: &str) {
-    match name.strip_prefix(CHECKSUM) {
-        Some("crc32") => hasher.crc32 = Some(s3s::crypto::Crc32::default()),
-        Some("crc32c") => hasher.crc32c = Some(s3s::crypto::Crc32c::default()),
-        Some("crc64nvme") => hasher.crc64nvme = Some(s3s::crypto::Crc64Nvme::default()),
-        Some("sha1") => hasher.sha1 = Some(s3s::crypto::Sha1::default()),
-        Some("sha256") => hasher.sha256 = Some(s3s::crypto::Sha256::default()),
-        _ => {}
+    if let Some(algorithm) = name.strip_prefix(CHECKSUM).and_then(Algorithm::named) {
+        algorithm.enable(hasher);
     }
 }
 
@@ -118,6 +139,7 @@ struct Verified {
     /// The names of the checksums that must follow the body.
     announced: Vec<String>,
     trailers: Option<TrailingHeaders>,
+    keeps: Option<Algorithm>,
     outcome: Outcome,
 }
 
@@ -128,10 +150,10 @@ impl Verified {
         if let Some(name) = self.announced.iter().find(|name| !trailers.contains_key(name.as_str())) {
             return Err(s3_error!(InvalidRequest, "the trailer {name} is missing: send it after the body"));
         }
-        for (name, computed) in convert::named(&computed) {
-            let name = format!("{CHECKSUM}{name}");
+        for algorithm in Algorithm::ALL {
+            let name = format!("{CHECKSUM}{}", algorithm.name());
             for given in self.given.get_all(&name).iter().chain(trailers.get_all(&name)) {
-                if Some(given.as_bytes()) != computed.as_deref().map(str::as_bytes) {
+                if Some(given.as_bytes()) != algorithm.of(&computed).map(str::as_bytes) {
                     return Err(s3_error!(BadDigest, "{name} is not that of the bytes: send them again"));
                 }
             }
@@ -139,11 +161,9 @@ impl Verified {
         Ok(computed)
     }
 
-    fn refuse(&self, error: &S3Error) -> BoxError {
-        let message = error.message().unwrap_or_default().to_owned();
-        let refused = Refused { code: error.code().clone(), message: message.clone() };
-        drop(self.outcome.read.set(Err(refused)));
-        message.into()
+    fn refuse(&self, refused: Refused) -> BoxError {
+        drop(self.outcome.read.set(Err(refused.clone())));
+        refused.into()
     }
 }
 
@@ -161,16 +181,16 @@ impl Body for Verified {
                 }
                 Some(Ok(frame))
             }
-            Some(Err(error)) => Some(Err(this.refuse(&of_body(&error)))),
+            Some(Err(error)) => Some(Err(this.refuse(of_body(&error)))),
             None => match this.hasher.take().map(ChecksumHasher::finalize).map(|computed| this.end(computed)) {
                 Some(Ok(checksum)) => {
-                    if let Some(kept) = convert::kept(&checksum) {
+                    if let Some(kept) = checksum::kept(&checksum, this.keeps) {
                         this.outcome.kept.set(kept);
                     }
                     drop(this.outcome.read.set(Ok(checksum)));
                     None
                 }
-                Some(Err(error)) => Some(Err(this.refuse(&error))),
+                Some(Err(error)) => Some(Err(this.refuse(Refused::new(&error)))),
                 None => None,
             },
         })
@@ -187,14 +207,17 @@ impl Body for Verified {
 }
 
 /// Translates an error of a body. The types of `s3s` are private, so their text distinguishes them.
-fn of_body(error: &BoxError) -> S3Error {
+fn of_body(error: &BoxError) -> Refused {
+    if let Some(refused) = error.downcast_ref::<Refused>() {
+        return refused.clone();
+    }
     let text = error.to_string();
-    if text.contains("Sha256Mismatch") {
+    Refused::new(&if text.contains("Sha256Mismatch") {
         let message = "x-amz-content-sha256 is not the hash of the bytes: send them again";
         S3Error::with_message(S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()), message)
     } else if text.contains("SignatureMismatch") {
         s3_error!(SignatureDoesNotMatch, "the signature of a chunk of the body does not match")
     } else {
         s3_error!(IncompleteBody, "the body is incomplete or malformed: {text}")
-    }
+    })
 }

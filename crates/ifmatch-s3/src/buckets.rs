@@ -3,6 +3,7 @@
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{ContainerInfo, Delete, ListQuery};
+use ifmatch_core::date::Timestamp;
 use s3s::auth::Credentials;
 use s3s::dto::{
     Bucket, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput, ListBucketsInput,
@@ -41,7 +42,8 @@ pub(crate) async fn list(
                 let buckets = Some(buckets);
                 return Ok(S3Response::new(ListBucketsOutput { buckets, continuation_token, ..Default::default() }));
             }
-            let creation_date = entry.info.last_modified.and_then(convert::timestamp);
+            let created = entry.info.created.map(Timestamp::last_modified).or(entry.info.last_modified);
+            let creation_date = created.and_then(convert::timestamp);
             buckets.push(Bucket { name: Some(name.to_owned()), creation_date, ..Bucket::default() });
         }
         after = page.next;
@@ -69,14 +71,9 @@ pub(crate) async fn delete(
     request: S3Request<DeleteBucketInput>,
 ) -> S3Result<S3Response<DeleteBucketOutput>> {
     let S3Request { input, credentials, .. } = request;
-    let store = &backend.context.store;
-    let (container, _) = find(backend, credentials.as_ref(), &input.bucket).await?;
-    let query = ListQuery { prefix: String::new(), after: None, limit: 1, leases: false, delimiter: None };
-    let page = store.list(&container, &query).await.map_err(|failed| error::plain(&failed))?;
-    if page.is_some_and(|page| !page.items.is_empty() || page.next.is_some()) {
-        return Err(s3_error!(BucketNotEmpty, "the bucket is not empty: delete its objects first"));
-    }
-    store.delete_container(&container, Delete::default()).await.map_err(|failed| error::plain(&failed))?;
+    let container = backend.container(credentials.as_ref(), &input.bucket)?;
+    let deleted = backend.context.store.delete_empty_container(&container, Delete::default()).await;
+    deleted.map_err(|failed| error::plain(&failed))?;
     Ok(S3Response::new(DeleteBucketOutput::default()))
 }
 

@@ -5,10 +5,9 @@ use std::collections::HashMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
-use ifmatch_blob::store::BlobInfo;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
-use s3s::dto::{Checksum, ChecksumType, ETag, Timestamp};
+use s3s::dto::{ETag, Timestamp};
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -26,6 +25,21 @@ pub(crate) struct Fields {
     pub(crate) cache_control: Option<String>,
     pub(crate) metadata: Option<HashMap<String, String>>,
 }
+
+/// Reads the header fields of a request to keep with an object.
+macro_rules! fields_of {
+    ($input:expr) => {
+        $crate::convert::Fields {
+            content_type: $input.content_type,
+            content_encoding: $input.content_encoding,
+            content_language: $input.content_language,
+            content_disposition: $input.content_disposition,
+            cache_control: $input.cache_control,
+            metadata: $input.metadata,
+        }
+    };
+}
+pub(crate) use fields_of;
 
 impl Fields {
     pub(crate) fn parse(self) -> S3Result<BlobHeaders> {
@@ -83,39 +97,4 @@ pub(crate) fn e_tag(tag: Option<&EntityTag>) -> Option<ETag> {
 
 pub(crate) fn timestamp(date: HttpDate) -> Option<Timestamp> {
     OffsetDateTime::from_unix_timestamp(date.unix()).ok().map(Timestamp::from)
-}
-
-/// Returns the checksums with the names of their algorithms, the one to keep first.
-pub(crate) fn named(checksum: &Checksum) -> [(&'static str, &Option<String>); 5] {
-    [
-        ("crc64nvme", &checksum.checksum_crc64nvme),
-        ("crc32c", &checksum.checksum_crc32c),
-        ("crc32", &checksum.checksum_crc32),
-        ("sha256", &checksum.checksum_sha256),
-        ("sha1", &checksum.checksum_sha1),
-    ]
-}
-
-/// Returns the checksum to keep with an object, of those that were verified.
-pub(crate) fn kept(checksum: &Checksum) -> Option<FieldText> {
-    let (name, value) = named(checksum).into_iter().find_map(|(name, value)| Some((name, value.as_ref()?)))?;
-    FieldText::new(&format!("{name}:{value}")).ok()
-}
-
-/// Returns the checksum of a whole object: the one that was kept, or else the hash of its bytes.
-pub(crate) fn checksum(info: &BlobInfo) -> Checksum {
-    let hash = info.hash.as_ref().map(|hash| STANDARD.encode(hash.as_bytes()));
-    let (name, value) = match info.headers.checksum.as_ref().and_then(|kept| kept.as_str().split_once(':')) {
-        Some((name, value)) => (name, Some(value.to_owned())),
-        None => ("sha256", hash),
-    };
-    let if_named = |wanted: &str| value.clone().filter(|_| name == wanted);
-    Checksum {
-        checksum_crc32: if_named("crc32"),
-        checksum_crc32c: if_named("crc32c"),
-        checksum_crc64nvme: if_named("crc64nvme"),
-        checksum_sha1: if_named("sha1"),
-        checksum_sha256: if_named("sha256"),
-        checksum_type: value.is_some().then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
-    }
 }

@@ -13,7 +13,7 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use crate::backend::{Backend, refuse, refuse_version};
 use crate::conditions::{self, Write};
-use crate::convert::{self, Fields};
+use crate::convert::{self, fields_of};
 use crate::{error, objects};
 
 pub(crate) async fn copy(
@@ -36,14 +36,7 @@ pub(crate) async fn copy(
     let opened = open(backend, &source, &headers).await?;
     let whole = Put::copying(&source, opened).await.map_err(|failed| error::plain(&failed))?;
     let put = if replaces {
-        let fields = Fields {
-            content_type: input.content_type,
-            content_encoding: input.content_encoding,
-            content_language: input.content_language,
-            content_disposition: input.content_disposition,
-            cache_control: input.cache_control,
-            metadata: input.metadata,
-        };
+        let fields = fields_of!(input);
         let checksum = whole.headers.checksum.clone();
         Put { headers: BlobHeaders { checksum, ..fields.parse()? }, ..whole }
     } else {

@@ -16,6 +16,7 @@ pub(crate) fn of_store(error: &StoreError, is_conditional: bool) -> S3Error {
         StoreErrorKind::NotFound => with(S3ErrorCode::NoSuchKey),
         StoreErrorKind::ContainerNotFound => with(S3ErrorCode::NoSuchBucket),
         StoreErrorKind::ContainerExists => with(S3ErrorCode::BucketAlreadyOwnedByYou),
+        StoreErrorKind::ContainerNotEmpty => with(S3ErrorCode::BucketNotEmpty),
         // As S3 refuses to change an object that is locked.
         StoreErrorKind::LeaseFailed(_) | StoreErrorKind::LeaseConflict(_) => {
             let message = format!("another client holds a lease: {error}");

@@ -8,6 +8,7 @@ mod authorization;
 mod backend;
 mod body;
 mod buckets;
+mod checksum;
 mod conditions;
 mod convert;
 mod copy;

@@ -12,15 +12,17 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Verdict;
 use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
 use s3s::dto::{
-    ChecksumMode, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, Error,
-    GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, ObjectIdentifier, PutObjectInput,
-    PutObjectOutput, StreamingBlob,
+    Checksum, ChecksumMode, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput,
+    DeletedObject, Error, GetObjectAttributesInput, GetObjectAttributesOutput, GetObjectAttributesParts,
+    GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, ObjectAttributes, ObjectIdentifier,
+    PutObjectInput, PutObjectOutput, StorageClass, StreamingBlob,
 };
 use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 
 use crate::backend::{Backend, refuse, refuse_version};
+use crate::checksum::{self, with_checksums};
 use crate::conditions::{self, Write};
-use crate::convert::{self, Fields};
+use crate::convert::{self, fields_of};
 use crate::{body, buckets, error};
 
 /// Maximum number of objects deleted by one request.
@@ -39,34 +41,21 @@ pub(crate) async fn put(
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let write = Write::of(&backend.context, &Method::PUT, &blob.to_string(), &headers)?;
     let content_md5 = convert::md5(input.content_md5.as_deref())?;
-    let fields = Fields {
-        content_type: input.content_type,
-        content_encoding: input.content_encoding,
-        content_language: input.content_language,
-        content_disposition: input.content_disposition,
-        cache_control: input.cache_control,
-        metadata: input.metadata,
-    };
+    let fields = fields_of!(input);
     let body = input.body.map_or_else(s3s::Body::empty, s3s::Body::from);
-    let (upload, outcome) = body::verified(Upload::new(body), &headers, trailing_headers);
+    let (upload, outcome) = body::verified(Upload::new(body), &headers, trailing_headers, None);
     let put = Put {
-        headers: BlobHeaders { content_md5, checksum: body::announced(&headers), ..fields.parse()? },
+        headers: BlobHeaders { content_md5, checksum: body::announced(&headers, None), ..fields.parse()? },
         late_checksum: outcome.kept(),
         md5: if content_md5.is_some() { Md5Use::Computed } else { Md5Use::AsGiven },
         length: input.content_length.and_then(|length| u64::try_from(length).ok()),
         ..Put::new(upload)
     };
     let written = store(backend, &blob, &write, put, |error| outcome.explain(error, write.is_conditional())).await?;
-    let checksum = outcome.checksum();
-    Ok(S3Response::new(PutObjectOutput {
-        e_tag: convert::e_tag(written.tag.as_ref()),
-        checksum_crc32: checksum.checksum_crc32,
-        checksum_crc32c: checksum.checksum_crc32c,
-        checksum_crc64nvme: checksum.checksum_crc64nvme,
-        checksum_sha1: checksum.checksum_sha1,
-        checksum_sha256: checksum.checksum_sha256,
-        ..PutObjectOutput::default()
-    }))
+    Ok(S3Response::new(with_checksums!(
+        outcome.checksum(),
+        PutObjectOutput { e_tag: convert::e_tag(written.tag.as_ref()), ..PutObjectOutput::default() }
+    )))
 }
 
 /// Refuses what the object would not have.
@@ -127,6 +116,35 @@ async fn is_missing(backend: &Backend, blob: &BlobPath) -> S3Result<bool> {
     Ok(backend.context.store.open(blob, reading).await.map_err(|failed| error::plain(&failed))?.is_none())
 }
 
+/// Fills the fields that the responses to GET and HEAD share.
+macro_rules! described {
+    ($found:expr, $output:ident) => {{
+        let Found { opened, range, checksum } = $found;
+        let (info, kept) = (&opened.info, &opened.info.headers);
+        let length = range.map_or(info.length, |range| range.len());
+        let range = range.map(|range| range.content_range(info.length));
+        let checksum_type = checksum.checksum_type.clone();
+        with_checksums!(
+            checksum,
+            $output {
+                checksum_type,
+                accept_ranges: Some("bytes".to_owned()),
+                cache_control: convert::text(kept.cache_control.as_ref()),
+                content_disposition: convert::text(kept.content_disposition.as_ref()),
+                content_encoding: convert::text(kept.content_encoding.as_ref()),
+                content_language: convert::text(kept.content_language.as_ref()),
+                content_length: i64::try_from(length).ok(),
+                content_range: range.and_then(|range| range.to_str().ok().map(str::to_owned)),
+                content_type: convert::text(kept.content_type.as_ref()).or_else(|| Some(DEFAULT_TYPE.to_owned())),
+                e_tag: convert::e_tag(info.tag.as_ref()),
+                last_modified: convert::timestamp(info.last_modified),
+                metadata: convert::metadata(kept),
+                ..$output::default()
+            }
+        )
+    }};
+}
+
 pub(crate) async fn get(
     backend: &Backend,
     request: S3Request<GetObjectInput>,
@@ -141,31 +159,11 @@ pub(crate) async fn get(
         headers: &headers,
         method: Method::GET,
     };
-    let Found { mut opened, range, head } = read.open(backend).await?;
-    let bytes = range.map(|range| range.start()..range.end() + 1);
-    let body = opened.source.read(bytes).await.map_err(|failed| error::plain(&failed))?;
-    let output = GetObjectOutput {
-        body: Some(StreamingBlob::from(s3s::Body::http_body_unsync(body))),
-        accept_ranges: head.accept_ranges,
-        cache_control: head.cache_control,
-        checksum_crc32: head.checksum_crc32,
-        checksum_crc32c: head.checksum_crc32c,
-        checksum_crc64nvme: head.checksum_crc64nvme,
-        checksum_sha1: head.checksum_sha1,
-        checksum_sha256: head.checksum_sha256,
-        checksum_type: head.checksum_type,
-        content_disposition: head.content_disposition,
-        content_encoding: head.content_encoding,
-        content_language: head.content_language,
-        content_length: head.content_length,
-        content_range: head.content_range,
-        content_type: head.content_type,
-        e_tag: head.e_tag,
-        last_modified: head.last_modified,
-        metadata: head.metadata,
-        ..GetObjectOutput::default()
-    };
-    Ok(S3Response::new(output))
+    let mut found = read.open(backend).await?;
+    let bytes = found.range.map(|range| range.start()..range.end() + 1);
+    let body = found.opened.source.read(bytes).await.map_err(|failed| error::plain(&failed))?;
+    let body = Some(StreamingBlob::from(s3s::Body::http_body_unsync(body)));
+    Ok(S3Response::new(GetObjectOutput { body, ..described!(found, GetObjectOutput) }))
 }
 
 pub(crate) async fn head(
@@ -182,7 +180,8 @@ pub(crate) async fn head(
         headers: &headers,
         method: Method::HEAD,
     };
-    Ok(S3Response::new(read.open(backend).await?.head))
+    let found = read.open(backend).await?;
+    Ok(S3Response::new(described!(found, HeadObjectOutput)))
 }
 
 fn is_enabled(mode: Option<&ChecksumMode>) -> bool {
@@ -199,11 +198,13 @@ struct Read<'a> {
     method: Method,
 }
 
-/// An object to send, and the head of the response.
+/// An object to send.
 struct Found {
     opened: Opened,
+    /// The selected range, or `None` for the whole object.
     range: Option<ByteRange>,
-    head: HeadObjectOutput,
+    /// The checksum to tell.
+    checksum: Checksum,
 }
 
 impl Read<'_> {
@@ -223,7 +224,6 @@ impl Read<'_> {
             return Err(not_found(backend, &self.blob).await);
         };
         let info = &opened.info;
-        let mut head = describe(info);
         match preconditions.evaluate(&self.method, Some(&info.validators())) {
             Verdict::Proceed => {}
             Verdict::NotModified => return Err(error::not_modified(info)),
@@ -234,21 +234,10 @@ impl Read<'_> {
         if self.part.is_some_and(|part| part != 1) {
             return Err(s3_error!(InvalidArgument, "an object has one part: omit partNumber"));
         }
-        let mut range = None;
-        if let Some(part) = self.range(backend, info)? {
-            head.content_length = i64::try_from(part.len()).ok();
-            head.content_range = part.content_range(info.length).to_str().ok().map(str::to_owned);
-            range = Some(part);
-        } else if self.with_checksum {
-            let checksum = convert::checksum(info);
-            head.checksum_crc32 = checksum.checksum_crc32;
-            head.checksum_crc32c = checksum.checksum_crc32c;
-            head.checksum_crc64nvme = checksum.checksum_crc64nvme;
-            head.checksum_sha1 = checksum.checksum_sha1;
-            head.checksum_sha256 = checksum.checksum_sha256;
-            head.checksum_type = checksum.checksum_type;
-        }
-        Ok(Found { opened, range, head })
+        let range = self.range(backend, info)?;
+        let tells = self.with_checksum && range.is_none();
+        let checksum = if tells { checksum::of_object(info) } else { Checksum::default() };
+        Ok(Found { opened, range, checksum })
     }
 
     /// Returns the selected range, or `None` for the whole object.
@@ -274,22 +263,36 @@ pub(crate) async fn not_found(backend: &Backend, blob: &BlobPath) -> S3Error {
     }
 }
 
-/// Returns the head of a response with an object.
-fn describe(info: &BlobInfo) -> HeadObjectOutput {
-    let kept = &info.headers;
-    HeadObjectOutput {
-        accept_ranges: Some("bytes".to_owned()),
-        cache_control: convert::text(kept.cache_control.as_ref()),
-        content_disposition: convert::text(kept.content_disposition.as_ref()),
-        content_encoding: convert::text(kept.content_encoding.as_ref()),
-        content_language: convert::text(kept.content_language.as_ref()),
-        content_length: i64::try_from(info.length).ok(),
-        content_type: convert::text(kept.content_type.as_ref()).or_else(|| Some(DEFAULT_TYPE.to_owned())),
-        e_tag: convert::e_tag(info.tag.as_ref()),
+/// `GetObjectAttributes`.
+pub(crate) async fn attributes(
+    backend: &Backend,
+    request: S3Request<GetObjectAttributesInput>,
+) -> S3Result<S3Response<GetObjectAttributesOutput>> {
+    let S3Request { input, credentials, .. } = request;
+    refuse(input.sse_customer_algorithm.is_some(), "server-side encryption")?;
+    refuse_version(input.version_id.as_deref())?;
+    let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
+    let opened = backend.context.store.open(&blob, Reading::HEAD.without_lease()).await;
+    let Some(opened) = opened.map_err(|failed| error::plain(&failed))? else {
+        return Err(not_found(backend, &blob).await);
+    };
+    let info = &opened.info;
+    let checksum = checksum::of_object(info);
+    // `s3s` does not split the list in a line of the field.
+    let wanted = || input.object_attributes.iter().flat_map(|line| line.as_str().split(',')).map(str::trim);
+    let wants = |attribute| wanted().any(|wanted| wanted == attribute);
+    let parts = checksum::number_of_parts(&checksum).filter(|_| wants(ObjectAttributes::OBJECT_PARTS));
+    let total = |count| GetObjectAttributesParts { total_parts_count: Some(count), ..Default::default() };
+    Ok(S3Response::new(GetObjectAttributesOutput {
+        e_tag: convert::e_tag(info.tag.as_ref()).filter(|_| wants(ObjectAttributes::ETAG)),
+        checksum: Some(checksum).filter(|_| wants(ObjectAttributes::CHECKSUM)),
+        object_parts: parts.map(total),
+        object_size: i64::try_from(info.length).ok().filter(|_| wants(ObjectAttributes::OBJECT_SIZE)),
+        storage_class: Some(StorageClass::from_static(StorageClass::STANDARD))
+            .filter(|_| wants(ObjectAttributes::STORAGE_CLASS)),
         last_modified: convert::timestamp(info.last_modified),
-        metadata: convert::metadata(kept),
-        ..HeadObjectOutput::default()
-    }
+        ..GetObjectAttributesOutput::default()
+    }))
 }
 
 pub(crate) async fn delete(

@@ -76,6 +76,38 @@ def test_large_files_are_sent_in_parts(s3, bucket):
     assert not s3.list_multipart_uploads(Bucket=bucket).get("Uploads")
 
 
+# The others need awscrt.
+@pytest.mark.parametrize(
+    "algorithm, kind",
+    [("CRC32", "COMPOSITE"), ("SHA1", "COMPOSITE"), ("SHA256", "COMPOSITE"), ("CRC32", "FULL_OBJECT")],
+)
+def test_checksums_of_uploads_in_parts(s3, bucket, algorithm, kind):
+    name = f"Checksum{algorithm}"
+    where = {"Bucket": bucket, "Key": "sum"}
+    upload = s3.create_multipart_upload(**where, ChecksumAlgorithm=algorithm, ChecksumType=kind)
+    assert (upload["ChecksumAlgorithm"], upload["ChecksumType"]) == (algorithm, kind)
+    where["UploadId"] = upload["UploadId"]
+    parts = []
+    for number, content in [(1, b"a" * 5 * MIB), (2, b"end")]:
+        part = s3.upload_part(**where, PartNumber=number, Body=content, ChecksumAlgorithm=algorithm)
+        parts.append({"PartNumber": number, "ETag": part["ETag"], name: part[name]})
+    listed = s3.list_parts(**where)
+    assert [part[name] for part in listed["Parts"]] == [part[name] for part in parts]
+    done = s3.complete_multipart_upload(**where, MultipartUpload={"Parts": parts}, ChecksumType=kind)
+    assert done[name].endswith("-2") == (kind == "COMPOSITE") and done["ChecksumType"] == kind
+    del where["UploadId"]
+    for read in (s3.head_object, s3.get_object):
+        answer = read(**where, ChecksumMode="ENABLED")
+        assert (answer[name], answer["ChecksumType"]) == (done[name], kind)
+        if read is s3.get_object:
+            # boto3 verifies the checksum of all bytes.
+            assert len(answer["Body"].read()) == 5 * MIB + 3
+    attributes = s3.get_object_attributes(**where, ObjectAttributes=["ETag", "Checksum", "ObjectParts", "ObjectSize"])
+    assert attributes["Checksum"] == {name: done[name], "ChecksumType": kind}
+    assert (attributes["ETag"].strip('"'), attributes["ObjectSize"]) == (done["ETag"].strip('"'), 5 * MIB + 3)
+    assert attributes.get("ObjectParts", {}).get("TotalPartsCount") == (2 if kind == "COMPOSITE" else None)
+
+
 def test_pages_of_listings(s3, bucket):
     keys = [f"{folder}/{number} é&" for folder in "abc" for number in range(5)]
     for key in keys:

@@ -2,6 +2,7 @@
 //! docs/scoreboard.md.
 
 mod page;
+mod s3;
 mod servers;
 
 use std::fs;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::Value;
 
-use self::servers::{SERVERS, Started};
+use self::servers::{Part, SERVERS, Started};
 use crate::command::Run;
 use crate::step::Context;
 use crate::workspace::Workspace;
@@ -30,11 +31,15 @@ pub(crate) struct Options {
     /// Leaves this server out, for example the Worker, whose build takes long. May be repeated.
     #[arg(long, value_name = "SERVER")]
     except: Vec<String>,
+    /// Checks the servers for S3 alone, and writes their part of the page.
+    #[arg(long)]
+    s3: bool,
 }
 
 /// The results of one server.
 struct Score {
     name: &'static str,
+    part: Part,
     version: String,
     /// Output of `ifmatch check --json`.
     report: Value,
@@ -61,6 +66,7 @@ pub(crate) fn run(options: &Options) -> Result {
         .iter()
         .filter(|server| options.only.is_empty() || options.only.iter().any(|name| name == server.name))
         .filter(|server| options.except.iter().all(|name| name != server.name))
+        .filter(|server| !options.s3 || server.part == Part::S3)
         .collect();
     chosen.iter().flat_map(|server| server.needs).try_for_each(|tool| tool.require(&workspace))?;
     let gateway = match std::env::var_os("IFMATCH_BIN") {
@@ -72,8 +78,16 @@ pub(crate) fn run(options: &Options) -> Result {
     let scores = chosen.iter().map(|server| site.score(server)).collect::<Result<Vec<_>>>();
     fs::remove_dir_all(&site.folder)?;
     let scores = scores?;
-    println!("\n{}", page::table(&scores));
-    if options.only.is_empty() { page::write(&workspace, &scores) } else { Ok(()) }
+    for part in [Part::Http, Part::S3] {
+        let scores: Vec<_> = scores.iter().filter(|score| score.part == part).collect();
+        if !scores.is_empty() {
+            println!("\n{}", page::table(part, &scores));
+            if options.only.is_empty() {
+                page::write(&workspace, part, &scores)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Site<'_> {
@@ -87,7 +101,7 @@ impl Site<'_> {
         let started = (server.start)(self, &folder).map_err(failed)?;
         let report = self.check(&started).map_err(|error| format!("{}: {error}", server.name))?;
         let version = first_line(&started.version)?;
-        Ok(Score { name: server.name, version, report })
+        Ok(Score { name: server.name, part: server.part, version, report })
     }
 
     fn check(&self, started: &Started) -> Result<Value> {
@@ -96,7 +110,7 @@ impl Site<'_> {
         for header in started.headers {
             command.args(["--header", header]);
         }
-        let output = command.output()?;
+        let output = command.envs(started.env.iter().cloned()).output()?;
         // 3: a server that does not honour conditions.
         if !matches!(output.status.code(), Some(0 | 3)) {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());

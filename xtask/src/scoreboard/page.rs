@@ -6,17 +6,19 @@ use std::fs;
 use serde_json::Value;
 
 use super::Score;
+use super::servers::Part;
 use crate::Result;
 use crate::workspace::Workspace;
 
 /// The page.
 const PAGE: &str = "docs/scoreboard.md";
-/// The lines around the generated part.
-const START: &str = "<!-- written by cargo xtask scoreboard -->";
+/// The line after a generated part.
 const END: &str = "<!-- end -->";
 
-/// Columns: a heading, and the checks that must all say yes.
-const COLUMNS: [(&str, &[&str]); 9] = [
+/// A column: a heading, and the checks that must all say yes.
+type Column = (&'static str, &'static [&'static str]);
+
+const OF_HTTP: [Column; 9] = [
     ("strong tags, new with every write", &["GET names a strong tag", "a write changes the tag"]),
     (
         "a stale write is rejected",
@@ -45,28 +47,60 @@ const COLUMNS: [(&str, &[&str]); 9] = [
     ),
 ];
 
+const OF_S3: [Column; 5] = [
+    (
+        "a write changes the version",
+        &["a write changes the version", "the version of a write is that of the next read"],
+    ),
+    ("a second creation is rejected", &["a creation is rejected if the object exists"]),
+    (
+        "a stale write is rejected",
+        &["a replacement of an old version is rejected", "a replacement of an absent object is rejected"],
+    ),
+    ("one of 16 creators wins", &["of 16 creators, one succeeds"]),
+    ("one of 16 writers wins", &["of 16 writers of one version, one succeeds"]),
+];
+
+impl Part {
+    /// Returns the line before the part of the page.
+    fn start(self) -> &'static str {
+        match self {
+            Self::Http => "<!-- written by cargo xtask scoreboard -->",
+            Self::S3 => "<!-- written by cargo xtask scoreboard --s3 -->",
+        }
+    }
+
+    fn columns(self) -> &'static [Column] {
+        match self {
+            Self::Http => &OF_HTTP,
+            Self::S3 => &OF_S3,
+        }
+    }
+}
+
 /// Writes the results between the marks of the page.
-pub(super) fn write(workspace: &Workspace, scores: &[Score]) -> Result {
-    let file = workspace.root().join(PAGE);
+pub(super) fn write(workspace: &Workspace, part: Part, scores: &[&Score]) -> Result {
+    let (file, start) = (workspace.root().join(PAGE), part.start());
     let text = fs::read_to_string(&file)?;
-    let parts = text.split_once(START).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) = parts.ok_or_else(|| format!("{PAGE} lacks {START} or {END}"))?;
-    let (table, dangers) = (table(scores), dangers(scores)?);
-    fs::write(&file, format!("{before}{START}\n\n{table}\n{dangers}\n{END}{after}"))?;
+    let parts = text.split_once(start).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let (before, after) = parts.ok_or_else(|| format!("{PAGE} lacks {start} or {END}"))?;
+    let (table, dangers) = (table(part, scores), dangers(scores)?);
+    fs::write(&file, format!("{before}{start}\n\n{table}\n{dangers}\n{END}{after}"))?;
     println!("written: {PAGE}");
     Ok(())
 }
 
-/// Returns the table of all servers.
-pub(super) fn table(scores: &[Score]) -> String {
-    let headings: Vec<&str> = COLUMNS.iter().map(|(heading, _)| *heading).collect();
-    let row = |Score { name, report, .. }: &Score| {
-        let cells: Vec<&str> = COLUMNS.iter().map(|(_, checks)| cell(report, checks)).collect();
+/// Returns the table of the servers of a part.
+pub(super) fn table(part: Part, scores: &[&Score]) -> String {
+    let columns = part.columns();
+    let headings: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
+    let row = |Score { name, report, .. }: &&Score| {
+        let cells: Vec<&str> = columns.iter().map(|(_, checks)| cell(report, checks)).collect();
         let counts: Vec<String> = ["yes", "differs", "no"].iter().map(|result| report[result].to_string()).collect();
         format!("| **{name}** | {} | {} |\n", cells.join(" | "), counts.join(" / "))
     };
     let rows: String = scores.iter().map(row).collect();
-    let line = "---|".repeat(COLUMNS.len() + 1);
+    let line = "---|".repeat(columns.len() + 1);
     format!("| server | {} | yes / differs / NO |\n|---|{line}\n{rows}", headings.join(" | "))
 }
 
@@ -85,9 +119,9 @@ fn result<'a>(report: &'a Value, name: &str) -> &'a str {
 }
 
 /// Returns each check that says NO, by server.
-fn dangers(scores: &[Score]) -> Result<String> {
+fn dangers(scores: &[&Score]) -> Result<String> {
     let mut text = String::new();
-    for Score { name, version, report } in scores {
+    for Score { name, version, report, .. } in scores {
         writeln!(text, "### {name}\n\n{version}\n")?;
         let checks = report["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
         let of = |result: &'static str| checks.iter().filter(move |check| check["result"] == result);
@@ -129,9 +163,10 @@ mod tests {
     #[test]
     fn the_columns_name_checks_that_exist() {
         let root = Workspace::load().unwrap().root().join("crates/ifmatch-gateway/src/commands/check");
-        let text: String =
-            ["cases.txt", "tags.rs", "races.rs"].map(|file| fs::read_to_string(root.join(file)).unwrap()).concat();
-        for name in COLUMNS.iter().flat_map(|(_, checks)| *checks) {
+        let text: String = ["cases.txt", "tags.rs", "races.rs", "store.rs"]
+            .map(|file| fs::read_to_string(root.join(file)).unwrap())
+            .concat();
+        for name in OF_HTTP.iter().chain(&OF_S3).flat_map(|(_, checks)| *checks) {
             let methods = ["PUT", "GET", "DELETE"].map(|method| name.replacen(method, "{method}", 1));
             assert!(text.contains(name) || methods.iter().any(|name| text.contains(name)), "{name}");
         }

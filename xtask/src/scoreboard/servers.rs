@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
-use super::Site;
+use super::{Site, s3};
 use crate::command::{Run, Running};
 use crate::sdk::{self, ACCOUNT, KEY, PYTHON};
 use crate::step::Tool;
@@ -15,9 +15,19 @@ use crate::{Result, listening, wasm};
 /// A server that can be checked.
 pub(super) struct Server {
     pub(super) name: &'static str,
+    pub(super) part: Part,
     pub(super) needs: &'static [Tool],
     /// Starts the server with a folder for its files.
     pub(super) start: fn(&Site<'_>, &Path) -> Result<Started>,
+}
+
+/// The part of the page with the results of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Conditions over HTTP.
+    Http,
+    /// Conditions of S3.
+    S3,
 }
 
 /// A running server, stopped on drop.
@@ -26,6 +36,8 @@ pub(super) struct Started {
     pub(super) url: String,
     /// Header fields that the server needs in all requests.
     pub(super) headers: &'static [&'static str],
+    /// Variables of the check's environment.
+    pub(super) env: Vec<(&'static str, String)>,
     /// Command that prints the version.
     pub(super) version: String,
     /// Its processes.
@@ -43,16 +55,21 @@ const RCLONE: Tool = Tool { name: "rclone", probe: &["rclone", "version"], insta
 const NPM: Tool = Tool { name: "npm", probe: &["npm", "--version"], install: "apt-get install npm" };
 
 /// All servers, in the order of the page.
-pub(super) const SERVERS: [Server; 9] = [
-    Server { name: "ifmatch serve", needs: &[], start: gateway },
-    Server { name: "ifmatch Worker", needs: &[NPM, wasm::TOOLCHAIN], start: worker },
-    Server { name: "ifmatch proxy, nginx behind it", needs: &[NGINX], start: proxy },
-    Server { name: "nginx", needs: &[NGINX], start: nginx },
-    Server { name: "Apache", needs: &[APACHE], start: apache },
-    Server { name: "lighttpd", needs: &[LIGHTTPD], start: lighttpd },
-    Server { name: "rclone serve webdav", needs: &[RCLONE], start: rclone },
-    Server { name: "Azurite", needs: &[NPM, PYTHON], start: azurite },
-    Server { name: "moto S3", needs: &[PYTHON], start: moto },
+pub(super) const SERVERS: [Server; 14] = [
+    Server { name: "ifmatch serve", part: Part::Http, needs: &[], start: gateway },
+    Server { name: "ifmatch Worker", part: Part::Http, needs: &[NPM, wasm::TOOLCHAIN], start: worker },
+    Server { name: "ifmatch proxy, nginx behind it", part: Part::Http, needs: &[NGINX], start: proxy },
+    Server { name: "nginx", part: Part::Http, needs: &[NGINX], start: nginx },
+    Server { name: "Apache", part: Part::Http, needs: &[APACHE], start: apache },
+    Server { name: "lighttpd", part: Part::Http, needs: &[LIGHTTPD], start: lighttpd },
+    Server { name: "rclone serve webdav", part: Part::Http, needs: &[RCLONE], start: rclone },
+    Server { name: "Azurite", part: Part::Http, needs: &[NPM, PYTHON], start: azurite },
+    Server { name: "moto S3", part: Part::Http, needs: &[PYTHON], start: moto },
+    Server { name: "ifmatch serve for S3", part: Part::S3, needs: &[], start: s3::gateway },
+    Server { name: "ifmatch serve, s3rver behind it", part: Part::S3, needs: &[NPM], start: s3::before_s3rver },
+    Server { name: "moto", part: Part::S3, needs: &[PYTHON], start: s3::moto },
+    Server { name: "s3rver", part: Part::S3, needs: &[NPM], start: s3::s3rver },
+    Server { name: "s3s-fs", part: Part::S3, needs: &[], start: s3::s3s_fs },
 ];
 
 /// A signature that moto does not verify. Unsigned requests would need a public bucket.
@@ -84,7 +101,7 @@ fn proxy(site: &Site<'_>, folder: &Path) -> Result<Started> {
     started("ifmatch proxy", address, "/", &version(&site.gateway), running)
 }
 
-fn version(gateway: &Path) -> String {
+pub(super) fn version(gateway: &Path) -> String {
     format!("{} --version", gateway.display())
 }
 
@@ -130,12 +147,13 @@ fn azurite(site: &Site<'_>, folder: &Path) -> Result<Started> {
     Ok(Started {
         url: url.trim().to_owned(),
         headers: &["x-ms-blob-type: BlockBlob", "x-ms-version: 2021-12-02"],
+        env: Vec::new(),
         version: format!("grep -o '\"azurite.*' {}", lock.display()),
         running: server.running,
     })
 }
 
-fn moto(site: &Site<'_>, folder: &Path) -> Result<Started> {
+pub(super) fn moto(site: &Site<'_>, folder: &Path) -> Result<Started> {
     let dir = site.context.workspace.target().join("scoreboard");
     fs::create_dir_all(&dir)?;
     let python = sdk::python(&site.context, &dir, "tests/scoreboard/requirements.txt")?;
@@ -150,9 +168,21 @@ fn moto(site: &Site<'_>, folder: &Path) -> Result<Started> {
     Ok(Started { headers: &[SIGNATURE], ..started })
 }
 
-fn started(name: &str, address: SocketAddr, path: &str, version: &str, running: Vec<Running>) -> Result<Started> {
+pub(super) fn started(
+    name: &str,
+    address: SocketAddr,
+    path: &str,
+    version: &str,
+    running: Vec<Running>,
+) -> Result<Started> {
     listening::wait(name, address)?;
-    Ok(Started { url: format!("http://{address}{path}"), headers: &[], version: version.to_owned(), running })
+    Ok(Started {
+        url: format!("http://{address}{path}"),
+        headers: &[],
+        env: Vec::new(),
+        version: version.to_owned(),
+        running,
+    })
 }
 
 /// Fills in a configuration of the repository, and returns the file.
@@ -173,10 +203,10 @@ fn configuration(site: &Site<'_>, folder: &Path, name: &str, address: SocketAddr
 }
 
 /// Sends a PUT without content.
-fn put(address: SocketAddr, path: &str) -> Result {
+pub(super) fn put(address: SocketAddr, path: &str) -> Result {
     let mut stream = TcpStream::connect(address)?;
     write!(stream, "PUT {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    if answer.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(answer.into()) }
+    if answer.starts_with("HTTP/1.1 20") { Ok(()) } else { Err(answer.into()) }
 }

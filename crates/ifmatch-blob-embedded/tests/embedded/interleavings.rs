@@ -257,3 +257,26 @@ async fn a_second_store_does_not_open_the_folder_between_a_body_and_its_record()
     let store = reopen(async || EmbeddedStore::with_driver(folder.path(), Driver::new(register.clone())).await).await;
     assert_eq!(Fixture { folder, register, store, blob }.read().await.unwrap().1, pattern(20_000));
 }
+
+/// The write has looked up its container when the deletion begins.
+#[tokio::test]
+async fn the_deletion_of_an_empty_container_waits_for_a_write() {
+    let fixture = fixture().await;
+    fixture.store.delete(&fixture.blob, Delete::default()).await.unwrap();
+    let deleting = Arc::new(Mutex::new(None));
+    let begun = Arc::clone(&deleting);
+    fixture.before_next_swap(|store, blob| async move {
+        let deleted =
+            tokio::spawn(async move { store.delete_empty_container(&blob.container, Delete::default()).await });
+        *begun.lock().unwrap() = Some(deleted);
+        // Time enough for the deletion, if it did not wait.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    });
+    fixture.store.put(&fixture.blob, put("1")).await.expect("it began before");
+    assert!(fixture.happened());
+    let deleting = deleting.lock().unwrap().take().expect("it began");
+    assert_eq!(kind(deleting.await.unwrap()), StoreErrorKind::ContainerNotEmpty);
+    assert_eq!(fixture.read().await.expect("it was acknowledged").1, "1");
+}

@@ -14,6 +14,7 @@ use ifmatch_register::{MemoryRegister, Register};
 use object_store::ObjectStore;
 
 mod bounded;
+mod closing;
 mod direct;
 mod faults;
 mod foreign;

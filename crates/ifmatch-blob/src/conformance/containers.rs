@@ -29,6 +29,8 @@ pub(crate) async fn check(subject: &Subject) {
     one_creator_and_one_deleter_win(subject).await;
     after_all_deletions_nothing_is_left(subject).await;
     a_retried_deletion_keeps_the_next_container(subject).await;
+    only_an_empty_container_is_deleted_as_such(subject).await;
+    no_acknowledged_write_is_in_a_container_deleted_as_empty(subject).await;
 }
 
 fn named(name: &str) -> ContainerName {
@@ -273,6 +275,76 @@ async fn after_all_deletions_nothing_is_left(subject: &Subject) {
         }
         subject.create(&container).await;
         assert_eq!(subject.blobs(&container).await, Some(Vec::new()));
+    }
+}
+
+async fn only_an_empty_container_is_deleted_as_such(subject: &Subject) {
+    let container = named("containers-empty");
+    let blob = blob("containers-empty", "deep/er/x");
+    let delete = |delete| subject.store.delete_empty_container(&container, delete);
+    assert_eq!(kind(delete(Delete::default()).await), StoreErrorKind::ContainerNotFound);
+    subject.create(&container).await;
+    subject.write(&blob, "1").await;
+    let before = subject.info(&container).await;
+    for _ in 0..2 {
+        assert_eq!(kind(delete(Delete::default()).await), StoreErrorKind::ContainerNotEmpty);
+        assert_eq!(subject.read(&blob).await.unwrap().1, "1");
+    }
+    assert_eq!(subject.info(&container).await, before);
+    subject.write(&blob, "2").await;
+    subject.delete_if(&blob, Preconditions::default()).await.unwrap();
+    let stale = Preconditions { if_unmodified_since: Some(HttpDate::from_unix(0)), ..Preconditions::default() };
+    let refused = refusal(delete(Delete { preconditions: stale, ..Delete::default() }).await);
+    assert_eq!(refused.0, Precondition::IfUnmodifiedSince);
+    assert!(subject.store.put(&blob, within(put("3"))).await.unwrap().created, "the container takes writes");
+    subject.delete_if(&blob, Preconditions::default()).await.unwrap();
+    delete(Delete::default()).await.unwrap();
+    assert_eq!(subject.info(&container).await, None);
+    assert_eq!(kind(subject.store.put(&blob, within(put("4"))).await), StoreErrorKind::ContainerNotFound);
+}
+
+/// Writers race with a deletion, each after some steps of the others.
+async fn no_acknowledged_write_is_in_a_container_deleted_as_empty(subject: &Subject) {
+    let container = named("containers-empty-race");
+    for round in 0..12 {
+        if subject.info(&container).await.is_none() {
+            subject.create(&container).await;
+        }
+        let write = async |writer: usize| {
+            for _ in 0..(round * writer) {
+                tokio::task::yield_now().await;
+            }
+            let blob = blob("containers-empty-race", &format!("{round}-{writer}"));
+            match subject.store.put(&blob, within(put("1"))).await {
+                Ok(_) => Some(blob),
+                Err(error) => {
+                    let expected =
+                        matches!(error.kind(), StoreErrorKind::ContainerNotFound | StoreErrorKind::InFlight { .. });
+                    assert!(expected, "{error}");
+                    None
+                }
+            }
+        };
+        let deletion = async {
+            for _ in 0..(round * 4) {
+                tokio::task::yield_now().await;
+            }
+            subject.store.delete_empty_container(&container, Delete::default()).await
+        };
+        let (written, deleted) = futures_util::join!(join_all((0..subject.writers).map(write)), deletion);
+        let written: Vec<_> = written.into_iter().flatten().collect();
+        match deleted {
+            Ok(()) => assert!(written.is_empty(), "{written:?} were acknowledged, and their container deleted"),
+            Err(error) => {
+                let expected =
+                    matches!(error.kind(), StoreErrorKind::ContainerNotEmpty | StoreErrorKind::InFlight { .. });
+                assert!(expected, "{error}");
+            }
+        }
+        for blob in &written {
+            assert_eq!(subject.read(blob).await.expect("it was acknowledged").1, "1");
+            subject.delete_if(blob, Preconditions::default()).await.unwrap();
+        }
     }
 }
 

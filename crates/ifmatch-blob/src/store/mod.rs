@@ -115,6 +115,12 @@ pub trait BlobStore: Send + Sync + 'static {
     /// empty. [`StoreErrorKind::ContainerNotFound`] if there is none.
     async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError>;
 
+    /// Deletes a container if it has no blobs. [`StoreErrorKind::ContainerNotEmpty`] if it has some, and
+    /// [`StoreErrorKind::ContainerNotFound`] if there is no such container.
+    ///
+    /// No acknowledged write is lost: a blob that is written at the same time is there afterwards, or its write fails.
+    async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError>;
+
     /// Lists the containers.
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError>;
 }

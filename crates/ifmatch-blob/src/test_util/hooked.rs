@@ -108,6 +108,10 @@ impl<H: Hook> BlobStore for Hooked<H> {
         self.inner.delete_container(container, delete).await
     }
 
+    async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        self.inner.delete_empty_container(container, delete).await
+    }
+
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
         self.inner.containers(query).await
     }

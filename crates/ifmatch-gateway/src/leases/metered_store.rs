@@ -112,6 +112,11 @@ impl BlobStore for MeteredStore {
         self.record_deletion(&target, self.store.delete_container(container, delete).await)
     }
 
+    async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        let target = LeaseTarget { container: container.clone(), blob: None };
+        self.record_deletion(&target, self.store.delete_empty_container(container, delete).await)
+    }
+
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
         self.store.containers(query).await
     }

@@ -1,10 +1,14 @@
 //! `CompleteMultipartUpload`.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures_util::future::{Either, select};
+use futures_util::lock::Mutex;
 use futures_util::stream;
 use http::{HeaderMap, Method};
 use http_body::Frame;
@@ -12,23 +16,32 @@ use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BoxError, Put, Reading, RequestKey, StoreError, StoreErrorKind, Upload as Body};
+use ifmatch_blob::store::{
+    BoxError, LateChecksum, Put, Reading, RequestKey, StoreError, StoreErrorKind, Upload as Body,
+};
 use ifmatch_core::EntityTag;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_runtime::task;
-use s3s::dto::{CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CompletedPart, ETag};
+use s3s::checksum::ChecksumHasher;
+use s3s::dto::{
+    Checksum, ChecksumType, CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CompletedPart, ETag,
+};
 use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 
 use super::upload::{Loaded, Part, Place, State, Upload, no_such_upload};
 use super::{MAX_PARTS, Numbered};
 use crate::backend::Backend;
+use crate::body::{self, Refused};
+use crate::checksum::{self, Algorithm, checksums_of, with_checksums};
 use crate::conditions::{self, Write};
-use crate::{body, convert, error, objects};
+use crate::{convert, error, objects};
 
 /// Minimum length of all parts but the last, in bytes.
 const MIN_PART: u64 = 5 * 1024 * 1024;
-/// Seconds after which a request that completes an upload counts as ended by a crash.
-const STALE: i64 = 15 * 60;
+/// Time after which a request that completes an upload renews its claim.
+const RENEWAL: Duration = Duration::from_secs(20);
+/// Seconds after which a claim that was not renewed counts as that of a request that ended in a crash.
+const STALE: i64 = 2 * 60;
 /// Seconds after which to try again while another request completes the upload.
 const RETRY: u64 = 1;
 
@@ -41,20 +54,27 @@ pub(crate) async fn complete(
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let place = super::place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
     let wanted = wanted(input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default())?;
+    let size = input.mpu_object_size.map(u64::try_from).transpose();
+    let size = size.map_err(|_| s3_error!(InvalidRequest, "x-amz-mp-object-size must not be negative"))?;
+    let kind = input.checksum_type;
     let mut write = Write::of(&backend.context, &Method::PUT, &blob.to_string(), &headers)?;
     let parts = fingerprint(&wanted);
     write.request = Some(RequestKey::of(&[b"s3 upload", input.upload_id.as_bytes(), parts.as_bytes()]));
-    let completion = Completion { backend: backend.clone(), blob, place, write, headers, wanted, parts };
+    let completion = Completion { backend: backend.clone(), blob, place, write, headers, wanted, parts, size, kind };
     let done = task::detach(completion.run()).result().await;
-    let tag = done.unwrap_or_else(|| Err(s3_error!(InternalError, "see the server's log")))?;
-    let output = CompleteMultipartUploadOutput {
-        location: Some(format!("/{}/{}", input.bucket, input.key)),
-        bucket: Some(input.bucket),
-        key: Some(input.key),
-        e_tag: convert::e_tag(tag.as_ref()),
-        ..CompleteMultipartUploadOutput::default()
-    };
-    Ok(S3Response::new(output))
+    let Done { tag, checksum } = done.unwrap_or_else(|| Err(s3_error!(InternalError, "see the server's log")))?;
+    let checksum_type = checksum.checksum_type.clone();
+    Ok(S3Response::new(with_checksums!(
+        checksum,
+        CompleteMultipartUploadOutput {
+            location: Some(format!("/{}/{}", input.bucket, input.key)),
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            e_tag: convert::e_tag(tag.as_ref()),
+            checksum_type,
+            ..CompleteMultipartUploadOutput::default()
+        }
+    )))
 }
 
 /// Returns `true` if a request that began to complete an upload at this time, in seconds since 1970, cannot be running.
@@ -70,17 +90,28 @@ fn now(backend: &Backend) -> i64 {
     backend.context.wall().last_modified().unix()
 }
 
-/// The listed parts: their numbers and tags, in order.
-type Wanted = Vec<(i32, ETag)>;
+/// A listed part.
+#[derive(Clone, Debug)]
+struct WantedPart {
+    number: i32,
+    tag: ETag,
+    checksum: Checksum,
+}
+
+/// The listed parts, in the order of their numbers.
+type Wanted = Vec<WantedPart>;
 
 fn wanted(parts: Vec<CompletedPart>) -> S3Result<Wanted> {
     let malformed = || s3_error!(MalformedXML, "a list has 1 to {MAX_PARTS} parts, each with a number and an ETag");
-    let part = |part: CompletedPart| Some((part.part_number?, part.e_tag?));
+    let part = |part: CompletedPart| {
+        let checksum = checksums_of!(part);
+        Some(WantedPart { number: part.part_number?, tag: part.e_tag?, checksum })
+    };
     let wanted = parts.into_iter().map(part).collect::<Option<Wanted>>().ok_or_else(malformed)?;
     if wanted.is_empty() || wanted.len() > usize::try_from(MAX_PARTS).unwrap_or_default() {
         return Err(malformed());
     }
-    if !wanted.is_sorted_by(|(a, _), (b, _)| a < b) {
+    if !wanted.is_sorted_by(|a, b| a.number < b.number) {
         return Err(s3_error!(InvalidPartOrder, "the parts must be in the order of their numbers"));
     }
     Ok(wanted)
@@ -88,8 +119,15 @@ fn wanted(parts: Vec<CompletedPart>) -> S3Result<Wanted> {
 
 /// Returns a hash of a list of parts.
 fn fingerprint(wanted: &Wanted) -> String {
-    let lines = wanted.iter().map(|(number, tag)| format!("{number} {}\n", tag.value()));
+    let lines = wanted.iter().map(|part| format!("{} {}\n", part.number, part.tag.value()));
     STANDARD.encode(ContentHash::of(lines.collect::<String>().as_bytes()).as_bytes())
+}
+
+/// The object of a completed upload.
+#[derive(Debug)]
+struct Done {
+    tag: Option<EntityTag>,
+    checksum: Checksum,
 }
 
 /// A request to complete an upload.
@@ -102,76 +140,115 @@ struct Completion {
     wanted: Wanted,
     /// The hash of the list.
     parts: String,
+    /// The client's length of the object.
+    size: Option<u64>,
+    /// The client's kind of checksum.
+    kind: Option<ChecksumType>,
 }
 
 impl Completion {
-    /// Returns the tag of the object.
-    async fn run(self) -> S3Result<Option<EntityTag>> {
+    async fn run(self) -> S3Result<Done> {
         let store = &*self.backend.context.store;
         let Loaded { upload, tag } = self.place.find(store, &self.blob.name.to_string()).await?;
+        let algorithm = upload.checksum.algorithm;
         match &upload.state {
-            State::Done { parts, tag } if *parts == self.parts => {
-                return Ok(tag.as_ref().and_then(|tag| EntityTag::parse(tag.as_bytes()).ok()));
+            State::Done { parts, tag, checksum } if *parts == self.parts => {
+                let tag = tag.as_ref().and_then(|tag| EntityTag::parse(tag.as_bytes()).ok());
+                return Ok(Done { tag, checksum: algorithm.told_if_known(checksum.as_deref()) });
             }
             State::Done { .. } => return Err(no_such_upload()),
             State::Completing(since) if !is_stale(&self.backend, *since) => return Err(in_progress()),
             State::Open | State::Completing(_) => {}
         }
-        let parts = self.find().await?;
-        let claim = Upload { state: State::Completing(now(&self.backend)), ..upload.clone() };
-        let claimed = self.place.save(store, &claim, tag.as_ref()).await.map_err(|failed| match failed.kind() {
+        let source = self.find(&upload).await?;
+        let claim = Claim::new(&self.backend, &self.place, upload.clone(), tag);
+        claim.renew().await.map_err(|failed| match failed.kind() {
             StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::InFlight { .. } => in_progress(),
             _ => error::plain(&failed),
         })?;
-        let outcome = self.write(&upload, parts, claimed.clone()).await;
+        let checksum = source.checksum.clone();
+        let outcome = claim.kept_while(self.write(&upload, source, claim.clone())).await;
         let state = match &outcome {
-            Ok(tag) => State::Done { parts: self.parts.clone(), tag: tag.as_ref().map(ToString::to_string) },
+            Ok(tag) => {
+                let (parts, tag) = (self.parts.clone(), tag.as_ref().map(ToString::to_string));
+                State::Done { parts, tag, checksum: checksum.clone() }
+            }
             Err(_) => State::Open,
         };
         // The claim ends by itself if this fails.
-        if let Err(error) = self.place.save(store, &Upload { state, ..upload }, claimed.as_ref()).await {
+        if let Err(error) = claim.end(state).await {
             tracing::warn!(%error, "the end of an upload could not be recorded");
         } else if outcome.is_ok() {
             self.place.remove_parts(store).await;
         }
-        outcome
+        Ok(Done { tag: outcome?, checksum: algorithm.told_if_known(checksum.as_deref()) })
     }
 
     /// Finds the listed parts.
-    async fn find(&self) -> S3Result<Vec<Part>> {
+    async fn find(&self, upload: &Upload) -> S3Result<Source> {
+        let plan = upload.checksum;
+        if self.kind.as_ref().is_some_and(|kind| *kind != plan.kind()) {
+            let kind = plan.kind();
+            return Err(s3_error!(InvalidRequest, "the upload began with the checksum type {}", kind.as_str()));
+        }
         let stored = self.place.parts(&*self.backend.context.store, 0).await.map_err(|failed| error::plain(&failed))?;
         let mut stored: Numbered = stored.into_iter().map(|part| (part.number, part)).collect();
-        let mut parts = Vec::new();
-        for (number, tag) in &self.wanted {
+        let (mut parts, mut checksums) = (Vec::new(), Vec::new());
+        for WantedPart { number, tag, checksum } in &self.wanted {
             let tag = conditions::entity_tag(tag)?;
             let part =
                 stored.remove(number).filter(|part| part.tag.as_ref().is_some_and(|found| found.strong_eq(&tag)));
-            parts.push(part.ok_or_else(|| s3_error!(InvalidPart, "part {number} was not uploaded with this ETag"))?);
+            let part = part.ok_or_else(|| s3_error!(InvalidPart, "part {number} was not uploaded with this ETag"))?;
+            let (kept, listed) = (checksum::kept_of(&part.info, plan.algorithm), plan.algorithm.of(checksum));
+            if kept.is_some() && listed.is_some_and(|listed| Some(listed) != kept.as_deref()) {
+                return Err(s3_error!(InvalidPart, "part {number} was uploaded with another checksum"));
+            }
+            // The store does not keep the checksum of each part. That of the list is compared with the bytes.
+            let unverified = listed.filter(|_| kept.is_none()).map(str::to_owned);
+            checksums.extend(kept.or_else(|| unverified.clone()).map(|value| (value, part.length)));
+            parts.push(SourcePart { part, unverified });
         }
+        let length = parts.iter().map(|source| source.part.length).sum();
         let (_, all_but_last) = parts.split_last().unzip();
-        if all_but_last.unwrap_or_default().iter().any(|part| part.length < MIN_PART) {
+        if all_but_last.unwrap_or_default().iter().any(|source: &SourcePart| source.part.length < MIN_PART) {
             return Err(s3_error!(EntityTooSmall, "all parts but the last must have at least {MIN_PART} bytes"));
         }
-        Ok(parts)
+        if self.size.is_some_and(|size| size != length) {
+            return Err(s3_error!(InvalidRequest, "the parts have {length} bytes, which is not x-amz-mp-object-size"));
+        }
+        let are_known = checksums.len() == parts.len();
+        let checksum = if are_known { plan.combine(&checksums) } else { None };
+        let name = format!("x-amz-checksum-{}", plan.algorithm.name());
+        if let (Some(known), Some(given)) = (&checksum, self.headers.get(&name))
+            && plan.is_composite
+            && given.as_bytes().contains(&b'-')
+            && known.as_bytes() != given.as_bytes()
+        {
+            return Err(s3_error!(BadDigest, "{name} is not that of the parts: send them again"));
+        }
+        Ok(Source { parts, length, algorithm: plan.algorithm, checksum })
     }
 
     /// Writes the object.
-    async fn write(&self, upload: &Upload, parts: Vec<Part>, claim: Option<EntityTag>) -> S3Result<Option<EntityTag>> {
-        let length = parts.iter().map(|part| part.length).sum();
+    async fn write(&self, upload: &Upload, source: Source, claim: Claim) -> S3Result<Option<EntityTag>> {
+        let Source { parts, length, algorithm, checksum } = source;
         let parts = parts.into_iter();
-        let reader = Reader { backend: self.backend.clone(), place: self.place.clone(), claim, parts, body: None };
+        let reader = Reader { claim, algorithm, parts, current: None };
         let bytes = Body::new(StreamBody::new(stream::try_unfold(reader, Reader::next)));
         let given = whole(&self.headers);
-        let (bytes, outcome) = body::verified(bytes, &given, None);
-        let headers = BlobHeaders { checksum: body::announced(&given), ..upload.headers()? };
-        let put = Put { headers, late_checksum: outcome.kept(), length: Some(length), ..Put::new(bytes) };
+        let (bytes, outcome) = body::verified(bytes, &given, None, None);
+        let known = checksum.as_deref().and_then(|value| checksum::field(algorithm, value));
+        // A checksum of the parts takes the place of one of the bytes.
+        let late_checksum = if known.is_none() { outcome.kept() } else { LateChecksum::default() };
+        let headers = BlobHeaders { checksum: known.or_else(|| body::announced(&given, None)), ..upload.headers()? };
+        let put = Put { headers, late_checksum, length: Some(length), ..Put::new(bytes) };
         let explain = |failed: &StoreError| outcome.explain(failed, self.write.is_conditional());
         let written = objects::store(&self.backend, &self.blob, &self.write, put, explain).await?;
         Ok(written.tag)
     }
 }
 
-/// Returns the checksums of the whole object in a request. Others are those of its parts, which were verified as they arrived.
+/// Returns the checksums of the whole object in a request, which its bytes must have.
 fn whole(headers: &HeaderMap) -> HeaderMap {
     let is_whole = |value: &http::HeaderValue| !value.as_bytes().contains(&b'-');
     let is_composite = headers.get("x-amz-checksum-type").is_some_and(|kind| kind.as_bytes() == b"COMPOSITE");
@@ -179,29 +256,110 @@ fn whole(headers: &HeaderMap) -> HeaderMap {
     given.filter(|_| !is_composite).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
+/// The parts of an object.
+struct Source {
+    parts: Vec<SourcePart>,
+    /// The length of the object.
+    length: u64,
+    algorithm: Algorithm,
+    /// The checksum of the object, if it is known from those of its parts.
+    checksum: Option<String>,
+}
+
+struct SourcePart {
+    part: Part,
+    /// The checksum that the part must have according to the client.
+    unverified: Option<String>,
+}
+
+/// The claim of a request that completes an upload. It is a mark in the upload, which the request renews.
+#[derive(Clone)]
+struct Claim {
+    backend: Backend,
+    place: Place,
+    upload: Upload,
+    /// The tag of the upload with the mark.
+    tag: Arc<Mutex<Option<EntityTag>>>,
+}
+
+impl Claim {
+    /// A claim on an upload with this tag, before it is [renewed](Self::renew) for the first time.
+    fn new(backend: &Backend, place: &Place, upload: Upload, tag: Option<EntityTag>) -> Self {
+        Self { backend: backend.clone(), place: place.clone(), upload, tag: Arc::new(Mutex::new(tag)) }
+    }
+
+    async fn renew(&self) -> Result<(), StoreError> {
+        self.end(State::Completing(now(&self.backend))).await
+    }
+
+    /// Changes the state of the upload if it is still claimed.
+    async fn end(&self, state: State) -> Result<(), StoreError> {
+        let mut tag = self.tag.lock().await;
+        let upload = Upload { state, ..self.upload.clone() };
+        *tag = self.place.save(&*self.backend.context.store, &upload, tag.as_ref()).await?;
+        Ok(())
+    }
+
+    /// Renews the claim while this work lasts.
+    async fn kept_while<T>(&self, work: impl Future<Output = T>) -> T {
+        let renewals = async {
+            loop {
+                self.backend.context.clock.sleep(RENEWAL).await;
+                let this = self.clone();
+                // A renewal that has begun goes on after the work has ended, since the tag would be unknown otherwise.
+                match task::detach(async move { this.renew().await }).result().await {
+                    Some(Ok(())) => {}
+                    failed => tracing::warn!(?failed, "the claim on an upload could not be renewed"),
+                }
+            }
+        };
+        let (work, renewals) = (pin!(work), pin!(renewals));
+        match select(work, renewals).await {
+            Either::Left((done, _)) => done,
+            Either::Right((never, _)) => never,
+        }
+    }
+
+    /// Returns `true` if no other request has changed the upload.
+    async fn is_held(&self) -> Result<bool, StoreError> {
+        let tag = self.tag.lock().await;
+        Ok(self.place.load(&*self.backend.context.store).await?.is_some_and(|found| found.tag == *tag))
+    }
+}
+
 /// Reads the parts. It ends with an error unless the upload is still claimed by this request, and the bucket is the one for which
 /// the parts arrived: the store has looked up the bucket before reading the body, so it cannot write to another one.
 struct Reader {
-    backend: Backend,
-    place: Place,
-    claim: Option<EntityTag>,
-    parts: std::vec::IntoIter<Part>,
-    body: Option<BlobBody>,
+    claim: Claim,
+    algorithm: Algorithm,
+    parts: std::vec::IntoIter<SourcePart>,
+    current: Option<(BlobBody, Option<Check>)>,
+}
+
+/// A comparison of the bytes of a part with its checksum.
+struct Check {
+    number: i32,
+    hasher: ChecksumHasher,
+    expected: String,
 }
 
 impl Reader {
     async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
         loop {
-            if let Some(body) = &mut self.body {
-                match body.frame().await {
-                    Some(frame) => return Ok(Some((frame?, self))),
-                    None => self.body = None,
+            if let Some((body, check)) = &mut self.current {
+                if let Some(frame) = body.frame().await.transpose()? {
+                    if let (Some(check), Some(data)) = (check, frame.data_ref()) {
+                        check.hasher.update(data);
+                    }
+                    return Ok(Some((frame, self)));
+                }
+                if let Some((_, Some(check))) = self.current.take() {
+                    check.end(self.algorithm)?;
                 }
             }
-            let store = Arc::clone(&self.backend.context.store);
-            let Some(part) = self.parts.next() else {
-                let is_claimed = self.place.load(&*store).await?.is_some_and(|found| found.tag == self.claim);
-                let is_current = is_claimed && self.place.has_bucket(&*store).await?;
+            let store = Arc::clone(&self.claim.backend.context.store);
+            let Some(SourcePart { part, unverified }) = self.parts.next() else {
+                let is_current = self.claim.is_held().await? && self.claim.place.has_bucket(&*store).await?;
                 return if is_current {
                     Ok(None)
                 } else {
@@ -212,7 +370,147 @@ impl Reader {
             let Some(mut opened) = opened.filter(|opened| opened.info.tag == part.tag) else {
                 return Err(format!("part {} was replaced or removed", part.number).into());
             };
-            self.body = Some(opened.source.read(None).await?);
+            let check = unverified.map(|expected| Check::new(self.algorithm, part.number, expected));
+            self.current = Some((opened.source.read(None).await?, check));
         }
+    }
+}
+
+impl Check {
+    fn new(algorithm: Algorithm, number: i32, expected: String) -> Self {
+        let mut hasher = ChecksumHasher::default();
+        algorithm.enable(&mut hasher);
+        Self { number, hasher, expected }
+    }
+
+    fn end(self, algorithm: Algorithm) -> Result<(), Refused> {
+        if algorithm.of(&self.hasher.finalize()) == Some(&*self.expected) {
+            return Ok(());
+        }
+        let error = s3_error!(InvalidPart, "part {} does not have the checksum in the list", self.number);
+        Err(Refused::new(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http_body_util::Full;
+    use ifmatch_azure::accounts::Accounts;
+    use ifmatch_blob::BlobService;
+    use ifmatch_blob::name::ContainerName;
+    use ifmatch_blob::store::BlobStore;
+    use ifmatch_blob::test_util::{Hook, Hooked, ManualClock, Step};
+    use ifmatch_blob_embedded::EmbeddedStore;
+    use ifmatch_register::{Driver, MemoryRegister};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::checksum::Plan;
+    use crate::convert::Fields;
+
+    /// Stops the first read of a part until the test lets it go on.
+    #[derive(Clone)]
+    struct Stop {
+        reads: Arc<AtomicUsize>,
+        reached: Arc<tokio::sync::Notify>,
+        go_on: Arc<tokio::sync::Notify>,
+    }
+
+    #[async_trait::async_trait]
+    impl Hook for Stop {
+        async fn before(&self, step: Step, container: &ContainerName) {
+            let is_part = step == Step::Open && *container == super::super::upload::parts().unwrap();
+            if is_part && self.reads.fetch_add(1, Ordering::SeqCst) == 0 {
+                self.reached.notify_one();
+                self.go_on.notified().await;
+            }
+        }
+    }
+
+    /// An upload with one part, whose first completion stops.
+    struct Setup {
+        backend: Backend,
+        clock: ManualClock,
+        stop: Stop,
+        place: Place,
+        part: Part,
+        _folder: TempDir,
+    }
+
+    async fn setup() -> Setup {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = ManualClock::default();
+        let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
+        let inner: Arc<dyn BlobStore> = Arc::new(EmbeddedStore::with_driver(folder.path(), driver).await.unwrap());
+        let stop = Stop { reads: Arc::default(), reached: Arc::default(), go_on: Arc::default() };
+        let store: Arc<dyn BlobStore> = Arc::new(Hooked { inner, hook: stop.clone() });
+        let service = BlobService::with_clock(Arc::clone(&store), clock.clone());
+        let backend = Backend { context: service.context().clone(), accounts: Accounts::development() };
+        let container = ContainerName::new("docs").unwrap();
+        let info = store.create_container(&container, BlobHeaders::default()).await.unwrap();
+        let place = Place::new(container, &info, &"0".repeat(32));
+        let (fields, checksum) = (Fields::default(), Plan::default());
+        let upload = Upload { key: "a".into(), fields, checksum, initiated: 0, state: State::Open };
+        place.save(&*store, &upload, None).await.unwrap();
+        let part = Put::new(Body::new(Full::new(Bytes::from("part"))));
+        store.put(&place.part(1).unwrap(), part).await.unwrap();
+        let part = place.parts(&*store, 0).await.unwrap().remove(0);
+        Setup { backend, clock, stop, place, part, _folder: folder }
+    }
+
+    impl Setup {
+        fn completion(&self) -> Completion {
+            let tag = convert::e_tag(self.part.tag.as_ref()).unwrap();
+            let wanted = vec![WantedPart { number: 1, tag, checksum: Checksum::default() }];
+            let name = ifmatch_blob::name::BlobName::new("a").unwrap();
+            Completion {
+                backend: self.backend.clone(),
+                blob: BlobPath { container: self.place.container.clone(), name },
+                place: self.place.clone(),
+                write: Write { preconditions: ifmatch_core::precondition::Preconditions::NONE, request: None },
+                headers: HeaderMap::new(),
+                parts: fingerprint(&wanted),
+                wanted,
+                size: None,
+                kind: None,
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_lasts_as_long_as_its_request_works() {
+        let setup = setup().await;
+        let first = tokio::spawn(setup.completion().run());
+        setup.stop.reached.notified().await;
+        for _ in 0..30 {
+            setup.clock.advance(RENEWAL);
+            // Longer than the renewal's timer, so that the renewal comes first.
+            tokio::time::sleep(RENEWAL + Duration::from_secs(1)).await;
+            let refused = setup.completion().run().await.expect_err("the first request goes on");
+            assert_eq!(*refused.code(), s3s::S3ErrorCode::SlowDown);
+        }
+        setup.stop.go_on.notify_one();
+        let done = first.await.unwrap().expect("nobody else completed the upload");
+        let again = setup.completion().run().await.expect("it is complete");
+        assert_eq!(again.tag, done.tag);
+    }
+
+    /// The request does not come to renew its claim, as if its process had stopped.
+    #[tokio::test]
+    async fn a_request_that_lost_its_claim_writes_nothing() {
+        let setup = setup().await;
+        let first = tokio::spawn(setup.completion().run());
+        setup.stop.reached.notified().await;
+        setup.clock.advance(Duration::from_secs(STALE.unsigned_abs()));
+        setup.completion().run().await.expect_err("it may still be running");
+        setup.clock.advance(Duration::from_secs(1));
+        let done = setup.completion().run().await.expect("it took over");
+        setup.stop.go_on.notify_one();
+        first.await.unwrap().expect_err("its claim is lost");
+        let store = &setup.backend.context.store;
+        let opened = store.open(&setup.completion().blob, Reading::HEAD).await.unwrap().expect("the object");
+        assert_eq!(opened.info.tag, done.tag);
     }
 }

@@ -67,6 +67,7 @@ mod tests {
 
     use super::super::upload::{Place, State, Upload};
     use super::*;
+    use crate::checksum::Plan;
     use crate::convert::Fields;
 
     /// A store with the bucket `docs`, and two uploads of one part each; of the second, only the part is left.
@@ -74,7 +75,8 @@ mod tests {
         let container = ContainerName::new("docs").unwrap();
         let info = store.create_container(&container, BlobHeaders::default()).await.unwrap();
         let places = ["0", "1"].map(|digit| Place::new(container.clone(), &info, &digit.repeat(32)));
-        let upload = Upload { key: "a".into(), fields: Fields::default(), initiated: 0, state: State::Open };
+        let (fields, checksum) = (Fields::default(), Plan::default());
+        let upload = Upload { key: "a".into(), fields, checksum, initiated: 0, state: State::Open };
         places[0].save(store, &upload, None).await.unwrap();
         for place in &places {
             let part = Put::new(Body::new(Full::new(Bytes::from("part"))));

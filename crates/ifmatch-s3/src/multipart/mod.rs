@@ -5,6 +5,9 @@
 //!
 //! - Two requests complete an upload: one of them claims it, by a write on the condition of its version. The other is told to try
 //!   again, and then gets the result of the first.
+//! - A request that completes an upload ends in a crash: the next one takes over its claim, which was no longer renewed.
+//! - A request that completes an upload stops for longer than its claim lasts, and another one completes it: before its write, the
+//!   first one finds its claim lost, and fails.
 //! - A part is replaced or removed before it is read: its tag differs, and nothing is written.
 //! - An upload is aborted while it is completed: one of both changes it first, and the other fails.
 //! - A part arrives after its upload was completed or aborted: it is removed again.
@@ -16,6 +19,7 @@ mod upload;
 
 use std::collections::HashMap;
 
+use http::HeaderMap;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::store::{Md5Use, Put, StoreErrorKind, Upload as Body};
 use ifmatch_runtime::nonce;
@@ -30,7 +34,8 @@ use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 use time::OffsetDateTime;
 
 use crate::backend::{Backend, refuse};
-use crate::convert::{self, Fields};
+use crate::checksum::{self, Plan, with_checksums};
+use crate::convert::{self, fields_of};
 use crate::{body, buckets, copy, error};
 use upload::{Place, State, Upload};
 
@@ -52,28 +57,22 @@ pub(crate) async fn create(
     refuse(input.object_lock_mode.is_some() || input.object_lock_legal_hold_status.is_some(), "object lock")?;
     refuse(input.tagging.is_some(), "tagging")?;
     backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
-    let fields = Fields {
-        content_type: input.content_type,
-        content_encoding: input.content_encoding,
-        content_language: input.content_language,
-        content_disposition: input.content_disposition,
-        cache_control: input.cache_control,
-        metadata: input.metadata,
-    };
+    let plan = Plan::new(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
+    let fields = fields_of!(input);
     // So that the completion need not fail.
     fields.clone().parse()?;
     let random = || nonce().map_err(|_| s3_error!(ServiceUnavailable, "the system provides no random numbers"));
     let id = format!("{:016x}{:016x}", random()?, random()?);
     let place = place(backend, credentials.as_ref(), &input.bucket, &id).await?;
     let initiated = backend.context.wall().last_modified().unix();
-    let upload = Upload { key: input.key.clone(), fields, initiated, state: State::Open };
+    let upload = Upload { key: input.key.clone(), fields, checksum: plan, initiated, state: State::Open };
     place.save(&*backend.context.store, &upload, None).await.map_err(|failed| error::plain(&failed))?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
         bucket: Some(input.bucket),
         key: Some(input.key),
         upload_id: Some(id),
-        checksum_algorithm: input.checksum_algorithm,
-        checksum_type: input.checksum_type,
+        checksum_algorithm: Some(plan.algorithm.dto()),
+        checksum_type: Some(plan.kind()),
         ..CreateMultipartUploadOutput::default()
     }))
 }
@@ -93,25 +92,22 @@ pub(crate) async fn put_part(
     let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
     let content_md5 = convert::md5(input.content_md5.as_deref())?;
     let upload = input.body.map_or_else(s3s::Body::empty, s3s::Body::from);
-    let (upload, outcome) = body::verified(Body::new(upload), &headers, trailing_headers);
+    let part = NewPart { place: &place, key: &input.key, number: input.part_number };
+    let keeps = Some(part.check(backend).await?.algorithm);
+    let (upload, outcome) = body::verified(Body::new(upload), &headers, trailing_headers, keeps);
+    let checksum = body::announced(&headers, keeps);
     let put = Put {
-        headers: BlobHeaders { content_md5, ..BlobHeaders::default() },
+        headers: BlobHeaders { content_md5, checksum, ..BlobHeaders::default() },
+        late_checksum: outcome.kept(),
         md5: if content_md5.is_some() { Md5Use::Computed } else { Md5Use::AsGiven },
         length: input.content_length.and_then(|length| u64::try_from(length).ok()),
         ..Put::new(upload)
     };
-    let part = NewPart { place: &place, key: &input.key, number: input.part_number };
     let tag = part.store(backend, put, |failed| outcome.explain(failed, false)).await?.tag;
-    let checksum = outcome.checksum();
-    Ok(S3Response::new(UploadPartOutput {
-        e_tag: convert::e_tag(tag.as_ref()),
-        checksum_crc32: checksum.checksum_crc32,
-        checksum_crc32c: checksum.checksum_crc32c,
-        checksum_crc64nvme: checksum.checksum_crc64nvme,
-        checksum_sha1: checksum.checksum_sha1,
-        checksum_sha256: checksum.checksum_sha256,
-        ..UploadPartOutput::default()
-    }))
+    Ok(S3Response::new(with_checksums!(
+        outcome.checksum(),
+        UploadPartOutput { e_tag: convert::e_tag(tag.as_ref()), ..UploadPartOutput::default() }
+    )))
 }
 
 /// `UploadPartCopy`.
@@ -126,14 +122,18 @@ pub(crate) async fn copy_part(
     let range = input.copy_source_range.as_deref().map(|range| parse_range(range, opened.info.length)).transpose()?;
     let length = range.as_ref().map_or(opened.info.length, |range| range.end - range.start);
     let bytes = opened.source.read(range).await.map_err(|failed| error::plain(&failed))?;
-    let put = Put { length: Some(length), ..Put::new(Body::new(bytes)) };
     let part = NewPart { place: &place, key: &input.key, number: input.part_number };
-    let written = part.store(backend, put, error::plain).await?;
-    let result = CopyPartResult {
-        e_tag: convert::e_tag(written.tag.as_ref()),
-        last_modified: convert::timestamp(written.last_modified),
-        ..CopyPartResult::default()
-    };
+    let keeps = Some(part.check(backend).await?.algorithm);
+    let (bytes, outcome) = body::verified(Body::new(bytes), &HeaderMap::new(), None, keeps);
+    let put = Put { length: Some(length), late_checksum: outcome.kept(), ..Put::new(bytes) };
+    let written = part.store(backend, put, |failed| outcome.explain(failed, false)).await?;
+    let result = with_checksums!(
+        outcome.checksum(),
+        CopyPartResult {
+            e_tag: convert::e_tag(written.tag.as_ref()),
+            last_modified: convert::timestamp(written.last_modified),
+        }
+    );
     Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() }))
 }
 
@@ -155,7 +155,7 @@ struct NewPart<'a> {
 }
 
 impl NewPart<'_> {
-    /// Stores a part if its upload takes parts, also after its bytes have arrived.
+    /// Stores a part if its upload, which was checked before, takes parts also after its bytes have arrived.
     async fn store(
         &self,
         backend: &Backend,
@@ -163,10 +163,6 @@ impl NewPart<'_> {
         explain: impl FnOnce(&ifmatch_blob::store::StoreError) -> S3Error,
     ) -> S3Result<ifmatch_blob::store::Written> {
         let store = &*backend.context.store;
-        if !(1..=MAX_PARTS).contains(&self.number) {
-            return Err(s3_error!(InvalidArgument, "the number of a part must be from 1 to {MAX_PARTS}"));
-        }
-        self.check(backend).await?;
         let path = self.place.part(self.number)?;
         let put = Put { limit: backend.context.max_body, ..put };
         let written = store.put(&path, put).await.map_err(|failed| explain(&failed))?;
@@ -178,9 +174,13 @@ impl NewPart<'_> {
         Ok(written)
     }
 
-    async fn check(&self, backend: &Backend) -> S3Result<()> {
-        let found = self.place.find(&*backend.context.store, self.key).await?;
-        if found.upload.state == State::Open { Ok(()) } else { Err(upload::no_such_upload()) }
+    /// Returns the checksum that the object will have, if the upload takes parts.
+    async fn check(&self, backend: &Backend) -> S3Result<Plan> {
+        if !(1..=MAX_PARTS).contains(&self.number) {
+            return Err(s3_error!(InvalidArgument, "the number of a part must be from 1 to {MAX_PARTS}"));
+        }
+        let Upload { state, checksum, .. } = self.place.find(&*backend.context.store, self.key).await?.upload;
+        if state == State::Open { Ok(checksum) } else { Err(upload::no_such_upload()) }
     }
 }
 
@@ -217,7 +217,8 @@ pub(crate) async fn list_parts(
     let S3Request { input, credentials, .. } = request;
     let store = &*backend.context.store;
     let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
-    if matches!(place.find(store, &input.key).await?.upload.state, State::Done { .. }) {
+    let Upload { state, checksum: plan, .. } = place.find(store, &input.key).await?.upload;
+    if matches!(state, State::Done { .. }) {
         return Err(upload::no_such_upload());
     }
     let after = input.part_number_marker.unwrap_or_default();
@@ -227,12 +228,17 @@ pub(crate) async fn list_parts(
     let is_truncated = parts.len() > limit;
     parts.truncate(limit);
     let next = parts.last().map(|part| part.number);
-    let parts = parts.into_iter().map(|part| ListedPart {
-        part_number: Some(part.number),
-        size: i64::try_from(part.length).ok(),
-        e_tag: convert::e_tag(part.tag.as_ref()),
-        last_modified: convert::timestamp(part.last_modified),
-        ..ListedPart::default()
+    let parts = parts.into_iter().map(|part| {
+        let checksum = plan.algorithm.told_if_known(checksum::kept_of(&part.info, plan.algorithm).as_deref());
+        with_checksums!(
+            checksum,
+            ListedPart {
+                part_number: Some(part.number),
+                size: i64::try_from(part.length).ok(),
+                e_tag: convert::e_tag(part.tag.as_ref()),
+                last_modified: convert::timestamp(part.info.last_modified),
+            }
+        )
     });
     Ok(S3Response::new(ListPartsOutput {
         bucket: Some(input.bucket),
@@ -242,6 +248,8 @@ pub(crate) async fn list_parts(
         next_part_number_marker: next.filter(|_| is_truncated),
         max_parts: Some(max_parts),
         is_truncated: Some(is_truncated),
+        checksum_algorithm: Some(plan.algorithm.dto()),
+        checksum_type: Some(plan.kind()),
         parts: Some(parts.collect()),
         ..ListPartsOutput::default()
     }))
@@ -289,6 +297,8 @@ fn entry(upload: &Upload, id: String) -> MultipartUpload {
         key: Some(upload.key.clone()),
         upload_id: Some(id),
         initiated: initiated.map(Into::into),
+        checksum_algorithm: Some(upload.checksum.algorithm.dto()),
+        checksum_type: Some(upload.checksum.kind()),
         ..MultipartUpload::default()
     }
 }

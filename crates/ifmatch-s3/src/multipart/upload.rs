@@ -8,16 +8,17 @@ use http_body_util::{BodyExt, Full};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{
-    BlobStore, ContainerInfo, Delete, ListQuery, Put, Reading, StoreError, StoreErrorKind, Upload as Body,
+    BlobInfo, BlobStore, ContainerInfo, Delete, ListQuery, Put, Reading, StoreError, StoreErrorKind, Upload as Body,
 };
 use ifmatch_core::EntityTag;
-use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
+use crate::checksum::Plan;
 use crate::convert::Fields;
 use crate::error;
 
@@ -31,6 +32,8 @@ const PARALLEL: usize = 16;
 pub(crate) struct Upload {
     pub(crate) key: String,
     pub(crate) fields: Fields,
+    #[serde(default)]
+    pub(crate) checksum: Plan,
     /// When the upload was created, in seconds since 1970.
     pub(crate) initiated: i64,
     pub(crate) state: State,
@@ -41,7 +44,7 @@ pub(crate) struct Upload {
 pub(crate) enum State {
     /// Takes parts.
     Open,
-    /// A request completes it since this time, in seconds since 1970.
+    /// A request that completes it claimed it, or renewed its claim, at this time, in seconds since 1970.
     Completing(i64),
     /// It was completed with these parts, and the object has this tag.
     Done {
@@ -49,6 +52,9 @@ pub(crate) enum State {
         parts: String,
         /// The tag in quotes.
         tag: Option<String>,
+        /// The checksum of the object.
+        #[serde(default)]
+        checksum: Option<String>,
     },
 }
 
@@ -68,7 +74,7 @@ pub(crate) struct Part {
     pub(crate) number: i32,
     pub(crate) length: u64,
     pub(crate) tag: Option<EntityTag>,
-    pub(crate) last_modified: HttpDate,
+    pub(crate) info: BlobInfo,
 }
 
 /// A loaded upload, and the tag of its version.
@@ -147,8 +153,8 @@ impl Place {
                 let number = entry.name.as_str().strip_prefix(&folder).and_then(|number| number.parse().ok());
                 let Some(number) = number else { continue };
                 let path = BlobPath { container: container.clone(), name: entry.name };
-                let (length, last_modified) = (entry.info.length, entry.info.last_modified);
-                found.push(Part { path, number, length, tag: entry.info.tag, last_modified });
+                let (length, tag) = (entry.info.length, entry.info.tag.clone());
+                found.push(Part { path, number, length, tag, info: entry.info });
             }
             after = page.next;
             if after.is_none() {

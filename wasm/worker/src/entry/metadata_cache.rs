@@ -174,6 +174,11 @@ impl<S: BlobStore, C: Clock> BlobStore for MetadataCache<S, C> {
         self.store.delete_container(container, delete).await
     }
 
+    async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        let _end = End { writes: &self.writes, forget: || self.memory.clear() };
+        self.store.delete_empty_container(container, delete).await
+    }
+
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
         self.store.containers(query).await
     }

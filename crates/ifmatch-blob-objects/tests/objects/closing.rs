@@ -1,0 +1,214 @@
+//! The deletion of an empty container, step by step: the interleavings of `close_container.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use ifmatch_blob::conformance::{self, Subject, kind, put};
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::store::{Delete, ListQuery, MissingContainer, Put, StoreError, StoreErrorKind};
+use ifmatch_blob_objects::{Backing, ObjectBlobs};
+use ifmatch_core::command::{Command, Content, Write};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_register::{Key, Register, Swap};
+use ifmatch_runtime::{Clock, SystemClock};
+use object_store::ObjectStore;
+use serde_json::Value;
+
+use crate::faults::Faulty;
+use crate::{durable_on, register, subject};
+
+/// A store and a register that processes share.
+struct Setup {
+    store: Arc<Faulty>,
+    register: Arc<dyn Register>,
+    process: Subject,
+    blob: BlobPath,
+}
+
+/// A process with the empty container of a blob.
+async fn setup() -> Setup {
+    let (store, register) = (Faulty::in_memory(false), register());
+    let process = durable_on(&store, register.clone()).await;
+    let blob = conformance::blob("c", "b");
+    process.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
+    Setup { store, register, process, blob }
+}
+
+impl Setup {
+    /// Another process, which remembers containers for a while.
+    async fn with_memory(&self) -> Subject {
+        let backing = Backing::new(Arc::clone(&self.store) as Arc<dyn ObjectStore>);
+        let backing = backing.with_container_memory(Duration::from_secs(5));
+        subject(ObjectBlobs::open_durable(backing, self.register.clone()).await.expect("the store can be used"))
+    }
+
+    /// Returns the payload of the container's record.
+    async fn payload(&self) -> Value {
+        let record = self.register.load(&key()).await.unwrap().expect("the container's record");
+        let version = record.state(SystemClock.now()).version().expect("the container").clone();
+        serde_json::from_slice(version.payload()).unwrap()
+    }
+
+    /// Waits until the container is closed.
+    async fn closed(&self) {
+        let closed = async {
+            while self.payload().await.get("closing").is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_mins(1), closed).await.expect("the container is closed within a minute");
+    }
+
+    /// Leaves the mark of a deleter whose turn ends then.
+    async fn leave_closed(&self, until: Timestamp) {
+        let mut payload = self.payload().await;
+        let record = self.register.load(&key()).await.unwrap().expect("the container's record");
+        // A later version names the one that created the container.
+        let generation = record.state(SystemClock.now()).version().expect("the container").generation().get();
+        for field in ["created", "since"] {
+            if payload[field].is_null() {
+                payload[field] = generation.into();
+            }
+        }
+        payload["closing"] = until.micros().into();
+        let payload = serde_json::to_vec(&payload).unwrap().into();
+        let content = Content::Hashed { hash: ContentHash::of(b""), payload };
+        let write = Write::new(&Method::DELETE, &Preconditions::NONE, content, 7).with_lease(LeaseUse::Read(None));
+        let next = record.apply(&Command::Write(write), SystemClock.now()).next.expect("a change");
+        let swap = self.register.compare_and_swap(&key(), record.revision(), Some(&next)).await.unwrap();
+        assert_eq!(swap, Swap::Done);
+    }
+}
+
+fn key() -> Key {
+    Key::new("c/c").unwrap()
+}
+
+async fn delete_empty(subject: &Subject, container: &ContainerName) -> Result<(), StoreError> {
+    subject.store.delete_empty_container(container, Delete::default()).await
+}
+
+fn within() -> Put {
+    Put { container: MissingContainer::Refuse, ..put("1") }
+}
+
+/// Writes once the container is open again.
+async fn write_soon(subject: &Subject, blob: &BlobPath) {
+    let written = async {
+        while let Err(error) = subject.store.put(blob, within()).await {
+            assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}");
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), written).await.expect("a write succeeds within a minute");
+}
+
+#[tokio::test]
+async fn a_write_under_way_keeps_its_container() {
+    let setup = setup().await;
+    let Setup { store, process, blob, .. } = &setup;
+    let (sent, arrive) = store.hold_write();
+    let writing = process.store.put(blob, within());
+    let deleting = async {
+        sent.await.expect("the object is sent");
+        delete_empty(process, &blob.container).await
+    };
+    let meanwhile = async {
+        setup.closed().await;
+        let other = conformance::blob("c", "other");
+        let refused = kind(process.store.put(&other, within()).await);
+        assert!(matches!(refused, StoreErrorKind::InFlight { .. }), "{refused:?}");
+        arrive.send(()).expect("the write waits");
+    };
+    let (written, deleted, ()) = futures_util::join!(writing, deleting, meanwhile);
+    written.expect("it began before");
+    assert_eq!(kind(deleted), StoreErrorKind::ContainerNotEmpty);
+    assert_eq!(process.read(blob).await.expect("it was acknowledged").1, "1");
+    process.store.put(blob, within()).await.expect("the container is open again");
+}
+
+/// The writer asked for its container right before another process closed it.
+#[tokio::test]
+async fn a_write_by_an_earlier_answer_keeps_its_container() {
+    // An answer lasts for a second. A machine that stops for longer needs another attempt.
+    for _ in 0..20 {
+        let setup = setup().await;
+        let (writer, deleter) = (setup.with_memory().await, setup.with_memory().await);
+        assert!(writer.read(&setup.blob).await.is_none(), "it asks for the container");
+        let write = async {
+            setup.closed().await;
+            writer.store.put(&setup.blob, within()).await
+        };
+        let (ended, written) = futures_util::join!(delete_empty(&deleter, &setup.blob.container), write);
+        match written {
+            Ok(_) => {
+                assert_eq!(kind(ended), StoreErrorKind::ContainerNotEmpty);
+                assert_eq!(setup.process.read(&setup.blob).await.expect("it was acknowledged").1, "1");
+                return;
+            }
+            Err(error) => assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}"),
+        }
+    }
+    panic!("no write relied on an earlier answer in 20 attempts");
+}
+
+#[tokio::test]
+async fn a_closed_container_can_be_read_and_takes_no_writes() {
+    let setup = setup().await;
+    let Setup { process, blob, .. } = &setup;
+    process.write(blob, "1").await;
+    setup.leave_closed(SystemClock.now().saturating_add(Duration::from_mins(1))).await;
+    assert_eq!(process.read(blob).await.expect("it was acknowledged").1, "1");
+    assert!(process.store.container(&blob.container).await.unwrap().is_some());
+    let all = ListQuery { prefix: String::new(), after: None, limit: 10, leases: true, delimiter: None };
+    assert_eq!(process.store.list(&blob.container, &all).await.unwrap().expect("it is there").items.len(), 1);
+    assert_eq!(process.store.containers(&all).await.unwrap().items.len(), 1);
+    let created = process.store.create_container(&blob.container, BlobHeaders::default()).await;
+    assert_eq!(kind(created), StoreErrorKind::ContainerExists);
+    for missing in [MissingContainer::Refuse, MissingContainer::Create] {
+        let refused = kind(process.store.put(blob, Put { container: missing, ..put("2") }).await);
+        assert!(matches!(refused, StoreErrorKind::InFlight { .. }), "{refused:?}");
+    }
+    assert_eq!(process.read(blob).await.expect("it is unchanged").1, "1");
+}
+
+#[tokio::test]
+async fn a_container_whose_deleter_crashed_is_opened_by_the_next_request() {
+    let setup = setup().await;
+    let Setup { process, blob, .. } = &setup;
+    let created = process.store.container(&blob.container).await.unwrap().expect("it is there").created;
+    setup.leave_closed(SystemClock.now()).await;
+    write_soon(process, blob).await;
+    let found = process.store.container(&blob.container).await.unwrap().expect("it is there");
+    assert_eq!(found.created, created, "it is the same container");
+    // The next deleter needs no other request.
+    process.store.delete(blob, Delete::default()).await.unwrap();
+    setup.leave_closed(SystemClock.now()).await;
+    delete_empty(process, &blob.container).await.unwrap();
+    assert_eq!(process.store.container(&blob.container).await.unwrap(), None);
+}
+
+/// The deleter lists no object, and then sleeps for longer than its turn.
+#[tokio::test]
+async fn a_deleter_that_lost_its_turn_deletes_nothing() {
+    let setup = setup().await;
+    let Setup { store, process, blob, .. } = &setup;
+    let deleter = setup.with_memory().await;
+    let meanwhile = async {
+        setup.closed().await;
+        let (listed, wake) = store.hold_listing();
+        listed.await.expect("the deleter lists the objects");
+        setup.leave_closed(SystemClock.now()).await;
+        write_soon(process, blob).await;
+        wake.send(()).expect("the deleter waits");
+    };
+    let (ended, ()) = futures_util::join!(delete_empty(&deleter, &blob.container), meanwhile);
+    ended.expect_err("the container was opened");
+    assert_eq!(process.read(blob).await.expect("it was acknowledged").1, "1");
+    process.store.put(blob, within()).await.expect("the container is open");
+}
