@@ -254,7 +254,7 @@ mod tests {
     fn isolates() -> (MetadataCache<ObjectBlobs, ByHand>, ObjectBlobs, ByHand) {
         let register = Arc::new(MemoryRegister::unbounded());
         let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
-        let other = ObjectBlobs::trusting(backing, register, Capability::FULL);
+        let other = ObjectBlobs::trusting(backing, register, Capability::FULL).unwrap();
         let clock = ByHand::default();
         (MetadataCache::with_clock(other.clone(), BOUND, clock.clone()), other, clock)
     }
