@@ -137,7 +137,7 @@ try {
     if (answer.status >= 300) throw new Error(`${name}: ${answer.status}`);
   };
   report("PUT 64 MiB", await measure(each(["ifmatch", "plain"], upload), 1, 2), "MiB/s", 64);
-  console.log(`\n| ratio, round by round | of the rates | of the CPU times |\n|---|---|---|\n${comparisons.join("\n")}`);
 } finally {
+  console.log(`\n| ratio, round by round | of the rates | of the CPU times |\n|---|---|---|\n${comparisons.join("\n")}`);
   await Promise.all(Object.values(runtimes).map((runtime) => runtime.dispose()));
 }
