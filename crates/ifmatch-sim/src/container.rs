@@ -74,6 +74,7 @@ pub struct World {
     tick: u8,
     lag: u8,
     faults: Faults,
+    returned: Returned,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -83,11 +84,16 @@ struct Faults {
     /// A write is acknowledged while its container is being deleted.
     during: bool,
     recreated: bool,
-    /// A read returned an object of a container that had been deleted for longer than the reader remembers.
+}
+
+/// What the reader has returned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Returned {
+    /// An object of a container that had been deleted for longer than the reader remembers.
     revived: bool,
-    /// A read returned a blob.
+    /// A blob.
     found: bool,
-    /// A read found an object that is no blob.
+    /// Nothing for an object that is no blob.
     hidden: bool,
 }
 
@@ -218,11 +224,11 @@ impl ContainerModel {
             ReaderStep::Get(oldest) => {
                 for incarnation in world.objects.iter().flatten() {
                     if *incarnation < oldest && self.sabotage != ContainerSabotage::IgnoreIncarnation {
-                        world.faults.hidden = true;
+                        world.returned.hidden = true;
                         continue;
                     }
-                    world.faults.found = true;
-                    world.faults.revived |= reader.gone.is_some_and(|gone| *incarnation <= gone);
+                    world.returned.found = true;
+                    world.returned.revived |= reader.gone.is_some_and(|gone| *incarnation <= gone);
                 }
                 ReaderStep::Idle
             }
@@ -255,8 +261,17 @@ impl Model for ContainerModel {
         let writers = vec![writer; self.writers];
         let reader = Reader { step: ReaderStep::Idle, memory: None, gone: None, left: self.reads };
         let objects = vec![None; self.writers];
-        let (container, faults) = (Container::Present(0), Faults::default());
-        vec![World { container, deleted: None, objects, writers, reader, tick: 0, lag: 0, faults }]
+        vec![World {
+            container: Container::Present(0),
+            deleted: None,
+            objects,
+            writers,
+            reader,
+            tick: 0,
+            lag: 0,
+            faults: Faults::default(),
+            returned: Returned::default(),
+        }]
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<ContainerEvent>) {
@@ -311,13 +326,13 @@ impl Model for ContainerModel {
             Property::sometimes("a write ends during a deletion", |_, world: &World| world.faults.during),
             Property::sometimes("a container is created again", |_, world: &World| world.faults.recreated),
             Property::always("no read returns the bytes of a deleted container", |_, world: &World| {
-                !world.faults.revived
+                !world.returned.revived
             }),
         ];
         if self.reads > 0 {
             properties.extend([
-                Property::sometimes("a read returns a blob", |_, world: &World| world.faults.found),
-                Property::sometimes("a read finds an object that is no blob", |_, world: &World| world.faults.hidden),
+                Property::sometimes("a read returns a blob", |_, world: &World| world.returned.found),
+                Property::sometimes("a read finds an object that is no blob", |_, world: &World| world.returned.hidden),
             ]);
         }
         properties
