@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
@@ -14,7 +15,6 @@ use support::s3::S3;
 use support::{Client, Gateway};
 
 use crate::tls::Files;
-use crate::wait_for;
 
 const EXAMPLE: &str = include_str!("../../examples/nginx.conf");
 const TOKEN: (&str, &str) = ("authorization", "Bearer 0123456789abcdef");
@@ -86,13 +86,19 @@ async fn conditions_signatures_waits_and_large_bodies_pass_through_nginx() {
     client.get("/docs/a", &named("if-none-match", &first)).await.expect(304);
 
     let polled = [&named("if-none-match", &first)[..], &[("prefer", "wait=60")]].concat();
-    let poll = client.get("/docs/a", &polled);
-    let write = async {
-        wait_for(&gateway, "ifmatch_waits 1");
-        client.put("/docs/a", &named("if-match", &first), "two").await.expect(200)
-    };
-    let (polled, written) = tokio::join!(poll, write);
-    assert_eq!((polled.expect(200).etag(), written.text()), (written.etag(), ""));
+    let (reader, fields) = (client.clone(), polled.clone());
+    let poll = tokio::spawn(async move { reader.get("/docs/a", &fields).await });
+    let direct = Client::new(gateway.address());
+    let mut attempts = 0;
+    while !direct.get("/-/metrics", &[TOKEN]).await.expect(200).text().contains("ifmatch_waits 1\n") {
+        attempts += 1;
+        assert!(attempts < 3_000, "the read does not wait");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let written = client.put("/docs/a", &named("if-match", &first), "two").await.expect(200);
+    let polled =
+        tokio::time::timeout(Duration::from_mins(2), poll).await.expect("the wait ends with the write").unwrap();
+    assert_eq!((polled.expect(200).text(), polled.etag()), ("two", written.etag()));
     client.put("/docs/a", &named("if-match", &first), "three").await.expect(412);
 
     let large = vec![b'x'; 20 << 20];

@@ -1,5 +1,7 @@
-// Compares the Worker with others on the same runtime: interleaved rounds, medians, ratios.
+// Compares the Worker with others on the same runtime, by rate and by the CPU time of the runtime's process: interleaved rounds, medians,
+// ratios. Each runs in a process of its own, with miniflare's R2 in it.
 //   node bench.mjs --modules DIR [--quick]
+import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 import { parseArgs } from "node:util";
@@ -38,9 +40,19 @@ function script(name) {
 
 const runtimes = {};
 const at = {};
+const pids = {};
 async function start(name, settings, find) {
   runtimes[name] = new Miniflare(settings);
   at[name] = new URL("/bench/", await find(runtimes[name]));
+  const running = execFileSync("pgrep", ["-P", String(process.pid), "workerd"]).toString().trim().split("\n");
+  pids[name] = running.find((pid) => !Object.values(pids).includes(pid));
+}
+
+const TICKS = Number(execFileSync("getconf", ["CLK_TCK"]).toString());
+/** Returns the CPU time of a runtime's process in ms. */
+function cpu(name) {
+  const fields = fs.readFileSync(`/proc/${pids[name]}/stat`, "utf8").split(") ")[1].split(" ");
+  return ((Number(fields[11]) + Number(fields[12])) * 1_000) / TICKS;
 }
 
 const direct = (name) => async (runtime) => {
@@ -48,14 +60,18 @@ const direct = (name) => async (runtime) => {
   return runtime.unsafeGetDirectURL(name);
 };
 
-/** Runs subjects in turn, round by round, and returns the rates of each. */
+/** Runs subjects in turn, round by round, and returns the rates of each, and the CPU times in ms per request. */
 async function measure(subjects, connections, count) {
-  const rates = Object.fromEntries(Object.keys(subjects).map((name) => [name, []]));
+  const measured = Object.fromEntries(Object.keys(subjects).map((name) => [name, { rates: [], cpu: [] }]));
   for (const [, once] of Object.entries(subjects)) await rate(connections, Math.ceil(count / 4), once);
   for (let round = 0; round < ROUNDS; round += 1) {
-    for (const [name, once] of Object.entries(subjects)) rates[name].push(await rate(connections, count, once));
+    for (const [name, once] of Object.entries(subjects)) {
+      const before = cpu(name);
+      measured[name].rates.push(await rate(connections, count, once));
+      measured[name].cpu.push((cpu(name) - before) / count);
+    }
   }
-  return rates;
+  return measured;
 }
 
 function check(answer, status, what) {
@@ -64,20 +80,24 @@ function check(answer, status, what) {
 }
 
 const spread = (all, digits) => `${median(all).toFixed(digits)} (${Math.min(...all).toFixed(digits)}–${Math.max(...all).toFixed(digits)})`;
-const titles = { hono: "Hono", plain: "plain JavaScript" };
+const titles = { ifmatch: "the Worker", remembering: "the Worker, remembering", hono: "Hono", plain: "plain JavaScript" };
 const comparisons = [];
-function report(title, rates, unit = "/s", scale = 1) {
-  const [[, ours], ...others] = Object.entries(rates);
-  for (const [name, all] of Object.entries(rates)) {
-    console.log(`| ${title} | ${name} | ${spread(all.map((rate) => rate * scale), 0)} ${unit} |`);
+/** Reports a measurement, and compares the first subject with the others. */
+function report(title, measured, unit = "/s", scale = 1) {
+  const [[, ours], ...others] = Object.entries(measured);
+  for (const [name, { rates, cpu }] of Object.entries(measured)) {
+    console.log(`| ${title} | ${titles[name]} | ${spread(rates.map((rate) => rate * scale), 0)} ${unit} | ${spread(cpu, 2)} |`);
   }
-  for (const [name, all] of others) {
-    comparisons.push(`| ${title} / ${titles[name]} | ${spread(ours.map((rate, round) => rate / all[round]), 2)} |`);
+  const ratios = (a, b) => spread(a.map((value, round) => value / b[round]), 2);
+  for (const [name, { rates, cpu }] of others) {
+    comparisons.push(`| ${title} / ${titles[name]} | ${ratios(ours.rates, rates)} | ${ratios(ours.cpu, cpu)} |`);
   }
 }
 
 try {
   await start("ifmatch", options({ folder: path.resolve(values.modules) }), async (runtime) => (await urls(runtime)).blobs);
+  const remembering = options({ folder: path.resolve(values.modules), bindings: { IFMATCH_MAX_STALENESS: "60" } });
+  await start("remembering", remembering, async (runtime) => (await urls(runtime)).blobs);
   await start("plain", script("plain"), direct("plain"));
   await start("hono", script("hono"), direct("hono"));
 
@@ -89,12 +109,15 @@ try {
     tags[name] = (await ask(undefined, new URL("small", at[name]))).headers.etag;
   }
 
-  console.log("| what | server | rate |\n|---|---|---|");
+  console.log("| what | server | rate | CPU ms per request |\n|---|---|---|---|");
   const count = values.quick ? 200 : 1500;
   const read = (name, status, headers) => async (agent) => check(await ask(agent, new URL("small", at[name]), { headers }), status, name);
-  const names = Object.keys(at);
+  const names = ["ifmatch", "plain", "hono"];
   const each = (of, subject) => Object.fromEntries(of.map((name) => [name, subject(name)]));
-  report("304", await measure(each(names, (name) => read(name, 304, { "if-none-match": tags[name] })), 8, count));
+  const unchanged = await measure(each(["remembering", ...names], (name) => read(name, 304, { "if-none-match": tags[name] })), 8, count);
+  const { remembering: remembered, ...others } = unchanged;
+  report("304", others);
+  report("304, remembered", { remembering: remembered, plain: others.plain, hono: others.hono });
   report("GET 1 KiB", await measure(each(names, (name) => read(name, 200, {})), 8, count));
 
   // Each client replaces its own blob if it is unchanged.
@@ -114,7 +137,7 @@ try {
     if (answer.status >= 300) throw new Error(`${name}: ${answer.status}`);
   };
   report("PUT 64 MiB", await measure(each(["ifmatch", "plain"], upload), 1, 2), "MiB/s", 64);
-  console.log(`\n| ratio of the Worker's rate, round by round | |\n|---|---|\n${comparisons.join("\n")}`);
 } finally {
+  console.log(`\n| ratio, round by round | of the rates | of the CPU times |\n|---|---|---|\n${comparisons.join("\n")}`);
   await Promise.all(Object.values(runtimes).map((runtime) => runtime.dispose()));
 }

@@ -28,6 +28,10 @@ fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
     let text = BASE64_STANDARD.encode(fs::read(folder.join("ifmatch_bg.wasm"))?);
     fs::write(&inline, format!("export const base64 = \"{text}\";\n"))?;
     copy(&workspace.root().join("wasm/js/package"), &folder)?;
+    // The class for other Workers, of the template.
+    for file in ["blobs.js", "blobs.d.ts"] {
+        fs::copy(workspace.root().join("wasm/template/src").join(file), folder.join(file))?;
+    }
     println!(
         "{}: {} bytes of WebAssembly compressed, {} as text",
         folder.display(),
@@ -57,7 +61,10 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
         fs::remove_dir_all(&installed)?;
     }
     copy(&package, &installed)?;
-    Run::new("node", &here).args(["node_modules/typescript/bin/tsc", "--project", "."]).passes(context.deadline)?;
+    for project in ["tsconfig.json", "tsconfig.worker.json"] {
+        let run = Run::new("node", &here).args(["node_modules/typescript/bin/tsc", "--project", project]);
+        run.passes(context.deadline)?;
+    }
     let bundled = context.workspace.target().join("npm/bundled");
     worker::bundle(context.workspace, &here.join("tests/workers/notes.mjs"), &bundled, context.deadline)?;
     Run::new("node", &here).args(["--test", "tests"]).env("IFMATCH_BUNDLED", &bundled).passes(context.deadline)

@@ -85,7 +85,7 @@ const NATIVE: &[Step] = &[
     Step {
         name: "test",
         about: "unit and integration tests; the examples build",
-        minutes: 60,
+        minutes: 75,
         needs: &[ETCD, ETCDCTL, FAKETIME, NGINX, POSTGRESQL, REDIS],
         run: test,
     },
@@ -119,7 +119,7 @@ const SERVED: &[Step] = &[
     Step {
         name: "console",
         about: "the gateway's console in Chromium: its jobs, accessibility, attacks",
-        minutes: 20,
+        minutes: 45,
         needs: &[CHROMIUM, NODE, NPM, REDIS],
         run: console,
     },

@@ -10,6 +10,8 @@ use object_store::path::Path;
 use object_store::{Attributes, ObjectMeta, ObjectStore, Result, UpdateVersion};
 
 use super::attributes::Naming;
+use super::open_error::{OpenError, OpenErrorKind};
+use super::probe::Capability;
 use super::spool::{Hashing, RunningHash};
 
 /// A store that lists objects with their attributes, in the byte order of their names.
@@ -145,9 +147,22 @@ impl Backing {
     ///
     /// Reads then also wait less for a register that hangs: 300 ms if there was an earlier answer, and otherwise two seconds.
     /// They go on without an answer, and the register is not asked again for this time.
+    ///
+    /// A store without metadata is then refused: its objects carry no incarnation, so that a write by memory could add a blob to a
+    /// deleted container.
     #[must_use]
     pub fn with_container_memory(self, lasts: Duration) -> Self {
         Self { container_memory: lasts, ..self }
+    }
+
+    /// Checks the settings against the capabilities of the store.
+    pub(super) fn check(&self, capability: Capability) -> std::result::Result<(), OpenError> {
+        if capability.metadata || self.container_memory.is_zero() {
+            return Ok(());
+        }
+        let what = "the store keeps no metadata, so that late writes in deleted containers would become blobs: do without a memory of \
+                    containers there";
+        Err(OpenError::new(OpenErrorKind::Settings, what))
     }
 
     /// Sets a listing with attributes, so that a page of a listing needs no request per object.

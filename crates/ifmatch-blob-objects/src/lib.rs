@@ -119,7 +119,8 @@ impl ObjectBlobs {
     ///
     /// # Errors
     /// [`OpenErrorKind::Unusable`] if the store is unreachable or not writable, [`OpenErrorKind::Taken`] if it is
-    /// marked with another register that survives a restart.
+    /// marked with another register that survives a restart, [`OpenErrorKind::Settings`] for a [memory of
+    /// containers](Backing::with_container_memory) on a store without metadata.
     pub async fn open(backing: Backing, register: Arc<dyn Register>) -> Result<Self, OpenError> {
         Self::open_with(backing, register, false).await
     }
@@ -159,6 +160,7 @@ impl ObjectBlobs {
 
     async fn open_with(backing: Backing, register: Arc<dyn Register>, durable: bool) -> Result<Self, OpenError> {
         let capability = probe::probe(&backing).await?;
+        backing.check(capability)?;
         tracing::info!(store = %backing.objects, ?capability, "tested the store's conditions");
         if !capability.is_native() {
             tracing::warn!(
@@ -183,11 +185,16 @@ impl ObjectBlobs {
     ///
     /// let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
     /// let register = Arc::new(MemoryRegister::unbounded());
-    /// let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL);
+    /// let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL)?;
     /// assert!(blobs.capability().is_native());
+    /// # Ok::<(), ifmatch_blob_objects::OpenError>(())
     /// ```
-    pub fn trusting(backing: Backing, register: Arc<dyn Register>, capability: Capability) -> Self {
-        Self::with(backing, register, capability, Keeps::Leases, None)
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::Settings`] for a [memory of containers](Backing::with_container_memory) on a store without metadata.
+    pub fn trusting(backing: Backing, register: Arc<dyn Register>, capability: Capability) -> Result<Self, OpenError> {
+        backing.check(capability)?;
+        Ok(Self::with(backing, register, capability, Keeps::Leases, None))
     }
 
     /// Opens a store with known capabilities, without a register: the store's conditions alone decide between processes. There are

@@ -1,10 +1,13 @@
-//! A model of writers that remember their container while it is deleted and created again.
+//! A model of writers and a reader that remember their container while it is deleted and created again.
 //!
 //! A writer asks for the container's record, remembers the answer for some ticks, and writes objects that carry the incarnation. The
 //! deleter marks the container, waits until no memory of earlier answers is left, removes the objects, and ends the deletion. Messages take any
 //! time, clocks fall behind, and an object can arrive at any time after it was sent: it is a write before the deletion, if the
 //! container was not gone when the write began. A tick is half a second. [`ContainerSabotage`] disables one check: the model
 //! checker must then find an interleaving that the check prevents.
+//!
+//! An object that arrives after the deletion stays in the store. The reader asks for the container's record, too, and remembers the
+//! oldest incarnation with blobs for some more ticks. It takes older objects for no blobs.
 
 use stateright::{Model, Property};
 
@@ -12,6 +15,9 @@ use stateright::{Model, Property};
 const MEMORY: u8 = 2;
 /// Number of ticks by which clocks may differ during that time.
 const MARGIN: u8 = 1;
+/// Number of ticks for which a reader remembers an answer. In reality it is five times as long as a writer's: a larger number of ticks
+/// only makes the model larger.
+const READS: u8 = 3;
 
 /// The check that the model disables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +32,8 @@ pub enum ContainerSabotage {
     CountFromAnswer,
     /// A memory is used at any age.
     KeepMemory,
+    /// The reader takes every object for a blob.
+    IgnoreIncarnation,
 }
 
 /// The model's parameters.
@@ -33,6 +41,8 @@ pub enum ContainerSabotage {
 pub struct ContainerModel {
     /// Number of writers. Each writes twice.
     pub writers: usize,
+    /// Number of reads.
+    pub reads: u8,
     /// Maximum number of ticks.
     pub ticks: u8,
     /// Number of ticks by which the writers' clocks may fall behind.
@@ -55,10 +65,16 @@ enum Container {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     container: Container,
+    /// The latest incarnation that was deleted, and when.
+    deleted: Option<(u8, u8)>,
+    /// Each writer's object in the store: its incarnation.
+    objects: Vec<Option<u8>>,
     writers: Vec<Writer>,
+    reader: Reader,
     tick: u8,
     lag: u8,
     faults: Faults,
+    returned: Returned,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -68,6 +84,39 @@ struct Faults {
     /// A write is acknowledged while its container is being deleted.
     during: bool,
     recreated: bool,
+}
+
+/// What the reader has returned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Returned {
+    /// An object of a container that had been deleted for longer than the reader remembers.
+    revived: bool,
+    /// A blob.
+    found: bool,
+    /// Nothing for an object that is no blob.
+    hidden: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Reader {
+    step: ReaderStep,
+    /// The oldest incarnation with blobs, and the time of the question.
+    memory: Option<(u8, u8)>,
+    /// The latest incarnation that no read may return anymore when this one began.
+    gone: Option<u8>,
+    /// Number of reads left.
+    left: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum ReaderStep {
+    Idle,
+    /// A question that was sent at this time is under way.
+    Asked(u8),
+    /// The answer is under way: the oldest incarnation with blobs, if there are any.
+    Answered(Option<u8>, u8),
+    /// The request for the objects is under way.
+    Get(u8),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -97,6 +146,8 @@ enum Step {
 pub enum ContainerEvent {
     /// A writer's next step.
     Step(usize),
+    /// The reader's next step.
+    Read,
     /// The deleter marks the container.
     Mark,
     /// The deleter ends the deletion.
@@ -137,12 +188,51 @@ impl ContainerModel {
                 Step::Put(incarnation)
             }
             Step::Put(incarnation) => {
+                world.objects[at] = Some(incarnation);
                 world.faults.during |= matches!(container, Container::Deleting(..));
                 acknowledge(world, at, incarnation)
             }
             Step::Answered(None, _) | Step::Done => Step::Done,
         };
         world.writers[at].step = next;
+    }
+
+    fn read(&self, world: &mut World) {
+        let now = world.tick - world.lag;
+        let is_fresh = |asked: u8| now < asked + READS || self.sabotage == ContainerSabotage::KeepMemory;
+        let reader = &mut world.reader;
+        reader.step = match reader.step {
+            ReaderStep::Idle => {
+                reader.left -= 1;
+                let is_long_gone = |at: u8| world.tick >= at + READS + MARGIN;
+                reader.gone = world.deleted.filter(|(_, at)| is_long_gone(*at)).map(|(incarnation, _)| incarnation);
+                match reader.memory {
+                    Some((oldest, asked)) if is_fresh(asked) => ReaderStep::Get(oldest),
+                    _ => ReaderStep::Asked(now),
+                }
+            }
+            ReaderStep::Asked(asked) => match world.container {
+                Container::Present(incarnation) => ReaderStep::Answered(Some(incarnation), asked),
+                Container::Deleting(..) => ReaderStep::Answered(None, asked),
+                Container::Gone(incarnation) => ReaderStep::Answered(Some(incarnation + 1), asked),
+            },
+            ReaderStep::Answered(None, _) => ReaderStep::Idle,
+            ReaderStep::Answered(Some(oldest), asked) => {
+                reader.memory = Some((oldest, asked));
+                ReaderStep::Get(oldest)
+            }
+            ReaderStep::Get(oldest) => {
+                for incarnation in world.objects.iter().flatten() {
+                    if *incarnation < oldest && self.sabotage != ContainerSabotage::IgnoreIncarnation {
+                        world.returned.hidden = true;
+                        continue;
+                    }
+                    world.returned.found = true;
+                    world.returned.revived |= reader.gone.is_some_and(|gone| *incarnation <= gone);
+                }
+                ReaderStep::Idle
+            }
+        };
     }
 
     fn may_end(&self, marked: u8, now: u8) -> bool {
@@ -169,12 +259,27 @@ impl Model for ContainerModel {
     fn init_states(&self) -> Vec<World> {
         let writer = Writer { step: Step::Idle, memory: None, gone: None, writes: 0 };
         let writers = vec![writer; self.writers];
-        vec![World { container: Container::Present(0), writers, tick: 0, lag: 0, faults: Faults::default() }]
+        let reader = Reader { step: ReaderStep::Idle, memory: None, gone: None, left: self.reads };
+        let objects = vec![None; self.writers];
+        vec![World {
+            container: Container::Present(0),
+            deleted: None,
+            objects,
+            writers,
+            reader,
+            tick: 0,
+            lag: 0,
+            faults: Faults::default(),
+            returned: Returned::default(),
+        }]
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<ContainerEvent>) {
         let busy = (0..world.writers.len()).filter(|at| world.writers[*at].step != Step::Done);
         actions.extend(busy.map(ContainerEvent::Step));
+        if world.reader.left > 0 || world.reader.step != ReaderStep::Idle {
+            actions.push(ContainerEvent::Read);
+        }
         match world.container {
             Container::Present(_) => actions.push(ContainerEvent::Mark),
             Container::Deleting(_, marked) if self.may_end(marked, world.tick) => actions.push(ContainerEvent::End),
@@ -193,11 +298,14 @@ impl Model for ContainerModel {
         let mut world = last.clone();
         match (event, last.container) {
             (ContainerEvent::Step(at), _) => self.step(&mut world, at),
+            (ContainerEvent::Read, _) => self.read(&mut world),
             (ContainerEvent::Mark, Container::Present(incarnation)) => {
                 world.container = Container::Deleting(incarnation, world.tick);
             }
             (ContainerEvent::End, Container::Deleting(incarnation, _)) => {
                 world.container = Container::Gone(incarnation);
+                world.deleted = Some((incarnation, world.tick));
+                world.objects.fill(None);
             }
             (ContainerEvent::Create, Container::Gone(incarnation)) if incarnation < 1 => {
                 world.container = Container::Present(incarnation + 1);
@@ -211,12 +319,22 @@ impl Model for ContainerModel {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![
+        let mut properties = vec![
             Property::always("no write into a deleted container is acknowledged", |_, world: &World| {
                 !world.faults.lost
             }),
             Property::sometimes("a write ends during a deletion", |_, world: &World| world.faults.during),
             Property::sometimes("a container is created again", |_, world: &World| world.faults.recreated),
-        ]
+            Property::always("no read returns the bytes of a deleted container", |_, world: &World| {
+                !world.returned.revived
+            }),
+        ];
+        if self.reads > 0 {
+            properties.extend([
+                Property::sometimes("a read returns a blob", |_, world: &World| world.returned.found),
+                Property::sometimes("a read finds an object that is no blob", |_, world: &World| world.returned.hidden),
+            ]);
+        }
+        properties
     }
 }

@@ -47,7 +47,7 @@ async fn fetch(request: HttpRequest, env: Env, _: Context) -> Result<Response<Bo
 }
 
 fn open(env: &Env) -> Result<Router> {
-    let records = RecordObjects::new(env.durable_object("RECORDS")?);
+    let records = RecordObjects::open(env)?;
     let notes = Notes(SendWrapper::new(env.bucket("NOTES")?));
     let routes = Router::new().route("/notes/{name}", get(read).put(write).delete(remove)).with_state(notes);
     let layer = ConditionalLayer::builder().register(records).build();

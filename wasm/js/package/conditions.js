@@ -6,12 +6,12 @@ const READS = ["GET", "HEAD"];
 const NEITHER = ["OPTIONS", "TRACE"];
 // A POST without a condition creates something else than what it addresses.
 const NEED_CONDITIONS = ["PUT", "PATCH", "DELETE"];
-const KNOWN = ["current", "required", "maxLength"];
+const OPTIONS = ["current", "required", "maxLength"];
 
 /** Checks the options once, so that a misspelt one is no option that is silently off. */
-export function checked(options) {
-  const unknown = Object.keys(options).find((name) => !KNOWN.includes(name));
-  if (unknown) throw new TypeError(`${JSON.stringify(unknown)} is no option: use current, required and maxLength`);
+export function checked(options, known = OPTIONS) {
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown) throw new TypeError(`${JSON.stringify(unknown)} is no option: use ${known.join(", ")}`);
   const { current, required = false, maxLength = 1 << 20 } = options;
   if (current !== undefined && typeof current !== "function") throw new TypeError("current is a function: it returns the current version, or null");
   if (required && !current) throw new TypeError("required needs current, the function that returns the current version");

@@ -1,12 +1,16 @@
-// `ifmatch/fetch` and `ifmatch/hono`: both pass the same cases.
+// `ifmatch/fetch`, `ifmatch/hono` and `ifmatch/node`: all pass the same cases.
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { test } from "node:test";
 
+import express from "express";
 import { Hono } from "hono";
 import { compress } from "hono/compress";
+import { cors } from "hono/cors";
 import { contentTag } from "ifmatch";
 import * as fetched from "ifmatch/fetch";
 import * as hono from "ifmatch/hono";
+import * as node from "ifmatch/node";
 
 const tag = (text) => (text === undefined ? null : contentTag(new TextEncoder().encode(text)));
 
@@ -49,9 +53,40 @@ const ADAPTERS = {
     app.get("/note", () => (reading ? reading() : shown(note)));
     app.on(["PUT", "PATCH", "POST", "DELETE"], "/note", async (c) => {
       const text = c.req.method === "DELETE" ? undefined : await c.req.text();
-      return (await note.write(text, c.get("replaces"))) ? written() : hono.preconditionFailed();
+      return (await note.write(text, hono.replaces(c))) ? written() : hono.preconditionFailed();
     });
     return (method, fields, body) => app.request("/note", { method, headers: fields, body });
+  },
+};
+
+/** Sends a request to an Express app, and fails if there is no answer. */
+async function asked(app, init) {
+  const server = app.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(new Error(`${init.method} /note: no answer within 60 s`)), 60_000);
+  try {
+    const url = `http://127.0.0.1:${server.address().port}/note`;
+    return await fetch(url, { ...init, headers: { connection: "close", ...init.headers }, signal: late.signal });
+  } finally {
+    clearTimeout(timer);
+    server.close();
+  }
+}
+
+/** It leaves reads alone. */
+const WRITERS = {
+  ...ADAPTERS,
+  node(note, others) {
+    const app = express();
+    app.use(express.text({ type: () => true }));
+    app.use(node.conditional(options(note, others)));
+    app.all("/note", async (req, res) => {
+      const text = req.method === "DELETE" ? undefined : req.body;
+      if (await note.write(text, node.replaces(req))) res.status(204).end();
+      else await node.preconditionFailed(res);
+    });
+    return (method, fields, body) => asked(app, { method, headers: fields, body });
   },
 };
 
@@ -60,11 +95,13 @@ async function shown(note) {
   return text === undefined ? new Response("none", { status: 404 }) : new Response(text, { headers });
 }
 
+const made = (adapt) => (text, others, reading) => {
+  const note = store(text);
+  return { note, ask: adapt(note, others, reading) };
+};
+
 for (const [name, adapt] of Object.entries(ADAPTERS)) {
-  const app = (text, others, reading) => {
-    const note = store(text);
-    return { note, ask: adapt(note, others, reading) };
-  };
+  const app = made(adapt);
 
   test(`${name}: a read has a strong tag, and becomes 304 with the fields of a 304`, async () => {
     const { ask } = app("one");
@@ -123,6 +160,11 @@ for (const [name, adapt] of Object.entries(ADAPTERS)) {
     const text = "a".repeat(40) + "b".repeat(24);
     assert.deepEqual([found.headers.get("etag"), await found.text()], [tag(text), text]);
   });
+
+}
+
+for (const [name, adapt] of Object.entries(WRITERS)) {
+  const app = made(adapt);
 
   test(`${name}: a write on a condition`, async () => {
     for (const [text, method, fields, status, after] of [
@@ -203,6 +245,56 @@ test("hono: behind compress, a tag is weak, and a read with it is unchanged", as
   assert.equal(etag, `W/${tag(text)}`);
   assert.equal((await ask("GET", { "if-none-match": etag })).status, 304);
   assert.equal((await ask("PUT", { "if-match": etag })).status, 412);
+});
+
+test("hono: a 304 and a 412 of a read keep the fields of middleware around it", async () => {
+  const app = new Hono();
+  app.use(cors({ origin: "https://app.example", credentials: true }));
+  app.use(async (c, next) => {
+    for (const cookie of ["a=1", "b=2"]) c.header("set-cookie", cookie, { append: true });
+    await next();
+  });
+  app.use(hono.conditional());
+  app.get("/note", (c) => c.text("one"));
+  const origin = "https://app.example";
+  for (const [fields, status] of [[{}, 200], [{ "if-none-match": "*" }, 304], [{ "if-match": '"x"' }, 412]]) {
+    const found = await app.request("/note", { headers: { origin, ...fields } });
+    assert.deepEqual([found.status, found.headers.get("access-control-allow-origin")], [status, origin]);
+    assert.deepEqual(found.headers.getSetCookie(), ["a=1", "b=2"]);
+  }
+});
+
+test("hono: in a mounted app, the version that a write replaces is an error, not undefined", async () => {
+  const inner = new Hono().put("/note", (c) => c.json(hono.replaces(c) ?? "unconditional"));
+  const write = { method: "PUT", headers: { "if-match": '"1"' } };
+  const outside = new Hono().use(hono.conditional({ current: () => '"1"' }));
+  outside.mount("/app", inner.fetch);
+  outside.onError((error, c) => c.text(`${error.name}: ${error.message}`, 500));
+  const refused = await outside.request("/app/note", write);
+  assert.equal(refused.status, 500);
+  const inside = new Hono().mount("/app", new Hono().use(hono.conditional({ current: () => '"1"' })).route("/", inner).fetch);
+  assert.deepEqual(await (await inside.request("/app/note", write)).json(), { etag: '"1"' });
+});
+
+test("node: an error of current and of the handler reaches the error handler", async () => {
+  const app = express();
+  app.use(node.conditional({ current: () => { throw new Error("the database is gone"); } }));
+  app.all("/note", () => { throw new Error("the handler failed"); });
+  app.use((error, req, res, next) => res.status(503).send(error.message));
+  const ask = async (headers) => {
+    const answer = await asked(app, { method: "PUT", headers });
+    return [answer.status, await answer.text()];
+  };
+  assert.deepEqual(await ask({ "if-match": '"1"' }), [503, "the database is gone"]);
+  assert.deepEqual(await ask({}), [503, "the handler failed"]);
+});
+
+test("node: a request that did not pass the middleware has no version that it replaces", () => {
+  assert.throws(() => node.replaces({}), { name: "TypeError", message: /behind conditional/ });
+});
+
+test("node: it computes no tags, so maxLength is no option", () => {
+  assert.throws(() => node.conditional({ maxLength: 1 }), /"maxLength" is no option: use current, required/);
 });
 
 test("hono: a HEAD has the tag of the GET", async () => {

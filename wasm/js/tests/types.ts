@@ -1,7 +1,9 @@
 // Compiled, not run: checks the declarations.
 import { ContentHash, ContentHasher, evaluatePreconditions, lastModified, selectRange, type Validators } from "ifmatch";
 import * as fetched from "ifmatch/fetch";
-import { conditional, type Variables } from "ifmatch/hono";
+import { conditional, replaces } from "ifmatch/hono";
+import * as node from "ifmatch/node";
+import express from "express";
 import { Hono } from "hono";
 
 const request = new Request("http://a/");
@@ -49,7 +51,12 @@ fetched.conditional(() => new Response(), { require: true });
 // @ts-expect-error a version is a text or an object
 fetched.conditional(() => new Response(), { current: () => 1 });
 
-const app = new Hono<{ Variables: Variables }>();
+const app = new Hono();
 app.use("/notes/:name", conditional({ current: (c) => c.req.param("name") ?? null }));
-app.put("/notes/:name", (c) => c.text(String(c.get("replaces")?.etag)));
-app.put("/other", conditional(), (c) => c.text(String(c.var.replaces?.etag)));
+app.put("/notes/:name", (c) => c.text(String(replaces(c)?.etag)));
+
+const router = express();
+router.use(node.conditional({ current: (req: express.Request) => `"${req.path}"`, required: true }));
+router.put("/notes", (req, res) => (node.replaces(req) ? node.preconditionFailed(res, '"v2"') : undefined));
+// @ts-expect-error it computes no tags
+node.conditional({ maxLength: 1 });

@@ -32,7 +32,7 @@ fn start() {
 
 #[event(fetch)]
 async fn fetch(request: HttpRequest, env: Env, _: Context) -> Result<Response<Full<Bytes>>> {
-    let register = RecordObjects::new(env.durable_object("RECORDS")?);
+    let register = RecordObjects::open(&env)?;
     let query = Url::parse(&request.uri().to_string())?.query_pairs().into_owned().collect();
     let is_swap = request.method() == Method::PUT;
     let content = request.into_body().collect().await?.to_bytes();

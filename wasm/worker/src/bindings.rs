@@ -1,19 +1,21 @@
-//! The binding of the records.
+//! Variables, and errors of bindings.
 
-use worker::{Env, Error, ObjectNamespace, Result};
+use js_sys::Reflect;
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+use worker::{Env, Error};
 
-/// Name of the Durable Object namespace.
-const RECORDS: &str = "RECORDS";
+#[wasm_bindgen]
+extern "C" {
+    /// JavaScript's conversion of any value to text.
+    #[wasm_bindgen(js_name = String)]
+    fn to_text(value: &JsValue) -> String;
+}
 
-/// Returns the Durable Object namespace of the records.
-///
-/// # Errors
-/// The error says what wrangler.toml needs.
-pub(crate) fn records(env: &Env) -> Result<ObjectNamespace> {
-    env.durable_object(RECORDS).map_err(|error| {
-        let how = "[[durable_objects.bindings]] with name = \"RECORDS\" and class_name = \"Records\"";
-        missing(RECORDS, "a Durable Object namespace", how, &error)
-    })
+/// Returns a variable or secret as text. In wrangler.toml it may also be a number or a boolean.
+pub(crate) fn variable(env: &Env, name: &str) -> Option<String> {
+    let value = Reflect::get(env, &name.into()).ok()?;
+    (!value.is_null() && !value.is_undefined()).then(|| to_text(&value))
 }
 
 /// Error for a binding that is missing or of another kind.

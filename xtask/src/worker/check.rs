@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::server::Served;
 use super::template::Copied;
-use super::{build, build_package, size};
+use super::{build, build_package, size, wrangler};
 use crate::command::Run;
 use crate::step::Context;
 use crate::workspace::{SELECTION, Workspace};
@@ -21,6 +21,8 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     Copied::build(context, "wasm/template")?.deploys(context, &["", "tables"])?;
     let example = Copied::build(context, "examples/worker_axum")?;
     example.deploys(context, &[""])?;
+    let caller = context.workspace.root().join("examples/worker_caller");
+    wrangler::check(context, &caller, &caller.join("src/index.js"), &[""])?;
     Run::new("node", &context.workspace.root().join("wasm/tests"))
         .args(["--test", "--test-concurrency=1", "--test-timeout=1200000", "."])
         .env("IFMATCH_WORKER", &folder)

@@ -22,6 +22,9 @@ use server::Server;
 /// Entry module of the Worker.
 const ENTRY: &str = include_str!("entry.js");
 
+/// The class for other Workers, of the template.
+const BLOBS: &str = include_str!("../../../wasm/template/src/blobs.js");
+
 /// Options of `cargo xtask worker`.
 #[derive(Args)]
 pub struct Options {
@@ -54,7 +57,10 @@ pub fn run(options: &Options) -> Result {
 
 /// Builds the Worker, and returns the folder of its modules. The entry is `entry.js`.
 pub fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
-    build_package(workspace, "ifmatch-worker", "worker", deadline)
+    let folder = build_package(workspace, "ifmatch-worker", "worker", deadline)?;
+    std::fs::write(folder.join("blobs.js"), BLOBS)?;
+    std::fs::write(folder.join("entry.js"), format!("{ENTRY}export {{ Blobs }} from \"./blobs.js\";\n"))?;
+    Ok(folder)
 }
 
 /// Builds any Worker with `Records` as its class of Durable Objects.

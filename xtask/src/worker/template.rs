@@ -24,10 +24,15 @@ impl Copied {
         let name = from.file_name().ok_or("a template is a folder")?.to_string_lossy();
         let folder = std::env::temp_dir().join(format!("ifmatch-{}-{name}", std::process::id()));
         let copied = Self { folder };
-        for file in ["Cargo.toml", "wrangler.toml", "src/lib.rs"] {
-            let to = copied.folder.join(file);
-            fs::create_dir_all(to.parent().ok_or("a file is in a folder")?)?;
-            fs::copy(from.join(file), to)?;
+        fs::create_dir_all(copied.folder.join("src"))?;
+        for file in ["Cargo.toml", "wrangler.toml"] {
+            fs::copy(from.join(file), copied.folder.join(file))?;
+        }
+        for entry in fs::read_dir(from.join("src"))? {
+            let file = entry?;
+            // This task's build has another entry than that of worker-build.
+            let text = fs::read_to_string(file.path())?.replace("../build/index.js", "../build/entry.js");
+            fs::write(copied.folder.join("src").join(file.file_name()), text)?;
         }
         let manifest = copied.folder.join("Cargo.toml");
         let text = fs::read_to_string(&manifest)?;
@@ -49,7 +54,9 @@ impl Copied {
 
     /// Checks that Wrangler would deploy the copy, for each of the environments.
     pub(super) fn deploys(&self, context: &Context<'_>, environments: &[&str]) -> Result {
-        wrangler::check(context, &self.folder, &self.modules(), environments)
+        let own = self.folder.join("src/index.js");
+        let main = if own.exists() { own } else { self.modules().join("entry.js") };
+        wrangler::check(context, &self.folder, &main, environments)
     }
 }
 

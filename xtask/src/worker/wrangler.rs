@@ -12,9 +12,9 @@ use crate::npm;
 use crate::step::Context;
 use crate::workspace::Workspace;
 
-/// Checks that Wrangler would deploy the Worker of a folder with a wrangler.toml, for each of the environments.
-pub(super) fn check(context: &Context<'_>, worker: &Path, modules: &Path, environments: &[&str]) -> Result {
-    let settings = settings(context.workspace, worker, modules)?;
+/// Checks that Wrangler would deploy the Worker of a folder with a wrangler.toml and an entry, for each of the environments.
+pub(super) fn check(context: &Context<'_>, worker: &Path, main: &Path, environments: &[&str]) -> Result {
+    let settings = settings(context.workspace, worker, main)?;
     let outcome = context.workspace.target().join("wrangler");
     environments.iter().try_for_each(|environment| {
         command(context.workspace)?
@@ -37,7 +37,7 @@ pub(crate) fn bundle(workspace: &Workspace, entry: &Path, folder: &Path, deadlin
 
 /// Returns the CPU time of the Worker's start in milliseconds, sampled by the runtime.
 pub fn start_up(workspace: &Workspace, folder: &Path) -> Result<f64> {
-    let settings = settings(workspace, &workspace.root().join("wasm/template"), folder)?;
+    let settings = settings(workspace, &workspace.root().join("wasm/template"), &folder.join("entry.js"))?;
     let profile = workspace.target().join("start-up.cpuprofile");
     let run = command(workspace)?.args(["check", "startup", "--config"]);
     let report = run.args([settings.as_path(), "--outfile".as_ref(), &profile]).output()?;
@@ -45,13 +45,13 @@ pub fn start_up(workspace: &Workspace, folder: &Path) -> Result<f64> {
     active.ok_or_else(|| format!("wrangler did not report a start-up time\n{report}").into())
 }
 
-/// Writes wrangler.toml's settings for the modules that are already built, and returns the path of the file.
-fn settings(workspace: &Workspace, worker: &Path, modules: &Path) -> Result<PathBuf> {
+/// Writes wrangler.toml's settings for a Worker that is already built, with the entry `main`, and returns the path of the file.
+fn settings(workspace: &Workspace, worker: &Path, main: &Path) -> Result<PathBuf> {
     let text = fs::read_to_string(worker.join("wrangler.toml"))?;
     let mut settings: Value = toml::from_str(&text)?;
     let fields = settings.as_object_mut().ok_or("wrangler.toml has no settings")?;
     fields.remove("build");
-    fields.insert("main".to_owned(), modules.join("entry.js").to_string_lossy().into());
+    fields.insert("main".to_owned(), main.to_string_lossy().into());
     let path = workspace.target().join("wrangler.json");
     fs::write(&path, settings.to_string())?;
     Ok(path)

@@ -95,7 +95,7 @@ impl Store {
 
     fn blobs(self: &Arc<Self>) -> ObjectBlobs {
         let backing = Backing::new(Arc::clone(self) as Arc<dyn ObjectStore>).listed_in_order().takes_uploads();
-        ObjectBlobs::trusting(backing, register(), Capability::FULL)
+        ObjectBlobs::trusting(backing, register(), Capability::FULL).expect("opens")
     }
 
     fn put(&self, bytes: impl Into<Bytes>) -> Put {

@@ -10,13 +10,14 @@ use futures_util::future::BoxFuture;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, HeaderChange, ListQuery, MissingContainer, Put, StoreError, StoreErrorKind};
-use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
+use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs, OpenErrorKind};
 use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, LeaseFailure, LeaseUse, SeenLease};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
     Engine, Epoch, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait,
 };
 use ifmatch_runtime::{Clock, SystemClock};
+use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::faults::{Fault, Faulty};
@@ -206,13 +207,25 @@ async fn a_container_counts_as_created_if_its_record_is_found_after_a_lost_answe
     assert!(subject.store.container(&container).await.unwrap().is_some());
 }
 
+/// By memory, a late write could add a blob to a deleted container there.
+#[tokio::test]
+async fn without_metadata_a_memory_of_containers_is_refused() {
+    let backing = |lasts| Backing::new(Arc::new(InMemory::new())).with_container_memory(lasts);
+    let capability = Capability { metadata: false, ..Capability::FULL };
+    let error = ObjectBlobs::trusting(backing(Duration::from_secs(1)), register(), capability).unwrap_err();
+    assert_eq!(error.kind(), OpenErrorKind::Settings);
+    assert!(error.to_string().contains("memory of containers"), "{error}");
+    assert!(ObjectBlobs::trusting(backing(Duration::ZERO), register(), capability).is_ok());
+    assert!(ObjectBlobs::trusting(backing(Duration::from_secs(1)), register(), Capability::FULL).is_ok());
+}
+
 /// A store without metadata cannot distinguish a late blob from one of the next container.
 #[tokio::test(start_paused = true)]
 async fn without_metadata_a_deletion_waits_for_writes_with_a_permit() {
     let store = Faulty::in_memory(false);
     let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
     let capability = Capability { metadata: false, ..Capability::FULL };
-    let subject = subject(ObjectBlobs::trusting(backing, register(), capability));
+    let subject = subject(ObjectBlobs::trusting(backing, register(), capability).expect("opens"));
     let blob = blob("c", "b");
     subject.write(&blob, "before").await;
     let (begun, go_on) = store.hold_write();

@@ -115,7 +115,8 @@ async fn others_wait_only_if_it_could_replace_their_writes() {
         let store = Faulty::in_memory(is_ignored);
         let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
         let blobs = if tags_repeat {
-            ObjectBlobs::trusting(backing, register.clone(), Capability { unique_tags: false, ..Capability::FULL })
+            let capability = Capability { unique_tags: false, ..Capability::FULL };
+            ObjectBlobs::trusting(backing, register.clone(), capability).unwrap()
         } else {
             ObjectBlobs::open_durable(backing, register.clone()).await.unwrap()
         };

@@ -1,5 +1,5 @@
 import { Hono } from "hono";
-import { conditional, preconditionFailed } from "ifmatch/hono";
+import { conditional, preconditionFailed, replaces } from "ifmatch/hono";
 
 const find = (c) => c.env.DB.prepare("SELECT text, version FROM notes WHERE id = ?").bind(c.req.param("id")).first();
 const tag = (note) => note && `"${note.version}"`;
@@ -11,10 +11,10 @@ app.get("/:id", async (c) => {
   return note ? c.text(note.text, 200, { etag: tag(note) }) : c.notFound();
 });
 app.put("/:id", async (c) => {
-  const [id, text, replaces] = [c.req.param("id"), await c.req.text(), c.get("replaces")];
+  const [id, text, version] = [c.req.param("id"), await c.req.text(), replaces(c)];
   // Another write may have come since the middleware asked: the database compares and writes in one step.
-  const write = replaces
-    ? c.env.DB.prepare("UPDATE notes SET text = ?, version = version + 1 WHERE id = ? AND ? = '\"' || version || '\"' RETURNING version").bind(text, id, replaces.etag)
+  const write = version
+    ? c.env.DB.prepare("UPDATE notes SET text = ?, version = version + 1 WHERE id = ? AND ? = '\"' || version || '\"' RETURNING version").bind(text, id, version.etag)
     : c.env.DB.prepare("INSERT INTO notes VALUES (?, ?, 1) ON CONFLICT DO NOTHING RETURNING version").bind(id, text);
   const saved = await write.first();
   return saved ? c.body(null, 204, { etag: tag(saved) }) : preconditionFailed();

@@ -14,10 +14,7 @@ use ifmatch_blob::store::StoreError;
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob::{BlobService, BlobStore};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
-use js_sys::Reflect;
 use tower_service::Service;
-use wasm_bindgen::JsValue;
-use wasm_bindgen::prelude::wasm_bindgen;
 use worker::{Env, Result, web_sys};
 
 use super::bindings;
@@ -30,7 +27,7 @@ use super::metadata_cache::MetadataCache;
 use super::r2::R2;
 use super::r2::hash::RuntimeHash;
 use super::settings::{Serves, Settings};
-use crate::bindings::records;
+use crate::bindings::variable;
 use crate::records::{Kept, RecordObjects};
 use crate::tasks::subrequests;
 
@@ -52,13 +49,6 @@ const WAIT_INTERVAL: Duration = Duration::from_secs(2);
 thread_local! {
     /// The assembled service.
     static APP: RefCell<Option<App>> = const { RefCell::new(None) };
-}
-
-#[wasm_bindgen]
-extern "C" {
-    /// JavaScript's conversion of any value to text.
-    #[wasm_bindgen(js_name = String)]
-    fn to_text(value: &JsValue) -> String;
 }
 
 /// State shared by all requests. Cheap to clone.
@@ -125,12 +115,6 @@ fn opened(env: &Env) -> std::result::Result<App, String> {
     Ok(app)
 }
 
-/// Returns a variable or secret as text. In wrangler.toml it may also be a number or a boolean.
-fn variable(env: &Env, name: &str) -> Option<String> {
-    let value = Reflect::get(env, &name.into()).ok()?;
-    (!value.is_null() && !value.is_undefined()).then(|| to_text(&value))
-}
-
 impl App {
     fn open(env: &Env) -> std::result::Result<Self, String> {
         let bucket = bindings::bucket(env).map_err(|error| error.to_string())?;
@@ -143,8 +127,9 @@ impl App {
         let backing = backing.with_container_memory(CONTAINER_MEMORY);
         // R2's documentation promises all capabilities.
         let blobs = if settings.leases {
-            let records = records(env).map_err(|error| error.to_string())?;
-            ObjectBlobs::trusting(backing, Arc::new(RecordObjects::new(records).kept(kept)), Capability::FULL)
+            let records = RecordObjects::open(env).map_err(|error| error.to_string())?;
+            ObjectBlobs::trusting(backing, Arc::new(records.kept(kept)), Capability::FULL)
+                .map_err(|error| error.to_string())?
         } else {
             ObjectBlobs::unrecorded(backing.deletes_if(objects), Capability::FULL)
         };

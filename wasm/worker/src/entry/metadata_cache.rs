@@ -241,7 +241,7 @@ mod tests {
     fn isolates() -> (MetadataCache<ObjectBlobs, ManualClock>, ObjectBlobs, ManualClock) {
         let register = Arc::new(MemoryRegister::unbounded());
         let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
-        let other = ObjectBlobs::trusting(backing, register, Capability::FULL);
+        let other = ObjectBlobs::trusting(backing, register, Capability::FULL).unwrap();
         let clock = ManualClock::default();
         (MetadataCache::with_clock(other.clone(), BOUND, clock.clone()), other, clock)
     }

@@ -2,8 +2,9 @@
 
 use js_sys::{Reflect, Uint8Array};
 use worker::send::IntoSendFuture;
-use worker::{Error, Method, ObjectNamespace, Request, RequestInit, Result as WorkerResult};
+use worker::{Error, Method, Request, RequestInit, Result as WorkerResult};
 
+use super::objects::Objects;
 use super::wire::{self, Answer, Ask};
 use crate::tasks::subrequests::{self, Share};
 use crate::tasks::timeout;
@@ -32,7 +33,7 @@ pub(super) enum Trouble {
 }
 
 /// Sends a request once.
-pub(super) async fn once(objects: &ObjectNamespace, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
+pub(super) async fn once(objects: &Objects, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
     let message = wire::encode(ask).map_err(|error| Trouble::Unsent(error.to_string()))?;
     let share = if matches!(ask, Ask::Swap { .. }) { Share::Reserve } else { Share::Work };
     subrequests::take(share).map_err(|spent| Trouble::Unsent(spent.to_string()))?;
@@ -42,7 +43,7 @@ pub(super) async fn once(objects: &ObjectNamespace, name: &str, ask: &Ask) -> Re
 }
 
 /// Sends a request that is safe to repeat, a few times if necessary.
-pub(super) async fn again(objects: &ObjectNamespace, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
+pub(super) async fn again(objects: &Objects, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
     let mut answer = once(objects, name, ask).await;
     for _ in 1..ATTEMPTS {
         if !matches!(answer, Err(Trouble::Unanswered { is_overloaded: false, .. })) {
@@ -53,11 +54,11 @@ pub(super) async fn again(objects: &ObjectNamespace, name: &str, ask: &Ask) -> R
     answer
 }
 
-async fn fetch(objects: &ObjectNamespace, name: &str, message: &[u8]) -> WorkerResult<Vec<u8>> {
+async fn fetch(objects: &Objects, name: &str, message: &[u8]) -> WorkerResult<Vec<u8>> {
     let mut init = RequestInit::new();
     init.with_method(Method::Post).with_body(Some(Uint8Array::from(message).into()));
     let request = Request::new_with_init(URL, &init)?;
-    let mut response = objects.get_by_name(name)?.fetch_with_request(request).await?;
+    let mut response = objects.stub(name)?.fetch_with_request(request).await?;
     match response.status_code() {
         200 => response.bytes().await,
         status => Err(Error::RustError(format!("status {status}"))),

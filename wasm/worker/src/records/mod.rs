@@ -22,6 +22,7 @@
 mod age;
 mod client;
 pub(crate) mod object;
+mod objects;
 mod place;
 mod register;
 mod sql;

@@ -9,10 +9,10 @@ use ifmatch_runtime::{Clock, SystemClock, nonce};
 use worker::{DurableObject, Env, Error, Request, Response, Result, State, Storage, durable_object};
 
 use super::age::Fate;
+use super::objects::Objects;
 use super::sql::{Names, Records as Table};
 use super::wire::{self, Answer, Ask, Entry, Kept, Note};
 use super::{age, client, place};
-use crate::bindings;
 
 /// The class of all objects.
 #[durable_object(alarm)]
@@ -115,7 +115,7 @@ impl Object {
     }
 
     async fn forget(&self, key: &str, expected: u64) -> Result<Answer> {
-        let (objects, names) = (bindings::records(&self.env)?, place::names(place::group(key)));
+        let (objects, names) = (Objects::open(&self.env)?, place::names(place::group(key)));
         let noted = match client::again(&objects, &names, &Ask::Noted { name: key.to_owned() }).await {
             Ok(Answer::Noted(noted)) => noted,
             Ok(other) => return Ok(Answer::Unavailable(format!("{other:?} is no answer"))),
@@ -141,7 +141,7 @@ impl Object {
 
     /// Registers the name of a new record.
     async fn list(&self, key: &str) -> std::result::Result<(), String> {
-        let objects = bindings::records(&self.env).map_err(|error| error.to_string())?;
+        let objects = Objects::open(&self.env).map_err(|error| error.to_string())?;
         let names = place::names(place::group(key));
         match client::again(&objects, &names, &Ask::Note { name: key.to_owned() }).await {
             Ok(Answer::Done) => Ok(()),

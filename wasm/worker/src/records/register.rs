@@ -3,10 +3,11 @@
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
-use worker::ObjectNamespace;
 use worker::send::{IntoSendFuture, SendWrapper};
+use worker::{Env, Result as WorkerResult};
 
 use super::client::{self, Trouble};
+use super::objects::Objects;
 use super::place;
 use super::wire::{Answer, Ask, Entry, Kept};
 
@@ -16,14 +17,18 @@ const LOOKS: usize = 6;
 /// A [`Register`] of Durable Objects. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RecordObjects {
-    objects: SendWrapper<ObjectNamespace>,
+    objects: SendWrapper<Objects>,
     kept: fn(&str) -> Kept,
 }
 
 impl RecordObjects {
-    /// Returns the register in a namespace.
-    pub fn new(objects: ObjectNamespace) -> Self {
-        Self { objects: SendWrapper::new(objects), kept: |_| Kept::Always }
+    /// Opens the register on the binding `RECORDS`, in the jurisdiction `IFMATCH_JURISDICTION` and near `IFMATCH_LOCATION_HINT`, if
+    /// these variables are set.
+    ///
+    /// # Errors
+    /// Fails if the binding is missing or a variable is wrong. The error says what wrangler.toml needs.
+    pub fn open(env: &Env) -> WorkerResult<Self> {
+        Ok(Self { objects: SendWrapper::new(Objects::open(env)?), kept: |_| Kept::Always })
     }
 
     /// Sets the retention of records by their keys. By default, all records are kept.
