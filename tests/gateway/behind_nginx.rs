@@ -85,9 +85,10 @@ async fn conditions_signatures_waits_and_large_bodies_pass_through_nginx() {
     assert_eq!(read.etag(), first, "nginx compresses, or makes the tag weak");
     client.get("/docs/a", &named("if-none-match", &first)).await.expect(304);
 
-    let polled = [&named("if-none-match", &first)[..], &[("prefer", "wait=60")]].concat();
-    let (reader, fields) = (client.clone(), polled.clone());
-    let poll = tokio::spawn(async move { reader.get("/docs/a", &fields).await });
+    let (reader, tag) = (client.clone(), first.clone());
+    let fields = at(&[("prefer", "wait=60")]);
+    let poll =
+        tokio::spawn(async move { reader.get("/docs/a", &[&fields[..], &[("if-none-match", &tag)]].concat()).await });
     let direct = Client::new(gateway.address());
     let mut attempts = 0;
     while !direct.get("/-/metrics", &[TOKEN]).await.expect(200).text().contains("ifmatch_waits 1\n") {
@@ -96,9 +97,12 @@ async fn conditions_signatures_waits_and_large_bodies_pass_through_nginx() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let written = client.put("/docs/a", &named("if-match", &first), "two").await.expect(200);
-    let polled =
-        tokio::time::timeout(Duration::from_mins(2), poll).await.expect("the wait ends with the write").unwrap();
-    assert_eq!((polled.expect(200).text(), polled.etag()), ("two", written.etag()));
+    let polled = tokio::time::timeout(Duration::from_mins(2), poll)
+        .await
+        .expect("the wait ends with the write")
+        .unwrap()
+        .expect(200);
+    assert_eq!((polled.text(), polled.etag()), ("two", written.etag()));
     client.put("/docs/a", &named("if-match", &first), "three").await.expect(412);
 
     let large = vec![b'x'; 20 << 20];
