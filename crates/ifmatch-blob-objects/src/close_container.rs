@@ -1,7 +1,7 @@
 //! Deletion of a container on the condition that it is empty.
 //!
-//! The deleter closes the container: a swap marks its record, and no write begins any more. Reads go on. Once the writes have ended that
-//! may have begun before, it lists the objects. If there are none, another swap begins the deletion
+//! The deleter closes the container: a swap marks its record, and no write begins any more. Reads go on. The deleter waits for the
+//! writes that may have begun before, and then lists the objects. If there are none, a second swap begins the deletion
 //! ([`delete_container`](super::delete_container)), which nothing can undo. Otherwise it removes the mark. A turn that ends in
 //! between opens the container again, whichever process notices it.
 //!
@@ -56,7 +56,7 @@ use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{Delete, StoreError, StoreErrorKind};
 
 impl Shared {
-    /// Opens a closed container again whose deleter's turn has ended, unless another request was faster.
+    /// Reopens a closed container once its deleter's turn has ended, unless another request did so first.
     pub(super) async fn reopen(&self, container: &ContainerName, record: &Record) -> Result<(), StoreError> {
         match self.take_turn(container, record, Mark::Closing, None).await? {
             Some(turn) => turn.open().await,

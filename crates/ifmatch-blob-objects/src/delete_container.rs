@@ -64,8 +64,8 @@ impl Shared {
         }));
     }
 
-    /// Continues the deletion of a container, if it is being deleted and no deleter has the turn. Opens a container again whose
-    /// deleter has not found out if it is empty.
+    /// Continues the deletion of a container, if it is being deleted and no deleter has the turn. Reopens a
+    /// container whose deleter stopped before it knew whether the container is empty.
     pub(super) async fn finish_deletion(&self, container: &ContainerName) -> Result<(), StoreError> {
         let key = key(container)?;
         let record = self.driver.load(&key).await.map_err(of_driver)?;

@@ -142,7 +142,7 @@ pub enum LeaseConflict {
     /// There is no lease.
     #[error("there is no lease")]
     NotPresent,
-    /// The lease with this token has been replaced, or there is none.
+    /// The resource has no lease with this token.
     #[error("the lease with this token has ended: look at the lease again before you break it")]
     TokenMismatch,
 }

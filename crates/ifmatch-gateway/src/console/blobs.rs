@@ -317,7 +317,7 @@ impl<H: RequestHandler> Visit<'_, H> {
     }
 }
 
-/// Returns `true` for a text whose type names another encoding than UTF-8, which a form would change.
+/// Returns `true` if the type names an encoding other than UTF-8, which a form would not preserve.
 fn has_other_charset(media_type: &str) -> bool {
     let lower = media_type.to_ascii_lowercase();
     let charset = lower.split_once("charset=").map(|(_, rest)| rest.split(';').next().unwrap_or_default());

@@ -21,7 +21,7 @@ pub(super) struct Inside<'a, H> {
     pub(super) token: Option<String>,
     /// `false` if the gateway would forward everything but its endpoints, and the token with it.
     pub(super) has_blobs: bool,
-    /// `true` to count and log reads of endpoints as those of clients are. A page that is open is no client.
+    /// `true` to count and log reads of endpoints as those of clients are. An open page does not count as a client.
     pub(super) counts_looks: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Inside<'a, H> {
 pub(super) struct Failure {
     pub(super) status: StatusCode,
     pub(super) detail: String,
-    /// What the operator has written, and would otherwise be lost.
+    /// Text that the operator entered and would otherwise lose.
     pub(super) unsaved: Option<String>,
 }
 

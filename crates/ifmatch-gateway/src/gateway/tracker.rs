@@ -27,7 +27,7 @@ pub(crate) const ACCESS: &str = "ifmatch::access";
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Marks a request by which the console reads an endpoint. It is none of a client, and is neither counted nor logged.
+/// Marks a request by which the console reads an endpoint. Such a request is neither counted nor logged, since no client sent it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Uncounted;
 
