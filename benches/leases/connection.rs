@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, header};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -24,12 +24,14 @@ pub(crate) struct Reply {
     status: u16,
     tag: Option<String>,
     content_length: usize,
+    /// `true` if the server closes the connection.
+    closes: bool,
 }
 
 impl Reply {
-    /// Returns the tag of a response with this status.
-    pub(crate) fn expect(self, status: u16) -> Option<String> {
-        assert_eq!(self.status, status);
+    /// Returns the tag of a response with one of these statuses.
+    pub(crate) fn expect(self, statuses: &[u16]) -> Option<String> {
+        assert!(statuses.contains(&self.status), "{} is not one of {statuses:?}", self.status);
         self.tag
     }
 }
@@ -46,9 +48,12 @@ impl Connection {
     pub(crate) async fn exchange(&mut self, request: &Request<Bytes>) -> Reply {
         self.sent.clear();
         let (method, uri, length) = (request.method(), request.uri(), request.body().len());
-        write!(self.sent, "{method} {uri} HTTP/1.1\r\nhost: {}\r\n", self.address).unwrap();
-        if length == 0 {
-            self.sent.extend_from_slice(b"content-length: 0\r\n");
+        write!(self.sent, "{method} {uri} HTTP/1.1\r\n").unwrap();
+        if !request.headers().contains_key(header::HOST) {
+            write!(self.sent, "host: {}\r\n", self.address).unwrap();
+        }
+        if !request.headers().contains_key(header::CONTENT_LENGTH) {
+            write!(self.sent, "content-length: {length}\r\n").unwrap();
         }
         for (name, value) in request.headers() {
             for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
@@ -58,7 +63,11 @@ impl Connection {
         self.sent.extend_from_slice(b"\r\n");
         self.sent.extend_from_slice(request.body());
         self.stream.write_all(&self.sent).await.unwrap();
-        self.answer().await
+        let reply = self.answer().await;
+        if reply.closes {
+            self.stream = Self::open(self.address).await.stream;
+        }
+        reply
     }
 
     async fn answer(&mut self) -> Reply {
@@ -86,5 +95,7 @@ fn parse(received: &[u8]) -> Option<(usize, Reply)> {
     };
     assert_eq!(field("transfer-encoding"), None, "this client reads no coded content");
     let content_length = field("content-length").map_or(0, |length| length.parse().unwrap());
-    Some((head, Reply { status: response.code.unwrap(), tag: field("etag").map(str::to_owned), content_length }))
+    let closes = response.version == Some(0) || field("connection") == Some("close");
+    let tag = field("etag").map(str::to_owned);
+    Some((head, Reply { status: response.code.unwrap(), tag, content_length, closes }))
 }

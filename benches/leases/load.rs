@@ -92,11 +92,11 @@ impl Client {
         while Instant::now() < self.end {
             let wanted = [("x-ms-lease-duration", "60"), ("x-ms-proposed-lease-id", LEASE)];
             let acquire = self.azure.signed_lease(&self.blob, "acquire", &wanted);
-            self.connection.exchange(&acquire).await.expect(201);
+            self.connection.exchange(&acquire).await.expect(&[201]);
             let write = self.azure.signed_put(&self.blob, &with, CONTENT);
-            self.connection.exchange(&write).await.expect(201);
+            self.connection.exchange(&write).await.expect(&[201]);
             let release = self.azure.signed_lease(&self.blob, "release", &with);
-            self.connection.exchange(&release).await.expect(200);
+            self.connection.exchange(&release).await.expect(&[200]);
             done += 1;
         }
         done
@@ -104,11 +104,11 @@ impl Client {
 
     async fn conditional_puts(mut self) -> u32 {
         let first = self.azure.signed_put(&self.blob, &[], CONTENT);
-        let mut tag = self.connection.exchange(&first).await.expect(201).unwrap();
+        let mut tag = self.connection.exchange(&first).await.expect(&[201]).unwrap();
         let mut done = 0;
         while Instant::now() < self.end {
             let write = self.azure.signed_put(&self.blob, &[("if-match", &tag)], CONTENT);
-            tag = self.connection.exchange(&write).await.expect(201).unwrap();
+            tag = self.connection.exchange(&write).await.expect(&[201]).unwrap();
             done += 1;
         }
         done

@@ -14,7 +14,7 @@ mod js;
 pub mod listening;
 pub mod npm;
 pub mod plot;
-mod scoreboard;
+pub mod scoreboard;
 pub mod sdk;
 mod soak;
 pub mod step;

@@ -16,8 +16,9 @@ mod backup;
 mod files;
 
 /// The published development account and key, as in `UseDevelopmentStorage=true`.
-pub(crate) const ACCOUNT: &str = "devstoreaccount1";
-pub(crate) const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+pub const ACCOUNT: &str = "devstoreaccount1";
+/// Its key, which Azure publishes.
+pub const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// Python, for virtual environments.
 pub const PYTHON: Tool = Tool {
@@ -85,7 +86,7 @@ pub fn clients(context: &Context<'_>) -> Result<PathBuf> {
 }
 
 /// Creates a virtual environment in `dir` with exactly the packages in a file of the repository.
-pub(crate) fn python(context: &Context<'_>, dir: &Path, requirements: &str) -> Result<PathBuf> {
+pub fn python(context: &Context<'_>, dir: &Path, requirements: &str) -> Result<PathBuf> {
     let python = dir.join("venv/bin/python");
     if !python.exists() {
         Run::new("python3", dir).args(["-m", "venv", "venv"]).passes(context.deadline)?;

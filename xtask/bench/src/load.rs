@@ -20,13 +20,18 @@ pub(crate) struct Round {
 
 /// Puts load on a server for a second. Other load on the host changes more slowly than the servers take turns.
 pub(crate) fn measure(subject: &Subject, path: &str, fields: &[String], dir: &Path) -> Result<Round> {
-    let before = subject.cpu()?;
-    let output = Run::new("taskset", dir)
+    let wrk = Run::new("taskset", dir)
         .args(["-c", CLIENT_CORE, "wrk", "--threads", "1", "--connections", &CONNECTIONS.to_string()])
         .args(["--duration", "1s"])
         .args(fields.iter().flat_map(|field| ["--header", field]))
-        .args([format!("http://{}{path}", subject.address())])
-        .output()?;
+        .args([format!("http://{}{path}", subject.address())]);
+    run(subject, wrk)
+}
+
+/// Runs a program that puts load on a server, and reports as wrk does.
+pub(crate) fn run(subject: &Subject, load: Run) -> Result<Round> {
+    let before = subject.cpu()?;
+    let output = load.output()?;
     let worked = subject.cpu()? - before;
     let (requests, rate) = parse(&output).map_err(|reason| format!("{}: {reason}\n{output}", subject.name()))?;
     Ok(Round { rate, cpu: worked * 1e6 / requests })

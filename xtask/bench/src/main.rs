@@ -12,6 +12,7 @@ mod peers;
 mod programs;
 mod report;
 mod rounds;
+mod s3;
 mod scenarios;
 mod sockets;
 mod subject;
@@ -54,6 +55,8 @@ enum Subject {
     Leases,
     /// The client toolkit compared with Azure's SDK for Python and with etcd: updates under contention, failover of locks.
     Client,
+    /// Reads and conditional writes in the dialect of S3 compared with the plain dialect, s3s-fs and moto.
+    S3,
     /// The shared registers compared with the tools of their engines.
     Registers,
     /// The Cloudflare Worker compared with others on the same runtime.
@@ -76,6 +79,7 @@ fn run(options: &Options) -> Result {
         Subject::Hits => programs::hits(&workspace, deadline),
         Subject::Leases => leases::run(&workspace, options.quick, deadline),
         Subject::Client => client::run(&workspace, options.quick, deadline),
+        Subject::S3 => s3::run(&workspace, options.quick, deadline),
         Subject::Registers => programs::registers(&workspace, options.quick, deadline),
         Subject::Worker => worker::run(&workspace, options.quick, deadline),
     }

@@ -30,6 +30,11 @@ pub(crate) fn leases(workspace: &Workspace) -> Result<PathBuf> {
     build(workspace, "--package ifmatch-workspace --bench leases")
 }
 
+/// Builds the clients of benches/s3.
+pub(crate) fn s3(workspace: &Workspace) -> Result<PathBuf> {
+    build(workspace, "--package ifmatch-workspace --bench s3")
+}
+
 /// Builds the proxy of benches/pingora, a separate workspace.
 pub(crate) fn pingora(workspace: &Workspace) -> Result<PathBuf> {
     build(workspace, "--manifest-path benches/pingora/Cargo.toml --target-dir target/pingora")

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::load;
+use crate::load::{self, Round};
 use crate::report::{self, Cell};
 use crate::subject::{Row, Subject};
 use xtask::Result;
@@ -31,35 +31,44 @@ pub(crate) fn warm(rows: &[Row], subjects: &[Subject]) -> Result {
 }
 
 /// The measurements.
-pub(crate) struct Measured<'a> {
-    rows: &'a [Row],
+pub(crate) struct Measured {
+    rows: Vec<&'static str>,
     names: Vec<&'static str>,
     /// By row and subject.
     cells: Vec<Vec<Cell>>,
 }
 
-impl<'a> Measured<'a> {
-    /// Takes the measurements. Each round begins with another server.
-    pub(crate) fn take(
-        rows: &'a [Row],
+impl Measured {
+    /// Measures the rows with wrk.
+    pub(crate) fn take(rows: &[Row], subjects: &[Subject], quick: bool, dir: &Path, deadline: Instant) -> Result<Self> {
+        let names = rows.iter().map(|row| row.name).collect();
+        Self::each(names, subjects, quick, deadline, |row, subject| {
+            let row = &rows[row];
+            let (path, fields) = (subject.path(row.file), subject.fields(row)?);
+            let round = load::measure(subject, &path, &fields, dir)?;
+            subject.check(row)?;
+            Ok(round)
+        })
+    }
+
+    /// Measures each row, by its position, and server. Each round begins with another server.
+    pub(crate) fn each(
+        rows: Vec<&'static str>,
         subjects: &[Subject],
         quick: bool,
-        dir: &Path,
         deadline: Instant,
+        measure: impl Fn(usize, &Subject) -> Result<Round>,
     ) -> Result<Self> {
         let rounds = if quick { 1 } else { 15 };
         let mut cells = vec![vec![Cell::new(); subjects.len()]; rows.len()];
         for round in 0..rounds {
             println!("round {} of {rounds}", round + 1);
-            for (row, cells) in rows.iter().zip(&mut cells) {
+            for (row, cells) in cells.iter_mut().enumerate() {
                 for at in (0..subjects.len()).map(|at| (at + round) % subjects.len()) {
                     if Instant::now() > deadline {
                         return Err("the time limit has passed".into());
                     }
-                    let subject = &subjects[at];
-                    let (path, fields) = (subject.path(row.file), subject.fields(row)?);
-                    cells[at].push(load::measure(subject, &path, &fields, dir)?);
-                    subject.check(row)?;
+                    cells[at].push(measure(row, &subjects[at])?);
                 }
             }
         }
@@ -73,16 +82,15 @@ impl<'a> Measured<'a> {
 
     /// Prints the rates, the costs, and the ratios of these pairs. Draws the ratios into a folder.
     pub(crate) fn print(&self, pairs: &[(usize, usize)], folder: &Path) -> Result {
-        let Self { names, cells, .. } = self;
-        let rows: Vec<&str> = self.rows.iter().map(|row| row.name).collect();
+        let Self { rows, names, cells } = self;
         let ratios: Vec<String> =
             pairs.iter().map(|(one, other)| format!("{} / {}", names[*one], names[*other])).collect();
         let ratios: Vec<&str> = ratios.iter().map(String::as_str).collect();
         let print = |text: String| println!("{text}");
-        print(report::table("requests/s, thousands", &rows, names, |row, column| report::rate(&cells[row][column])));
-        print(report::table("server's µs a request", &rows, names, |row, column| report::cpu(&cells[row][column])));
+        print(report::table("requests/s, thousands", rows, names, |row, column| report::rate(&cells[row][column])));
+        print(report::table("server's µs a request", rows, names, |row, column| report::cpu(&cells[row][column])));
         let compare = |title, file, ratio: fn(&Cell, &Cell) -> String| {
-            let table = report::table(title, &rows, &ratios, |row, column| {
+            let table = report::table(title, rows, &ratios, |row, column| {
                 let (one, other) = pairs[column];
                 ratio(&cells[row][one], &cells[row][other])
             });

@@ -44,7 +44,7 @@ impl Subject {
     ) -> Result<Self> {
         let address = listening::free_address()?;
         let pinned = Run::new("taskset", dir).args(["-c", SERVER_CORE]);
-        let running = command(pinned, address).start()?;
+        let running = command(pinned, address).start_with_log(&dir.join(format!("{name}.log")))?;
         listening::wait(name, address)?;
         Ok(Self { name, folder, address, running: Some(running) })
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::Value;
 
+pub use self::s3::s3s_fs_program;
 use self::servers::{Part, SERVERS, Started};
 use crate::command::Run;
 use crate::step::Context;

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Site;
 use super::servers::{self, Started, put, started, version};
 use crate::command::Run;
 use crate::sdk::{ACCOUNT, KEY};
+use crate::step::Context;
 use crate::{Result, listening, npm};
 
 /// Folder of the lock file of s3rver.
@@ -59,14 +60,20 @@ pub(super) fn s3rver(site: &Site<'_>, folder: &Path) -> Result<Started> {
     Ok(of_bucket(started, address, "S3RVER", "S3RVER"))
 }
 
-pub(super) fn s3s_fs(site: &Site<'_>, folder: &Path) -> Result<Started> {
-    let root = site.context.workspace.target().join("scoreboard/s3s-fs");
+/// Builds s3s-fs, and returns its program.
+pub fn s3s_fs_program(context: &Context<'_>) -> Result<PathBuf> {
+    let root = context.workspace.target().join("scoreboard/s3s-fs");
     let install = ["install", "--quiet", "--locked", S3S_FS, "--features", "binary", "--root"];
-    Run::new("cargo", folder).args(install).args([&root]).passes(site.context.deadline)?;
+    Run::new("cargo", context.workspace.root()).args(install).args([&root]).passes(context.deadline)?;
+    Ok(root.join("bin/s3s-fs"))
+}
+
+pub(super) fn s3s_fs(site: &Site<'_>, folder: &Path) -> Result<Started> {
+    let program = s3s_fs_program(&site.context)?;
     fs::create_dir_all(folder.join("files/box"))?;
     let address = listening::free_address()?;
     let (host, port) = (address.ip().to_string(), address.port().to_string());
-    let run = Run::new(root.join("bin/s3s-fs"), folder).args(["--host", &host, "--port", &port]);
+    let run = Run::new(program, folder).args(["--host", &host, "--port", &port]);
     let run = run.args(["--access-key", "key", "--secret-key", "secret", "files"]);
     let running = vec![run.start_with_log(&folder.join("output.log"))?];
     let started = started("s3s-fs", address, "", &format!("echo {S3S_FS}"), running)?;
