@@ -12,12 +12,12 @@
 mod connection;
 
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use connection::Connection;
 use http::{Method, Request};
-use support::s3::S3;
+use support::s3::{S3, now};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -93,13 +93,11 @@ impl Client {
     }
 
     fn request(&self, method: Method, headers: &[(&str, &str)], content: &'static [u8]) -> Request<Bytes> {
-        match &self.s3 {
-            Some(s3) => s3.signed(method, &self.path, headers, content, SystemTime::now()),
-            None => {
-                let request = Request::builder().method(method).uri(&self.path);
-                let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-                request.body(Bytes::from_static(content)).unwrap()
-            }
+        if let Some(s3) = &self.s3 {
+            return s3.signed(method, &self.path, headers, content, now());
         }
+        let request = Request::builder().method(method).uri(&self.path);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        request.body(Bytes::from_static(content)).unwrap()
     }
 }
