@@ -3,20 +3,17 @@
 //! registers for longer, `cargo xtask worker` serves the Cloudflare Worker, `cargo xtask js` builds the npm package,
 //! `cargo xtask dist` builds the packages of a release.
 //!
-//! The benchmarks and the site are separate programs, xtask-bench and xtask-docs, which use this library.
+//! The programs xtask-bench and xtask-docs use this library.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
 
-mod bench;
 pub mod command;
 mod dist;
-mod docs;
 mod js;
 pub mod listening;
 pub mod npm;
-pub mod plot;
+mod programs;
 pub mod scoreboard;
 pub mod sdk;
-mod soak;
 pub mod step;
 mod test;
 mod tree;
@@ -45,15 +42,15 @@ enum Task {
     Test(test::Options),
     /// Runs benchmarks.
     #[command(disable_help_flag = true)]
-    Bench(bench::Options),
+    Bench(programs::Arguments),
     /// Builds the documentation site into target/book, and checks its links.
     #[command(disable_help_flag = true)]
-    Docs(docs::Options),
+    Docs(programs::Arguments),
     /// Runs `ifmatch check` on several servers, and writes the results to docs/scoreboard.md.
     Scoreboard(scoreboard::Options),
     /// Runs clients of the shared registers under faults, and checks the history of their operations.
     #[command(disable_help_flag = true)]
-    Soak(soak::Options),
+    Soak(programs::Arguments),
     /// Builds the npm package into target/npm/ifmatch.
     Js,
     /// Builds the packages of a release into target/dist: an archive, a Debian package, a container image.
@@ -66,10 +63,10 @@ enum Task {
 pub fn main() -> ExitCode {
     exit(match Cli::parse().task {
         Task::Test(options) => test::run(&options),
-        Task::Bench(options) => bench::run(&options),
-        Task::Docs(options) => docs::run(&options),
+        Task::Bench(options) => programs::run(programs::BENCH, &options),
+        Task::Docs(options) => programs::run(programs::DOCS, &options),
         Task::Scoreboard(options) => scoreboard::run(&options),
-        Task::Soak(options) => soak::run(&options),
+        Task::Soak(options) => programs::run(programs::SOAK, &options),
         Task::Js => js::run(),
         Task::Dist(options) => dist::run(&options),
         Task::Worker(options) => worker::run(&options),

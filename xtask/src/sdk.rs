@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 use crate::command::{Run, Running};
 use crate::step::{Context, Tool};
-use crate::worker::server::Served;
+use crate::worker::Served;
 use crate::{listening, npm};
 
 mod backup;

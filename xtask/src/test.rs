@@ -8,7 +8,7 @@ use clap::Args;
 use crate::command::Run;
 use crate::step::{Context, Step, Tool, require, run_beside, run_in_order};
 use crate::workspace::{SELECTION, Workspace};
-use crate::{Result, docs, js, npm, sdk, tree, wasm, worker};
+use crate::{Result, js, npm, programs, sdk, tree, wasm, worker};
 
 /// Options of `cargo xtask test`.
 #[derive(Args)]
@@ -80,7 +80,7 @@ const NATIVE: &[Step] = &[
         about: "the documentation site builds, and its links work",
         minutes: 30,
         needs: &[],
-        run: docs::check,
+        run: programs::check_docs,
     },
     Step {
         name: "test",

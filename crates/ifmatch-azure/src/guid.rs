@@ -1,10 +1,9 @@
 //! Random GUIDs.
 
-use ifmatch_core::lease::LeaseId;
-use ifmatch_runtime::nonce;
+use ifmatch_runtime::random_bytes;
+use uuid::{Builder, Uuid};
 
 /// Returns a random GUID, if the platform provides randomness.
-pub(crate) fn random() -> Option<LeaseId> {
-    let numbers = u128::from(nonce().ok()?) << 64 | u128::from(nonce().ok()?);
-    Some(LeaseId::from_random(numbers.to_ne_bytes()))
+pub(crate) fn random() -> Option<Uuid> {
+    Some(Builder::from_random_bytes(random_bytes().ok()?).into_uuid())
 }

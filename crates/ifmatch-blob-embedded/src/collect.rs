@@ -10,9 +10,9 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, RegisterError, Swap};
 
+use super::Inner;
 use super::body_files::{Folder, files, is_incoming, nonce_of};
 use super::error::OpenError;
-use super::inner::Inner;
 use super::key;
 use super::payload::{Payload, PayloadError};
 use super::swap::body_of;

@@ -11,10 +11,10 @@ use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_core::tag::TagList;
 use ifmatch_register::{Applied, Key};
 
+use super::Inner;
 use super::background::in_the_background;
 use super::decoded::Container;
 use super::error::{disk, index};
-use super::inner::Inner;
 use super::key;
 use super::payload::Payload;
 use super::swap::{Change, encoded, payload_of, random, unexpected};

@@ -4,8 +4,8 @@ use ifmatch_core::command::{Authority, Command, LeaseOperation, Outcome};
 use ifmatch_core::record::Version;
 use ifmatch_register::Key;
 
+use super::Inner;
 use super::error::index;
-use super::inner::Inner;
 use super::key;
 use super::swap::{random, unexpected};
 use ifmatch_blob::name::{BlobPath, ContainerName};

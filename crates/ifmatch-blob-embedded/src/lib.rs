@@ -34,7 +34,6 @@ use decoded::DecodedRecords;
 use disk::{Disk, System};
 pub use error::{OpenError, OpenErrorKind};
 use gates::Gates;
-use inner::Inner;
 use internal_counts::InternalCounts;
 use small_bodies::SmallBodies;
 use snapshot::Removals;
@@ -50,7 +49,6 @@ mod disk;
 mod error;
 mod free_space;
 mod gates;
-mod inner;
 mod internal_counts;
 mod key;
 mod lease;
@@ -89,6 +87,19 @@ mod write;
 #[derive(Clone)]
 pub struct EmbeddedStore {
     inner: Arc<Inner>,
+}
+
+/// State that all operations share.
+struct Inner {
+    driver: Driver,
+    /// The index in the folder, unless it is a custom one.
+    index: Option<Arc<RedbRegister>>,
+    folder: Arc<Folder>,
+    decoded: DecodedRecords,
+    small_bodies: SmallBodies,
+    internal_counts: InternalCounts,
+    removals: Removals,
+    gates: Gates,
 }
 
 impl EmbeddedStore {

@@ -4,9 +4,9 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Version};
 use ifmatch_register::Scan;
 
+use super::Inner;
 use super::container::container_info;
 use super::error::index;
-use super::inner::Inner;
 use super::key;
 use super::read::info;
 use ifmatch_blob::name::{BlobName, ContainerName};

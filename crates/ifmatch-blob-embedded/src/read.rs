@@ -5,9 +5,9 @@ use std::sync::Arc;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision, Version};
 
+use super::Inner;
 use super::decoded::Body;
 use super::error::index;
-use super::inner::Inner;
 use super::key;
 use super::payload::{Payload, Place};
 use super::source::{self, Memory};

@@ -13,9 +13,9 @@ use ifmatch_runtime::private_files;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
+use super::Inner;
 use super::body_files::{BodyName, Folder};
 use super::error::OpenError;
-use super::inner::Inner;
 use super::key;
 use super::payload::Payload;
 use ifmatch_blob::records::step;

@@ -14,9 +14,9 @@ use ifmatch_register::{Applied, DriverError, Key};
 use ifmatch_runtime::nonce;
 use tokio::task::spawn_blocking;
 
+use super::Inner;
 use super::body_files::BodyName;
 use super::error::{index, refused};
-use super::inner::Inner;
 use super::payload::Payload;
 use ifmatch_blob::store::{HeaderChange, StoreError, StoreErrorKind};
 

@@ -11,9 +11,9 @@ use ifmatch_core::command::{Command, Content, Outcome};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::record::{Record, Revision, Version};
 
+use super::Inner;
 use super::background::in_the_background;
 use super::error::{index, refused};
-use super::inner::Inner;
 use super::key;
 use super::payload::Payload;
 use super::swap::{Change, Settled, body_of, encoded, payload_of, random};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tower_layer::Layer;
 
 use crate::builder::Builder;
-use crate::purge::CacheHandle;
+use crate::handle::CacheHandle;
 use crate::service::Cache;
 use crate::state::CacheState;
 

@@ -11,12 +11,12 @@ use ifmatch_runtime::{Clock, SystemClock, task};
 use tokio::sync::watch;
 
 use crate::backend::{Backend, Http, HttpError, Version};
-use crate::backoff::Backoff;
 use crate::counter::Counter;
 use crate::document::Document;
 use crate::election::Election;
 use crate::error::Error;
 use crate::lock::Lock;
+use crate::pause::Backoff;
 use crate::queue::Queue;
 
 /// Default time limit of an operation, with all its attempts.

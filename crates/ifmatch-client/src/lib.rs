@@ -31,15 +31,14 @@
 //!   the machine was suspended. Writes of [`Document::update_fenced`] are rejected once a later holder has written.
 
 mod backend;
-mod backoff;
 mod client;
 mod counter;
 mod document;
 mod election;
 mod error;
 mod lock;
+mod pause;
 mod queue;
-mod time;
 
 #[cfg(feature = "azure")]
 pub use backend::Azure;

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backend::Version;
-use crate::backoff::jittered;
 use crate::client::Client;
 use crate::document::{Loaded, Pace, Raw, Snapshot, Written};
 use crate::error::{Error, ErrorKind};
+use crate::pause::jittered;
 
 /// Number of jobs that are read at a time.
 const READ_AHEAD: usize = 16;

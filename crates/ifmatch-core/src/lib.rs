@@ -32,8 +32,6 @@ pub mod purge_log;
 pub mod range;
 #[cfg(feature = "protocol")]
 pub mod record;
-#[cfg(feature = "protocol")]
-mod revision;
 #[cfg(feature = "shared-key")]
 pub mod shared_key;
 

@@ -1,13 +1,10 @@
 //! The record of one resource: its state, its lease, the write in flight, and a revision that only grows.
 
-mod encoding;
-
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-
-pub use crate::revision::Revision;
 
 use crate::date::{HttpDate, Timestamp};
 use crate::digest::ContentHash;
@@ -15,8 +12,59 @@ use crate::lease::{Lease, LeaseFailure, LeaseReceipt, LeaseState, LeaseUse, Seen
 use crate::precondition::Validators;
 use crate::tag::EntityTag;
 
+/// Initial capacity, enough for nearly all records without their payload.
+const USUAL_SIZE: usize = 512;
+
 /// Size in memory of an allocation beyond its content, in bytes.
 const ALLOCATION: usize = 32;
+
+/// The revision of a record. It grows with every change and is never used twice.
+///
+/// A revision is `max(previous + 1, microseconds of now)`. It therefore stays unique even if the record of a deleted
+/// resource is evicted after a while, unless the clock goes back that far.
+///
+/// ```
+/// use ifmatch_core::date::Timestamp;
+/// use ifmatch_core::record::Revision;
+///
+/// let first = Revision::NONE.next(Timestamp::from_micros(1_000));
+/// assert_eq!(first.get(), 1_000);
+/// assert_eq!(first.next(Timestamp::from_micros(5)).get(), 1_001); // a clock that went back
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Revision(u64);
+
+impl Revision {
+    /// The revision of a record that was never written.
+    pub const NONE: Self = Self(0);
+
+    /// Creates a revision from the number that a register stores with the record.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Returns the number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the revision of a change made at `now`.
+    #[must_use]
+    pub fn next(self, now: Timestamp) -> Self {
+        Self(now.micros().max(self.0.saturating_add(1)))
+    }
+
+    /// Returns the time of the change. It may be a little late if several changes were made in one microsecond.
+    pub const fn timestamp(self) -> Timestamp {
+        Timestamp::from_micros(self.0)
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// Identifies a grant. `Commit`, `Abort` and `Doubt` must present it.
 ///
@@ -461,5 +509,40 @@ impl DecodeError {
     /// Returns the reason.
     pub fn kind(&self) -> DecodeErrorKind {
         self.0
+    }
+}
+
+impl Record {
+    /// Encodes the record.
+    ///
+    /// ```
+    /// use ifmatch_core::record::Record;
+    /// let record = Record::absent();
+    /// assert_eq!(Record::decode(&record.encode()), Ok(record));
+    /// ```
+    #[expect(
+        clippy::missing_panics_doc,
+        clippy::expect_used,
+        reason = "serialising plain data into a growing vector cannot fail"
+    )]
+    pub fn encode(&self) -> Vec<u8> {
+        let payload = self.state.version().map_or(0, |version| version.payload.len());
+        let mut encoded = Vec::with_capacity(USUAL_SIZE + payload);
+        encoded.push(ENCODING_VERSION);
+        postcard::to_extend(self, encoded).expect("a record always serialises")
+    }
+
+    /// Decodes a record.
+    ///
+    /// # Errors
+    /// If the encoding version is unknown, or the bytes are not exactly one record.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let (version, rest) = bytes.split_first().ok_or(DecodeError(DecodeErrorKind::Corrupt))?;
+        if *version > ENCODING_VERSION {
+            return Err(DecodeError(DecodeErrorKind::Newer(*version)));
+        }
+        let decoded = postcard::take_from_bytes::<Self>(rest).ok().filter(|_| *version == ENCODING_VERSION);
+        let whole = decoded.filter(|(record, left)| left.is_empty() && record.is_consistent());
+        whole.map(|(record, _)| record).ok_or(DecodeError(DecodeErrorKind::Corrupt))
     }
 }

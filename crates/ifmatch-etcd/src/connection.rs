@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting};
+use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting, decode, encode};
 use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Cause, SystemClock, task};
 use prost::Message;
@@ -29,8 +29,6 @@ const OPERATIONS: usize = 64;
 const BYTES: usize = 1 << 20;
 /// Time limit for connecting to a member.
 const OPENING: Duration = Duration::from_secs(3);
-/// Length of the revision before a record.
-const REVISION: usize = 8;
 
 /// A connection that opens again when needed, to the next member.
 #[derive(Debug)]
@@ -355,15 +353,6 @@ fn operation(op: Op) -> RequestOp {
 fn found(answer: Option<Answer>) -> Result<Option<Record>, RegisterError> {
     let Some(Answer::Range(range)) = answer else { return Err(unexpected()) };
     range.kvs.first().map(|pair| decode(&pair.value)).transpose()
-}
-
-fn encode(record: &Record) -> Vec<u8> {
-    [&record.revision().get().to_be_bytes()[..], &record.encode()].concat()
-}
-
-fn decode(bytes: &[u8]) -> Result<Record, RegisterError> {
-    let (_, record) = bytes.split_at_checked(REVISION).ok_or(RegisterErrorKind::Unreadable)?;
-    Ok(Record::decode(record)?)
 }
 
 #[cfg(test)]

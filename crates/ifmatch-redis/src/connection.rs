@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting};
+use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting, decode, encode};
 use ifmatch_register::{EngineClock, EngineTime, Epoch, Key, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 use redis::aio::MultiplexedConnection;
@@ -23,8 +23,6 @@ use crate::scripts::{IDENTIFY, LIST, OTHER_IDENTITY, SWAP};
 
 /// Time limit for opening a connection.
 const OPENING: Duration = Duration::from_secs(2);
-/// Length of the revision before a record.
-const REVISION: usize = 8;
 
 /// A connection that opens again when needed.
 #[derive(Debug)]
@@ -334,15 +332,6 @@ fn bounds(scan: &Scan<'_>) -> (Vec<u8>, Vec<u8>) {
         None => last = b"+".to_vec(),
     }
     (first, last)
-}
-
-fn encode(record: &Record) -> Vec<u8> {
-    [&record.revision().get().to_be_bytes()[..], &record.encode()].concat()
-}
-
-fn decode(bytes: &[u8]) -> Result<Record, RegisterError> {
-    let (_, record) = bytes.split_at_checked(REVISION).ok_or(RegisterErrorKind::Unreadable)?;
-    Ok(Record::decode(record)?)
 }
 
 #[cfg(test)]

@@ -323,6 +323,7 @@ impl Driver {
         self.in_turn(&mut Writer::Passing, key, None, command).await
     }
 
+    /// Runs a command for a writer once no write is in flight, or the patience has ended.
     async fn in_turn<'a>(
         &'a self,
         writer: &mut Writer<'_, 'a>,
@@ -357,6 +358,7 @@ impl Driver {
         }
     }
 
+    /// Runs a command for a writer, and wakes the next writer if this one has ended.
     async fn apply_as<'a>(
         &'a self,
         writer: &mut Writer<'_, 'a>,
@@ -364,7 +366,12 @@ impl Driver {
         seen: Option<Record>,
         command: &Command<'_>,
     ) -> Result<Applied, DriverError> {
-        let applied = self.swap_in(writer, key, seen, command).await;
+        let mut ambiguous = Ambiguous::default();
+        let applied = self.swap_until_done(&mut ambiguous, writer, key, seen, command).await;
+        ambiguous.resolve(applied.is_ok());
+        if applied.is_err() {
+            self.abort_in_background(key, &ambiguous);
+        }
         if let Ok(Applied { outcome: Outcome::Written(_) | Outcome::Released, .. }) = applied
             // A writer that holds the lock wakes the next one by dropping it.
             && !self.shared.locks.is_locked(key)
@@ -408,22 +415,7 @@ impl Driver {
         ))
     }
 
-    async fn swap_in<'a>(
-        &'a self,
-        writer: &mut Writer<'_, 'a>,
-        key: &Key,
-        seen: Option<Record>,
-        command: &Command<'_>,
-    ) -> Result<Applied, DriverError> {
-        let mut ambiguous = Ambiguous::default();
-        let result = self.swap_until_done(&mut ambiguous, writer, key, seen, command).await;
-        ambiguous.resolve(result.is_ok());
-        if result.is_err() {
-            self.abort_in_background(key, &ambiguous);
-        }
-        result
-    }
-
+    /// Loads, applies, and compares and swaps, until a swap is done or refused. Collects the swaps without an answer.
     async fn swap_until_done<'a>(
         &'a self,
         ambiguous: &mut Ambiguous,

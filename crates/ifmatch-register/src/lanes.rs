@@ -55,6 +55,33 @@ pub use crate::scans::{Pages, Scans};
 /// Maximum number of calls in a batch, and of calls that wait in the queue of a lane.
 pub const BATCH: usize = 256;
 
+/// Length of a revision in front of a record, in bytes.
+const REVISION: usize = size_of::<u64>();
+
+/// Encodes a record with its revision in front, big-endian, for engines that compare the first eight bytes of a value.
+///
+/// ```
+/// use ifmatch_core::record::Record;
+/// use ifmatch_register::lanes::{decode, encode};
+///
+/// let bytes = encode(&Record::absent());
+/// assert_eq!(bytes[..8], [0; 8]);
+/// assert_eq!(decode(&bytes)?, Record::absent());
+/// # Ok::<(), ifmatch_register::RegisterError>(())
+/// ```
+pub fn encode(record: &Record) -> Vec<u8> {
+    [&record.revision().get().to_be_bytes()[..], &record.encode()].concat()
+}
+
+/// Decodes a record with its revision in front.
+///
+/// # Errors
+/// [`RegisterErrorKind::Unreadable`] if the bytes are not those of [`encode`].
+pub fn decode(bytes: &[u8]) -> Result<Record, RegisterError> {
+    let (_, record) = bytes.split_at_checked(REVISION).ok_or(RegisterErrorKind::Unreadable)?;
+    Ok(Record::decode(record)?)
+}
+
 /// Carries out batches, usually on a connection of its own. Each lane has one.
 ///
 /// A batch must end within a time limit, with an error if necessary: the next one waits for it.

@@ -30,9 +30,6 @@ pub mod lanes;
 mod memory;
 #[cfg(feature = "metrics")]
 pub mod metrics;
-#[cfg(not(feature = "metrics"))]
-#[path = "without_metrics.rs"]
-mod metrics;
 mod peer_clocks;
 mod reconnecting;
 mod register;
@@ -48,3 +45,13 @@ pub use memory::MemoryRegister;
 pub use peer_clocks::{ClockAhead, PeerClocks};
 pub use register::{Engine, Epoch, Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 pub use wrapper::Wrapper;
+
+/// No metrics, without the feature `metrics`.
+#[cfg(not(feature = "metrics"))]
+mod metrics {
+    use crate::ambiguous::Resolution;
+
+    pub(crate) fn batch(_operation: &'static str, _calls: usize) {}
+
+    pub(crate) fn ambiguous(_resolution: Resolution) {}
+}

@@ -37,6 +37,19 @@ pub fn nonce() -> Result<u64, RandomError> {
     })
 }
 
+/// Returns random bytes, for example for a UUID.
+///
+/// # Errors
+/// If the system fails to provide random numbers.
+///
+/// ```
+/// assert_ne!(ifmatch_runtime::random_bytes()?, ifmatch_runtime::random_bytes()?);
+/// # Ok::<(), ifmatch_runtime::RandomError>(())
+/// ```
+pub fn random_bytes() -> Result<[u8; 16], RandomError> {
+    Ok((u128::from(nonce()?) << 64 | u128::from(nonce()?)).to_ne_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

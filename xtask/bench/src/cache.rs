@@ -87,7 +87,8 @@ fn hits(programs: &Programs, quick: bool, dir: &Path, deadline: Instant) -> Resu
     rounds::warm(ROWS, &subjects)?;
     let measured = Measured::take(ROWS, &subjects, quick, dir, deadline)?;
     let others: Vec<_> = (1..subjects.len()).map(|other| (0, other)).collect();
-    measured.print(&others, dir)
+    measured.print(&others);
+    Ok(())
 }
 
 /// Measures a thousand concurrent requests for one uncached response.

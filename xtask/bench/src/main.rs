@@ -3,9 +3,7 @@
 
 mod cache;
 mod caches;
-mod client;
 mod exchange;
-mod functions;
 mod leases;
 mod load;
 mod peers;
@@ -16,7 +14,6 @@ mod s3;
 mod scenarios;
 mod sockets;
 mod subject;
-mod worker;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -72,15 +69,15 @@ fn run(options: &Options) -> Result {
     let deadline = Instant::now() + Duration::from_hours(1);
     match options.subject {
         Subject::Sockets => sockets::run(&workspace, options.quick, deadline),
-        Subject::Functions => functions::run(&workspace, options.quick, deadline),
+        Subject::Functions => programs::functions(&workspace, options.quick, deadline),
         Subject::Growth => programs::growth(&workspace, options.quick, deadline),
         Subject::Cache => cache::run(&workspace, options.quick, deadline),
         Subject::Scenarios => cache::scenarios(&workspace, options.quick),
         Subject::Hits => programs::hits(&workspace, deadline),
         Subject::Leases => leases::run(&workspace, options.quick, deadline),
-        Subject::Client => client::run(&workspace, options.quick, deadline),
+        Subject::Client => programs::client(&workspace, options.quick, deadline),
         Subject::S3 => s3::run(&workspace, options.quick, deadline),
         Subject::Registers => programs::registers(&workspace, options.quick, deadline),
-        Subject::Worker => worker::run(&workspace, options.quick, deadline),
+        Subject::Worker => programs::worker(&workspace, options.quick, deadline),
     }
 }

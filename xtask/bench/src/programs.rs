@@ -1,11 +1,13 @@
-//! Optimised builds of the measured and measuring programs.
+//! Optimised builds of the measured and measuring programs, and the benchmarks that only run one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use xtask::Result;
+use support::statistics::spread;
 use xtask::command::{Run, executable};
+use xtask::step::{Context, Tool};
 use xtask::workspace::Workspace;
+use xtask::{Result, npm, sdk};
 
 /// Returns the gateway that `IFMATCH_BIN` names, or builds it.
 pub(crate) fn gateway(workspace: &Workspace) -> Result<PathBuf> {
@@ -21,7 +23,7 @@ pub(crate) fn server(workspace: &Workspace) -> Result<PathBuf> {
 }
 
 /// Builds the clients of benches/client.
-pub(crate) fn client(workspace: &Workspace) -> Result<PathBuf> {
+fn client_program(workspace: &Workspace) -> Result<PathBuf> {
     build(workspace, "--package ifmatch-workspace --bench client")
 }
 
@@ -46,12 +48,6 @@ pub(crate) fn growth(workspace: &Workspace, quick: bool, deadline: Instant) -> R
     Run::new(program, workspace.root()).args(quick.then_some("--quick")).passes(deadline)
 }
 
-/// Builds and runs benches/hashing.
-pub(crate) fn hashing(workspace: &Workspace, deadline: Instant) -> Result {
-    let program = build(workspace, "--package ifmatch-workspace --bench hashing")?;
-    Run::new(program, workspace.root()).passes(deadline)
-}
-
 /// Builds and runs the hit ratio benchmark of ifmatch-cache.
 pub(crate) fn hits(workspace: &Workspace, deadline: Instant) -> Result {
     let program = build(workspace, "--package ifmatch-cache --bench hit_ratio")?;
@@ -62,6 +58,71 @@ pub(crate) fn hits(workspace: &Workspace, deadline: Instant) -> Result {
 pub(crate) fn registers(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     let program = build(workspace, "--package xtask-registers --bin xtask-registers")?;
     Run::new(program, workspace.root()).args(["bench"]).args(quick.then_some("--quick")).passes(deadline)
+}
+
+const VALGRIND: Tool =
+    Tool { name: "valgrind", probe: &["valgrind", "--version"], install: "apt-get install -y valgrind" };
+
+/// Runs the benchmarks of functions: instructions by valgrind, nanoseconds by criterion, and hashing compared with OpenSSL. A quick
+/// run skips the slow ones.
+pub(crate) fn functions(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
+    VALGRIND.require(workspace)?;
+    require_runner(workspace.root())?;
+    let bench =
+        |name| Run::cargo(&format!("bench --locked --package ifmatch-workspace --bench {name}"), workspace.root());
+    // rustix reads the clock through the vDSO otherwise, which valgrind does not have.
+    bench("instructions").env("RUSTFLAGS", "--cfg rustix_use_libc").passes(deadline)?;
+    if quick {
+        return Ok(());
+    }
+    bench("time").passes(deadline)?;
+    Run::new(build(workspace, "--package ifmatch-workspace --bench hashing")?, workspace.root()).passes(deadline)
+}
+
+/// The library for instruction counts works only with the runner of the same version.
+fn require_runner(root: &Path) -> Result {
+    let id = Run::cargo("pkgid --locked gungraun", root).output()?;
+    let version = id.trim().rsplit(['@', '#']).next().unwrap_or_default();
+    let installed = Run::new("gungraun-runner", root).args(["--version"]).output().unwrap_or_default();
+    if installed.trim().ends_with(version) {
+        return Ok(());
+    }
+    Err(format!("gungraun-runner {version} is needed: cargo install --locked gungraun-runner --version {version}")
+        .into())
+}
+
+const CLIENT_TOOLS: &[Tool] = &[
+    sdk::PYTHON,
+    Tool { name: "etcd", probe: &["etcd", "--version"], install: "apt-get install etcd-server" },
+    Tool { name: "etcdctl", probe: &["etcdctl", "version"], install: "apt-get install etcd-client" },
+];
+
+/// Builds and runs benches/client: the client toolkit compared with Azure's SDK for Python and with etcd.
+pub(crate) fn client(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
+    CLIENT_TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
+    let python = sdk::clients(&Context { workspace, deadline })?;
+    let (gateway, program) = (gateway(workspace)?, client_program(workspace)?);
+    Run::new(program, workspace.root()).args([gateway, python]).args(quick.then_some("--quick")).passes(deadline)
+}
+
+/// Builds the Worker, and measures it with wasm/bench beside others on the same runtime.
+pub(crate) fn worker(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
+    let modules = xtask::worker::build(workspace, deadline)?;
+    for folder in [npm::MINIFLARE, npm::JS] {
+        npm::require(workspace, folder, deadline)?;
+    }
+    let bench = |script: &str| Run::new("node", workspace.root()).args([script, "--modules"]).args([&modules]);
+    let requests = bench("wasm/bench/bench.mjs");
+    let requests = if quick { requests.args(["--quick"]) } else { requests };
+    requests.passes(deadline)?;
+    start_up(workspace, &modules, if quick { 1 } else { 11 })
+}
+
+/// Prints the CPU time of a start, as Wrangler measures it before a deployment.
+fn start_up(workspace: &Workspace, modules: &Path, rounds: u32) -> Result {
+    let times = (0..rounds).map(|_| xtask::worker::start_up(workspace, modules)).collect::<Result<Vec<_>>>()?;
+    println!("| start-up | {} ms active |", spread(times, 1));
+    Ok(())
 }
 
 /// Builds a program in release mode, and returns its path.

@@ -1,10 +1,6 @@
 //! The tables of a run: medians of the rounds with their spread.
 
-use std::fs;
-use std::path::Path;
-
 use support::statistics::spread;
-use xtask::{Result, plot};
 
 use crate::load::Round;
 
@@ -23,13 +19,6 @@ pub(crate) fn table(title: &str, rows: &[&str], columns: &[&str], cell: impl Fn(
         lines.push(format!("| {name} | {} |", cells.join(" | ")));
     }
     lines.join("\n")
-}
-
-/// Draws a table of ratios, and returns the line that names the file. A single round has no spread to draw.
-pub(crate) fn draw(table: &str, file: &Path) -> Result<String> {
-    let Some(svg) = plot::of_table(table) else { return Ok(String::new()) };
-    fs::write(file, svg)?;
-    Ok(format!("\n{}", file.display()))
 }
 
 /// Returns the requests per second, in thousands.
@@ -60,17 +49,6 @@ mod tests {
     fn the_median_has_its_spread() {
         assert_eq!(spread([3.0, 1.0, 2.04, 9.0, 2.0], 1), "2.0 (1.0–9.0)");
         assert_eq!(spread([1.5], 2), "1.50");
-    }
-
-    #[test]
-    fn ratios_are_drawn() {
-        let file = std::env::temp_dir().join(format!("ifmatch-plot-{}.svg", std::process::id()));
-        let cell = |median: f64| spread([median - 0.5, median, median + 0.5], 2);
-        let drawn = draw(&table("ratio", &["304"], &["a / b"], |_, _| cell(1.5)), &file).unwrap();
-        let svg = fs::read_to_string(&file).unwrap();
-        fs::remove_file(&file).unwrap();
-        assert!(drawn.contains("ifmatch-plot") && svg.contains(">304</text>"), "{drawn}\n{svg}");
-        assert_eq!(draw(&table("ratio", &["304"], &["a / b"], |_, _| "1.50".to_owned()), &file).unwrap(), "");
     }
 
     #[test]

@@ -80,8 +80,8 @@ impl Measured {
         self.names.iter().position(|known| *known == name).ok_or_else(|| "a ratio of unknown servers".into())
     }
 
-    /// Prints the rates, the costs, and the ratios of these pairs. Draws the ratios into a folder.
-    pub(crate) fn print(&self, pairs: &[(usize, usize)], folder: &Path) -> Result {
+    /// Prints the rates, the costs, and the ratios of these pairs.
+    pub(crate) fn print(&self, pairs: &[(usize, usize)]) {
         let Self { rows, names, cells } = self;
         let ratios: Vec<String> =
             pairs.iter().map(|(one, other)| format!("{} / {}", names[*one], names[*other])).collect();
@@ -89,17 +89,13 @@ impl Measured {
         let print = |text: String| println!("{text}");
         print(report::table("requests/s, thousands", rows, names, |row, column| report::rate(&cells[row][column])));
         print(report::table("server's µs a request", rows, names, |row, column| report::cpu(&cells[row][column])));
-        let compare = |title, file, ratio: fn(&Cell, &Cell) -> String| {
-            let table = report::table(title, rows, &ratios, |row, column| {
+        let compare = |title, ratio: fn(&Cell, &Cell) -> String| {
+            print(report::table(title, rows, &ratios, |row, column| {
                 let (one, other) = pairs[column];
                 ratio(&cells[row][one], &cells[row][other])
-            });
-            let plot = report::draw(&table, &folder.join(file))?;
-            print(table);
-            print(plot);
-            Ok(())
+            }));
         };
-        compare("ratio of requests/s", "ratios-rate.svg", report::rates)?;
-        compare("ratio of requests for a second of the server's processor", "ratios-cpu.svg", report::yields)
+        compare("ratio of requests/s", report::rates);
+        compare("ratio of requests for a second of the server's processor", report::yields);
     }
 }

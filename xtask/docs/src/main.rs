@@ -3,6 +3,7 @@
 
 mod check;
 mod links;
+mod plot;
 mod plots;
 mod reference;
 mod session;

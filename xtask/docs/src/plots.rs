@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use xtask::{Result, plot};
+use crate::plot;
+use xtask::Result;
 
 const PAGE: &str = "docs/benchmarks.md";
 /// The plots, in the order of their tables.

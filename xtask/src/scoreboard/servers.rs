@@ -9,7 +9,7 @@ use super::{Site, s3};
 use crate::command::{Run, Running};
 use crate::sdk::{self, ACCOUNT, KEY, PYTHON};
 use crate::step::Tool;
-use crate::worker::{self, server::Served};
+use crate::worker::{self, Served};
 use crate::{Result, listening, wasm};
 
 /// A server that can be checked.

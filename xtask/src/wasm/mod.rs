@@ -1,18 +1,19 @@
 //! WebAssembly: builds packages for it, and generates their JavaScript bindings.
 
-mod bindings;
 pub(crate) mod in_node;
 mod toolchain;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+use toolchain::{PROFILE, TARGET, Toolchain};
+use wasm_bindgen_cli_support::Bindgen;
 
 use crate::Result;
 use crate::workspace::Workspace;
 
-pub(crate) use bindings::{Target, write};
 pub(crate) use toolchain::TOOLCHAIN;
-use toolchain::{PROFILE, TARGET, Toolchain};
 
 /// Builds a package, and returns the path of its module, which has no bindings yet.
 pub(crate) fn build(workspace: &Workspace, package: &str, deadline: Instant) -> Result<PathBuf> {
@@ -38,4 +39,50 @@ pub(crate) fn compressed(file: &Path) -> Result<usize> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     std::io::Write::write_all(&mut encoder, &bytes)?;
     Ok(encoder.finish()?.len())
+}
+
+/// Runtime that loads the module.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Target {
+    /// A Cloudflare Worker. Its entry imports the module, and replaces the instance after a fatal error.
+    Worker,
+    /// The npm package, with types. Its entries pass the module to the bindings.
+    Package,
+    /// A program in Node.
+    Node,
+}
+
+impl Target {
+    /// Base name of the files.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Worker => "index",
+            Self::Package => "ifmatch",
+            Self::Node => "tests",
+        }
+    }
+}
+
+/// Writes a module and its bindings to a folder: `index.js` and `index_bg.wasm` for a Worker, `ifmatch.js` and
+/// `ifmatch_bg.wasm` for the package, `tests.js` and `tests_bg.wasm` for Node.
+pub(crate) fn write(module: &Path, target: Target, folder: &Path) -> Result {
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    let mut bindgen = Bindgen::new();
+    bindgen
+        .input_path(module)
+        .out_name(target.name())
+        .typescript(target == Target::Package)
+        .remove_producers_section(true)
+        .remove_name_section(true);
+    match target {
+        Target::Worker => {
+            bindgen.web(true)?.omit_default_module_path(true);
+            bindgen.reset_state_function(true).force_enable_abort_handler(true)
+        }
+        Target::Package => bindgen.web(true)?.omit_default_module_path(true),
+        Target::Node => bindgen.nodejs(true)?,
+    };
+    Ok(bindgen.generate(folder)?)
 }

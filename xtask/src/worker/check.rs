@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::server::Served;
+use super::Served;
 use super::template::Copied;
 use super::{build, build_package, size, wrangler};
 use crate::command::Run;

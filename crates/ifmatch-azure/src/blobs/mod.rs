@@ -2,19 +2,123 @@
 
 mod append_block;
 mod copy_blob;
-mod delete_blob;
 mod get_blob;
-mod lease_blob;
-mod put_blob;
-mod set_blob_headers;
-mod set_blob_tier;
 pub(crate) mod write;
 
 pub(crate) use append_block::{append_block, require_block_blob, seal_blob};
 pub(crate) use copy_blob::{copy_blob, open_source};
-pub(crate) use delete_blob::delete_blob;
 pub(crate) use get_blob::get_blob;
-pub(crate) use lease_blob::lease_blob;
-pub(crate) use put_blob::put_blob;
-pub(crate) use set_blob_headers::set_blob_headers;
-pub(crate) use set_blob_tier::set_blob_tier;
+
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{Delete, HeaderChange, Md5Use, Put, Reading, SetHeaders, StoreErrorKind, Upload};
+use ifmatch_core::lease::{LeaseUse, SeenLease};
+
+use crate::blocks::staging;
+use crate::containers;
+use crate::crc64::Crc64;
+use crate::error::AzureError;
+use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
+use crate::request::{Lease, PutBlob, Write};
+use crate::response;
+
+const DELETED_PERMANENTLY: HeaderName = HeaderName::from_static("x-ms-delete-type-permanent");
+
+/// Put Blob.
+pub(crate) async fn put_blob(
+    context: &Context,
+    blob: &BlobPath,
+    put: PutBlob,
+    upload: Upload,
+) -> Result<Response<BlobBody>, AzureError> {
+    let PutBlob { write, headers, crc64, length } = put;
+    write::check(context, blob, &write.conditions, write.lease).await?;
+    let staged = staging::all(context, blob).await?;
+    let (upload, watch) = Crc64::watch(crc64, upload);
+    let put = write::put(&write, upload, context.max_body);
+    let put = Put { headers: *headers, length: Some(length), md5: Md5Use::Computed, ..put };
+    let written = context.store.put(blob, put).await;
+    let written = written.map_err(|error| watch.explain(error, |error| write::rejected(&write, error)))?;
+    write::confirm(context, blob, &write, &written).await?;
+    staging::discard(&*context.store, staged).await;
+    let mut response = write::stored(&written);
+    response.headers_mut().extend(crc64.map(|crc64| (CONTENT_CRC64, crc64.to_header())));
+    response.headers_mut().extend(written.md5.map(|md5| (CONTENT_MD5, md5.to_header())));
+    Ok(response)
+}
+
+/// Delete Blob.
+pub(crate) async fn delete_blob(
+    context: &Context,
+    blob: &BlobPath,
+    write: Write,
+) -> Result<Response<BlobBody>, AzureError> {
+    let Write { conditions, lease, request, .. } = write;
+    write::check(context, blob, &conditions, lease).await?;
+    let staged = staging::all(context, blob).await?;
+    let delete = Delete { preconditions: conditions.preconditions, lease, request };
+    match context.store.delete(blob, delete).await {
+        Ok(()) => {
+            staging::discard(&*context.store, staged).await;
+            let mut response = response::empty(StatusCode::ACCEPTED, None, None);
+            response.headers_mut().insert(DELETED_PERMANENTLY, HeaderValue::from_static("true"));
+            Ok(response)
+        }
+        Err(error) => Err(write::explain(context, blob, error).await),
+    }
+}
+
+/// Set Blob Metadata and Set Blob Properties.
+pub(crate) async fn set_blob_headers(
+    context: &Context,
+    blob: &BlobPath,
+    write: Write,
+    change: HeaderChange,
+) -> Result<Response<BlobBody>, AzureError> {
+    let Write { conditions, lease, request, .. } = write;
+    let is_metadata = matches!(change, HeaderChange::Metadata(_));
+    write::check(context, blob, &conditions, lease).await?;
+    let set = SetHeaders { preconditions: conditions.preconditions, lease, change, request };
+    match context.store.set_headers(blob, set).await {
+        Ok(written) => {
+            let mut response = response::empty(StatusCode::OK, written.tag.as_ref(), Some(written.last_modified));
+            if is_metadata {
+                response::set_not_encrypted(&mut response);
+            }
+            Ok(response)
+        }
+        Err(error) => Err(write::explain(context, blob, error).await),
+    }
+}
+
+/// Set Blob Tier, which has no effect: every blob is `Hot`.
+pub(crate) async fn set_blob_tier(
+    context: &Context,
+    blob: &BlobPath,
+    lease: LeaseUse,
+) -> Result<Response<BlobBody>, AzureError> {
+    let Some(opened) = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)? else {
+        containers::find(context, &blob.container).await?;
+        return Err(AzureError::blob_not_found());
+    };
+    SeenLease::check(opened.info.lease.as_ref(), lease)
+        .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+    Ok(response::empty(StatusCode::OK, None, None))
+}
+
+/// Lease Blob.
+pub(crate) async fn lease_blob(
+    context: &Context,
+    blob: &BlobPath,
+    lease: Lease,
+) -> Result<Response<BlobBody>, AzureError> {
+    let Lease { conditions, request } = lease;
+    let action = request.action;
+    write::check(context, blob, &conditions, LeaseUse::Read(None)).await?;
+    match context.store.lease(blob, request).await {
+        Ok(leased) => Ok(response::leased(action, &leased)),
+        Err(error) => Err(write::explain(context, blob, error).await),
+    }
+}

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::staging::BlobPaths;
 use crate::error::AzureError;
 use crate::guid;
-use crate::request::block_id::BlockId;
+use crate::request::BlockId;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, BlobStore, Delete, Put, Reading, StoreError, Upload, Written};
 
@@ -155,13 +155,13 @@ impl CommittedList {
     }
 
     fn to_json(&self) -> Value {
-        let blocks: Vec<Value> = self.blocks.iter().map(|(id, length)| json!([id.0, length])).collect();
+        let blocks: Vec<Value> = self.blocks.iter().map(|(id, length)| json!([id.to_hex(), length])).collect();
         json!({ "name": self.name, "tag": self.tag, "blocks": blocks })
     }
 
     fn from_json(value: &Value) -> Option<Self> {
         let text = |name: &str| value[name].as_str().map(str::to_owned);
-        let block = |block: &Value| Some((BlockId(block.get(0)?.as_str()?.to_owned()), block.get(1)?.as_u64()?));
+        let block = |block: &Value| Some((BlockId::from_hex(block.get(0)?.as_str()?)?, block.get(1)?.as_u64()?));
         Some(Self {
             name: text("name")?,
             tag: text("tag"),

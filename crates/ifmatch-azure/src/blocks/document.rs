@@ -4,7 +4,7 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 
 use crate::error::AzureError;
-use crate::request::block_id::BlockId;
+use crate::request::BlockId;
 
 /// Maximum number of blocks in a list.
 const MAX_BLOCKS: usize = 50_000;

@@ -12,8 +12,8 @@ use super::committed::CommittedList;
 use super::staging::BlobPaths;
 use crate::blobs;
 use crate::error::AzureError;
+use crate::request::BlockId;
 use crate::request::GetBlockList;
-use crate::request::block_id::BlockId;
 use crate::response::{self, xml::Xml};
 
 const CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-blob-content-length");

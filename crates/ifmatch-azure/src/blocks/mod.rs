@@ -9,12 +9,10 @@ mod document;
 pub(crate) mod garbage;
 mod get_block_list;
 mod put_block;
-mod put_block_from_url;
 mod put_block_list;
 pub(crate) mod staging;
 
 pub(crate) use committed::{CommittedList, Saved};
 pub(crate) use get_block_list::get_block_list;
-pub(crate) use put_block::put_block;
-pub(crate) use put_block_from_url::put_block_from_url;
+pub(crate) use put_block::{put_block, put_block_from_url};
 pub(crate) use put_block_list::{put_block_list, read};

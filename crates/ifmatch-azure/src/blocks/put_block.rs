@@ -1,4 +1,4 @@
-//! Put Block.
+//! Put Block and Put Block From URL.
 
 use http::{Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
@@ -7,15 +7,18 @@ use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Md5Use, Put, Reading, StoreErrorKind, Upload};
 use ifmatch_core::lease::{LeaseUse, SeenLease};
+use ifmatch_core::range::{Limits, Selection};
 
 use super::staging::BlobPaths;
 use crate::blobs;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::PutBlock;
+use crate::request::copy::CopyBlock;
 use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
 use crate::response;
 
+/// Put Block.
 pub(crate) async fn put_block(
     context: &Context,
     blob: &BlobPath,
@@ -26,7 +29,7 @@ pub(crate) async fn put_block(
     let paths = BlobPaths::of(context, blob).await?;
     check_lease(context, blob, lease).await?;
     let store = &*context.store;
-    if paths.any(store).await?.is_some_and(|other| other.0.len() != id.0.len()) {
+    if paths.any(store).await?.is_some_and(|other| other.len() != id.len()) {
         let message = "all block ids of a blob must have the same length";
         return Err(AzureError::bad_request("InvalidBlobOrBlock", message));
     }
@@ -52,4 +55,32 @@ async fn check_lease(context: &Context, blob: &BlobPath, r#use: LeaseUse) -> Res
     SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), r#use)
         .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
     blobs::require_block_blob(info.as_ref())
+}
+
+/// Put Block From URL.
+pub(crate) async fn put_block_from_url(
+    context: &Context,
+    blob: &BlobPath,
+    block: CopyBlock,
+) -> Result<Response<BlobBody>, AzureError> {
+    let CopyBlock { id, lease, source, range, md5, crc64, limit } = block;
+    let mut opened = blobs::open_source(context, &source).await?;
+    let length = opened.info.length;
+    let range = match range {
+        None => 0..length,
+        Some(text) => match Selection::parse(text.as_bytes(), length, Limits { max_ranges: 1 }) {
+            Selection::Parts(parts) if parts.len() == 1 => parts[0].start()..parts[0].end() + 1,
+            Selection::Unsatisfiable => return Err(AzureError::invalid_range(length)),
+            _ => return Err(AzureError::invalid_header("x-ms-source-range", "must be a range, such as bytes=0-1023")),
+        },
+    };
+    if range.is_empty() {
+        return Err(AzureError::invalid_header("x-ms-source-range", "a block has at least one byte"));
+    }
+    let length = range.end - range.start;
+    if length > limit {
+        return Err(AzureError::too_large(limit));
+    }
+    let body = opened.source.read(Some(range)).await.map_err(AzureError::of_blob)?;
+    put_block(context, blob, PutBlock { id, lease, md5, crc64, length, limit }, Upload::new(body)).await
 }

@@ -21,7 +21,7 @@ use super::staging::{self, BlobPaths, StagedBlocks};
 use crate::blobs::{self, write};
 use crate::crc64::Crc64;
 use crate::error::AzureError;
-use crate::request::block_id::BlockId;
+use crate::request::BlockId;
 use crate::request::{PutBlockList, Write};
 
 /// Maximum number of attempts if the blocks, or the blob, change meanwhile.

@@ -12,7 +12,7 @@ use ifmatch_core::tag::TagList;
 
 use crate::containers;
 use crate::error::AzureError;
-use crate::request::block_id::BlockId;
+use crate::request::BlockId;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{BlobStore, ContainerInfo, Delete, ListQuery, StoreError};
@@ -85,7 +85,10 @@ impl BlobPaths {
 
     /// Returns the path of a staged block.
     pub(super) fn block(&self, id: &BlockId) -> Result<BlobPath, AzureError> {
-        Ok(BlobPath { container: self.blocks.clone(), name: BlobName::new(&format!("{}{}", self.folder, id.0))? })
+        Ok(BlobPath {
+            container: self.blocks.clone(),
+            name: BlobName::new(&format!("{}{}", self.folder, id.to_hex()))?,
+        })
     }
 
     /// Returns the container.
@@ -128,7 +131,7 @@ impl BlobPaths {
             return Ok((Vec::new(), None));
         };
         let staged = page.items.into_iter().filter_map(|entry| {
-            let id = BlockId(entry.name.as_str().strip_prefix(&self.folder)?.to_owned());
+            let id = BlockId::from_hex(entry.name.as_str().strip_prefix(&self.folder)?)?;
             let path = BlobPath { container: self.blocks.clone(), name: entry.name };
             Some((id, Staged { path, length: entry.info.length, tag: entry.info.tag }))
         });

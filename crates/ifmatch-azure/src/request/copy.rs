@@ -9,7 +9,7 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_core::lease::{LeaseId, LeaseUse, azure};
 use ifmatch_core::precondition::Preconditions;
 
-use super::block_id::BlockId;
+use super::BlockId;
 use super::target::Target;
 use super::{MAX_BLOCK, Parser, Write, conditions, headers};
 use crate::auth::{self, Grant};

@@ -3,7 +3,6 @@
 //! [`parse`] checks the whole head of a request. A request with an unsupported parameter or `x-ms-*` header that would change
 //! its outcome is rejected before it has any effect.
 
-pub(crate) mod block_id;
 pub(crate) mod conditions;
 pub(crate) mod copy;
 pub(crate) mod headers;
@@ -14,6 +13,8 @@ mod retry;
 mod rules;
 pub(crate) mod target;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use ifmatch_blob::dialect::Context;
@@ -32,7 +33,6 @@ use crate::auth::Grant;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::guid;
-use block_id::BlockId;
 use conditions::WriteConditions;
 use copy::{Copy, CopyBlock};
 use query::Query;
@@ -164,6 +164,44 @@ pub(crate) struct AppendBlock {
 pub(crate) struct SealBlob {
     pub(crate) write: Write,
     pub(crate) conditions: AppendConditions,
+}
+
+/// Id of a block: 1 to 64 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct BlockId(Vec<u8>);
+
+impl BlockId {
+    /// Maximum length, in bytes.
+    const MAX_BYTES: usize = 64;
+
+    /// Parses the base64 form, that of requests. Returns `None` if it is malformed, empty or too long.
+    pub(crate) fn from_base64(text: &str) -> Option<Self> {
+        STANDARD.decode(text).ok().and_then(Self::new)
+    }
+
+    /// Parses the hexadecimal form, that of names. Returns `None` if it is malformed, empty or too long.
+    pub(crate) fn from_hex(text: &str) -> Option<Self> {
+        hex::decode(text).ok().and_then(Self::new)
+    }
+
+    fn new(bytes: Vec<u8>) -> Option<Self> {
+        (1..=Self::MAX_BYTES).contains(&bytes.len()).then_some(Self(bytes))
+    }
+
+    /// Returns the length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the base64 form.
+    pub(crate) fn to_base64(&self) -> String {
+        STANDARD.encode(&self.0)
+    }
+
+    /// Returns the hexadecimal form.
+    pub(crate) fn to_hex(&self) -> String {
+        hex::encode(&self.0)
+    }
 }
 
 /// Put Block.
@@ -407,7 +445,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn lease(&self) -> Result<Lease, AzureError> {
-        let action = azure::action(self.fields(), || guid::random().ok_or_else(AzureError::busy))?;
+        let action = azure::action(self.fields(), || guid::random().map(LeaseId::from).ok_or_else(AzureError::busy))?;
         let conditions = conditions::of_write(self.fields())?;
         let preconditions = conditions.preconditions.clone();
         Ok(Lease { conditions, request: LeaseRequest { action, preconditions, request: retry::key(self.head) } })

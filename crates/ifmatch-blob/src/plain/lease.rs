@@ -19,7 +19,7 @@ use ifmatch_core::lease::azure::{HeaderError, single};
 use ifmatch_core::lease::{self, BreakPeriod, LeaseAction, LeaseDuration, LeaseId, LeaseState, SeenLease};
 use ifmatch_core::precondition::{self, Preconditions, Validators, Verdict};
 use ifmatch_core::problem::Problem;
-use ifmatch_runtime::nonce;
+use ifmatch_runtime::random_bytes;
 
 use super::fields::{self, LEASE_ID};
 use super::request_key;
@@ -142,7 +142,5 @@ fn number<T>(
 }
 
 fn random_id() -> Result<LeaseId, Problem> {
-    let number = nonce().and_then(|first| Ok(u128::from(first) << 64 | u128::from(nonce()?)));
-    let number = number.map_err(|_| Problem::unavailable(Duration::from_secs(1)))?;
-    Ok(LeaseId::from_random(number.to_ne_bytes()))
+    random_bytes().map(LeaseId::from_random).map_err(|_| Problem::unavailable(Duration::from_secs(1)))
 }

@@ -9,19 +9,15 @@ pub use crate::body::Upload;
 pub use crate::error::{BoxError, StoreError, StoreErrorKind};
 pub use change::{ContainerInfo, HeaderChange, LeaseRequest, Leased, SetHeaders};
 pub use hierarchy::{Hierarchy, Listed, Listing, behind};
-pub use late_checksum::LateChecksum;
 pub use list::{BlobEntry, ContainerEntry, ListQuery, Page};
 pub use md5::{Md5Use, Md5Watch};
-pub use peek::{Cached, Peek};
-pub use read::{BlobInfo, Extent, Opened, Reading, Reply, Source};
-pub use write::{Delete, MissingContainer, Put, RequestKey, Written};
+pub use read::{BlobInfo, Cached, Extent, Opened, Peek, Reading, Reply, Source};
+pub use write::{Delete, LateChecksum, MissingContainer, Put, RequestKey, Written};
 
 mod change;
 mod hierarchy;
-mod late_checksum;
 mod list;
 mod md5;
-mod peek;
 mod read;
 mod write;
 

@@ -4,7 +4,9 @@ use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
@@ -15,6 +17,7 @@ use ifmatch_core::record::Revision;
 use crate::body::BlobBody;
 use crate::error::StoreError;
 use crate::headers::BlobHeaders;
+use crate::name::{BlobPath, ContainerName};
 
 /// The parts of a blob that a caller is going to use, so that a remote store gets no more requests than necessary.
 ///
@@ -114,3 +117,24 @@ pub trait Source: Send + 'static {
 
 /// The boxed future of a [`Source`].
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Answers that a store can give without waiting: see [`BlobStore::peek`](super::BlobStore::peek).
+///
+/// An answer has the same guarantees as the asynchronous call that it saves.
+pub trait Peek: Send + Sync {
+    /// Returns the current version of a blob, or `None` if only [`open`](super::BlobStore::open) can tell.
+    fn cached(&self, blob: &BlobPath) -> Option<Cached>;
+
+    /// Returns `true` if an [internal](ContainerName::internal) container is empty, or `false` if only
+    /// [`list`](super::BlobStore::list) can tell.
+    fn is_empty(&self, container: &ContainerName) -> bool;
+}
+
+/// The current version of a blob, from memory.
+#[derive(Clone, Debug)]
+pub struct Cached {
+    /// Its properties. The lease may be missing.
+    pub info: Arc<BlobInfo>,
+    /// All bytes, if they are in memory.
+    pub content: Option<Bytes>,
+}

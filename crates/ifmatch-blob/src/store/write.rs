@@ -1,5 +1,7 @@
 //! Writing and deleting a blob.
 
+use std::sync::{Arc, OnceLock};
+
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::digest::ContentHash;
@@ -7,12 +9,11 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{RequestId, Revision};
 
-use super::late_checksum::LateChecksum;
 use super::md5::Md5Use;
 use super::read::{BlobInfo, Opened};
 use crate::body::Upload;
 use crate::error::StoreError;
-use crate::headers::{BlobHeaders, ContentMd5};
+use crate::headers::{BlobHeaders, ContentMd5, FieldText};
 use crate::name::BlobPath;
 
 /// A write.
@@ -67,9 +68,7 @@ impl Put {
             limit: u64::MAX,
         }
     }
-}
 
-impl Put {
     /// Creates an unconditional write of the bytes and header fields of an opened version of `source`: a copy, without the list of its
     /// blocks. The bytes are those of this very version: a write in between changes nothing, or fails the copy. They are streamed,
     /// unless the store can share them.
@@ -161,4 +160,35 @@ pub struct Written {
     pub created: bool,
     /// This is the answer to an earlier request with the same key.
     pub is_replay: bool,
+}
+
+/// A place for the checksum of a body, which its reader fills before the body ends. Clones share the place.
+///
+/// A store that must send the headers before the bytes keeps only a [checksum in the headers](BlobHeaders::checksum).
+///
+/// ```
+/// use ifmatch_blob::headers::{BlobHeaders, FieldText};
+/// use ifmatch_blob::store::LateChecksum;
+///
+/// let (checksum, mut headers) = (LateChecksum::default(), BlobHeaders::default());
+/// checksum.clone().set(FieldText::new("crc32:NhCmhg==")?);
+/// checksum.settle(&mut headers);
+/// assert_eq!(headers.checksum.unwrap().as_str(), "crc32:NhCmhg==");
+/// # Ok::<(), ifmatch_blob::headers::InvalidFieldText>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct LateChecksum(Arc<OnceLock<FieldText>>);
+
+impl LateChecksum {
+    /// Sets the checksum. Later calls have no effect.
+    pub fn set(&self, checksum: FieldText) {
+        self.0.get_or_init(|| checksum);
+    }
+
+    /// Stores the checksum of a completely received body in its headers.
+    pub fn settle(&self, headers: &mut BlobHeaders) {
+        if let Some(checksum) = self.0.get() {
+            headers.checksum = Some(checksum.clone());
+        }
+    }
 }

@@ -10,8 +10,5 @@ mod free_space;
 pub(crate) mod held;
 pub(crate) mod in_memory;
 pub(crate) mod on_disk;
-#[cfg_attr(unix, path = "read_at_unix.rs")]
-#[cfg_attr(not(unix), path = "read_at_other.rs")]
-mod read_at;
 pub(crate) mod slices;
 mod threads;

@@ -12,11 +12,11 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use ifmatch_core::digest::{ContentHash, Hasher, TagFormat};
 use ifmatch_runtime::private_files;
+use read_at::read_exact_at;
 
 use crate::body::disk_index::FileId;
 use crate::body::folder::{Folder, Space, lock};
 use crate::body::in_memory::MemoryBody;
-use crate::body::read_at::read_exact_at;
 
 /// Size of the pieces in which a body is written, verified and read.
 pub(crate) const PIECE: usize = 64 * 1024;
@@ -357,5 +357,36 @@ impl Drop for DiskWriter {
         if let Some(body) = &self.body {
             body.discard();
         }
+    }
+}
+
+/// Reading a file at a position, on Unix.
+#[cfg(unix)]
+mod read_at {
+    use std::fs::File;
+    use std::io;
+    use std::os::unix::fs::FileExt;
+
+    /// Fills the buffer from a position. Leaves the cursor alone, so that any number of readers can share one open file.
+    pub(super) fn read_exact_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<()> {
+        file.read_exact_at(buffer, position)
+    }
+}
+
+/// Reading a file at a position, on systems other than Unix.
+#[cfg(not(unix))]
+mod read_at {
+    use std::fs::File;
+    use std::io::{self, Read, Seek, SeekFrom};
+    use std::sync::{Mutex, PoisonError};
+
+    /// Held while a file's cursor is moved and used.
+    static CURSOR: Mutex<()> = Mutex::new(());
+
+    /// Fills the buffer from a position.
+    pub(super) fn read_exact_at(mut file: &File, buffer: &mut [u8], position: u64) -> io::Result<()> {
+        let _cursor = CURSOR.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(position))?;
+        file.read_exact(buffer)
     }
 }

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::stamp::{self, Fate, Stamp};
 use crate::backend::{Found, Put, Read, Version, When};
-use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::error::{Error, ErrorKind};
+use crate::pause::Backoff;
 
 /// Interval between looks at a document whose tag is weak, and their number. Some servers, such as Apache, call a tag weak for a
 /// second or two after a write, since a file's date cannot tell two writes of one second apart.

@@ -11,8 +11,8 @@ use std::pin::pin;
 use tokio::sync::watch::{Receiver, Sender};
 
 use super::{Document, Loaded, Versioned};
-use crate::backoff::{Backoff, jittered};
 use crate::error::Error;
+use crate::pause::{Backoff, jittered};
 
 /// Time to ask the server to wait for a change.
 pub(crate) const LONG_POLL: Duration = Duration::from_secs(25);

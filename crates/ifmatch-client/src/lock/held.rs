@@ -14,10 +14,9 @@ use ifmatch_runtime::Clock;
 use tokio::sync::{oneshot, watch};
 
 use super::json;
-use crate::backoff::Backoff;
 use crate::document::{Loaded, Pace, Raw, Snapshot, Written};
 use crate::error::Error;
-use crate::time::sleep_until;
+use crate::pause::{Backoff, sleep_until};
 
 /// Time limit of a release.
 const RELEASE: Duration = Duration::from_secs(10);

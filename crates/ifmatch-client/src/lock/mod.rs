@@ -14,11 +14,10 @@ use tokio::sync::oneshot;
 
 pub use self::held::{Grant, Held};
 use crate::backend::Version;
-use crate::backoff::{Backoff, jittered};
 use crate::client::Client;
 use crate::document::{Document, LONG_POLL, Loaded, Pace, Raw, Snapshot, Waited, Written};
 use crate::error::Error;
-use crate::time::sleep_until;
+use crate::pause::{Backoff, jittered, sleep_until};
 
 /// Default time to live.
 const TTL: Duration = Duration::from_secs(30);

@@ -6,6 +6,7 @@ use ifmatch_core::lease::azure::{self, BREAK_PERIOD, CLIENT_REQUEST_ID, DURATION
 use ifmatch_core::lease::{LeaseAction, LeaseId, LeaseUse};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::record::RequestId;
+use ifmatch_runtime::random_bytes;
 
 use crate::config::Config;
 use crate::responses;
@@ -63,7 +64,5 @@ pub(super) fn strip_lease_fields(headers: &mut HeaderMap) {
 }
 
 fn random_id() -> Result<LeaseId, Problem> {
-    let half = || ifmatch_runtime::nonce().map_err(|_| Problem::unavailable(responses::RETRY_AFTER));
-    let number = u128::from(half()?) << 64 | u128::from(half()?);
-    Ok(LeaseId::from_random(number.to_be_bytes()))
+    random_bytes().map(LeaseId::from_random).map_err(|_| Problem::unavailable(responses::RETRY_AFTER))
 }

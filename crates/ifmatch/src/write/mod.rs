@@ -15,7 +15,6 @@ mod new_version;
 mod settle;
 
 mod also_changed;
-mod invalidate;
 mod unguarded;
 
 use std::sync::Arc;

@@ -14,10 +14,10 @@ use ifmatch_blob::store::StoreError;
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob::{BlobService, BlobStore};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
+use ifmatch_runtime::SystemClock;
 use tower_service::Service;
-use worker::{Env, Result, web_sys};
+use worker::{Bucket, Env, Result, web_sys};
 
-use super::bindings;
 use super::edge::body::EdgeBody;
 use super::edge::{request, response};
 use super::front::{self, Front};
@@ -27,9 +27,12 @@ use super::metadata_cache::MetadataCache;
 use super::r2::R2;
 use super::r2::hash::RuntimeHash;
 use super::settings::{Serves, Settings};
-use crate::bindings::variable;
+use crate::bindings::{missing, variable};
 use crate::records::{Kept, RecordObjects};
 use crate::tasks::subrequests;
+
+/// Name of the R2 bucket.
+const BUCKET: &str = "BUCKET";
 
 /// Reason for rejecting requests to a development Worker that other machines can reach.
 const OPEN_TO_ALL: &str = "IFMATCH_DEVELOPMENT authorizes every request, and applies only to requests to localhost or \
@@ -105,6 +108,17 @@ fn kept(key: &str) -> Kept {
     if key.starts_with("b/") { Kept::WhileBusy } else { Kept::Always }
 }
 
+/// Returns the R2 bucket of the blobs.
+///
+/// # Errors
+/// The error says what wrangler.toml needs.
+fn bucket(env: &Env) -> Result<Bucket> {
+    env.bucket(BUCKET).map_err(|error| {
+        let how = "[[r2_buckets]] with binding = \"BUCKET\" and the bucket_name of yours";
+        missing(BUCKET, "an R2 bucket", how, &error)
+    })
+}
+
 /// Returns the service, assembled by the first request. Errors in the settings are logged, and returned for each request.
 fn opened(env: &Env) -> std::result::Result<App, String> {
     if let Some(app) = APP.with_borrow(Clone::clone) {
@@ -117,7 +131,7 @@ fn opened(env: &Env) -> std::result::Result<App, String> {
 
 impl App {
     fn open(env: &Env) -> std::result::Result<Self, String> {
-        let bucket = bindings::bucket(env).map_err(|error| error.to_string())?;
+        let bucket = bucket(env).map_err(|error| error.to_string())?;
         let settings = Settings::read(|name| variable(env, name)).map_err(|error| error.to_string())?;
         subrequests::set_limit(settings.max_requests);
         let objects = Arc::new(if settings.leases { R2::new(bucket) } else { R2::new(bucket).by_date() });
@@ -133,9 +147,10 @@ impl App {
         } else {
             ObjectBlobs::unrecorded(backing.deletes_if(objects), Capability::FULL)
         };
+        let store: Arc<dyn BlobStore> = Arc::new(blobs.clone());
         let store: Arc<dyn BlobStore> = match settings.max_staleness {
-            Duration::ZERO => Arc::new(blobs.clone()),
-            bound => Arc::new(MetadataCache::new(blobs.clone(), bound)),
+            Duration::ZERO => store,
+            bound => Arc::new(MetadataCache::new(store, bound, Arc::new(SystemClock))),
         };
         let service = match settings.serves {
             Serves::Blobs => {

@@ -20,7 +20,7 @@ use ifmatch_blob::store::{
     Peek, Put, Reading, SetHeaders, StoreError, Written,
 };
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::{Clock, SystemClock};
+use ifmatch_runtime::Clock;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -30,9 +30,9 @@ const CAPACITY: u64 = 4 << 20;
 const USUAL_SIZE: u64 = 512;
 
 /// A store with a cache of metadata.
-pub(super) struct MetadataCache<S, C = SystemClock> {
-    store: S,
-    clock: C,
+pub(super) struct MetadataCache {
+    store: Arc<dyn BlobStore>,
+    clock: Arc<dyn Clock>,
     bound: Duration,
     memory: Cache<BlobPath, Seen, BySize>,
     /// Number of completed writes.
@@ -47,15 +47,9 @@ struct Seen {
     info: Arc<BlobInfo>,
 }
 
-impl<S> MetadataCache<S> {
-    /// Wraps a store. Entries are used for at most the given time.
-    pub(super) fn new(store: S, bound: Duration) -> Self {
-        Self::with_clock(store, bound, SystemClock)
-    }
-}
-
-impl<S, C: Clock> MetadataCache<S, C> {
-    fn with_clock(store: S, bound: Duration, clock: C) -> Self {
+impl MetadataCache {
+    /// Wraps a store. Entries are used for at most the given time by the clock.
+    pub(super) fn new(store: Arc<dyn BlobStore>, bound: Duration, clock: Arc<dyn Clock>) -> Self {
         let usual = usize::try_from(CAPACITY / USUAL_SIZE).unwrap_or(usize::MAX);
         let memory = Cache::with_weighter(usual, CAPACITY, BySize);
         Self { store, clock, bound, memory, writes: AtomicU64::new(0) }
@@ -116,7 +110,7 @@ impl<F: Fn()> Drop for End<'_, F> {
 }
 
 #[async_trait]
-impl<S: BlobStore, C: Clock> BlobStore for MetadataCache<S, C> {
+impl BlobStore for MetadataCache {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         let began = self.begin();
         let opened = self.store.open(blob, reading).await?;
@@ -184,7 +178,7 @@ impl<S: BlobStore, C: Clock> BlobStore for MetadataCache<S, C> {
     }
 }
 
-impl<S: BlobStore, C: Clock> Peek for MetadataCache<S, C> {
+impl Peek for MetadataCache {
     fn cached(&self, blob: &BlobPath) -> Option<Cached> {
         let Seen { at, info } = self.memory.get(blob)?;
         self.is_recent(at).then_some(Cached { info, content: None })
@@ -238,12 +232,12 @@ mod tests {
     const BOUND: Duration = Duration::from_secs(5);
 
     /// Two isolates over one bucket: one that remembers, and one that does not.
-    fn isolates() -> (MetadataCache<ObjectBlobs, ManualClock>, ObjectBlobs, ManualClock) {
+    fn isolates() -> (MetadataCache, ObjectBlobs, ManualClock) {
         let register = Arc::new(MemoryRegister::unbounded());
         let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
         let other = ObjectBlobs::trusting(backing, register, Capability::FULL).unwrap();
         let clock = ManualClock::default();
-        (MetadataCache::with_clock(other.clone(), BOUND, clock.clone()), other, clock)
+        (MetadataCache::new(Arc::new(other.clone()), BOUND, Arc::new(clock.clone())), other, clock)
     }
 
     fn blob() -> BlobPath {

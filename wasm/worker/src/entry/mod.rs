@@ -1,7 +1,6 @@
 //! The Worker's event handlers.
 
 mod app;
-mod bindings;
 mod edge;
 mod front;
 mod held;

@@ -1,13 +1,20 @@
 //! Platforms with a clock and threads, on the tokio runtime.
 
+use std::future::Future;
+
+use tokio::runtime::Handle;
+
 pub use locks::KeyedLocks;
 pub use queue::{KeyedQueue, MAX_POLL_INTERVAL, Turn};
-pub(crate) use task::spawn;
 pub(crate) use time::{interval, since_1970, sleep};
 
-#[cfg_attr(any(target_os = "linux", target_os = "android"), path = "boot_time.rs")]
-mod elapsed;
 mod locks;
 mod queue;
-mod task;
 mod time;
+
+/// Spawns a task. Without a runtime, the task is dropped.
+pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = Handle::try_current() {
+        drop(runtime.spawn(work));
+    }
+}

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
-use super::elapsed::elapsed;
+use elapsed::elapsed;
 
 /// Returns the system's time since 1970 at the first call, plus the time elapsed since that call. It never goes back,
 /// and setting the system time does not affect it.
@@ -27,4 +27,33 @@ pub(crate) fn since_1970() -> Duration {
 /// Waits. Needs the runtime only when the future is polled.
 pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
+}
+
+/// Time elapsed since the system booted, on Linux.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod elapsed {
+    use std::time::Duration;
+
+    use rustix::time::{ClockId, clock_gettime};
+
+    /// Returns the time since an arbitrary moment. It never goes back, and advances while the machine is suspended.
+    pub(super) fn elapsed() -> Duration {
+        let time = clock_gettime(ClockId::Boottime);
+        let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+        Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
+    }
+}
+
+/// Elapsed time on systems without a clock known to advance while the machine is suspended.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod elapsed {
+    use std::sync::LazyLock;
+    use std::time::{Duration, Instant};
+
+    /// Returns the time since an arbitrary moment. It never goes back.
+    #[expect(clippy::disallowed_methods, reason = "this is one of the places that ask the system for the time")]
+    pub(super) fn elapsed() -> Duration {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        START.elapsed()
+    }
 }

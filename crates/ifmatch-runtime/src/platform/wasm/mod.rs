@@ -1,11 +1,16 @@
 //! WebAssembly in a JavaScript runtime: workerd, Node, or a browser.
 
+use std::future::Future;
+
 pub use locks::KeyedLocks;
 pub use queue::{KeyedQueue, MAX_POLL_INTERVAL, Turn};
-pub(crate) use task::spawn;
 pub(crate) use time::{interval, since_1970, sleep};
 
 mod locks;
 mod queue;
-mod task;
 mod time;
+
+/// Spawns a task.
+pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
+    wasm_bindgen_futures::spawn_local(work);
+}

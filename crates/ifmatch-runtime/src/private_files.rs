@@ -6,10 +6,6 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-#[cfg_attr(unix, path = "unix.rs")]
-#[cfg_attr(not(unix), path = "other.rs")]
-mod imp;
-
 /// Creates a folder. Its parent must exist.
 ///
 /// # Errors
@@ -46,4 +42,50 @@ pub fn open_or_create(path: &Path) -> io::Result<File> {
 /// folders owned by another user unchanged.
 pub fn restrict(path: &Path) {
     imp::restrict(path);
+}
+
+/// Access rights by the mode bits of Unix.
+#[cfg(unix)]
+mod imp {
+    use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+    use std::io;
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+    use std::path::Path;
+
+    const OTHERS: u32 = 0o077;
+
+    pub(super) fn create_dir(path: &Path) -> io::Result<()> {
+        DirBuilder::new().mode(0o700).create(path)
+    }
+
+    pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+        options.mode(0o600)
+    }
+
+    pub(super) fn restrict(path: &Path) {
+        let Ok(metadata) = fs::metadata(path) else { return };
+        if metadata.permissions().mode() & OTHERS != 0 {
+            let mode = if metadata.is_dir() { 0o700 } else { 0o600 };
+            // Fails if another user owns it.
+            let _ = fs::set_permissions(path, Permissions::from_mode(mode));
+        }
+    }
+}
+
+/// Access rights inherited from the parent folder.
+#[cfg(not(unix))]
+mod imp {
+    use std::fs::{self, OpenOptions};
+    use std::io;
+    use std::path::Path;
+
+    pub(super) fn create_dir(path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+        options
+    }
+
+    pub(super) fn restrict(_: &Path) {}
 }

@@ -1,13 +1,16 @@
-//! Pauses between attempts: each up to twice as long as the one before, half of it random.
+//! Pauses between attempts, and waits for a time.
 
 use std::time::Duration;
 
-use ifmatch_runtime::nonce;
+use ifmatch_core::date::Timestamp;
+use ifmatch_runtime::{Clock, nonce};
 
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(1);
+/// Longest sleep without a look at the clock: a timer stands still while the machine is suspended.
+const MAX_STEP: Duration = Duration::from_secs(1);
 
-/// The pauses of one operation.
+/// The pauses of one operation: each up to twice as long as the one before, half of it random.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     pauses: u32,
@@ -28,6 +31,17 @@ pub(crate) fn jittered(full: Duration) -> Duration {
     let part = nonce().unwrap_or(u64::MAX) >> 48;
     let half = full / 2;
     half + half.mul_f64(f64::from(u16::try_from(part).unwrap_or(u16::MAX)) / f64::from(u16::MAX))
+}
+
+/// Waits until a time of the interval clock, which also advances while the machine is suspended.
+pub(crate) async fn sleep_until(clock: &impl Clock, time: Timestamp) {
+    loop {
+        let left = clock.now().until(time);
+        if left.is_zero() {
+            return;
+        }
+        clock.sleep(left.min(MAX_STEP)).await;
+    }
 }
 
 #[cfg(test)]

@@ -51,13 +51,7 @@ struct Group {
 
 /// Returns the plot of a Markdown table with ratios such as `1.02 (0.82–1.18)`, or `None` for another table. Each column is a
 /// group. A dash stands for a ratio that is left out.
-///
-/// ```
-/// let table = "| ratio | a / b |\n|---|---|\n| 304 | 1.02 (0.82–1.18) |\n";
-/// assert!(xtask::plot::of_table(table).is_some_and(|svg| svg.starts_with("<svg")));
-/// assert_eq!(xtask::plot::of_table("| count | a |\n|---|---|\n| 304 | 7 |\n"), None);
-/// ```
-pub fn of_table(table: &str) -> Option<String> {
+pub(crate) fn of_table(table: &str) -> Option<String> {
     let (title, groups) = parse(table)?;
     Some(svg(&title, &groups))
 }

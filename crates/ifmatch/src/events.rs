@@ -1,9 +1,5 @@
 //! Decisions of the layer, for metrics and logs.
 
-#[cfg_attr(feature = "tracing", path = "tracing.rs")]
-#[cfg_attr(not(feature = "tracing"), path = "silent.rs")]
-mod log;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -161,4 +157,27 @@ impl Watched {
             observer.decided(&Answered { decision, method, uri, duration });
         }
     }
+}
+
+/// Events for `tracing`.
+#[cfg(feature = "tracing")]
+mod log {
+    use super::Decision;
+
+    pub(super) fn decided(decision: &Decision) {
+        let (status, reason) = (decision.status.as_u16(), decision.reason);
+        if decision.status.is_server_error() {
+            tracing::warn!(target: "ifmatch", status, reason, "the layer has answered");
+        } else {
+            tracing::debug!(target: "ifmatch", status, reason, "the layer has answered");
+        }
+    }
+}
+
+/// No events, without the feature `tracing`.
+#[cfg(not(feature = "tracing"))]
+mod log {
+    use super::Decision;
+
+    pub(super) fn decided(_: &Decision) {}
 }

@@ -1,7 +1,0 @@
-//! No metrics, without the feature `metrics`.
-
-use crate::ambiguous::Resolution;
-
-pub(crate) fn batch(_operation: &'static str, _calls: usize) {}
-
-pub(crate) fn ambiguous(_resolution: Resolution) {}

@@ -1,5 +1,0 @@
-//! No events, without the feature `tracing`.
-
-use super::Decision;
-
-pub(super) fn decided(_: &Decision) {}
