@@ -275,19 +275,13 @@ impl Shared {
                     other = upstream.acquire(&tried, requester, patience).await.ok().flatten();
                 }
             }
-            match other {
-                Some(other) => slot = other,
+            let Some(other) = other else {
                 // No server or slot is left, or none is wanted.
-                None => {
-                    let forwarded = Forwarded {
-                        server,
-                        path: &target.path,
-                        prefix: target.prefix.unwrap_or_default(),
-                        host: headers::host(&head),
-                    };
-                    return self.respond(&target, &forwarded, response?, client, permit);
-                }
-            }
+                let prefix = target.prefix.unwrap_or_default();
+                let forwarded = Forwarded { server, path: &target.path, prefix, host: headers::host(&head) };
+                return self.respond(&target, &forwarded, response?, client, permit);
+            };
+            slot = other;
         }
     }
 

@@ -4,7 +4,7 @@ use crate::headers::{Append, BlobHeaders, ContentMd5, Copied, FieldText};
 use std::ops::Range;
 
 use crate::store::{Opened, Put, Reading, StoreErrorKind};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Collected};
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::range::Limits;
@@ -95,9 +95,10 @@ async fn an_announced_range_is_read_although_the_blob_is_replaced(subject: &Subj
         let open = async || subject.store.open(&blob, reading).await.unwrap().unwrap();
         let mut opened = open().await;
         assert_eq!((&opened.info.tag, opened.info.length), (&written.tag, 300_000), "{value}");
-        let slice = |range: &Range<u64>| bytes.slice(range.start as usize..range.end as usize);
+        let index = |at: u64| usize::try_from(at).expect("a short blob");
+        let slice = |range: &Range<u64>| bytes.slice(index(range.start)..index(range.end));
         let read = async |opened: &mut Opened, range: &Range<u64>| {
-            opened.source.read(Some(range.clone())).await?.collect().await.map(|body| body.to_bytes())
+            opened.source.read(Some(range.clone())).await?.collect().await.map(Collected::to_bytes)
         };
         // The announced range, and then any other.
         for range in [range.clone(), 1..4, 0..300_000] {
