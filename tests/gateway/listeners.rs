@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use support::raw::exchange;
+use support::raw::{Connection, exchange};
 use support::{Gateway, run};
 
 use crate::tls::Files;
@@ -55,6 +55,28 @@ fn endpoints_leave_the_site_for_a_listener_of_their_own() {
         // Pages of other hosts that resolve to this machine.
         exchange(admin, "GET /-/metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n").expect(421);
     }
+}
+
+/// Clients of the site hold all connections, with requests whose bodies do not arrive.
+#[test]
+fn an_operator_gets_through_while_all_connections_are_taken() {
+    let flags = ["--max-connections", "1", "--admin-listen", "127.0.0.1:0", "--console", "127.0.0.1:0"];
+    let mut gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(&flags));
+    let admin = address(&gateway.line_after("endpoints on "));
+    let console = address(&gateway.line_after("console on "));
+    let mut slow = Connection::open(gateway.address());
+    slow.send("PUT /c/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n1");
+    let metrics = || exchange(admin, get("/-/metrics")).expect(200).text().to_owned();
+    crate::eventually("the request holds the connection", || {
+        metrics().contains("ifmatch_requests_in_flight 2").then_some(())
+    });
+    // One more connection of this client to the site is refused.
+    assert!(Connection::open(gateway.address()).rest().is_empty());
+    assert_eq!(send(admin, "GET", "/-/ready"), 200);
+    assert_eq!(send(console, "GET", "/"), 200);
+    assert!(metrics().contains("ifmatch_turned_away_total{what=\"connection\"} 1"), "{}", metrics());
+    slow.send("2");
+    slow.answer().expect(201);
 }
 
 #[test]

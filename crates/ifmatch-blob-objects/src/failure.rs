@@ -105,6 +105,12 @@ pub(super) fn is_absence(error: &Error) -> bool {
     matches!(error, Error::NotFound { .. }) || not_a_folder
 }
 
+/// Returns `true` if a store may have rejected the range of a read: because the object is shorter, or because it has no such
+/// ranges, as Azure has no suffixes. The crate does not distinguish that from a response that reports a failure of the server.
+pub(super) fn may_be_of_range(error: &Error) -> bool {
+    matches!(error, Error::Generic { .. } | Error::NotSupported { .. }) && io_kind(error).is_none()
+}
+
 /// Converts a file system's refusal.
 fn of_io(kind: io::ErrorKind) -> Option<StoreErrorKind> {
     use io::ErrorKind as Io;

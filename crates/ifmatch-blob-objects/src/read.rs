@@ -8,6 +8,7 @@ use futures_util::future::join;
 use futures_util::{StreamExt, TryStreamExt};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use ifmatch_core::range::RangeSpec;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
 
@@ -23,9 +24,8 @@ impl Shared {
     /// Opens an object. Returns `None` if there is none or it is not a blob.
     pub(super) async fn read(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         let location = self.location(blob)?;
-        let options = GetOptions::new().with_head(reading.extent != Extent::All);
-        let (found, members) = join(self.get(&location, options), self.members(&blob.container)).await;
-        let Some((result, current)) = found? else { return Ok(None) };
+        let (found, members) = join(self.get_extent(&location, reading.extent), self.members(&blob.container)).await;
+        let Some((current, held)) = found? else { return Ok(None) };
         if !members?.contain(&current) {
             return Ok(None);
         }
@@ -35,10 +35,44 @@ impl Shared {
         }
         let source: Box<dyn Source> = match reading.extent {
             Extent::None => Box::new(Nothing),
-            Extent::All => Box::new(Version::new(self, location, current, Some(body(result)))),
-            Extent::Ranges => Box::new(Version::new(self, location, current, None)),
+            Extent::All | Extent::Range(_) | Extent::Ranges => {
+                Box::new(Version { objects: Arc::clone(&self.backing.objects), location, current, held })
+            }
         };
         Ok(Some(Opened { info, source }))
+    }
+
+    /// Requests an object, with the bytes that are likely to be read.
+    async fn get_extent(&self, location: &Path, extent: Extent) -> Result<Option<(Current, Option<Held>)>, StoreError> {
+        let options = match extent {
+            Extent::None | Extent::Ranges => return self.get_properties(location).await,
+            Extent::All => GetOptions::new(),
+            Extent::Range(spec) => GetOptions::new().with_range(Some(range_of(spec))),
+        };
+        let is_part = options.range.is_some();
+        let found = match self.backing.objects.get_opts(location, options).await {
+            Err(error) if is_part && failure::may_be_of_range(&error) => return self.get_properties(location).await,
+            found => self.read_answer(found)?,
+        };
+        Ok(found.map(|(result, current)| (current, Some((result.range.clone(), body(result))))))
+    }
+
+    async fn get_properties(&self, location: &Path) -> Result<Option<(Current, Option<Held>)>, StoreError> {
+        let found = self.get(location, GetOptions::new().with_head(true)).await?;
+        Ok(found.map(|(_, current)| (current, None)))
+    }
+}
+
+/// Bytes that a store sent along with the properties, and their range.
+type Held = (Range<u64>, BlobBody);
+
+fn range_of(spec: RangeSpec) -> GetRange {
+    match spec {
+        RangeSpec::From(first, last) => match last.checked_add(1) {
+            Some(end) => GetRange::Bounded(first..end),
+            None => GetRange::Offset(first),
+        },
+        RangeSpec::Suffix(length) => GetRange::Suffix(length),
     }
 }
 
@@ -56,15 +90,10 @@ struct Version {
     objects: Arc<dyn ObjectStore>,
     location: Path,
     current: Current,
-    /// All bytes, if they were requested with the properties.
-    whole: Option<BlobBody>,
+    held: Option<Held>,
 }
 
 impl Version {
-    fn new(shared: &Shared, location: Path, current: Current, whole: Option<BlobBody>) -> Self {
-        Self { objects: Arc::clone(&shared.backing.objects), location, current, whole }
-    }
-
     /// Requests bytes on the condition that they are still those of this version, and verifies that, since some stores
     /// ignore the condition.
     fn part(&self, range: Option<Range<u64>>) -> impl Future<Output = Result<BlobBody, StoreError>> + Send + 'static {
@@ -87,9 +116,10 @@ impl Version {
 
 impl Source for Version {
     fn read(&mut self, range: Option<Range<u64>>) -> Reply<'_, BlobBody> {
-        let range = range.filter(|range| *range != (0..self.current.info.length));
-        match self.whole.take() {
-            Some(whole) if range.is_none() => Box::pin(ready(Ok(whole))),
+        let whole = 0..self.current.info.length;
+        let range = range.filter(|range| *range != whole);
+        match self.held.take() {
+            Some((held, body)) if held == *range.as_ref().unwrap_or(&whole) => Box::pin(ready(Ok(body))),
             _ => Box::pin(self.part(range)),
         }
     }

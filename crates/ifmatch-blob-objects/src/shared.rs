@@ -75,7 +75,15 @@ impl Shared {
         location: &Path,
         options: GetOptions,
     ) -> Result<Option<(GetResult, Current)>, StoreError> {
-        match self.backing.objects.get_opts(location, options).await {
+        self.read_answer(self.backing.objects.get_opts(location, options).await)
+    }
+
+    /// Reads a store's answer. Returns `None` if there is no object.
+    pub(super) fn read_answer(
+        &self,
+        answer: object_store::Result<GetResult>,
+    ) -> Result<Option<(GetResult, Current)>, StoreError> {
+        match answer {
             Ok(result) => {
                 let mut current = Current::new(&result.meta, &result.attributes);
                 if !self.backing.tick.is_zero() {

@@ -95,11 +95,24 @@ pub fn if_range(headers: &HeaderMap, sent: &Representation<'_>, now: Timestamp) 
 /// assert_eq!(requested(&headers, 10, Limits::default()), Selection::Unsatisfiable);
 /// ```
 pub fn requested(headers: &HeaderMap, len: u64, limits: Limits) -> Selection {
+    field(headers).map_or(Selection::Whole, |line| Selection::parse(line.as_bytes(), len, limits))
+}
+
+/// Returns the `Range` field. A repeated field is ignored.
+///
+/// ```
+/// # use http::{header, HeaderMap, HeaderValue};
+/// # use ifmatch_core::range::field;
+/// let mut headers = HeaderMap::new();
+/// assert_eq!(field(&headers), None);
+/// headers.append(header::RANGE, HeaderValue::from_static("bytes=0-1"));
+/// assert!(field(&headers).is_some());
+/// headers.append(header::RANGE, HeaderValue::from_static("bytes=2-3"));
+/// assert_eq!(field(&headers), None);
+/// ```
+pub fn field(headers: &HeaderMap) -> Option<&HeaderValue> {
     let mut lines = fields::lines(headers, RANGE);
-    match (lines.next(), lines.next()) {
-        (Some(line), None) => Selection::parse(line.as_bytes(), len, limits),
-        _ => Selection::Whole,
-    }
+    lines.next().filter(|_| lines.next().is_none())
 }
 
 /// Limits on the work of one request.
@@ -154,8 +167,8 @@ impl Selection {
     /// assert_eq!(parse(b"bytes=9-0"), Selection::Whole);
     /// ```
     pub fn parse(value: &[u8], len: u64, limits: Limits) -> Self {
-        let Some(specs) = specs(value, limits.max_ranges) else { return Self::Whole };
-        if len == 0 && specs.iter().any(|spec| matches!(spec, Spec::Suffix(1..))) {
+        let Some(specs) = RangeSpec::parse_set(value, limits) else { return Self::Whole };
+        if len == 0 && specs.iter().any(|spec| matches!(spec, RangeSpec::Suffix(1..))) {
             // Satisfiable, but a 206 cannot express an empty range.
             return Self::Whole;
         }
@@ -247,14 +260,41 @@ pub fn unsatisfied_content_range(total: u64) -> HeaderValue {
     header_value(format!("bytes */{total}"))
 }
 
-enum Spec {
-    /// `first-last`, or `first-`.
+/// A range as requested, which the length of the representation makes a [`ByteRange`] (RFC 9110 §14.1.1).
+///
+/// ```
+/// use ifmatch_core::range::{ByteRange, Limits, RangeSpec};
+///
+/// let specs = RangeSpec::parse_set(b"bytes=5-9, -1", Limits::default()).unwrap();
+/// assert_eq!(specs, [RangeSpec::From(5, 9), RangeSpec::Suffix(1)]);
+/// assert_eq!(specs[0].resolve(8), ByteRange::new(5, 7));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeSpec {
+    /// `first-last`: two positions, both inclusive. In `first-`, the last one is `u64::MAX`.
     From(u64, u64),
     /// `-length`: the last bytes.
     Suffix(u64),
 }
 
-impl Spec {
+impl RangeSpec {
+    /// Parses the value of a `Range` field. Returns `None` if the field is ignored: see [`Selection::parse`].
+    ///
+    /// ```
+    /// # use ifmatch_core::range::{Limits, RangeSpec};
+    /// assert_eq!(RangeSpec::parse_set(b"bytes=9-0", Limits::default()), None);
+    /// ```
+    pub fn parse_set(value: &[u8], limits: Limits) -> Option<Vec<Self>> {
+        let equals = value.iter().position(|byte| *byte == b'=')?;
+        if !value[..equals].eq_ignore_ascii_case(b"bytes") {
+            return None;
+        }
+        let set = value[equals + 1..].split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        let mut members = set.filter(|spec| !spec.is_empty());
+        let specs: Vec<_> = members.by_ref().take(limits.max_ranges).map(Self::parse).collect::<Option<_>>()?;
+        (!specs.is_empty() && members.next().is_none()).then_some(specs)
+    }
+
     fn parse(text: &[u8]) -> Option<Self> {
         let dash = text.iter().position(|byte| *byte == b'-')?;
         match (&text[..dash], &text[dash + 1..]) {
@@ -267,25 +307,20 @@ impl Spec {
         }
     }
 
-    fn resolve(&self, len: u64) -> Option<ByteRange> {
+    /// Returns the bytes of a representation of `len` bytes, or `None` if the range is unsatisfiable.
+    ///
+    /// ```
+    /// # use ifmatch_core::range::RangeSpec;
+    /// assert_eq!(RangeSpec::From(8, 9).resolve(8), None);
+    /// ```
+    pub fn resolve(self, len: u64) -> Option<ByteRange> {
         let last = len.checked_sub(1)?;
-        match *self {
+        match self {
             Self::From(first, end) => ByteRange::new(first, end.min(last)),
             Self::Suffix(0) => None,
             Self::Suffix(length) => ByteRange::new(len.saturating_sub(length), last),
         }
     }
-}
-
-fn specs(value: &[u8], max: usize) -> Option<Vec<Spec>> {
-    let equals = value.iter().position(|byte| *byte == b'=')?;
-    if !value[..equals].eq_ignore_ascii_case(b"bytes") {
-        return None;
-    }
-    let set = value[equals + 1..].split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    let mut members = set.filter(|spec| !spec.is_empty());
-    let specs: Vec<_> = members.by_ref().take(max).map(Spec::parse).collect::<Option<_>>()?;
-    (!specs.is_empty() && members.next().is_none()).then_some(specs)
 }
 
 /// Parses decimal digits. Saturates.

@@ -15,7 +15,7 @@ pub use interim::InterimSender;
 pub use limits::Limits;
 pub use observer::{Event, Observer};
 pub use request_body::{BodyError, BodyProgress, RequestBody};
-pub use server::Server;
+pub use server::{Listening, Server};
 pub use slots::RequestSlot;
 
 pub mod framing;

@@ -17,7 +17,7 @@ use crate::connection::{ConnectionHandler, Shared};
 use crate::handler::RequestHandler;
 use crate::limits::Limits;
 use crate::observer::{Event, Observer};
-use crate::slots::{ConnectionSlots, RequestSlots};
+use crate::slots::ConnectionSlots;
 
 /// Pause before the next attempt when the process has run out of file descriptors.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -27,21 +27,45 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Dropping it closes the ports, and closes the connections gracefully.
 pub struct Server {
     shared: Shared,
+    /// Slots of listeners with limits of their own.
+    others: Vec<Arc<ConnectionSlots>>,
     stop: Sender<bool>,
     accepting: JoinSet<()>,
+}
+
+/// Listeners, and how they differ from the others of a server.
+#[derive(Debug)]
+pub struct Listening {
+    listeners: Vec<TcpListener>,
+    is_plain: bool,
+    limits: Option<Limits>,
+}
+
+impl From<Vec<TcpListener>> for Listening {
+    fn from(listeners: Vec<TcpListener>) -> Self {
+        Self { listeners, is_plain: false, limits: None }
+    }
+}
+
+impl Listening {
+    /// Serves without TLS, even if the server has it.
+    #[must_use]
+    pub fn plain(self) -> Self {
+        Self { is_plain: true, ..self }
+    }
+
+    /// Sets limits for these listeners alone, so that clients of the others cannot exhaust them.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits: Some(limits), ..self }
+    }
 }
 
 impl Server {
     /// Creates a server without listeners.
     pub fn new(limits: Limits, observer: Arc<dyn Observer>) -> Self {
-        let shared = Shared {
-            limits,
-            tls: None,
-            connections: Arc::new(ConnectionSlots::new(limits.connections, Arc::clone(&observer))),
-            requests: Arc::new(RequestSlots::new(&limits, Arc::clone(&observer))),
-            observer,
-        };
-        Self { shared, stop: Sender::new(false), accepting: JoinSet::new() }
+        let shared = Shared::new(limits, None, observer);
+        Self { shared, others: Vec::new(), stop: Sender::new(false), accepting: JoinSet::new() }
     }
 
     /// Serves over TLS. The protocol is HTTP/2 if ALPN selects `h2`, and HTTP/1 otherwise.
@@ -51,17 +75,18 @@ impl Server {
         self
     }
 
-    /// Accepts connections at `listeners` and serves them with `handler`. All listeners share the limits.
-    pub fn serve<H: RequestHandler>(&mut self, listeners: Vec<TcpListener>, handler: Arc<H>) {
-        self.accept(listeners, handler, &self.shared.clone());
-    }
-
-    /// Serves without TLS, whatever [`tls`](Self::tls) says.
-    pub fn serve_plain<H: RequestHandler>(&mut self, listeners: Vec<TcpListener>, handler: Arc<H>) {
-        self.accept(listeners, handler, &Shared { tls: None, ..self.shared.clone() });
-    }
-
-    fn accept<H: RequestHandler>(&mut self, listeners: Vec<TcpListener>, handler: Arc<H>, shared: &Shared) {
+    /// Accepts connections and serves them with `handler`. Listeners without [limits of their own](Listening::limits) share those
+    /// of the server.
+    pub fn serve<H: RequestHandler>(&mut self, listening: impl Into<Listening>, handler: Arc<H>) {
+        let Listening { listeners, is_plain, limits } = listening.into();
+        let tls = self.shared.tls.clone().filter(|_| !is_plain);
+        let shared = match limits {
+            Some(limits) => Shared::new(limits, tls, Arc::clone(&self.shared.observer)),
+            None => Shared { tls, ..self.shared.clone() },
+        };
+        if limits.is_some() {
+            self.others.push(Arc::clone(&shared.connections));
+        }
         let handler = Arc::new(ConnectionHandler::new(handler, shared.clone()));
         for listener in listeners {
             self.accepting.spawn(accept(listener, Arc::clone(&handler), shared.clone(), self.stop.subscribe()));
@@ -73,7 +98,12 @@ impl Server {
         self.stop.send_replace(true);
         // The ports close first, so that no connection arrives during the wait.
         while self.accepting.join_next().await.is_some() {}
-        drop(timeout(grace, self.shared.connections.all_free()).await);
+        let all_free = async {
+            for connections in self.slots() {
+                connections.all_free().await;
+            }
+        };
+        drop(timeout(grace, all_free).await);
     }
 
     /// Closes the ports without waiting for requests.
@@ -83,7 +113,11 @@ impl Server {
 
     /// Returns the number of open connections.
     pub fn connections(&self) -> u32 {
-        self.shared.connections.taken()
+        self.slots().map(|connections| connections.taken()).sum()
+    }
+
+    fn slots(&self) -> impl Iterator<Item = &Arc<ConnectionSlots>> {
+        std::iter::once(&self.shared.connections).chain(&self.others)
     }
 }
 

@@ -31,6 +31,7 @@ use crate::forward::response_body::ProxyBody;
 use crate::forward::upgrade::UpgradeRequest;
 use crate::forward::via::Name;
 use crate::observer::{Event, Exchange, LastExchange, Observer, UpstreamState};
+use crate::route::public_url::Forwarded;
 use crate::route::{Routes, Target};
 use crate::upstream::breaker::{Outcome, Requester};
 use crate::upstream::client::{self, SendError};
@@ -274,11 +275,13 @@ impl Shared {
                     other = upstream.acquire(&tried, requester, patience).await.ok().flatten();
                 }
             }
-            match other {
-                Some(other) => slot = other,
+            let Some(other) = other else {
                 // No server or slot is left, or none is wanted.
-                None => return self.respond(&target, response?, client, permit),
-            }
+                let prefix = target.prefix.unwrap_or_default();
+                let forwarded = Forwarded { server, path: &target.path, prefix, host: headers::host(&head) };
+                return self.respond(&target, &forwarded, response?, client, permit);
+            };
+            slot = other;
         }
     }
 
@@ -363,6 +366,7 @@ impl Shared {
     fn respond(
         &self,
         target: &Target<'_>,
+        forwarded: &Forwarded<'_>,
         mut response: Response<Incoming>,
         client: Option<UpgradeRequest>,
         slot: Slot,
@@ -382,6 +386,7 @@ impl Shared {
         // Each connection sets its own version.
         let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
         headers::response(response.headers_mut(), version, upgraded);
+        forwarded.publish(response.headers_mut());
         target.route.response.apply(response.headers_mut());
         Ok(response.map(|body| ProxyBody::new(body, self.timeouts.answer, slot)))
     }

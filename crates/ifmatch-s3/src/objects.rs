@@ -29,6 +29,8 @@ use crate::{body, buckets, error};
 const MAX_DELETED: usize = 1000;
 /// Maximum number of objects deleted concurrently by one request.
 const PARALLEL: usize = 16;
+/// Several ranges are answered with the whole object.
+const LIMITS: Limits = Limits { max_ranges: 1 };
 /// The type of an object without one.
 const DEFAULT_TYPE: &str = "binary/octet-stream";
 
@@ -211,11 +213,10 @@ impl Read<'_> {
     async fn open(&self, backend: &Backend) -> S3Result<Found> {
         refuse_version(self.version)?;
         let preconditions = conditions::of_target(self.headers)?;
-        let has_range = self.headers.contains_key(http::header::RANGE);
-        let reading = match (&self.method, has_range) {
-            (&Method::HEAD, _) => Reading::HEAD,
-            (_, true) => Reading::RANGES,
-            (_, false) => Reading::WHOLE,
+        let reading = match range::field(self.headers) {
+            _ if self.method == Method::HEAD => Reading::HEAD,
+            Some(value) => Reading::of_range(value.as_bytes(), LIMITS),
+            None => Reading::WHOLE,
         };
         let reading = reading.without_lease();
         let Some(opened) =
@@ -243,7 +244,7 @@ impl Read<'_> {
     /// Returns the selected range, or `None` for the whole object.
     fn range(&self, backend: &Backend, info: &BlobInfo) -> S3Result<Option<ByteRange>> {
         let sent = Representation { tag: info.tag.as_ref(), last_modified: Some(info.last_modified), len: info.length };
-        match range::select(self.headers, &sent, backend.context.wall(), Limits { max_ranges: 1 }) {
+        match range::select(self.headers, &sent, backend.context.wall(), LIMITS) {
             Selection::Whole => Ok(None),
             Selection::Parts(parts) => Ok(parts.first().copied()),
             Selection::Unsatisfiable => {

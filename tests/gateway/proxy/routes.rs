@@ -58,6 +58,29 @@ fn a_route_strips_its_prefix_and_changes_fields_of_both_messages() {
 }
 
 #[test]
+fn a_write_below_a_stripped_prefix_invalidates_what_its_location_names() {
+    let origin = Origin::start(|asked| {
+        if asked.head.starts_with("post") {
+            let location = "HTTP/1.1 201 Created\r\nlocation: /base/list?all\r\ncontent-location: /base/entry\r\n";
+            return format!("{location}content-length: 0\r\n\r\n");
+        }
+        ok("cache-control: max-age=600\r\n", "hello")
+    });
+    let gateway =
+        start(&format!("[[proxy.route]]\nmatch = '/app'\nupstream = ['{}/base']\nstrip-prefix = true\n", origin.url()));
+    for path in ["/app/list?all", "/app/entry", "/app/other"] {
+        ask(&gateway, "a.example", path, "").expect(200);
+        crate::eventually("a hit", || super::is_hit(&ask(&gateway, "a.example", path, "")).then_some(()));
+    }
+    let post = "POST /app/new HTTP/1.1\r\nhost: a.example\r\ncontent-length: 0\r\n\r\n";
+    let created = exchange(gateway.address(), post).expect(201);
+    assert_eq!((created.header("location"), created.header("content-location")), ("/app/list?all", "/app/entry"));
+    for (path, is_kept) in [("/app/list?all", false), ("/app/entry", false), ("/app/other", true)] {
+        assert_eq!(super::is_hit(&ask(&gateway, "a.example", path, "")), is_kept, "{path}");
+    }
+}
+
+#[test]
 fn a_route_redirects_without_being_cached() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("site.toml");

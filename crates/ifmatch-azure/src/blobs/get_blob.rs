@@ -21,6 +21,8 @@ use crate::response::{self, headers};
 
 /// Maximum length of a range with an MD5, in bytes.
 const MAX_MD5_RANGE: u64 = 4 * 1024 * 1024;
+/// Several ranges are answered with the whole blob.
+const LIMITS: Limits = Limits { max_ranges: 1 };
 const CREATION_TIME: HeaderName = HeaderName::from_static("x-ms-creation-time");
 const ACCESS_TIER: HeaderName = HeaderName::from_static("x-ms-access-tier");
 const ACCESS_TIER_INFERRED: HeaderName = HeaderName::from_static("x-ms-access-tier-inferred");
@@ -34,7 +36,7 @@ pub(crate) async fn get_blob(
     let reading = match get.part {
         Part::Head | Part::Metadata => Reading::HEAD,
         Part::Whole => Reading::WHOLE,
-        Part::Range { .. } => Reading::RANGES,
+        Part::Range { range, .. } => Reading::of_range(range.as_bytes(), LIMITS),
     };
     let Some(opened) = context.store.open(blob, reading).await.map_err(AzureError::of_blob)? else {
         containers::find(context, &blob.container).await?;
@@ -84,13 +86,13 @@ async fn represent(part: &Part<'_>, mut opened: Opened, now: Timestamp) -> Resul
     if with_md5 { add_md5(response).await } else { Ok(response) }
 }
 
-/// Returns the selected range, or `None` for the whole blob, which is also sent for several ranges.
+/// Returns the selected range, or `None` for the whole blob.
 fn select(range: &str, headers: &HeaderMap, info: &BlobInfo, now: Timestamp) -> Result<Option<ByteRange>, AzureError> {
     let sent = Representation { tag: info.tag.as_ref(), last_modified: Some(info.last_modified), len: info.length };
     if range::if_range(headers, &sent, now) == Some(false) {
         return Ok(None);
     }
-    match Selection::parse(range.as_bytes(), info.length, Limits { max_ranges: 1 }) {
+    match Selection::parse(range.as_bytes(), info.length, LIMITS) {
         Selection::Whole => Ok(None),
         Selection::Parts(parts) => Ok(parts.first().copied()),
         Selection::Unsatisfiable => Err(AzureError::invalid_range(info.length)),

@@ -119,6 +119,8 @@ pub(crate) struct Faulty {
     waiting: Mutex<Option<Gate>>,
     /// Gates of the next reads, the next one last.
     reading: Mutex<Vec<Option<Gate>>>,
+    /// The content that another program writes after each read.
+    replacement: Mutex<Option<&'static str>>,
     suspended: Mutex<Option<mpsc::Receiver<()>>>,
     held: Mutex<Option<(Path, PutPayload, PutOptions)>>,
     log: Mutex<Vec<&'static str>>,
@@ -133,6 +135,7 @@ impl Faulty {
             listing: Mutex::default(),
             waiting: Mutex::default(),
             reading: Mutex::default(),
+            replacement: Mutex::default(),
             suspended: Mutex::default(),
             held: Mutex::default(),
             log: Mutex::default(),
@@ -190,6 +193,11 @@ impl Faulty {
         let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
         *self.reading.lock().unwrap() = vec![Some((ask, opened)), None];
         (asked, open)
+    }
+
+    /// Lets another program replace an object after each read of it.
+    pub(crate) fn replace_after_reads(&self, content: impl Into<Option<&'static str>>) {
+        *self.replacement.lock().unwrap() = content.into();
     }
 
     /// Delivers the held write.
@@ -320,7 +328,12 @@ impl ObjectStore for Faulty {
             let _ = begin.send(());
             let _ = opened.await;
         }
-        self.inner.get_opts(location, options).await
+        let result = self.inner.get_opts(location, options).await;
+        let replacement = *self.replacement.lock().unwrap();
+        if let Some(content) = replacement {
+            self.inner.put_opts(location, PutPayload::from_static(content.as_bytes()), PutOptions::default()).await?;
+        }
+        result
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[std::ops::Range<u64>]) -> Result<Vec<bytes::Bytes>> {

@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
+use http::Request;
+use http::header::{ETAG, RANGE};
 use http_body::Frame;
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt, StreamBody};
+use ifmatch_blob::BlobService;
+use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BoxError, Put, StoreErrorKind, Upload};
 use ifmatch_blob_objects::{Backing, ObjectBlobs, Support};
 use ifmatch_core::precondition::{Precondition, Preconditions};
 use object_store::{ObjectStore, ObjectStoreExt};
+use tower::ServiceExt;
 
 use crate::faults::{Fault, Faulty};
 use crate::{folder, open, register, subject};
@@ -32,6 +37,31 @@ async fn an_update_of_another_version_is_refused() {
     assert_eq!(precondition, Precondition::IfMatch);
     assert_eq!(current, Some(subject.tag(&blob).await), "it tells the foreign version's tag");
     assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
+}
+
+#[tokio::test]
+async fn a_range_is_served_although_the_object_is_replaced_after_each_request() {
+    let (store, subject) = faulty().await;
+    let blob = blob("c", "b");
+    let service = BlobService::new(Arc::clone(&subject.store));
+    for (range, status, part) in [
+        ("bytes=1-2", 206, "ur"),
+        ("bytes=2-", 206, "rs"),
+        ("bytes=-1", 206, "s"),
+        ("bytes=0-3", 206, "ours"),
+        ("bytes=6-", 416, ""),
+    ] {
+        store.replace_after_reads(None);
+        let tag = subject.write(&blob, "ours").await.tag.unwrap().to_header();
+        store.replace_after_reads("theirs");
+        let request = Request::get("/c/b").header(RANGE, range).body(BlobBody::empty()).unwrap();
+        let response = service.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), status, "{range}");
+        if status == 206 {
+            assert_eq!(response.headers()[ETAG], tag, "{range}");
+            assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), part, "{range}");
+        }
+    }
 }
 
 #[tokio::test]

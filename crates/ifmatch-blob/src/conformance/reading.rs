@@ -1,10 +1,13 @@
 //! A read returns the bytes that were written.
 
 use crate::headers::{Append, BlobHeaders, ContentMd5, Copied, FieldText};
-use crate::store::{Put, Reading, StoreErrorKind};
-use http_body_util::BodyExt;
+use std::ops::Range;
+
+use crate::store::{Opened, Put, Reading, StoreErrorKind};
+use http_body_util::{BodyExt, Collected};
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::range::Limits;
 
 use super::{Subject, blob, pattern, put};
 
@@ -12,6 +15,7 @@ pub(crate) async fn check(subject: &Subject) {
     a_read_returns_the_written_bytes(subject).await;
     every_write_has_another_tag(subject).await;
     ranges_are_parts_of_one_version(subject).await;
+    an_announced_range_is_read_although_the_blob_is_replaced(subject).await;
     names_are_kept(subject).await;
     headers_are_kept(subject).await;
 }
@@ -68,6 +72,58 @@ async fn ranges_are_parts_of_one_version(subject: &Subject) {
     match opened.source.read(Some(1_000..2_000)).await {
         Ok(body) => assert_eq!(body.collect().await.unwrap().to_bytes(), bytes.slice(1_000..2_000)),
         Err(error) => assert_eq!(error.kind(), &StoreErrorKind::Unavailable, "{error}"),
+    }
+}
+
+async fn an_announced_range_is_read_although_the_blob_is_replaced(subject: &Subject) {
+    let blob = blob("reading", "announced");
+    let bytes = pattern(300_000);
+    for (value, range) in [
+        ("bytes=0-0", 0..1),
+        ("bytes=1000-1999", 1_000..2_000),
+        ("bytes=299000-", 299_000..300_000),
+        ("bytes=299000-999999", 299_000..300_000),
+        ("bytes=-7", 299_993..300_000),
+        ("bytes=0-", 0..300_000),
+        ("bytes=-300001", 0..300_000),
+        ("bytes=-0", 5..6),
+        ("bytes=300000-", 5..6),
+        ("bytes=0-4,9-9", 5..6),
+    ] {
+        let written = subject.write(&blob, bytes.clone()).await;
+        let reading = Reading::of_range(value.as_bytes(), Limits::default());
+        let open = async || subject.store.open(&blob, reading).await.unwrap().unwrap();
+        let mut opened = open().await;
+        assert_eq!((&opened.info.tag, opened.info.length), (&written.tag, 300_000), "{value}");
+        let index = |at: u64| usize::try_from(at).expect("a short blob");
+        let slice = |range: &Range<u64>| bytes.slice(index(range.start)..index(range.end));
+        let read = async |opened: &mut Opened, range: &Range<u64>| {
+            opened.source.read(Some(range.clone())).await?.collect().await.map(Collected::to_bytes)
+        };
+        // The announced range, and then any other.
+        for range in [range.clone(), 1..4, 0..300_000] {
+            assert_eq!(read(&mut opened, &range).await.unwrap(), slice(&range), "{value} {range:?}");
+        }
+        let mut opened = open().await;
+        let whole = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
+        assert_eq!(whole, bytes, "{value}");
+        let mut opened = open().await;
+        subject.write(&blob, "other").await;
+        match read(&mut opened, &range).await {
+            Ok(read) => assert_eq!(read, slice(&range), "{value}"),
+            Err(error) => {
+                assert_eq!(error.kind(), &StoreErrorKind::Unavailable, "{value}: {error}");
+                assert_eq!(range, 5..6, "{value}: the store was asked again");
+            }
+        }
+    }
+    subject.write(&blob, "").await;
+    for value in ["bytes=0-", "bytes=-1"] {
+        let reading = Reading::of_range(value.as_bytes(), Limits::default());
+        let mut opened = subject.store.open(&blob, reading).await.unwrap().unwrap();
+        assert_eq!(opened.info.length, 0);
+        let whole = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
+        assert!(whole.is_empty(), "{value}");
     }
 }
 

@@ -69,8 +69,8 @@ pub(super) fn at_once(shared: &Context, head: &Parts, blob: &BlobPath) -> Option
 fn wanted(head: &Parts) -> Reading {
     match head.method {
         Method::HEAD => Reading::HEAD,
-        _ if has(&head.headers, &RANGE) => Reading::RANGES,
-        _ => Reading::WHOLE,
+        _ => range::field(&head.headers)
+            .map_or(Reading::WHOLE, |value| Reading::of_range(value.as_bytes(), Limits::default())),
     }
 }
 

@@ -12,6 +12,7 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::SeenLease;
 use ifmatch_core::precondition::Validators;
+use ifmatch_core::range::{Limits, RangeSpec};
 use ifmatch_core::record::Revision;
 
 use crate::body::BlobBody;
@@ -42,6 +43,8 @@ pub enum Extent {
     None,
     /// All bytes, most likely.
     All,
+    /// This range, most likely.
+    Range(RangeSpec),
     /// Some ranges, all bytes, or none.
     Ranges,
 }
@@ -53,6 +56,24 @@ impl Reading {
     pub const WHOLE: Self = Self { extent: Extent::All, lease: true };
     /// Some ranges, or all bytes, or none.
     pub const RANGES: Self = Self { extent: Extent::Ranges, lease: true };
+
+    /// Returns the bytes that a GET with this `Range` field reads, unless a condition prevents it.
+    ///
+    /// ```
+    /// use ifmatch_blob::store::{Extent, Reading};
+    /// use ifmatch_core::range::{Limits, RangeSpec};
+    ///
+    /// assert_eq!(Reading::of_range(b"bytes=0-9", Limits::default()).extent, Extent::Range(RangeSpec::From(0, 9)));
+    /// assert_eq!(Reading::of_range(b"bytes=0-0, 9-9", Limits::default()), Reading::RANGES);
+    /// assert_eq!(Reading::of_range(b"lines=1", Limits::default()), Reading::WHOLE);
+    /// ```
+    pub fn of_range(value: &[u8], limits: Limits) -> Self {
+        match RangeSpec::parse_set(value, limits).as_deref() {
+            None => Self::WHOLE,
+            Some(&[spec]) => Self { extent: Extent::Range(spec), lease: true },
+            Some(_) => Self::RANGES,
+        }
+    }
 
     /// Returns the same without the lease.
     #[must_use]

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ifmatch_http_server::{RequestHandler, Server};
+use ifmatch_http_server::{Limits, Listening, RequestHandler, Server, SlotLimit};
 use rustix::net::sockopt::set_ipv6_v6only;
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -32,6 +32,10 @@ pub(crate) const S3: &str = "--listen-s3";
 /// The flag for the address of the console.
 pub(crate) const CONSOLE: &str = "--console";
 
+/// Maximum number of connections to the endpoints, and to the console. Clients of the site do not count, so that an operator
+/// gets through when they have taken all of theirs.
+const OPERATORS: SlotLimit = SlotLimit { total: 64, per_client: None };
+
 /// Number of free ports to try until one is free on every address of this machine.
 const ATTEMPTS: usize = 16;
 
@@ -41,6 +45,8 @@ pub(crate) struct Listeners {
     admin: Option<Reserved>,
     redirect: Vec<Reserved>,
     console: Option<Reserved>,
+    /// Limits of the endpoints, and of the console.
+    operators: Limits,
 }
 
 /// The actual addresses of a server.
@@ -65,6 +71,7 @@ impl Listeners {
             admin: config.admin_listen.map(|address| Reserved::bind(address, ADMIN)).transpose()?,
             redirect: all(&config.redirect_listen, REDIRECT)?,
             console: Reserved::optional(config.console, CONSOLE, "console")?,
+            operators: Limits { connections: OPERATORS, requests: OPERATORS, ..config.limits },
         })
     }
 
@@ -82,11 +89,9 @@ impl Listeners {
             let (listeners, address) = reserved.listen()?;
             let console = Arc::new(Console::new(Arc::new(gateway.clone()), Arc::clone(&state), address)?);
             // A browser on this machine needs no certificate, and those of the service have other names.
-            if address.ip().is_loopback() {
-                server.serve_plain(listeners, console);
-            } else {
-                server.serve(listeners, console);
-            }
+            let listening = Listening::from(listeners).limits(self.operators);
+            let is_local = address.ip().is_loopback();
+            server.serve(if is_local { listening.plain() } else { listening }, console);
             addresses.console = Some(address);
         }
         let gateway = Arc::new(if self.admin.is_some() { gateway.without_endpoints() } else { gateway });
@@ -97,13 +102,14 @@ impl Listeners {
         }
         if let Some(reserved) = self.admin {
             let (listeners, address) = reserved.listen()?;
-            server.serve_plain(listeners, Arc::new(Gateway::of_endpoints(Arc::clone(&state))));
+            let listening = Listening::from(listeners).plain().limits(self.operators);
+            server.serve(listening, Arc::new(Gateway::of_endpoints(Arc::clone(&state))));
             addresses.admin = Some(address);
         }
         let port = addresses.first().port();
         for reserved in self.redirect {
             let (listeners, address) = reserved.listen()?;
-            server.serve_plain(listeners, Arc::new(Gateway::to_tls(Arc::clone(&state), port)));
+            server.serve(Listening::from(listeners).plain(), Arc::new(Gateway::to_tls(Arc::clone(&state), port)));
             addresses.redirect.push(address);
         }
         Ok(addresses)

@@ -52,7 +52,7 @@ mod watchdog;
 /// Time to send GOAWAY, or the last bytes of a response, on a connection that is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Resources shared by all connections of a server.
+/// Resources shared by all connections of a server, or of some of its listeners.
 #[derive(Clone)]
 pub(crate) struct Shared {
     /// Limits on clients.
@@ -65,6 +65,15 @@ pub(crate) struct Shared {
     pub(crate) requests: Arc<RequestSlots>,
     /// Receiver of events.
     pub(crate) observer: Arc<dyn Observer>,
+}
+
+impl Shared {
+    /// Creates the resources, with all slots free.
+    pub(crate) fn new(limits: Limits, tls: Option<TlsAcceptor>, observer: Arc<dyn Observer>) -> Self {
+        let connections = Arc::new(ConnectionSlots::new(limits.connections, Arc::clone(&observer)));
+        let requests = Arc::new(RequestSlots::new(&limits, Arc::clone(&observer)));
+        Self { limits, tls, connections, requests, observer }
+    }
 }
 
 /// Serves connections with a handler.

@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Interval at which a waiting client looks for a connection that has become idle.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// A server's connections, on all of its listeners.
+/// Connections of listeners that share limits.
 pub(crate) struct ConnectionSlots {
     limit: SlotLimit,
     grace: Duration,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use http::header::{EXPECT, HOST, HeaderName, MAX_FORWARDS, UPGRADE, VIA};
 use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Version};
 use ifmatch_core::fields::{forwarded, hop_by_hop};
 
@@ -54,8 +55,7 @@ impl Forwarding {
         connection_fields::remove(&mut headers);
         // The gateway answers it when the content is read.
         headers.remove(EXPECT);
-        let host = head.uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
-        let host = host.or_else(|| headers.get(HOST).cloned());
+        let host = host(head).and_then(|host| HeaderValue::from_str(host).ok());
         self.set_forwarded(&mut headers, head.extensions.get::<Client>(), host.as_ref());
         if let Some(prefix) = prefix {
             // A trusted proxy in front may have removed another one before.
@@ -108,6 +108,12 @@ impl Forwarding {
             headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
         }
     }
+}
+
+/// Returns the host and port in a request, which is those of its URL before `Host` (RFC 9112 §3.2.2).
+pub(crate) fn host(head: &Parts) -> Option<&str> {
+    let field = || head.headers.get(HOST)?.to_str().ok();
+    head.uri.authority().map(Authority::as_str).or_else(field)
 }
 
 /// Rewrites the header fields of a response for the client. An upgrade keeps its own fields.

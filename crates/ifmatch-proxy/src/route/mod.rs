@@ -16,6 +16,7 @@ pub(crate) mod fields;
 pub(crate) mod path;
 #[cfg(test)]
 mod path_fuzz;
+pub(crate) mod public_url;
 pub(crate) mod redirect;
 
 /// The routes, most specific first.
@@ -91,7 +92,8 @@ impl Route {
         Self { destination, strips_prefix: false, request, response }
     }
 
-    /// Removes the path of the route from the paths of requests. The upstream gets it in `X-Forwarded-Prefix`.
+    /// Removes the path of the route from the paths of requests. The upstream gets it in `X-Forwarded-Prefix`, and the paths in its
+    /// `Location` and `Content-Location` get it back.
     #[must_use]
     pub fn strip_prefix(self) -> Self {
         Self { strips_prefix: true, ..self }

@@ -153,6 +153,11 @@ impl Server {
         !self.base.is_empty()
     }
 
+    /// Returns the path in the server's URL, without a trailing slash.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
     /// Returns `true` if the server uses TLS.
     pub(crate) fn is_secure(&self) -> bool {
         self.scheme == Scheme::HTTPS

@@ -15,6 +15,7 @@ mod tombstone;
 mod upload;
 
 use std::fmt;
+use std::io;
 use std::ops::Range;
 
 use async_trait::async_trait;
@@ -164,6 +165,9 @@ async fn within_budget<T>(location: &Path, request: impl Future<Output = worker:
 
 /// Waits for something, up to a number of milliseconds.
 async fn in_time<T>(subject: &'static str, limit: u32, work: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |late| Err(Error::Generic { store: "R2", source: format!("waited for {subject}: {late}").into() });
+    let late = |late| {
+        let source = io::Error::new(io::ErrorKind::TimedOut, format!("waited for {subject}: {late}"));
+        Err(Error::Generic { store: "R2", source: source.into() })
+    };
     timeout(limit, work).await.unwrap_or_else(late)
 }
