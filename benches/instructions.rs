@@ -131,10 +131,17 @@ fn layered(len: usize) -> (Layered, Request) {
     (service, scenes::get(None))
 }
 
-fn revalidated(len: usize) -> (Layered, Request) {
-    let mut service = Bare::of(len).layered();
+fn revalidated(mut service: Layered) -> (Layered, Request) {
     let tag = scenes::warm(&mut service);
     (service, scenes::get(Some(&tag)))
+}
+
+fn unobserved(len: usize) -> (Layered, Request) {
+    revalidated(Bare::of(len).layered())
+}
+
+fn observed(len: usize) -> (Layered, Request) {
+    revalidated(Bare::of(len).observed())
 }
 
 #[library_benchmark]
@@ -147,7 +154,8 @@ fn service_bare((mut service, request): (Bare, Request)) -> Bare {
 #[library_benchmark]
 // With the shortest body: valgrind lacks the SHA-256 instructions, which makes hashing look expensive.
 #[bench::ok_200(args = (0), setup = layered)]
-#[bench::not_modified_304(args = (0), setup = revalidated)]
+#[bench::not_modified_304(args = (0), setup = unobserved)]
+#[bench::observed_304(args = (0), setup = observed)]
 fn service_layered((mut service, request): (Layered, Request)) -> Layered {
     drop(black_box(scenes::answer(&mut service, request)));
     service
