@@ -55,7 +55,7 @@ pub(super) fn s3rver(site: &Site<'_>, folder: &Path) -> Result<Started> {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let run = Run::new("node", folder).args([package.join("bin/s3rver.js")]);
     let run = run.args(["--directory", "files", "--address", &host, "--port", &port, "--configure-bucket", "box"]);
-    let version = format!("grep -o '\"version.*' {}", package.join("package.json").display());
+    let version = format!("node --print \"'s3rver ' + require('{}').version\"", package.join("package.json").display());
     let started = started("s3rver", address, "", &version, vec![run.start_with_log(&folder.join("output.log"))?])?;
     Ok(of_bucket(started, address, "S3RVER", "S3RVER"))
 }
