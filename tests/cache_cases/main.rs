@@ -69,7 +69,7 @@ fn run_exactly(case: &Case, framing: Framing) -> Result<(), String> {
 fn run(case: &Case, framing: Framing, clock: &mut Clock) -> Result<(), String> {
     let origin = Origin::start(framing);
     let mut command = Gateway::command();
-    command.args(["proxy", "--threads", "1", "--listen", "127.0.0.1:0", "--upstream", &origin.url()]);
+    command.args(["proxy", "--listen", "127.0.0.1:0", "--upstream", &origin.url()]);
     clock.rules(&mut command);
     let gateway = Gateway::launch(command);
     let mut last = Last::default();

@@ -163,7 +163,7 @@ fn errors_in_the_file_show_the_line() {
     let file = folder.path().join("ifmatch.toml");
     for (text, expected) in [
         ("listen = '127.0.0.1:0'\nmax-bodysize = 1\n", vec!["line 2", "max-bodysize"]),
-        ("threads = 'many'", vec!["line 1", "threads"]),
+        ("max-waits = 'many'", vec!["line 1", "max-waits"]),
         ("\n\nhead-timeout = '5 parsecs'", vec!["line 3", "5 parsecs", "30s"]),
         ("data = ", vec!["line 1"]),
         ("log = 'info,=,'\ndata = '/nonexistent'", vec!["--log", "info,=,"]),
@@ -214,11 +214,7 @@ fn invalid_limits_are_rejected() {
         "--max-connections=0",
         "--max-requests-per-client=0",
         "--max-connections-per-client=0",
-        "--max-streams=0",
         "--keep-alive=0s",
-        "--threads=0",
-        "--threads=1025",
-        "--threads=65535",
         "--max-header-size=1KiB",
     ] {
         refused(&run(["serve", "--store", "memory://", flag]), 2, &[flag.split('=').next().unwrap()]);

@@ -18,6 +18,8 @@ use tower::service_fn;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
+/// The variable with the URL of the collector.
+const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 /// Requests received by a server.
 type Received = Arc<Mutex<Vec<(HeaderMap, Bytes)>>>;
@@ -37,6 +39,12 @@ async fn recorder(path: &'static str) -> (Server, Received) {
         }
     }));
     (server.await, received)
+}
+
+fn launch(args: &[&str], collector: &str) -> Gateway {
+    let mut command = Gateway::command();
+    command.args(args).args(["--listen", "127.0.0.1:0"]).env(COLLECTOR, collector);
+    Gateway::launch(command)
 }
 
 /// Returns the spans that a collector has received, and the name of their service.
@@ -74,7 +82,7 @@ async fn a_span_joins_the_trace_of_the_client_and_is_the_parent_of_the_upstream(
     let (collector, exported) = recorder("/v1/traces").await;
     let (upstream, forwarded) = recorder("/page").await;
     let [collector_url, upstream_url] = [&collector, &upstream].map(|server| format!("http://{}", server.address()));
-    let mut gateway = Gateway::start(["proxy", "--upstream", &upstream_url, "--otlp", &collector_url]);
+    let mut gateway = launch(&["proxy", "--upstream", &upstream_url], &collector_url);
     let client = Client::new(gateway.address());
     for flags in ["01", "00"] {
         let parent = format!("00-{TRACE}-{PARENT}-{flags}");
@@ -116,7 +124,7 @@ async fn the_last_spans_are_sent_upon_either_signal() {
     for signal in ["-INT", "-TERM"] {
         let (collector, exported) = recorder("/v1/traces").await;
         let url = format!("http://{}", collector.address());
-        let mut gateway = Gateway::start(["serve", "--store", "memory://", "--otlp", &url]);
+        let mut gateway = launch(&["serve", "--store", "memory://"], &url);
         let answer = Client::new(gateway.address()).request(Method::GET, "/docs/a", &[], "").await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND);
         assert!(Command::new("kill").args([signal, &gateway.pid().to_string()]).status().unwrap().success());
@@ -131,7 +139,7 @@ async fn a_rejected_write_has_its_decision_and_a_trace_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Gateway::command();
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path());
-    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", collector.address()));
+    command.env(COLLECTOR, format!("http://{}", collector.address()));
     command.env("OTEL_SERVICE_NAME", "store").env("OTEL_BSP_SCHEDULE_DELAY", "10");
     let mut gateway = Gateway::launch(command);
     let client = Client::new(gateway.address());
@@ -159,7 +167,7 @@ async fn a_collector_that_hangs_delays_no_request() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Gateway::command();
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path());
-    command.args(["--otlp", &format!("http://{}", collector.local_addr().unwrap())]);
+    command.env(COLLECTOR, format!("http://{}", collector.local_addr().unwrap()));
     command.env("OTEL_BSP_MAX_QUEUE_SIZE", "1").env("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1");
     let mut gateway = Gateway::launch(command);
     let client = Client::new(gateway.address());

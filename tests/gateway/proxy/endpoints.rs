@@ -234,7 +234,7 @@ fn without_tokens_endpoints_are_available_on_loopback_only() {
 #[test]
 fn the_metrics_include_the_cache() {
     let origin = origin();
-    let gateway = before(&origin, &["--threads", "1"]);
+    let gateway = before(&origin, &[]);
     get(&gateway, "/a", "").expect(200);
     crate::wait_for(&gateway, "ifmatch_cache_stored_total 1");
     get(&gateway, "/a", "").expect(200);

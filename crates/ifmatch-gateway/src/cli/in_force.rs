@@ -59,11 +59,11 @@ mod tests {
     fn settings_have_a_source_and_secrets_no_value() {
         let args =
             ["ifmatch", "serve", "--data", "/d", "--write-token", "secret-secret", "--store", "s3://u:secret@h/x"];
-        let file = ConfigFile::of("threads = 2\nmax-requests = 7\naccounts = [{ name = 'a', key = 'c2VjcmV0' }]\n");
+        let file = ConfigFile::of("max-waits = 2\nmax-requests = 7\naccounts = [{ name = 'a', key = 'c2VjcmV0' }]\n");
         let listed = list("serve", args.map(OsString::from), &[("max_requests", "1000".to_owned())], &file);
         let of = |name: &str| listed.iter().find(|setting| setting.name == name).map(|s| (&*s.value, s.source));
         assert_eq!(of("--data"), Some(("/d", "flag")));
-        assert_eq!(of("--threads"), Some(("2", "file")));
+        assert_eq!(of("--max-waits"), Some(("2", "file")));
         assert_eq!(of("--max-requests"), Some(("7", "file")));
         assert_eq!(of("--store"), Some(("s3://(hidden)@h/x", "flag")));
         for secret in ["--write-token", "--accounts"] {

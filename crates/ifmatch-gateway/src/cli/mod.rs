@@ -454,12 +454,12 @@ mod tests {
     #[test]
     fn flags_override_the_file() {
         let folder = std::env::temp_dir().join(format!("ifmatch-cli-{}", std::process::id()));
-        std::fs::write(&folder, "threads = 2\nlisten = '127.0.0.1:1'\ndata = 'd'").unwrap();
-        let args = ["ifmatch", "serve", "--threads", "4", "--config", folder.to_str().unwrap()];
+        std::fs::write(&folder, "max-waits = 2\nlisten = '127.0.0.1:1'\ndata = 'd'").unwrap();
+        let args = ["ifmatch", "serve", "--max-waits", "4", "--config", folder.to_str().unwrap()];
         let Command::Serve(serve) = parse(args.iter().map(OsString::from)).unwrap().command else { panic!() };
         let config = configure(&serve);
         std::fs::remove_file(&folder).unwrap();
         let config = config.unwrap();
-        assert_eq!((config.server.threads, config.server.listen[0].port()), (Some(4), 1));
+        assert_eq!((config.max_waits, config.server.listen[0].port()), (4, 1));
     }
 }

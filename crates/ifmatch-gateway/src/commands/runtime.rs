@@ -21,7 +21,7 @@ const FILE_GRACE: Duration = Duration::from_secs(2);
 /// Fails if the server cannot start, or had to cut off requests in flight.
 pub(crate) fn run(config: &ServerConfig, serving: impl Future<Output = Result<End, Error>>) -> Result<(), Error> {
     log::start(&config.log)?;
-    let runtime = runtime(config.threads)?;
+    let runtime = runtime()?;
     let end = runtime.block_on(serving);
     runtime.shutdown_timeout(FILE_GRACE);
     match end? {
@@ -35,15 +35,13 @@ pub(crate) fn run(config: &ServerConfig, serving: impl Future<Output = Result<En
 /// # Errors
 /// The command's, or the reason why the threads cannot start.
 pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    runtime(None)?.block_on(command)
+    runtime()?.block_on(command)
 }
 
-/// Creates a runtime. A single thread needs no work stealing.
-fn runtime(threads: Option<u16>) -> Result<Runtime, Error> {
-    let threads = threads.map(usize::from).or_else(|| available_parallelism().ok().map(NonZero::get)).unwrap_or(1);
-    let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
-    if threads > 1 {
-        builder.worker_threads(threads);
-    }
+/// Creates a runtime with a thread per core that this process may use, by its affinity and cgroup. A single thread needs no work
+/// stealing.
+fn runtime() -> Result<Runtime, Error> {
+    let is_single = available_parallelism().map_or(1, NonZero::get) == 1;
+    let mut builder = if is_single { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     builder.enable_all().build().map_err(|error| Error::runtime(format!("cannot start the threads: {error}")))
 }

@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn other_lines_are_shown() {
-        let error = error("data = 'here'\nthreads = 'many'");
-        assert!(error.contains("2 | threads = 'many'") && error.contains("invalid type"), "{error}");
+        let error = error("data = 'here'\nmax-waits = 'many'");
+        assert!(error.contains("2 | max-waits = 'many'") && error.contains("invalid type"), "{error}");
     }
 }

@@ -99,12 +99,12 @@ mod tests {
 
     #[test]
     fn an_error_has_the_line_of_the_setting_that_it_names() {
-        let text = "threads = 2\n[proxy]\nbalance='x'\n  upstream = []\n".to_owned();
+        let text = "max-waits = 2\n[proxy]\nbalance='x'\n  upstream = []\n".to_owned();
         let file = ConfigFile { text, name: "a.toml".into(), ..ConfigFile::default() };
         for (message, expected) in [
             ("no upstream is set: use --upstream http://a, or --route", "a.toml: line 4: no upstream"),
-            ("--threads is 0", "a.toml: line 1: --threads is 0"),
-            ("--threads-x is 0, unlike --balance", "a.toml: line 3: "),
+            ("--max-waits is 0", "a.toml: line 1: --max-waits is 0"),
+            ("--max-waits-x is 0, unlike --balance", "a.toml: line 3: "),
             ("--listen is 0", "--listen is 0"),
         ] {
             let located = file.locate(Error::usage(message)).to_string();

@@ -19,8 +19,8 @@ impl Fixed {
             fields!(settings: console data store register register_may_lose require_conditions s3_host cors_origin cache
             cache_body_size
             cache_dir cache_disk max_body_size max_header_size max_connections max_connections_per_client max_requests
-            max_requests_per_client max_waits max_streams head_timeout body_timeout keep_alive shutdown_delay
-            shutdown_grace threads log log_format access_log access_log_format otlp),
+            max_requests_per_client max_waits head_timeout body_timeout keep_alive shutdown_delay
+            shutdown_grace log log_format access_log access_log_format),
         )
     }
 

@@ -43,8 +43,6 @@ pub struct ServerConfig {
     pub shutdown_delay: Duration,
     /// Time for requests in flight to finish.
     pub shutdown_grace: Duration,
-    /// Number of worker threads, or `None` for one per core.
-    pub threads: Option<u16>,
     /// Logging.
     pub log: LogOptions,
     /// URL to which traces are sent, if they are.
@@ -91,20 +89,12 @@ pub struct LogOptions {
 /// Minimum of `--max-header-size`, which practical clients need and hyper requires.
 const MIN_HEADER_SIZE: u64 = 8 << 10;
 
-/// Maximum of `--threads`.
-const MAX_THREADS: u16 = 1024;
-
 impl ServerConfig {
     /// Validates `settings`, which include the defaults.
     ///
     /// # Errors
     /// Names flags that are missing or contradict each other.
     pub(crate) fn new(settings: &Settings, access: Access) -> Result<Self, Error> {
-        if let Some(threads) = settings.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
-            return Err(Error::usage(format!(
-                "--threads is {threads}, but must be 1 to {MAX_THREADS}; one per core is enough"
-            )));
-        }
         Ok(Self {
             listen: settings.listen.clone(),
             admin_listen: settings.admin_listen,
@@ -116,7 +106,6 @@ impl ServerConfig {
             max_body: required(settings.max_body_size, "--max-body-size")?.bytes(),
             shutdown_delay: required(settings.shutdown_delay, "--shutdown-delay")?.duration(),
             shutdown_grace: required(settings.shutdown_grace, "--shutdown-grace")?.duration(),
-            threads: settings.threads,
             log: LogOptions {
                 filter: settings.log.clone(),
                 format: required(settings.log_format, "--log-format")?,
@@ -125,7 +114,7 @@ impl ServerConfig {
             },
             fixed: Fixed::of(settings),
             in_force: Vec::new(),
-            traces: collector::endpoint(settings.otlp.as_deref(), |name| std::env::var(name).ok())?,
+            traces: collector::endpoint(|name| std::env::var(name).ok())?,
         })
     }
 
@@ -195,10 +184,10 @@ fn limits(settings: &Settings) -> Result<Limits, Error> {
             total: at_least_one(settings.max_requests, "--max-requests")?,
             per_client: per_client(settings.max_requests_per_client, "--max-requests-per-client")?,
         },
-        streams: at_least_one(settings.max_streams, "--max-streams")?,
         head_timeout: positive(settings.head_timeout, "--head-timeout")?,
         body_timeout: positive(settings.body_timeout, "--body-timeout")?,
         keep_alive: positive(settings.keep_alive, "--keep-alive")?,
+        ..Limits::default()
     })
 }
 

@@ -26,10 +26,10 @@ use crate::error::Error;
 /// ```
 /// use ifmatch_gateway::config::settings::Settings;
 ///
-/// let file = Settings::from_toml("max-body-size = '1MiB'\nthreads = 2").unwrap();
-/// let flags = Settings::from_toml("threads = 4").unwrap();
+/// let file = Settings::from_toml("max-body-size = '1MiB'\nmax-waits = 2").unwrap();
+/// let flags = Settings::from_toml("max-waits = 4").unwrap();
 /// let merged = flags.or(file).or(Settings::defaults());
-/// assert_eq!(merged.threads, Some(4));
+/// assert_eq!(merged.max_waits, Some(4));
 /// assert_eq!(merged.max_body_size.unwrap().bytes(), 1024 * 1024);
 /// assert!(Settings::from_toml("max-bodysize = '1MiB'").is_err());
 /// ```
@@ -292,10 +292,6 @@ pub struct Settings {
     #[arg(long, hide_short_help = true, value_name = "N", env = "IFMATCH_MAX_WAITS", help_heading = "Limits")]
     pub max_waits: Option<u32>,
 
-    /// Maximum number of concurrent requests on one HTTP/2 connection.
-    #[arg(long, hide_short_help = true, value_name = "N", env = "IFMATCH_MAX_STREAMS", help_heading = "Limits")]
-    pub max_streams: Option<u32>,
-
     /// Time to send a complete request head, or to finish a TLS handshake.
     ///
     /// Afterwards the connection is closed.
@@ -323,12 +319,6 @@ pub struct Settings {
     /// It begins when the port is closed.
     #[arg(long, value_name = "TIME", env = "IFMATCH_SHUTDOWN_GRACE", help_heading = "Running")]
     pub shutdown_grace: Option<Span>,
-
-    /// Number of worker threads.
-    ///
-    /// One per core by default.
-    #[arg(long, hide_short_help = true, value_name = "N", env = "IFMATCH_THREADS", help_heading = "Running")]
-    pub threads: Option<u16>,
 
     /// Filter of the log on stderr, such as `info`.
     ///
@@ -359,19 +349,6 @@ pub struct Settings {
         help_heading = "Running"
     )]
     pub access_log_format: Option<AccessLogFormat>,
-
-    /// OpenTelemetry collector for a trace of each request, such as `http://localhost:4318`, which gets OTLP by HTTP on /v1/traces.
-    ///
-    /// Defaults to `OTEL_EXPORTER_OTLP_ENDPOINT`; the other variables of OpenTelemetry apply as well.
-    #[arg(
-        long,
-        hide_short_help = true,
-        value_name = "URL",
-        env = "IFMATCH_OTLP",
-        hide_env_values = true,
-        help_heading = "Running"
-    )]
-    pub otlp: Option<String>,
 
     /// Settings of `ifmatch proxy`: the table `[proxy]` of the file, which `ifmatch serve` ignores.
     #[arg(skip)]
@@ -414,7 +391,6 @@ impl Settings {
             max_header_size: Some(ByteSize::from_bytes(32 << 10)),
             max_connections: Some(1_000),
             max_requests: Some(1_000),
-            max_streams: Some(200),
             head_timeout: Some(Span::from_secs(15)),
             body_timeout: Some(Span::from_secs(30)),
             keep_alive: Some(Span::from_secs(75)),
@@ -470,18 +446,15 @@ impl Settings {
             max_requests: self.max_requests.or(fallback.max_requests),
             max_requests_per_client: self.max_requests_per_client.or(fallback.max_requests_per_client),
             max_waits: self.max_waits.or(fallback.max_waits),
-            max_streams: self.max_streams.or(fallback.max_streams),
             head_timeout: self.head_timeout.or(fallback.head_timeout),
             body_timeout: self.body_timeout.or(fallback.body_timeout),
             keep_alive: self.keep_alive.or(fallback.keep_alive),
             shutdown_delay: self.shutdown_delay.or(fallback.shutdown_delay),
             shutdown_grace: self.shutdown_grace.or(fallback.shutdown_grace),
-            threads: self.threads.or(fallback.threads),
             log: self.log.or(fallback.log),
             log_format: self.log_format.or(fallback.log_format),
             access_log: self.access_log.or(fallback.access_log),
             access_log_format: self.access_log_format.or(fallback.access_log_format),
-            otlp: self.otlp.or(fallback.otlp),
             proxy: self.proxy.or(fallback.proxy),
         }
     }
@@ -499,7 +472,6 @@ impl Settings {
             ("max_header_size", defaults.max_header_size.map(|size| size.to_string())),
             ("max_connections", defaults.max_connections.map(|count| count.to_string())),
             ("max_requests", defaults.max_requests.map(|count| count.to_string())),
-            ("max_streams", defaults.max_streams.map(|count| count.to_string())),
             ("head_timeout", defaults.head_timeout.map(|span| span.to_string())),
             ("body_timeout", defaults.body_timeout.map(|span| span.to_string())),
             ("keep_alive", defaults.keep_alive.map(|span| span.to_string())),

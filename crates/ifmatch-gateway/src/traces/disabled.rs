@@ -16,7 +16,9 @@ pub(crate) struct RequestSpan(Traces);
 
 impl Traces {
     pub(crate) fn start(_: &Url) -> Result<Self, Error> {
-        Err(Error::usage("this build cannot send traces: build it with the feature otlp, or omit --otlp"))
+        Err(Error::usage(
+            "this build cannot send traces: build it with the feature otlp, or set OTEL_SDK_DISABLED=true",
+        ))
     }
 
     pub(crate) fn begin<B>(&self, _: &Request<B>) -> RequestSpan {
