@@ -8,11 +8,12 @@ export function conditional(options = {}) {
   return (req, res, next) => {
     const request = { method: req.method, headers: { get: (name) => req.headers[name] } };
     const decided = before(request, rules, () => rules.current(req)).then(async ({ refusal, replaces }) => {
-      if (refusal) return send(res, refusal);
-      replaced.set(req, replaces);
-      next();
+      if (refusal) await send(res, refusal);
+      else replaced.set(req, replaces);
+      return !refusal;
     });
-    decided.catch(next);
+    // An error that next() throws is not passed to it, which would run the chain again.
+    decided.then((passes) => { if (passes) next(); }, next);
   };
 }
 

@@ -1,5 +1,6 @@
 // `ifmatch/fetch`, `ifmatch/hono` and `ifmatch/node`: all pass the same cases.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
 
@@ -287,6 +288,20 @@ test("node: an error of current and of the handler reaches the error handler", a
   };
   assert.deepEqual(await ask({ "if-match": '"1"' }), [503, "the database is gone"]);
   assert.deepEqual(await ask({}), [503, "the handler failed"]);
+});
+
+test("node: next is called once, even if it throws", async () => {
+  // In a process of its own, which the error ends: the test runner would take it for a failure.
+  const script = `
+    import { conditional } from "ifmatch/node";
+    let calls = 0;
+    process.once("uncaughtException", (error) => { console.log(calls, error.message); process.exit(3); });
+    conditional({ current: () => '"1"' })({ method: "GET", headers: {} }, {}, () => { calls++; throw new Error("the chain failed"); });
+    setTimeout(() => { console.log("no error after 60 s"); process.exit(1); }, 60_000);
+  `;
+  const options = { cwd: import.meta.dirname, encoding: "utf8", timeout: 120_000 };
+  const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", script], options);
+  assert.deepEqual([stdout, status], ["1 the chain failed\n", 3], stderr);
 });
 
 test("node: a request that did not pass the middleware has no version that it replaces", () => {
