@@ -30,14 +30,12 @@ impl Shared {
         container: &ContainerName,
         headers: &BlobHeaders,
     ) -> Result<ContainerInfo, StoreError> {
-        match self.registered(container).await? {
-            Registered::Known(_) | Registered::Closing(..) => return Err(StoreErrorKind::ContainerExists.into()),
-            Registered::Deleting(until) => return Err(self.is_deleting(container, until)),
-            gone @ Registered::Gone(_) => {
-                if self.has_blobs(container, gone.members()).await? {
-                    return Err(StoreErrorKind::ContainerExists.into());
-                }
-            }
+        let registered = self.registered(container).await?;
+        if let Registered::Deleting(until) = registered {
+            return Err(self.is_deleting(container, until));
+        }
+        if registered.exists() || self.has_blobs(container, registered.members()).await? {
+            return Err(StoreErrorKind::ContainerExists.into());
         }
         let recorded = self.record_container(container, false, texts(headers)).await?;
         if !recorded.is_new {
@@ -51,11 +49,12 @@ impl Shared {
             return Ok(Some(unknown()));
         }
         let record = self.container_record(container).await?;
-        match Registered::of(&record, self.driver.now()) {
-            Registered::Known(_) | Registered::Closing(..) => Ok(self.info_of(&record)),
-            Registered::Deleting(_) => Ok(None),
-            gone @ Registered::Gone(_) => Ok(self.has_blobs(container, gone.members()).await?.then(unknown)),
+        let registered = Registered::of(&record, self.driver.now());
+        if registered.exists() {
+            return Ok(self.info_of(&record));
         }
+        let is_deleting = matches!(registered, Registered::Deleting(_));
+        Ok((!is_deleting && self.has_blobs(container, registered.members()).await?).then(unknown))
     }
 
     pub(super) async fn set_container(

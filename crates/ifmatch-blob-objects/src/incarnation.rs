@@ -105,10 +105,6 @@ pub(super) enum Registered {
 impl Registered {
     /// Reads a container's record.
     pub(super) fn of(record: &Record, now: Timestamp) -> Self {
-        // Only earlier releases take a permit to delete a container.
-        if let Some(permit) = record.permit(now) {
-            return Self::Deleting(permit.deadline);
-        }
         match record.state(now) {
             State::Present(version) => {
                 let payload = Payload::of(version);
@@ -122,6 +118,11 @@ impl Registered {
             State::Absent => Self::Gone(record.revision()),
             State::Unknown => Self::Gone(Revision::NONE),
         }
+    }
+
+    /// Returns `true` if the container exists, so that its blobs can be read.
+    pub(super) fn exists(&self) -> bool {
+        matches!(self, Self::Known(_) | Self::Closing(..))
     }
 
     /// Returns the objects that are blobs of the container.

@@ -105,16 +105,13 @@ pub(crate) fn verified(
 
 /// Returns the checksum to keep if it is in a header. The bytes are stored only if they have it.
 pub(crate) fn announced(headers: &HeaderMap, keeps: Option<Algorithm>) -> Option<FieldText> {
-    let value = |name: &str| Some(headers.get(format!("{CHECKSUM}{name}"))?.to_str().ok()?.to_owned());
-    let given = Checksum {
-        checksum_crc32: value("crc32"),
-        checksum_crc32c: value("crc32c"),
-        checksum_crc64nvme: value("crc64nvme"),
-        checksum_sha1: value("sha1"),
-        checksum_sha256: value("sha256"),
-        checksum_type: None,
-    };
-    checksum::kept(&given, keeps)
+    let value = |algorithm| Some(headers.get(field(algorithm))?.to_str().ok()?.to_owned());
+    checksum::kept(&checksum::each(value), keeps)
+}
+
+/// Returns the name of the field with a checksum.
+fn field(algorithm: Algorithm) -> String {
+    format!("{CHECKSUM}{}", algorithm.name())
 }
 
 /// Returns the elements of a list, in lower case.
@@ -151,7 +148,7 @@ impl Verified {
             return Err(s3_error!(InvalidRequest, "the trailer {name} is missing: send it after the body"));
         }
         for algorithm in Algorithm::ALL {
-            let name = format!("{CHECKSUM}{}", algorithm.name());
+            let name = field(algorithm);
             for given in self.given.get_all(&name).iter().chain(trailers.get_all(&name)) {
                 if Some(given.as_bytes()) != algorithm.of(&computed).map(str::as_bytes) {
                     return Err(s3_error!(BadDigest, "{name} is not that of the bytes: send them again"));

@@ -29,20 +29,17 @@ macro_rules! with_checksums {
 }
 pub(crate) use with_checksums;
 
-/// Reads the checksums of a request, or of a part in it.
-macro_rules! checksums_of {
-    ($input:expr) => {
-        s3s::dto::Checksum {
-            checksum_crc32: $input.checksum_crc32.clone(),
-            checksum_crc32c: $input.checksum_crc32c.clone(),
-            checksum_crc64nvme: $input.checksum_crc64nvme.clone(),
-            checksum_sha1: $input.checksum_sha1.clone(),
-            checksum_sha256: $input.checksum_sha256.clone(),
-            checksum_type: None,
-        }
-    };
+/// Returns the checksums with these values.
+pub(crate) fn each(value: impl Fn(Algorithm) -> Option<String>) -> Checksum {
+    Checksum {
+        checksum_crc32: value(Algorithm::Crc32),
+        checksum_crc32c: value(Algorithm::Crc32c),
+        checksum_crc64nvme: value(Algorithm::Crc64Nvme),
+        checksum_sha1: value(Algorithm::Sha1),
+        checksum_sha256: value(Algorithm::Sha256),
+        checksum_type: None,
+    }
 }
-pub(crate) use checksums_of;
 
 /// An algorithm of checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,16 +101,8 @@ impl Algorithm {
     /// Returns the checksum of an object with this value.
     fn told(self, value: String) -> Checksum {
         let kind = if value.contains('-') { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT };
-        let mut checksum = Checksum { checksum_type: Some(ChecksumType::from_static(kind)), ..Checksum::default() };
-        let place = match self {
-            Self::Crc64Nvme => &mut checksum.checksum_crc64nvme,
-            Self::Crc32c => &mut checksum.checksum_crc32c,
-            Self::Crc32 => &mut checksum.checksum_crc32,
-            Self::Sha256 => &mut checksum.checksum_sha256,
-            Self::Sha1 => &mut checksum.checksum_sha1,
-        };
-        *place = Some(value);
-        checksum
+        let checksum_type = Some(ChecksumType::from_static(kind));
+        Checksum { checksum_type, ..each(|algorithm| (algorithm == self).then(|| value.clone())) }
     }
 
     /// Returns the checksum with this value, or none.

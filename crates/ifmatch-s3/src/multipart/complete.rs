@@ -32,7 +32,7 @@ use super::upload::{Loaded, Part, Place, State, Upload, no_such_upload};
 use super::{MAX_PARTS, Numbered};
 use crate::backend::Backend;
 use crate::body::{self, Refused};
-use crate::checksum::{self, Algorithm, checksums_of, with_checksums};
+use crate::checksum::{self, Algorithm, with_checksums};
 use crate::conditions::{self, Write};
 use crate::{convert, error, objects};
 
@@ -104,7 +104,14 @@ type Wanted = Vec<WantedPart>;
 fn wanted(parts: Vec<CompletedPart>) -> S3Result<Wanted> {
     let malformed = || s3_error!(MalformedXML, "a list has 1 to {MAX_PARTS} parts, each with a number and an ETag");
     let part = |part: CompletedPart| {
-        let checksum = checksums_of!(part);
+        let checksum = Checksum {
+            checksum_crc32: part.checksum_crc32,
+            checksum_crc32c: part.checksum_crc32c,
+            checksum_crc64nvme: part.checksum_crc64nvme,
+            checksum_sha1: part.checksum_sha1,
+            checksum_sha256: part.checksum_sha256,
+            checksum_type: None,
+        };
         Some(WantedPart { number: part.part_number?, tag: part.e_tag?, checksum })
     };
     let wanted = parts.into_iter().map(part).collect::<Option<Wanted>>().ok_or_else(malformed)?;
