@@ -17,7 +17,6 @@ impl Fixed {
     pub(crate) fn of(settings: &Settings) -> Self {
         Self(
             fields!(settings: console data store register register_may_lose require_conditions s3_host cors_origin cache
-            cache_body_size
             cache_dir cache_disk max_body_size max_header_size max_connections max_connections_per_client max_requests
             max_requests_per_client max_waits head_timeout body_timeout keep_alive shutdown_delay
             shutdown_grace log log_format access_log access_log_format),
@@ -26,8 +25,8 @@ impl Fixed {
 
     /// Adds those of the proxy.
     pub(crate) fn with_proxy(self, settings: &ProxySettings) -> Self {
-        let proxy = fields!(settings: answer_timeout trust_forwarded guard_writes guard_memory guess_lifetimes default_ttl
-            negative_ttl stale_if_unreachable stale_while_revalidate collapse_timeout ignore_client_cache_control
+        let proxy = fields!(settings: answer_timeout trust_forwarded guard_writes guess_lifetimes default_ttl
+            negative_ttl stale_if_unreachable stale_while_revalidate ignore_client_cache_control
             share_cookies sort_query drop_query keep_query purge_register purge_bound purge_peer);
         Self([self.0, proxy].concat())
     }

@@ -22,9 +22,6 @@ use super::upstream_tls;
 use crate::access;
 use crate::error::Error;
 
-/// Smallest memory in which the guard can keep records.
-const LEAST_GUARD: ByteSize = ByteSize::from_bytes(1 << 20);
-
 /// Maximum time until the response to a health check begins.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -78,8 +75,6 @@ pub enum PurgeConfig {
 pub struct Guard {
     /// Register of the versions, unless they are in memory.
     pub register: Option<RegisterUrl>,
-    /// Memory for records and heads of responses, in bytes.
-    pub memory: u64,
 }
 
 /// Deviations of a proxy's cache from what upstreams and clients say.
@@ -91,8 +86,6 @@ pub struct Sharing {
     pub stale_if_unreachable: Duration,
     /// Time after its lifetime during which a response may be used while it is revalidated, unless it states its own.
     pub stale_while_revalidate: Duration,
-    /// Time for which requests wait for another one's response before one of them goes to the upstream as well.
-    pub collapse_timeout: Duration,
     /// `true` to ignore the directives of requests.
     pub ignores_client_cache_control: bool,
     /// `true` to store responses with cookies that are not `public`.
@@ -142,7 +135,6 @@ impl ProxyConfig {
                 stale_if_unreachable: required(proxy_settings.stale_if_unreachable, "--stale-if-unreachable")?
                     .duration(),
                 stale_while_revalidate: proxy_settings.stale_while_revalidate.map(Span::duration).unwrap_or_default(),
-                collapse_timeout: positive(proxy_settings.collapse_timeout, "--collapse-timeout")?,
                 ignores_client_cache_control: proxy_settings.ignore_client_cache_control.unwrap_or_default(),
                 shares_cookies: proxy_settings.share_cookies.unwrap_or_default(),
             },
@@ -161,12 +153,8 @@ fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guar
             Some(_) => Err(Error::usage("--register keeps the records of guarded writes: set --guard-writes as well")),
         };
     }
-    let memory = required(settings.guard_memory, "--guard-memory")?;
-    if memory < LEAST_GUARD {
-        return Err(Error::usage(format!("--guard-memory is {memory}: set it to {LEAST_GUARD} or more")));
-    }
     let register = super::register_url(register)?.filter(|url| *url.engine() != Engine::Memory);
-    Ok(Some(Guard { register, memory: memory.bytes() }))
+    Ok(Some(Guard { register }))
 }
 
 fn purges(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<PurgeConfig, Error> {
@@ -378,7 +366,6 @@ mod tests {
                 "upstream = ['https://a']\nupstream-client-cert = 'c'",
                 "--upstream-client-cert needs --upstream-client-key",
             ),
-            ("upstream = ['http://a']\nguard-writes = true\nguard-memory = '1KiB'", "--guard-memory is 1KiB"),
             ("upstream = ['http://a']\ndrop-query = ['a']\nkeep-query = ['b']", "exclude each other"),
             ("upstream = ['http://a']\ndrop-query = ['a=b']", "--drop-query contains 'a=b'"),
             ("upstream = ['http://a']\nkeep-query = ['a*b']", "--keep-query contains 'a*b'"),

@@ -200,13 +200,6 @@ pub struct ProxySettings {
     #[arg(long, value_name = "TIME", env = "IFMATCH_STALE_WHILE_REVALIDATE", help_heading = "Cache")]
     pub stale_while_revalidate: Option<Span>,
 
-    /// Time that equal requests wait for one response.
-    ///
-    /// Then one of them goes to the upstream as well, and again after each such time. Also the time for which a slow reader can
-    /// hold up others, where a body is too long to be stored and cannot be resumed.
-    #[arg(long, value_name = "TIME", env = "IFMATCH_COLLAPSE_TIMEOUT", hide_short_help = true, help_heading = "Cache")]
-    pub collapse_timeout: Option<Span>,
-
     /// Ignore Cache-Control and Pragma of requests.
     ///
     /// Clients can then not force requests to the upstream. `no-store` still prevents storing.
@@ -284,13 +277,6 @@ pub struct ProxySettings {
     #[arg(long, value_name = "BOOL", env = "IFMATCH_GUARD_WRITES", help_heading = "Upstreams",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub guard_writes: Option<bool>,
-
-    /// Memory for guarded writes.
-    ///
-    /// Half is for the versions of resources, unless --register keeps them, and half for the heads of responses.
-    /// Beyond it, the proxy forgets resources without a write in flight, and asks the upstream again.
-    #[arg(long, hide_short_help = true, value_name = "SIZE", env = "IFMATCH_GUARD_MEMORY", help_heading = "Upstreams")]
-    pub guard_memory: Option<ByteSize>,
 }
 
 /// Distribution of requests over servers.
@@ -318,13 +304,11 @@ impl ProxySettings {
             health_interval: Some(Span::from_secs(10)),
             guess_lifetimes: Some(true),
             stale_if_unreachable: Some(Span::from_secs(3_600)),
-            collapse_timeout: Some(Span::from_secs(10)),
             ignore_client_cache_control: Some(false),
             share_cookies: Some(false),
             sort_query: Some(false),
             purge_bound: Some(Span::from_secs(2)),
             guard_writes: Some(false),
-            guard_memory: Some(ByteSize::from_bytes(64 << 20)),
             ..Self::default()
         }
     }
@@ -353,7 +337,6 @@ impl ProxySettings {
             default_ttl: self.default_ttl.or(fallback.default_ttl),
             negative_ttl: self.negative_ttl.or(fallback.negative_ttl),
             stale_if_unreachable: self.stale_if_unreachable.or(fallback.stale_if_unreachable),
-            collapse_timeout: self.collapse_timeout.or(fallback.collapse_timeout),
             stale_while_revalidate: self.stale_while_revalidate.or(fallback.stale_while_revalidate),
             ignore_client_cache_control: self.ignore_client_cache_control.or(fallback.ignore_client_cache_control),
             share_cookies: self.share_cookies.or(fallback.share_cookies),
@@ -364,7 +347,6 @@ impl ProxySettings {
             purge_bound: self.purge_bound.or(fallback.purge_bound),
             purge_peer: if self.purge_peer.is_empty() { fallback.purge_peer } else { self.purge_peer },
             guard_writes: self.guard_writes.or(fallback.guard_writes),
-            guard_memory: self.guard_memory.or(fallback.guard_memory),
         }
     }
 
@@ -379,9 +361,7 @@ impl ProxySettings {
             ("breaker_pause", defaults.breaker_pause.map(|span| span.to_string())),
             ("health_interval", defaults.health_interval.map(|span| span.to_string())),
             ("stale_if_unreachable", defaults.stale_if_unreachable.map(|span| span.to_string())),
-            ("collapse_timeout", defaults.collapse_timeout.map(|span| span.to_string())),
             ("purge_bound", defaults.purge_bound.map(|span| span.to_string())),
-            ("guard_memory", defaults.guard_memory.map(|size| size.to_string())),
             ("cache", Some(DEFAULT_CACHE.to_string())),
         ];
         shown.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()

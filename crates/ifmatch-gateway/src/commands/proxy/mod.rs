@@ -35,6 +35,10 @@ use client_info::ClientInfo;
 use service::ProxyService;
 use upstreams::Load;
 
+/// Memory for guarded writes, in bytes. Half is for the versions of resources, unless a register keeps them, and half for the heads
+/// of responses.
+const GUARD_MEMORY: u64 = 64 << 20;
+
 /// Forwards requests until a signal stops it. SIGHUP reloads the upstreams, the certificate and the tokens.
 ///
 /// # Errors
@@ -65,11 +69,11 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
     let site = Site { config, load, addresses: site, signals };
     if let Some(guard) = &config.guard {
         let register = match &guard.register {
-            None => register::memory_of(guard.memory / 2),
+            None => register::memory_of(GUARD_MEMORY / 2),
             Some(url) => register::open(url).await?,
         };
         let untagged = MapResponse::new(proxy.clone(), guard::without_tag);
-        let guarded = guard::layer(config.answer_timeout, register, guard.memory / 2).layer(untagged);
+        let guarded = guard::layer(config.answer_timeout, register, GUARD_MEMORY / 2).layer(untagged);
         cached(site, state, proxy, ClientInfo::new(guarded)).await
     } else {
         cached(site, state, proxy.clone(), ClientInfo::new(proxy)).await
@@ -125,7 +129,7 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
     let builder = builder.query(config.query.clone()).normalize_accept_encoding();
     let sharing = config.sharing;
     let builder = builder.heuristic(sharing.heuristic).stale_if_unreachable(sharing.stale_if_unreachable);
-    let builder = builder.stale_while_revalidate(sharing.stale_while_revalidate).patience(sharing.collapse_timeout);
+    let builder = builder.stale_while_revalidate(sharing.stale_while_revalidate);
     let builder = if sharing.ignores_client_cache_control { builder.ignore_request_directives() } else { builder };
     Ok(if sharing.shares_cookies { builder.share_cookies() } else { builder })
 }
