@@ -10,10 +10,12 @@ use http::{Request, Response};
 use http_body::Body;
 
 use crate::connection::activity::Activity;
-use crate::error::BoxError;
 use crate::interim::InterimSender;
 use crate::request_body::RequestBody;
 use crate::slots::{RequestSlot, RequestSlots};
+
+/// Any error of a body.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Responds to requests.
 pub trait RequestHandler: Send + Sync + 'static {

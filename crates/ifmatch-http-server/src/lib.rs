@@ -8,8 +8,7 @@
 //! On its way in, a connection takes a slot, negotiates TLS and the protocol, and is then driven together with a
 //! watchdog that closes it once a timeout has expired.
 
-pub use error::BoxError;
-pub use handler::{RequestContext, RequestHandler};
+pub use handler::{BoxError, RequestContext, RequestHandler};
 pub use ifmatch_core::share::SlotLimit;
 pub use interim::InterimSender;
 pub use limits::Limits;
@@ -21,7 +20,6 @@ pub use slots::RequestSlot;
 pub mod framing;
 
 mod connection;
-mod error;
 mod handler;
 mod host;
 mod http1;

@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 
-use crate::error::BoxError;
+use crate::handler::BoxError;
 use crate::http2::StreamBody;
 use crate::progress_timeout::ProgressTimeout;
 

@@ -22,7 +22,7 @@ use url::form_urlencoded;
 
 use super::response;
 use crate::conflicts::{Conflict, Conflicts, WINDOW, seconds};
-use crate::leases::json::lease_json;
+use crate::leases::listing::lease_json;
 use crate::leases::listing::{self, LeaseTarget};
 
 /// Root path of the API.

@@ -3,9 +3,11 @@
 use std::fmt;
 
 use ifmatch_blob::BlobStore;
+use ifmatch_blob::leases::describe;
 use ifmatch_blob::name::{BlobName, ContainerName, InvalidName};
 use ifmatch_blob::store::{ListQuery, Page, StoreError};
 use ifmatch_core::lease::SeenLease;
+use serde_json::Value;
 
 /// Number of blobs or containers requested from the store at a time.
 const STEP: usize = 1_000;
@@ -172,4 +174,13 @@ impl Walk<'_> {
         self.last = Some(target);
         self.entries.len() >= self.limit || self.visited >= MAX_VISITED
     }
+}
+
+/// Returns a lease or its absence as JSON.
+pub(crate) fn lease_json(target: &LeaseTarget, lease: Option<&SeenLease>) -> Value {
+    let mut described = describe(lease);
+    described.insert("path".into(), target.to_string().into());
+    described.insert("container".into(), target.container.as_str().into());
+    described.insert("blob".into(), target.blob.as_ref().map(BlobName::as_str).into());
+    described.into()
 }

@@ -1,6 +1,5 @@
 //! Leases from an operator's view: listing and counting them.
 
-pub(crate) mod json;
 pub(crate) mod listing;
 pub(crate) mod metered_store;
 pub(crate) mod metrics;

@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
-use crate::error::BoxError;
+use crate::handler::BoxError;
 use crate::handler::{RequestContext, RequestHandler};
 use crate::http1::{self, InterimStream};
 use crate::http2::{self, Close, ReadTimeout, StreamOptions};

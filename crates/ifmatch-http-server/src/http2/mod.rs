@@ -3,11 +3,10 @@
 //! [`h2`] provides frames, flow control and the limits on them. hyper is not used because it cannot send 102 or 103,
 //! and because it hides a reset with `NO_ERROR` from the body.
 
-mod blanks;
 mod body;
 mod cancellations;
-mod cookie;
 mod date;
+mod fields;
 mod send_body;
 mod stream;
 #[cfg(test)]
@@ -29,7 +28,7 @@ use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::error::BoxError;
+use crate::handler::BoxError;
 use crate::interim::InterimQueue;
 use crate::limits::Limits;
 use cancellations::Cancellations;
@@ -120,8 +119,8 @@ where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let (mut head, stream) = request.into_parts();
-        blanks::trim(&mut head.headers);
-        cookie::join(&mut head.headers);
+        fields::trim(&mut head.headers);
+        fields::join_cookies(&mut head.headers);
         let is_head = head.method == Method::HEAD;
         let expects = !stream.is_end_stream() && expects_continue(&head.headers);
         let queue = (self.options.sends_interim || expects).then(Arc::<InterimQueue>::default);

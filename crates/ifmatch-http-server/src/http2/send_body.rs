@@ -11,7 +11,7 @@ use h2::{Error, Reason, SendStream};
 use http_body::Body;
 use pin_project_lite::pin_project;
 
-use crate::error::BoxError;
+use crate::handler::BoxError;
 use crate::observer::{Event, Observer};
 use crate::progress_timeout::ProgressTimeout;
 

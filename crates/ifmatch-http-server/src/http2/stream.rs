@@ -18,7 +18,7 @@ use tracing::debug;
 use super::cancellations::Cancellations;
 use super::date;
 use super::send_body::{ReadTimeout, SendBody, SendError};
-use crate::error::BoxError;
+use crate::handler::BoxError;
 use crate::interim::InterimQueue;
 
 pin_project! {

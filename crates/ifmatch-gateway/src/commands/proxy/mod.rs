@@ -1,11 +1,11 @@
 //! `ifmatch proxy`: the cache in front of the upstreams.
 
-mod banner;
 mod client_info;
 mod guard;
 mod service;
 mod upstreams;
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,6 +23,7 @@ use super::reload::Reloadable;
 use super::shutdown::{End, Signals, serve_until_stopped};
 use super::tls::Tls;
 use super::{cache, register, runtime};
+use crate::cli::terminal::{self, Style};
 use crate::config::CacheConfig;
 use crate::config::proxy::{ProxyConfig, PurgeConfig};
 use crate::error::Error;
@@ -153,8 +154,24 @@ where
     let service = ProxyService::new(inner, proxy.clone(), config.server.max_body);
     // The upstream decides about access.
     let gateway = Gateway::new(Arc::clone(&state), service, |_, _| true).forwarding();
-    banner::print(config, &addresses.serve(&mut server, gateway)?);
+    print_banner(config, &addresses.serve(&mut server, gateway)?);
     let running = Reloadable { started: &config.server, tls: tls.as_ref(), state: &state };
     let reload = || upstreams::reload(load, &proxy, &running);
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
+}
+
+/// Prints the banner.
+fn print_banner(config: &ProxyConfig, addresses: &listen::Bound) {
+    terminal::print_banner(config.server.log.format, |out, style| write_banner(out, style, config, addresses));
+}
+
+fn write_banner(out: &mut dyn Write, style: Style, config: &ProxyConfig, addresses: &listen::Bound) -> io::Result<()> {
+    let Style { dim, plain, .. } = style;
+    for route in &config.routes {
+        writeln!(out, "{dim}{} to{plain} {}", route.pattern, route.destination())?;
+    }
+    if config.server.access.has_no_tokens() && !config.server.access.is_open() {
+        writeln!(out, "{dim}/-/metrics and /-/cache are disabled; set --write-token-file to enable them{plain}")?;
+    }
+    addresses.print(out, config.server.scheme())
 }

@@ -1,6 +1,5 @@
 //! `ifmatch register`: prepares, inspects and copies registers.
 
-mod accept_losses;
 mod copy;
 mod open;
 
@@ -8,8 +7,7 @@ use clap::{Args, Subcommand};
 use ifmatch_register::{Engine, Guarantee};
 use serde_json::json;
 
-pub(crate) use accept_losses::AcceptLosses;
-pub(crate) use open::{in_folder, memory, memory_of, open};
+pub(crate) use open::{AcceptLosses, in_folder, memory, memory_of, open};
 use open::{migrate, open_existing, restored};
 
 use crate::cli::terminal::{counted, print_line};

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use ifmatch_blob::store::BoxError;
 use ifmatch_blob_embedded as embedded;
 use ifmatch_blob_objects::{self as objects, ObjectRegister};
+use ifmatch_core::record::Revision;
 use ifmatch_etcd::EtcdRegister;
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_redb::RedbRegister;
 use ifmatch_redis::RedisRegister;
-use ifmatch_register::{MemoryRegister, Register};
+use ifmatch_register::{self as registers, Guarantee, Key, MemoryRegister, Register, Wrapper};
 
 use crate::cli::terminal::print_line;
 use crate::commands::store_url;
@@ -159,4 +160,26 @@ async fn redb(folder: PathBuf, file: PathBuf) -> Result<Arc<dyn Register>, BoxEr
         Ok(Arc::new(RedbRegister::open(file)?))
     };
     tokio::task::spawn_blocking(open).await?
+}
+
+/// A register with the guarantee that the operator assumes (`--register-may-lose`).
+pub(crate) struct AcceptLosses(pub(crate) Arc<dyn Register>);
+
+impl Wrapper for AcceptLosses {
+    fn inner(&self) -> &dyn Register {
+        &self.0
+    }
+
+    fn revision_at_once(&self, key: &Key) -> Option<Revision> {
+        self.0.revision_at_once(key)
+    }
+
+    fn engine(&self) -> registers::Engine {
+        let engine = self.0.engine();
+        let guarantee = match engine.guarantee {
+            Guarantee::UntilFailover => Guarantee::Linearizable,
+            other => other,
+        };
+        registers::Engine { guarantee, ..engine }
+    }
 }

@@ -1,10 +1,10 @@
 //! `ifmatch serve`: opens the store and starts the listeners.
 
 mod banner;
-mod garbage_collection;
 mod storage;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use ifmatch_azure::{AzureDialect, is_signed};
@@ -32,6 +32,9 @@ use crate::leases::metrics::LeaseMetrics;
 use crate::metrics::{self, Metrics};
 use crate::traces::Traces;
 use banner::Addresses;
+
+/// Interval between runs of the garbage collection.
+const GARBAGE_INTERVAL: Duration = Duration::from_hours(24);
 
 /// Reads the configuration again.
 type Load<'a> = dyn Fn() -> Result<Config, Error> + 'a;
@@ -65,7 +68,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         .require_preconditions(require_preconditions(config));
     let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone());
     let objects = S3Service::new(service.context().clone(), config.accounts.clone());
-    tokio::spawn(garbage_collection::run(service.clone(), tables.clone(), objects.clone()));
+    tokio::spawn(collect_garbage(service.clone(), tables.clone(), objects.clone()));
     let state = AppState::new(&config.server, metrics).with_blobs(blobs, Arc::clone(&service.context().waits));
     let state = state.with_storage(banner::location(&config.storage), config.storage.folder());
     let state = state.with_register(opened.register);
@@ -150,5 +153,27 @@ fn require_preconditions(config: &Config) -> RequirePreconditions {
         RequirePreconditions::for_methods([Method::PUT, Method::DELETE])
     } else {
         RequirePreconditions::none()
+    }
+}
+
+/// Removes uncommitted blocks, unfinished uploads and entities of deleted tables now and then daily, until the process ends.
+async fn collect_garbage(blobs: BlobService, tables: TableService, objects: S3Service) {
+    loop {
+        match ifmatch_azure::collect_blocks(blobs.context()).await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "removed uncommitted blocks"),
+            Err(error) => tracing::warn!(%error, "cannot remove uncommitted blocks"),
+        }
+        match tables.collect().await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "removed entities of deleted tables"),
+            Err(error) => tracing::warn!(%error, "cannot remove entities of deleted tables"),
+        }
+        match objects.collect().await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "removed unfinished uploads"),
+            Err(error) => tracing::warn!(%error, "cannot remove unfinished uploads"),
+        }
+        tokio::time::sleep(GARBAGE_INTERVAL).await;
     }
 }

@@ -1,4 +1,0 @@
-//! The error type of response bodies.
-
-/// Any error.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
