@@ -3,11 +3,14 @@
 use std::fmt;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
 
 use crate::connection::activity::Activity;
 use crate::interim::InterimSender;
@@ -32,6 +35,68 @@ pub trait RequestHandler: Send + Sync + 'static {
     /// Returns `true` if the handler may use [`RequestContext::interim`], which is `None` otherwise.
     fn sends_interim(&self) -> bool {
         false
+    }
+}
+
+/// Body of a response of any handler.
+pub type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// A handler of any type. Clones share it.
+///
+/// Connections are served with this one type, so that a program with many handlers contains their code once.
+#[derive(Clone)]
+pub struct AnyHandler(Arc<dyn Erased>);
+
+impl AnyHandler {
+    /// Returns the response to a request: see [`RequestHandler::handle`].
+    pub fn handle(
+        &self,
+        request: Request<RequestBody>,
+        context: RequestContext,
+    ) -> impl Future<Output = Response<AnyBody>> + Send + use<> {
+        Arc::clone(&self.0).handle_any(request, context)
+    }
+
+    pub(crate) fn sends_interim(&self) -> bool {
+        self.0.sends_any_interim()
+    }
+}
+
+impl<H: RequestHandler> From<Arc<H>> for AnyHandler {
+    fn from(handler: Arc<H>) -> Self {
+        Self(handler)
+    }
+}
+
+impl fmt::Debug for AnyHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyHandler").finish_non_exhaustive()
+    }
+}
+
+/// [`RequestHandler`], as an object.
+trait Erased: Send + Sync {
+    fn handle_any(
+        self: Arc<Self>,
+        request: Request<RequestBody>,
+        context: RequestContext,
+    ) -> Pin<Box<dyn Future<Output = Response<AnyBody>> + Send>>;
+
+    fn sends_any_interim(&self) -> bool;
+}
+
+impl<H: RequestHandler> Erased for H {
+    fn handle_any(
+        self: Arc<Self>,
+        request: Request<RequestBody>,
+        context: RequestContext,
+    ) -> Pin<Box<dyn Future<Output = Response<AnyBody>> + Send>> {
+        let response = self.handle(request, context);
+        Box::pin(async { response.await.map(|body| body.map_err(Into::into).boxed_unsync()) })
+    }
+
+    fn sends_any_interim(&self) -> bool {
+        self.sends_interim()
     }
 }
 

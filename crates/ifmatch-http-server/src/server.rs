@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
 use crate::connection::{ConnectionHandler, Shared};
-use crate::handler::RequestHandler;
+use crate::handler::AnyHandler;
 use crate::limits::Limits;
 use crate::observer::{Event, Observer};
 use crate::slots::ConnectionSlots;
@@ -77,7 +77,7 @@ impl Server {
 
     /// Accepts connections and serves them with `handler`. Listeners without [limits of their own](Listening::limits) share those
     /// of the server.
-    pub fn serve<H: RequestHandler>(&mut self, listening: impl Into<Listening>, handler: Arc<H>) {
+    pub fn serve(&mut self, listening: impl Into<Listening>, handler: impl Into<AnyHandler>) {
         let Listening { listeners, is_plain, limits } = listening.into();
         let tls = self.shared.tls.clone().filter(|_| !is_plain);
         let shared = match limits {
@@ -87,7 +87,7 @@ impl Server {
         if limits.is_some() {
             self.others.push(Arc::clone(&shared.connections));
         }
-        let handler = Arc::new(ConnectionHandler::new(handler, shared.clone()));
+        let handler = Arc::new(ConnectionHandler::new(handler.into(), shared.clone()));
         for listener in listeners {
             self.accepting.spawn(accept(listener, Arc::clone(&handler), shared.clone(), self.stop.subscribe()));
         }
@@ -128,12 +128,7 @@ impl fmt::Debug for Server {
 }
 
 /// Accepts connections until the server stops, then closes the port.
-async fn accept<H: RequestHandler>(
-    listener: TcpListener,
-    handler: Arc<ConnectionHandler<H>>,
-    shared: Shared,
-    mut stopping: Receiver<bool>,
-) {
+async fn accept(listener: TcpListener, handler: Arc<ConnectionHandler>, shared: Shared, mut stopping: Receiver<bool>) {
     loop {
         let next = async {
             let (stream, address) = next(&listener).await?;

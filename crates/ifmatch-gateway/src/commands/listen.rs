@@ -87,7 +87,7 @@ impl Listeners {
         let state = Arc::clone(gateway.state());
         if let Some(reserved) = self.console {
             let (listeners, address) = reserved.listen()?;
-            let console = Arc::new(Console::new(Arc::new(gateway.clone()), Arc::clone(&state), address)?);
+            let console = Arc::new(Console::new(Arc::new(gateway.clone()).into(), Arc::clone(&state), address)?);
             // A browser on this machine needs no certificate, and those of the service have other names.
             let listening = Listening::from(listeners).limits(self.operators);
             let is_local = address.ip().is_loopback();

@@ -15,7 +15,6 @@ use http::header::{
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use ifmatch_blob::name::ContainerName;
 use ifmatch_core::EntityTag;
-use ifmatch_http_server::RequestHandler;
 use serde::Deserialize;
 use similar::DiffTag;
 use similar::algorithms::{Capture, Replace, myers};
@@ -26,7 +25,7 @@ use super::text::{self, Text, encode, encode_path};
 use super::{Answer, Frame, Visit, page, render};
 use crate::leases::listing::LeaseTarget;
 
-type Result<H> = std::result::Result<Answer<<H as RequestHandler>::Body>, Failure>;
+type Result = std::result::Result<Answer, Failure>;
 
 /// Maximum number of lines of a text that is compared line by line.
 const MOST_LINES: usize = 5000;
@@ -148,9 +147,9 @@ struct Line {
     ours: Option<Text>,
 }
 
-impl<H: RequestHandler> Visit<'_, H> {
+impl Visit<'_> {
     /// Lists containers, or a folder.
-    pub(super) async fn blobs(&self) -> Result<H> {
+    pub(super) async fn blobs(&self) -> Result {
         let path = self.form.get("path");
         let after = self.form.get("after");
         let after = if after.is_empty() { String::new() } else { format!("&after={}", encode(after)) };
@@ -175,7 +174,7 @@ impl<H: RequestHandler> Visit<'_, H> {
     }
 
     /// Shows a blob.
-    pub(super) async fn blob(&self) -> Result<H> {
+    pub(super) async fn blob(&self) -> Result {
         let path = self.form.get("path");
         let (version, preview) = self.read(path).await?;
         let lease = self.inside.json(&format!("/-/leases/{}", encode_path(path))).await.unwrap_or_default();
@@ -185,7 +184,7 @@ impl<H: RequestHandler> Visit<'_, H> {
     }
 
     /// Sends the content of a blob, confined.
-    pub(super) async fn raw(&self) -> Result<H> {
+    pub(super) async fn raw(&self) -> Result {
         let target = target(self.form.get("path"))?;
         let response = self.inside.send(Method::GET, &target, &[], Bytes::new()).await?;
         if response.status().is_success() {
@@ -195,7 +194,7 @@ impl<H: RequestHandler> Visit<'_, H> {
     }
 
     /// Creates a blob that must not exist yet.
-    pub(super) async fn create_blob(&self) -> Result<H> {
+    pub(super) async fn create_blob(&self) -> Result {
         let (folder, mut name) = (self.form.get("folder"), self.form.get("name").trim().to_owned());
         let (media_type, content) = if let Some((file, media_type, content)) = &self.form.file {
             if name.is_empty() {
@@ -227,13 +226,13 @@ impl<H: RequestHandler> Visit<'_, H> {
     }
 
     /// Saves a text as the next version of the one that was shown. Shows both if there is another one by now.
-    pub(super) async fn save_blob(&self) -> Result<H> {
+    pub(super) async fn save_blob(&self) -> Result {
         let text = self.form.get("text").replace("\r\n", "\n");
         let saved = self.save_text(text.clone()).await;
         saved.map_err(|failure| Failure { unsaved: Some(text), ..failure })
     }
 
-    async fn save_text(&self, text: String) -> Result<H> {
+    async fn save_text(&self, text: String) -> Result {
         let path = self.form.get("path");
         if text.len() as u64 > LONGEST_TEXT {
             let detail = "the console saves texts of up to 256 KiB: send longer ones to the service by PUT";
@@ -259,7 +258,7 @@ impl<H: RequestHandler> Visit<'_, H> {
         }
     }
 
-    async fn merge(&self, path: &str, ours: String, failure: Failure) -> Result<H> {
+    async fn merge(&self, path: &str, ours: String, failure: Failure) -> Result {
         let (version, preview) = self.read(path).await?;
         let (Preview::Text(theirs) | Preview::Document(theirs)) = preview else { return Err(failure) };
         if version.tag.0 == self.form.get("tag") {
@@ -282,7 +281,7 @@ impl<H: RequestHandler> Visit<'_, H> {
     }
 
     /// Deletes the version that was shown.
-    pub(super) async fn delete_blob(&self) -> Result<H> {
+    pub(super) async fn delete_blob(&self) -> Result {
         let path = self.form.get("path");
         let fields = [(IF_MATCH, self.shown_tag()?)];
         self.inside.whole(Method::DELETE, &target(path)?, &fields, Bytes::new()).await?;

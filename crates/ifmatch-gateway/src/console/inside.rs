@@ -1,12 +1,11 @@
 //! The console as a client of its gateway, in the same process.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use ifmatch_http_server::{RequestBody, RequestContext, RequestHandler};
+use ifmatch_http_server::{AnyBody, AnyHandler, BoxError, RequestBody, RequestContext};
 use serde::de::DeserializeOwned;
 
 use crate::gateway::tracker::Uncounted;
@@ -15,8 +14,8 @@ use crate::gateway::tracker::Uncounted;
 const LONGEST: usize = 4 << 20;
 
 /// Sends requests to the gateway with an operator's token.
-pub(super) struct Inside<'a, H> {
-    pub(super) gateway: &'a Arc<H>,
+pub(super) struct Inside<'a> {
+    pub(super) gateway: &'a AnyHandler,
     pub(super) context: RequestContext,
     pub(super) token: Option<String>,
     /// `false` if the gateway would forward everything but its endpoints, and the token with it.
@@ -53,7 +52,7 @@ impl Whole {
     }
 }
 
-impl<H: RequestHandler> Inside<'_, H> {
+impl Inside<'_> {
     /// Sends a request. The answer may have any status.
     pub(super) async fn send(
         &self,
@@ -61,7 +60,7 @@ impl<H: RequestHandler> Inside<'_, H> {
         target: &str,
         fields: &[(HeaderName, HeaderValue)],
         body: Bytes,
-    ) -> Result<Response<H::Body>, Failure> {
+    ) -> Result<Response<AnyBody>, Failure> {
         if !self.has_blobs && !target.starts_with("/-/") {
             return Err(Failure::new(StatusCode::NOT_FOUND, "this gateway has no blobs"));
         }
@@ -78,7 +77,7 @@ impl<H: RequestHandler> Inside<'_, H> {
         if is_uncounted {
             request.extensions_mut().insert(Uncounted);
         }
-        Ok(Arc::clone(self.gateway).handle(request, self.context.clone()).await)
+        Ok(self.gateway.handle(request, self.context.clone()).await)
     }
 
     /// Sends a request, and reads its answer. An answer that is no success is a failure.
@@ -90,8 +89,7 @@ impl<H: RequestHandler> Inside<'_, H> {
         body: Bytes,
     ) -> Result<Whole, Failure> {
         let (head, body) = self.send(method, target, fields, body).await?.into_parts();
-        let read = Limited::new(body, LONGEST).collect().await;
-        let body = read.map_err(|error| Failure::new(StatusCode::BAD_GATEWAY, error.to_string()))?.to_bytes();
+        let body = read(body).await.map_err(|error| Failure::new(StatusCode::BAD_GATEWAY, error.to_string()))?;
         if head.status.is_success() {
             return Ok(Whole { headers: head.headers, body });
         }
@@ -111,4 +109,8 @@ impl<H: RequestHandler> Inside<'_, H> {
         serde_json::from_slice(&answer.body)
             .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
     }
+}
+
+fn read(body: AnyBody) -> BoxFuture<'static, Result<Bytes, BoxError>> {
+    Box::pin(async { Ok(Limited::new(body, LONGEST).collect().await?.to_bytes()) })
 }

@@ -3,7 +3,6 @@
 //! The console renders the page from time to time, and sends it if it differs from the last one that it sent. A stream ends with its
 //! session, and when the gateway stops.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +13,7 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use http_body_util::combinators::UnsyncBoxBody;
-use ifmatch_http_server::{RequestContext, RequestHandler, SlotLimit};
+use ifmatch_http_server::{AnyBody, RequestContext, SlotLimit};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -46,9 +44,6 @@ const END: &str = "event: end\ndata:\n\n";
 /// A comment.
 const COMMENT: &str = ":\n\n";
 
-/// The body of a stream.
-pub(super) type Events = UnsyncBoxBody<Bytes, Infallible>;
-
 /// The streams of all sessions.
 pub(super) type Streams = Arc<Shares<String>>;
 
@@ -64,11 +59,7 @@ pub(super) fn is_wanted(head: &Parts) -> bool {
 }
 
 /// Begins a stream of the page that a request names.
-pub(super) fn follow<H: RequestHandler>(
-    console: Arc<Console<H>>,
-    head: Parts,
-    context: RequestContext,
-) -> Result<Events, Failure> {
+pub(super) fn follow(console: Arc<Console>, head: Parts, context: RequestContext) -> Result<AnyBody, Failure> {
     let Some(session) = console.session(&head.headers) else { return Ok(events(stream::iter([Bytes::from(END)]))) };
     let Some(share) = console.streams.take(session.form_token, 1) else {
         let detail = "too many live pages are open: this one stays as it is until it is loaded again";
@@ -89,14 +80,14 @@ pub(super) fn follow<H: RequestHandler>(
     Ok(events(stream::unfold(page, async |mut page| Some((page.next().await?, page)))))
 }
 
-fn events(events: impl futures_util::Stream<Item = Bytes> + Send + 'static) -> Events {
+fn events(events: impl futures_util::Stream<Item = Bytes> + Send + 'static) -> AnyBody {
     use futures_util::StreamExt;
-    Events::new(StreamBody::new(events.map(|event| Ok(Frame::data(event)))))
+    AnyBody::new(StreamBody::new(events.map(|event| Ok(Frame::data(event)))))
 }
 
 /// A page that a browser has open.
-struct LivePage<H> {
-    console: Arc<Console<H>>,
+struct LivePage {
+    console: Arc<Console>,
     head: Parts,
     context: RequestContext,
     /// Changes when any session ends.
@@ -111,7 +102,7 @@ struct LivePage<H> {
     _share: Share<String>,
 }
 
-impl<H: RequestHandler> LivePage<H> {
+impl LivePage {
     /// Waits for the next event. Returns `None` at the end of the stream.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
@@ -151,7 +142,7 @@ impl<H: RequestHandler> LivePage<H> {
     }
 
     /// Returns the page, or `None` if the session has ended.
-    async fn look(&self) -> Option<Result<Answer<H::Body>, Failure>> {
+    async fn look(&self) -> Option<Result<Answer, Failure>> {
         let session = self.console.session(&self.head.headers)?;
         let form = Form::of_query(&self.head);
         let answer = self.console.visit(session, self.head.clone(), form, self.context.clone()).respond().await;

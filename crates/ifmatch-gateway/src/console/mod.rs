@@ -12,13 +12,13 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, SET_COOKIE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{Either, Full};
-use ifmatch_http_server::{RequestBody, RequestContext, RequestHandler, framing};
+use http_body_util::{BodyExt, Full};
+use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext, RequestHandler, framing};
 
 use crate::gateway::state::AppState;
 use form::{Form, Memory};
 use inside::{Failure, Inside};
-use live::{Events, Streams};
+use live::Streams;
 use session::{Session, Sessions};
 use text::Text;
 
@@ -40,8 +40,8 @@ const STYLE: &str = include_str!("assets/console.css");
 const SCRIPT: &str = include_str!("assets/console.js");
 
 /// The pages in front of a gateway.
-pub(crate) struct Console<H> {
-    gateway: Arc<H>,
+pub(crate) struct Console {
+    gateway: AnyHandler,
     state: Arc<AppState>,
     sessions: Sessions,
     streams: Streams,
@@ -53,22 +53,16 @@ pub(crate) struct Console<H> {
     sign_in_memory: Memory,
 }
 
-/// A response of a page, or of the gateway.
-type Page<H> = Response<Body<<H as RequestHandler>::Body>>;
-
-/// The body of a page, of a live page, or of a response of the gateway.
-type Body<B> = Either<Either<Full<Bytes>, Events>, B>;
-
 /// What a page answers with.
-enum Answer<B> {
+enum Answer {
     Page(StatusCode, String),
     /// To this path.
     Redirect(String),
     /// With a cookie, to the first page.
     Cookie(HeaderValue),
     /// The content of a blob.
-    Raw(Response<B>),
-    Live(Events),
+    Raw(Response<AnyBody>),
+    Live(AnyBody),
     Asset(&'static str, &'static str),
 }
 
@@ -98,9 +92,13 @@ struct Failed {
     unsaved: Option<String>,
 }
 
-impl<H: RequestHandler> Console<H> {
+impl Console {
     /// Creates the pages in front of `gateway`, for a listener at `address`.
-    pub(crate) fn new(gateway: Arc<H>, state: Arc<AppState>, address: SocketAddr) -> Result<Self, crate::error::Error> {
+    pub(crate) fn new(
+        gateway: AnyHandler,
+        state: Arc<AppState>,
+        address: SocketAddr,
+    ) -> Result<Self, crate::error::Error> {
         let sessions =
             Sessions::new(address.port()).map_err(|error| crate::error::Error::runtime(error.to_string()))?;
         let history = Arc::<History>::default();
@@ -121,7 +119,7 @@ impl<H: RequestHandler> Console<H> {
         self: &Arc<Self>,
         request: Request<RequestBody>,
         context: RequestContext,
-    ) -> Result<Answer<H::Body>, Failure> {
+    ) -> Result<Answer, Failure> {
         let (head, body) = request.into_parts();
         let access = self.state.access.load();
         guard::check(&head, context.is_secure(), self.is_local || access.is_open())?;
@@ -164,7 +162,7 @@ impl<H: RequestHandler> Console<H> {
         if self.state.access.load().is_open() { Some(self.sessions.open()) } else { self.sessions.of(headers) }
     }
 
-    fn visit(&self, session: Session, head: Parts, form: Form, context: RequestContext) -> Visit<'_, H> {
+    fn visit(&self, session: Session, head: Parts, form: Form, context: RequestContext) -> Visit<'_> {
         let inside = Inside {
             gateway: &self.gateway,
             context,
@@ -175,7 +173,7 @@ impl<H: RequestHandler> Console<H> {
         Visit { console: self, inside, session, head, form }
     }
 
-    async fn sign_in(&self, form: &Form, context: RequestContext) -> Result<Answer<H::Body>, Failure> {
+    async fn sign_in(&self, form: &Form, context: RequestContext) -> Result<Answer, Failure> {
         let (token, is_secure) = (form.get("token").trim().to_owned(), context.is_secure());
         let token_of = Some(token.clone());
         let inside = Inside { gateway: &self.gateway, context, token: token_of, has_blobs: false, counts_looks: true };
@@ -185,7 +183,7 @@ impl<H: RequestHandler> Console<H> {
         }
     }
 
-    fn sign_in_page(&self, problem: Option<&'static str>) -> Answer<H::Body> {
+    fn sign_in_page(&self, problem: Option<&'static str>) -> Answer {
         let page = SignIn { frame: self.frame("sign-in", None), problem };
         Answer::Page(StatusCode::UNAUTHORIZED, page.render().unwrap_or_default())
     }
@@ -201,7 +199,7 @@ impl<H: RequestHandler> Console<H> {
         }
     }
 
-    fn failed(&self, failure: Failure) -> Answer<H::Body> {
+    fn failed(&self, failure: Failure) -> Answer {
         let Failure { status, detail, unsaved } = failure;
         let page =
             Failed { frame: self.frame("failure", None), status: status.as_u16(), detail: detail.into(), unsaved };
@@ -210,16 +208,16 @@ impl<H: RequestHandler> Console<H> {
 }
 
 /// A request of an operator.
-struct Visit<'a, H> {
-    console: &'a Console<H>,
-    inside: Inside<'a, H>,
+struct Visit<'a> {
+    console: &'a Console,
+    inside: Inside<'a>,
     session: Session,
     head: Parts,
     form: Form,
 }
 
-impl<H: RequestHandler> Visit<'_, H> {
-    async fn respond(&self) -> Result<Answer<H::Body>, Failure> {
+impl Visit<'_> {
+    async fn respond(&self) -> Result<Answer, Failure> {
         let method = if self.head.method == Method::HEAD { &Method::GET } else { &self.head.method };
         match (method, self.head.uri.path()) {
             (&Method::GET, "/") => self.overview().await,
@@ -259,7 +257,7 @@ impl<H: RequestHandler> Visit<'_, H> {
     }
 }
 
-fn page<B>(page: &impl Template) -> Result<Answer<B>, Failure> {
+fn page(page: &impl Template) -> Result<Answer, Failure> {
     Ok(Answer::Page(StatusCode::OK, render(page)?))
 }
 
@@ -268,19 +266,23 @@ fn render(page: &impl Template) -> Result<String, Failure> {
     page.render().map_err(|error| failed(&error))
 }
 
-impl<H: RequestHandler> RequestHandler for Console<H> {
-    type Body = Body<H::Body>;
+fn whole(bytes: Bytes) -> AnyBody {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
 
-    async fn handle(self: Arc<Self>, mut request: Request<RequestBody>, context: RequestContext) -> Page<H> {
+impl RequestHandler for Console {
+    type Body = AnyBody;
+
+    async fn handle(self: Arc<Self>, mut request: Request<RequestBody>, context: RequestContext) -> Response<AnyBody> {
         if let Some(rejected) = framing::reject(&mut request) {
-            return rejected.map(|body| Either::Left(Either::Left(Full::new(body))));
+            return rejected.map(whole);
         }
         let is_head = request.method() == Method::HEAD;
         let answer = self.answer(request, context).await;
         let answer = answer.unwrap_or_else(|failure| self.failed(failure));
         let own = |status, media_type: &'static str, body: Bytes| {
             let sent = if is_head { Bytes::new() } else { body.clone() };
-            let mut response = Response::new(Either::Left(Either::Left(Full::new(sent))));
+            let mut response = Response::new(whole(sent));
             *response.status_mut() = status;
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
             response.headers_mut().insert(CONTENT_LENGTH, body.len().into());
@@ -301,12 +303,11 @@ impl<H: RequestHandler> RequestHandler for Console<H> {
                 response
             }
             Answer::Live(events) => {
-                let mut response = Response::new(Either::Left(Either::Right(events)));
+                let mut response = Response::new(events);
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(live::EVENT_STREAM));
                 response
             }
-            Answer::Raw(response) => {
-                let mut response = response.map(Either::Right);
+            Answer::Raw(mut response) => {
                 guard::sandbox(response.headers_mut());
                 return response;
             }

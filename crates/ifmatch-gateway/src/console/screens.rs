@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
 use ifmatch_blob::name::InvalidName;
-use ifmatch_http_server::RequestHandler;
 use serde::Deserialize;
 use serde_json::json;
 use url::Url;
@@ -17,7 +16,7 @@ use super::text::{self, Text, encode, encode_path};
 use super::{Answer, Frame, Visit, page};
 use crate::leases::listing::LeaseTarget;
 
-type Result<H> = std::result::Result<Answer<<H as RequestHandler>::Body>, Failure>;
+type Result = std::result::Result<Answer, Failure>;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -245,16 +244,16 @@ impl NotStored {
     }
 }
 
-impl<H: RequestHandler> Visit<'_, H> {
+impl Visit<'_> {
     /// Shows the state of the service.
-    pub(super) async fn overview(&self) -> Result<H> {
+    pub(super) async fn overview(&self) -> Result {
         let state: State = self.inside.json("/-/overview").await?;
         let (line, highest) = self.console.history.requests();
         page(&Overview { frame: self.frame("overview"), state, line, highest })
     }
 
     /// Shows who loses, and why.
-    pub(super) async fn conflicts(&self) -> Result<H> {
+    pub(super) async fn conflicts(&self) -> Result {
         let path = Text(self.form.get("path").to_owned());
         let of_path = if path.0.is_empty() { String::new() } else { format!("&path={}", path.query()) };
         let found: Found = self.inside.json(&format!("/-/conflicts?limit=100{of_path}")).await?;
@@ -262,7 +261,7 @@ impl<H: RequestHandler> Visit<'_, H> {
     }
 
     /// Lists leases.
-    pub(super) async fn leases(&self) -> Result<H> {
+    pub(super) async fn leases(&self) -> Result {
         let prefix = Text(self.form.get("prefix").to_owned());
         let after = self.form.get("after");
         let after = if after.is_empty() { String::new() } else { format!("&after={}", encode(after)) };
@@ -272,13 +271,13 @@ impl<H: RequestHandler> Visit<'_, H> {
     }
 
     /// Names the holder of a lease, and asks if it is to be broken.
-    pub(super) async fn ask_to_break(&self) -> Result<H> {
+    pub(super) async fn ask_to_break(&self) -> Result {
         let lease: Lease = self.inside.json(&lease_target(self.form.get("path"))?).await?;
         page(&Break { frame: self.frame("leases"), lease })
     }
 
     /// Breaks the lease that was shown, and no later one.
-    pub(super) async fn break_lease(&self) -> Result<H> {
+    pub(super) async fn break_lease(&self) -> Result {
         let number = |name: &str| {
             let wrong = |_| Failure::new(StatusCode::BAD_REQUEST, format!("the {name} must be a number"));
             self.form.get(name).parse::<u64>().map_err(wrong)
@@ -291,7 +290,7 @@ impl<H: RequestHandler> Visit<'_, H> {
     }
 
     /// Shows the cache, and what it has for a URL.
-    pub(super) async fn cache(&self) -> Result<H> {
+    pub(super) async fn cache(&self) -> Result {
         let url = Text(self.form.get("url").trim().to_owned());
         let is_whole = Url::parse(&url.0).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let found =
@@ -302,7 +301,7 @@ impl<H: RequestHandler> Visit<'_, H> {
     }
 
     /// Purges responses.
-    pub(super) async fn purge(&self) -> Result<H> {
+    pub(super) async fn purge(&self) -> Result {
         let value = self.form.get("value").trim();
         let what = match self.form.get("what") {
             "group" => format!("group={}&origin={}", encode(value), encode(self.form.get("origin").trim())),

@@ -30,7 +30,7 @@ use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
 use crate::handler::BoxError;
-use crate::handler::{RequestContext, RequestHandler};
+use crate::handler::{AnyBody, AnyHandler, RequestContext};
 use crate::http1::{self, InterimStream};
 use crate::http2::{self, Close, ReadTimeout, StreamOptions};
 use crate::interim::InterimQueue;
@@ -77,16 +77,16 @@ impl Shared {
 }
 
 /// Serves connections with a handler.
-pub(crate) struct ConnectionHandler<H> {
-    handler: Arc<H>,
+pub(crate) struct ConnectionHandler {
+    handler: AnyHandler,
     shared: Shared,
     http1: hyper_http1::Builder,
     http2: h2::server::Builder,
 }
 
-impl<H: RequestHandler> ConnectionHandler<H> {
+impl ConnectionHandler {
     /// Serves connections with `handler`.
-    pub(crate) fn new(handler: Arc<H>, shared: Shared) -> Self {
+    pub(crate) fn new(handler: AnyHandler, shared: Shared) -> Self {
         let limits = &shared.limits;
         Self { http1: http1::builder(limits), http2: http2::builder(limits), handler, shared }
     }
@@ -143,8 +143,7 @@ impl<H: RequestHandler> ConnectionHandler<H> {
         let stream = CountedStream::new(stream, Arc::clone(activity), slot);
         let sends_interim = self.handler.sends_interim();
         let limits = &self.shared.limits;
-        let respond =
-            |request, queue| respond(Arc::clone(&self.handler), activity, limits.body_timeout, queue, request);
+        let respond = |request, queue| respond(&self.handler, activity, limits.body_timeout, queue, request);
         let watchdog = Watchdog::new(limits, protocol);
         match protocol {
             Protocol::Http1 => {
@@ -262,13 +261,13 @@ struct Evicted;
 
 /// Passes a request to the handler, and returns its response once all interim responses have been sent. Returns `None` if the
 /// connection is evicted.
-fn respond<H: RequestHandler>(
-    handler: Arc<H>,
+fn respond(
+    handler: &AnyHandler,
     activity: &Arc<Activity>,
     body_timeout: Duration,
     queue: Option<Arc<InterimQueue>>,
     request: Request<Received>,
-) -> Option<impl Future<Output = Result<Response<ResponseBody<H::Body>>, Infallible>> + Send + use<H>> {
+) -> Option<impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send + use<>> {
     let in_flight = activity.begin()?;
     // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
     let interim = queue.as_ref().filter(|_| request.version() > Version::HTTP_10).map(InterimQueue::sender);
@@ -292,18 +291,18 @@ fn respond<H: RequestHandler>(
 
 pin_project! {
     /// The body of a response. Its request is in progress until this is dropped.
-    struct ResponseBody<B> {
+    struct ResponseBody {
         #[pin]
-        body: B,
+        body: AnyBody,
         _in_flight: InFlight,
     }
 }
 
-impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ResponseBody<B> {
+impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = B::Error;
+    type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.project().body.poll_frame(cx)
     }
 
