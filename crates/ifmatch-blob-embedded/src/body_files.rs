@@ -62,7 +62,7 @@ impl Folder {
     pub(super) fn create(root: Root, disk: Arc<dyn Disk>) -> io::Result<Self> {
         let (bodies, temporary) = (root.path.join("bodies"), root.path.join("tmp"));
         let folder = Self { root, bodies, temporary, disk };
-        // Restricts folders created by an earlier release to the current user.
+        // A restored backup may have left them open to other users.
         private_files::restrict(&folder.bodies);
         private_files::restrict(&folder.temporary);
         // The marker is created after all the others are durable, so it need not be durable itself.

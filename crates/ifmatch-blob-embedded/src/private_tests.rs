@@ -43,7 +43,7 @@ async fn other_users_cannot_read_a_new_store() {
 async fn other_users_cannot_read_new_files_in_a_shared_folder() {
     let root = tempfile::tempdir().expect("a temporary folder");
     fs::set_permissions(root.path(), Permissions::from_mode(0o755)).expect("changed");
-    // As left behind by an earlier release.
+    // As restored from a backup that keeps no permissions.
     fs::create_dir(root.path().join("bodies")).expect("created");
     fs::set_permissions(root.path().join("bodies"), Permissions::from_mode(0o755)).expect("changed");
     fs::write(root.path().join("bodies/foreign"), "").expect("written");

@@ -98,6 +98,6 @@ impl Turn<'_> {
     /// Removes the mark.
     async fn open(mut self) -> Result<(), StoreError> {
         let content = self.payload.clone().content()?;
-        self.end(content).await
+        self.replace(content).await
     }
 }

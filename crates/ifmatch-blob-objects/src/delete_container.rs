@@ -188,12 +188,12 @@ impl Turn<'_> {
     /// Deletes all objects of the container, then its record.
     pub(super) async fn drain(mut self) -> Result<(), StoreError> {
         match self.empty().await {
-            Ok(()) => self.end(Content::Absent).await,
+            Ok(()) => self.replace(Content::Absent).await,
             // The next request to the container completes the deletion.
             Err(error) => {
                 let now = self.now();
                 let content = self.marked_until(now)?;
-                if let Err(error) = self.end(content).await {
+                if let Err(error) = self.replace(content).await {
                     tracing::warn!(container = %self.container, %error, "a deleter's turn is left to expire");
                 }
                 Err(if matches!(error.kind(), StoreErrorKind::InFlight { .. }) { error } else { lost(error) })
@@ -301,7 +301,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Returns the time that ends the turn.
+    /// Returns the time that the end of the turn is compared with.
     fn now(&self) -> Timestamp {
         self.shared.driver.now()
     }
@@ -328,7 +328,7 @@ impl Turn<'_> {
     async fn renew(&mut self) -> Result<(), StoreError> {
         let until = self.now().saturating_add(TURN);
         let content = self.marked_until(until)?;
-        self.end(content).await?;
+        self.replace(content).await?;
         self.until = until;
         Ok(())
     }
@@ -354,8 +354,8 @@ impl Turn<'_> {
         outcome
     }
 
-    /// Writes the container's record, if this deleter still has the turn.
-    pub(super) async fn end(&mut self, content: Content) -> Result<(), StoreError> {
+    /// Replaces the content of the container's record, if this deleter still has the turn.
+    pub(super) async fn replace(&mut self, content: Content) -> Result<(), StoreError> {
         match self.write(content, &Preconditions::default(), LeaseUse::Read(None)).await? {
             Outcome::Written(_) => Ok(()),
             outcome => Err(lost(refused(outcome, self.now()))),

@@ -38,8 +38,8 @@ pub fn open_or_create(path: &Path) -> io::Result<File> {
     imp::private(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(path)
 }
 
-/// Revokes other users' access to an existing file or folder, for those created by earlier releases. Leaves files and
-/// folders owned by another user unchanged.
+/// Revokes other users' access to an existing file or folder, such as one restored from a backup that keeps no permissions. Leaves
+/// files and folders owned by another user unchanged.
 pub fn restrict(path: &Path) {
     imp::restrict(path);
 }

@@ -1,4 +1,4 @@
-//! The rules of Signature Version 4 that `s3s` leaves out.
+//! The rules of Signature Version 4 that `s3s` leaves out, and the operations that need no signature where everyone may read.
 //!
 //! `s3s` verifies signatures, and compares the time of a request, and the end of a presigned URL, with the system's clock. It
 //! accepts the older version 2, whose header has no time limit, and headers that the signature does not cover. The holder of a
@@ -8,6 +8,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 use percent_encoding::percent_decode_str;
+use s3s::access::{S3Access, S3AccessContext};
 use s3s::{S3Error, S3Result, s3_error};
 
 /// The algorithm of Signature Version 4.
@@ -32,6 +33,33 @@ pub(crate) fn is_anonymous(head: &Parts) -> bool {
 /// Returns the error for a request that must be signed, and is not.
 pub(crate) fn unsigned() -> S3Error {
     s3_error!(AccessDenied, "the request is not signed: sign it with the key of an account")
+}
+
+/// Marks a request without a signature, at a time when everyone may read.
+#[derive(Clone, Copy)]
+pub(crate) struct Anonymous;
+
+/// Admits signed requests, and those that are [`Anonymous`] and read.
+pub(crate) struct SignedOrReading;
+
+#[async_trait::async_trait]
+impl S3Access for SignedOrReading {
+    async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
+        if request.credentials().is_some() {
+            return Ok(());
+        }
+        let operation = request.s3_op().name();
+        let reads = matches!(operation, "GetObject" | "HeadObject" | "ListObjects" | "ListObjectsV2" | "HeadBucket");
+        if !reads || request.extensions_mut().get::<Anonymous>().is_none() {
+            return Err(unsigned());
+        }
+        // Otherwise, the author of a link could turn an object into a web page.
+        let query = parameters(request.uri().query().unwrap_or_default());
+        if query.iter().any(|(name, _)| name.starts_with("response-")) {
+            return Err(s3_error!(InvalidRequest, "only a signed request may choose header fields of the response"));
+        }
+        Ok(())
+    }
 }
 
 /// Checks the form of a request's signature, not the signature itself. Returns the access key id.

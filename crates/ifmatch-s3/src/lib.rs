@@ -3,7 +3,6 @@
 //! `s3s` speaks the protocol: XML, chunked bodies, and signatures, of which `authorization` checks what `s3s` does not.
 //! Everything that decides is the store's: a condition of a request is a condition of its write.
 
-mod access;
 mod authorization;
 mod backend;
 mod body;

@@ -23,8 +23,7 @@ use s3s::service::S3ServiceBuilder;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 use tower_service::Service;
 
-use crate::access::{Anonymous, SignedOrReading};
-use crate::authorization;
+use crate::authorization::{self, Anonymous, SignedOrReading};
 use crate::backend::Backend;
 use crate::host::Hosts;
 use crate::multipart;

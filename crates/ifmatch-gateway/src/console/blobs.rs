@@ -98,10 +98,16 @@ struct Shown {
     lease: Lease,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize)]
 struct Lease {
     state: Text,
     holder: Option<Text>,
+}
+
+impl Lease {
+    fn unknown(reason: &str) -> Self {
+        Self { state: format!("unknown: {reason}").into(), holder: None }
+    }
 }
 
 /// A version of a blob.
@@ -177,7 +183,8 @@ impl Visit<'_> {
     pub(super) async fn blob(&self) -> Result {
         let path = self.form.get("path");
         let (version, preview) = self.read(path).await?;
-        let lease = self.inside.json(&format!("/-/leases/{}", encode_path(path))).await.unwrap_or_default();
+        let lease = self.inside.json(&format!("/-/leases/{}", encode_path(path))).await;
+        let lease = lease.unwrap_or_else(|Failure { detail, .. }| Lease::unknown(&detail));
         let name = path.rsplit('/').next().unwrap_or_default().to_owned().into();
         let (path, parents) = (path.to_owned().into(), parents(path));
         page(&Shown { frame: self.frame("blobs"), path, name, parents, version, preview, lease })

@@ -179,7 +179,11 @@ impl Console {
         let inside = Inside { gateway: &self.gateway, context, token: token_of, has_blobs: false, counts_looks: true };
         match inside.get("/-/overview").await {
             Ok(_) => Ok(Answer::Cookie(self.sessions.begin(token, is_secure)?)),
-            Err(_) => Ok(self.sign_in_page(Some("this token is not accepted"))),
+            // A token that no header field can hold is a bad request.
+            Err(Failure {
+                status: StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST, ..
+            }) => Ok(self.sign_in_page(Some("this token is not accepted"))),
+            Err(failure) => Err(failure),
         }
     }
 

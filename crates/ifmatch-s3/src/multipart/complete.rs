@@ -183,7 +183,7 @@ impl Completion {
             Err(_) => State::Open,
         };
         // The claim ends by itself if this fails.
-        if let Err(error) = claim.end(state).await {
+        if let Err(error) = claim.set(state).await {
             tracing::warn!(%error, "the end of an upload could not be recorded");
         } else if outcome.is_ok() {
             self.place.remove_parts(store).await;
@@ -296,11 +296,11 @@ impl Claim {
     }
 
     async fn renew(&self) -> Result<(), StoreError> {
-        self.end(State::Completing(now(&self.backend))).await
+        self.set(State::Completing(now(&self.backend))).await
     }
 
     /// Changes the state of the upload if it is still claimed.
-    async fn end(&self, state: State) -> Result<(), StoreError> {
+    async fn set(&self, state: State) -> Result<(), StoreError> {
         let mut tag = self.tag.lock().await;
         let upload = Upload { state, ..self.upload.clone() };
         *tag = self.place.save(&*self.backend.context.store, &upload, tag.as_ref()).await?;

@@ -18,10 +18,10 @@ pub(crate) fn interval() -> Duration {
     since_1970 + elapsed().saturating_sub(before)
 }
 
-/// Returns the current system time since 1970.
+/// Returns the current system time since 1970. An earlier one counts as 1970: no lease or permit ends too early by it.
 #[expect(clippy::disallowed_methods, reason = "this is one of the places that ask the system for the time")]
 pub(crate) fn since_1970() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO)
 }
 
 /// Waits. Needs the runtime only when the future is polled.
