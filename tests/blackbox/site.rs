@@ -78,9 +78,19 @@ impl Site {
         format!("http://{}/{}{path}", self.blobs.authority, self.account)
     }
 
+    /// Returns the URL of a path in the plain dialect.
+    pub(crate) fn plain_url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.blobs.authority)
+    }
+
+    /// Returns the token, if there is one.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
     /// Returns a header line with the token, if there is one.
     pub(crate) fn token_line(&self) -> String {
-        self.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default()
+        self.token().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default()
     }
 
     /// Returns a name for a container or table that is not used elsewhere.

@@ -1,45 +1,10 @@
-//! A typical first session.
+//! Requests on every kind of store, the header fields of each response, and the log.
 
 use std::process::Command;
 
 use support::{Client, Gateway};
 
 use crate::serve;
-
-#[tokio::test]
-async fn the_first_five_minutes() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut gateway = serve(folder.path(), &[]);
-    let client = Client::new(gateway.address());
-
-    let created = client
-        .put("/docs/notes.txt", &[("if-none-match", "*"), ("content-type", "text/plain")], "one")
-        .await
-        .expect(201);
-    let first = created.etag().to_owned();
-    let again = client.put("/docs/notes.txt", &[("if-none-match", "*")], "two").await.expect(412);
-    assert_eq!(again.etag(), first);
-    assert_eq!(again.header("content-type"), "application/problem+json");
-
-    let read = client.get("/docs/notes.txt", &[]).await.expect(200);
-    assert_eq!((read.text(), read.etag(), read.header("content-type")), ("one", &*first, "text/plain"));
-    assert!(client.get("/docs/notes.txt", &[("if-none-match", &first)]).await.expect(304).body.is_empty());
-    assert_eq!(client.get("/docs/notes.txt", &[("range", "bytes=1-")]).await.expect(206).text(), "ne");
-
-    let replaced = client.put("/docs/notes.txt", &[("if-match", &first)], "three").await.expect(200);
-    client.put("/docs/notes.txt", &[("if-match", &first)], "lost update").await.expect(412);
-    let listing = client.get("/docs", &[]).await.expect(200).json();
-    assert_eq!(listing["blobs"][0]["name"], "notes.txt");
-    assert_eq!(listing["blobs"][0]["etag"], replaced.etag());
-
-    gateway.restart();
-    let client = Client::new(gateway.address());
-    let kept = client.get("/docs/notes.txt", &[]).await.expect(200);
-    assert_eq!((kept.text(), kept.etag()), ("three", replaced.etag()));
-    client.delete("/docs/notes.txt", &[("if-match", &first)]).await.expect(412);
-    client.delete("/docs/notes.txt", &[("if-match", replaced.etag())]).await.expect(204);
-    client.get("/docs/notes.txt", &[]).await.expect(404);
-}
 
 #[tokio::test]
 async fn object_stores_serve_the_same() {

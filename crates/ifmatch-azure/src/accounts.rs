@@ -36,11 +36,6 @@ impl Accounts {
     }
 
     /// The development account alone. Its key is public: use it on loopback only.
-    ///
-    /// ```
-    /// use ifmatch_azure::accounts::{Accounts, DEVELOPMENT_ACCOUNT};
-    /// assert!(Accounts::development().get(DEVELOPMENT_ACCOUNT).is_some());
-    /// ```
     pub fn development() -> Self {
         Self(Account::new(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY).into_iter().collect())
     }

@@ -210,13 +210,6 @@ fn has_bodies(root: &Path) -> bool {
 ///
 /// # Errors
 /// Fails if the system does.
-///
-/// ```
-/// # let root = tempfile::tempdir()?;
-/// ifmatch_blob_embedded::create_folder(&root.path().join("new/folder"))?;
-/// assert!(root.path().join("new/folder").is_dir());
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub fn create_folder(folder: &Path) -> io::Result<()> {
     let above = match folder.parent() {
         None => return Ok(()),

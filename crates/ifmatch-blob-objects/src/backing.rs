@@ -68,13 +68,6 @@ pub struct Backing {
 
 impl Backing {
     /// Wraps an object store, which is assumed to list in no order.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use ifmatch_blob_objects::Backing;
-    ///
-    /// let backing = Backing::new(Arc::new(object_store::memory::InMemory::new()));
-    /// ```
     pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
         let prefix = Path::default();
         let is_reserved = |_: &Path| false;
@@ -106,14 +99,6 @@ impl Backing {
     }
 
     /// Sets a prefix for the blobs.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use ifmatch_blob_objects::Backing;
-    /// use object_store::memory::InMemory;
-    ///
-    /// let backing = Backing::new(Arc::new(InMemory::new())).with_prefix("team/blobs".into()).listed_in_order();
-    /// ```
     #[must_use]
     pub fn with_prefix(self, prefix: Path) -> Self {
         Self { prefix, ..self }

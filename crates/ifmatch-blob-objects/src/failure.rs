@@ -13,13 +13,6 @@ use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 ///
 /// A custom object store reports this as the source of an [`object_store::Error::Generic`]. The write is then retried
 /// after a second instead of being reported as unknown.
-///
-/// ```
-/// use ifmatch_blob_objects::TooSoon;
-///
-/// let refusal = object_store::Error::Generic { store: "R2", source: Box::new(TooSoon) };
-/// assert!(refusal.to_string().contains("one write at a time"));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store accepts one write at a time for an object")]
 pub struct TooSoon;

@@ -200,16 +200,6 @@ impl ObjectBlobs {
     /// Opens a store with known capabilities, without a register: the store's conditions alone decide between processes. There are
     /// no leases, and every container exists: none is created, changed or deleted. Uploads in parts, which no condition
     /// covers, refuse conditions; so do deletions, unless the store has [conditional ones](Backing::deletes_if). Sends no request to the store.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    ///
-    /// use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
-    /// use object_store::memory::InMemory;
-    ///
-    /// let blobs = ObjectBlobs::unrecorded(Backing::new(Arc::new(InMemory::new())), Capability::FULL);
-    /// assert!(blobs.capability().is_native());
-    /// ```
     pub fn unrecorded(backing: Backing, capability: Capability) -> Self {
         Self::with(backing, Arc::new(Unrecorded::new()), capability, Keeps::Nothing, None)
     }
@@ -245,20 +235,6 @@ impl ObjectBlobs {
     ///
     /// # Errors
     /// Fails if the register does. The next call continues.
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use ifmatch_blob_objects::{Backing, ObjectBlobs};
-    /// # use ifmatch_register::{Register, MemoryRegister};
-    /// # use object_store::memory::InMemory;
-    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-    /// # let register = Arc::new(MemoryRegister::unbounded());
-    /// let blobs = ObjectBlobs::open_durable(Backing::new(Arc::new(InMemory::new())), register).await?;
-    /// assert_eq!(blobs.forget_idle().await?, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     // An async function would be compiled once more in each crate that calls it, with all that it calls.
     pub fn forget_idle(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
         Box::pin(self.shared.forget_idle())

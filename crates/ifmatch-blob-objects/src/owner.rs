@@ -173,15 +173,6 @@ fn describes_another(backing: &Backing) -> OpenError {
 /// Lets the next gateway choose the store that a register describes, after the store was moved, restored or emptied. No
 /// gateway may be running: it would go on using the former store.
 ///
-/// ```
-/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// # let register = ifmatch_register::MemoryRegister::unbounded();
-/// ifmatch_blob_objects::forget_store(&register).await?;
-/// # Ok::<(), ifmatch_register::RegisterError>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
 /// # Errors
 /// If the register fails.
 pub async fn forget_store(register: &dyn Register) -> Result<(), RegisterError> {

@@ -80,16 +80,6 @@ impl Backing {
     ///
     /// # Errors
     /// [`OpenErrorKind::Settings`] without credentials, and otherwise [`OpenErrorKind::Unusable`].
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use ifmatch_blob_objects::Backing;
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// let backing = Backing::new(Arc::new(object_store::memory::InMemory::new()));
-    /// assert!(backing.reach(&"locks/backup".into()).await.is_ok());
-    /// # });
-    /// ```
     pub async fn reach(&self, location: &Path) -> Result<(), OpenError> {
         match self.objects.head(location).await {
             Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(()),

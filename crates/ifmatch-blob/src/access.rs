@@ -49,13 +49,6 @@ pub struct InvalidToken(());
 
 impl Denied {
     /// Returns the response to the request (RFC 6750 §3).
-    ///
-    /// ```
-    /// use http::StatusCode;
-    /// use ifmatch_blob::access::Denied;
-    ///
-    /// assert_eq!(Denied::NotForWriting.to_problem().status(), StatusCode::FORBIDDEN);
-    /// ```
     pub fn to_problem(self) -> Problem {
         let (status, name, detail, challenge) = match self {
             Self::NoToken => (

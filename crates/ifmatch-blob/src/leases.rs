@@ -5,12 +5,6 @@ use serde_json::{Map, Value, json};
 
 /// Returns a lease or its absence as JSON. Seconds are null for a lease without an end. It omits the lease id, which would
 /// allow writing as the holder.
-///
-/// ```
-/// use ifmatch_blob::leases::describe;
-///
-/// assert_eq!(describe(None)["state"], "available");
-/// ```
 pub fn describe(seen: Option<&SeenLease>) -> Map<String, Value> {
     let lease = seen.map(|seen| &seen.lease);
     let duration = lease.and_then(|lease| match lease.duration() {

@@ -28,11 +28,6 @@ impl ContainerName {
     ///
     /// # Errors
     /// [`InvalidName`] states the rule that the text breaks.
-    ///
-    /// ```
-    /// # use ifmatch_blob::name::ContainerName;
-    /// assert!(ContainerName::new(".hidden").is_err());
-    /// ```
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if text.len() > Self::MAX_LEN {

@@ -48,15 +48,6 @@ pub struct Waiter(pub IpAddr);
 
 /// The bounds of long polls, and the number of current ones. Beyond the bounds, a read is answered at once, which the
 /// client recognises by the missing `Preference-Applied`.
-///
-/// ```
-/// use std::time::Duration;
-///
-/// use ifmatch_blob::waits::Waits;
-///
-/// let waits = Waits::new(100).longest(Duration::from_secs(20)).interval(Duration::from_secs(2));
-/// assert_eq!(waits.count(), 0);
-/// ```
 #[derive(Debug)]
 pub struct Waits {
     max: usize,
@@ -222,10 +213,6 @@ fn preferred(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Returns `true` if the client may prefer to wait.
-///
-/// ```
-/// assert!(!ifmatch_blob::waits::may_wait(&http::HeaderMap::new()));
-/// ```
 pub fn may_wait(headers: &HeaderMap) -> bool {
     fields::has(headers, &PREFER)
 }

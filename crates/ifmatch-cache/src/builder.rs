@@ -48,11 +48,6 @@ impl Builder {
     /// are `private` or belong to a session, and ignores the directives that are for shared caches.
     ///
     /// Responses to requests with different `Authorization` are kept apart. A stored response sets no cookie again.
-    ///
-    /// ```
-    /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().private().build();
-    /// ```
     #[must_use]
     pub fn private(mut self) -> Self {
         self.config.audience = Audience::Private;
@@ -61,11 +56,6 @@ impl Builder {
 
     /// Sets the maximum size of all stored responses, in bytes. Defaults to 256 MiB. Bodies that are still arriving may
     /// take another five sixteenths of it.
-    ///
-    /// ```
-    /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().capacity(1 << 30).build();
-    /// ```
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.config.capacity = bytes;
@@ -74,11 +64,6 @@ impl Builder {
 
     /// Sets the maximum length of a body in memory. Defaults to a sixteenth of the [capacity](Self::capacity), and cannot
     /// exceed a quarter of it. Longer bodies go to [disk](Self::disk), or are not stored.
-    ///
-    /// ```
-    /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().entry_limit(1024 * 1024).build();
-    /// ```
     #[must_use]
     pub fn entry_limit(mut self, bytes: u64) -> Self {
         self.entry_limit = Some(bytes);
@@ -94,11 +79,6 @@ impl Builder {
     }
 
     /// Sets the heuristic for the lifetime of responses that state none (RFC 9111 §4.2.2). `None` disables it.
-    ///
-    /// ```
-    /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().heuristic(None).build();
-    /// ```
     #[must_use]
     pub fn heuristic(mut self, heuristic: impl Into<Option<Heuristic>>) -> Self {
         self.config.heuristic = heuristic.into();
@@ -108,11 +88,6 @@ impl Builder {
     /// Sets the scheme of all requests, `http` or `https`. Defaults to that of the URI, or else `http`.
     ///
     /// Set it if clients use several versions of HTTP: HTTP/2 requests include the scheme, HTTP/1.1 requests do not.
-    ///
-    /// ```
-    /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().scheme("https").build();
-    /// ```
     #[must_use]
     pub fn scheme(mut self, scheme: &str) -> Self {
         self.config.scheme = Some(scheme.to_ascii_lowercase().into());
@@ -121,11 +96,6 @@ impl Builder {
 
     /// Ignores the `Cache-Control` of requests: clients cannot make the cache ask the origin. A `no-store` still keeps the
     /// response to its request from being stored.
-    ///
-    /// ```
-    /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().ignore_request_directives().build();
-    /// ```
     #[must_use]
     pub fn ignore_request_directives(mut self) -> Self {
         self.config.obey_requests = false;
@@ -134,11 +104,6 @@ impl Builder {
 
     /// Stores every response that sets a cookie and states a lifetime, as RFC 9111 §7.3 allows. By default such a
     /// response must also be `public`, since a cookie usually identifies one client's session.
-    ///
-    /// ```
-    /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().share_cookies().build();
-    /// ```
     #[must_use]
     pub fn share_cookies(mut self) -> Self {
         self.config.rules.share_cookies = true;
@@ -147,13 +112,6 @@ impl Builder {
 
     /// Sets rules for the query of every request, whatever its method. The inner service receives the resulting query.
     /// Invalidations and purges follow the same rules.
-    ///
-    /// ```
-    /// # use ifmatch_cache::CacheLayer;
-    /// use ifmatch_cache::policy::query::QueryRules;
-    ///
-    /// let layer = CacheLayer::builder().query(QueryRules { sort: true, ..QueryRules::default() }).build();
-    /// ```
     #[must_use]
     pub fn query(mut self, rules: QueryRules) -> Self {
         self.config.query = rules;
@@ -195,12 +153,6 @@ impl Builder {
 
     /// Excludes these response fields from storage, such as request ids. The client that causes a request to the inner service
     /// still gets them.
-    ///
-    /// ```
-    /// # use http::HeaderName;
-    /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().never_store([HeaderName::from_static("x-request-id")]).build();
-    /// ```
     #[must_use]
     pub fn never_store(mut self, fields: impl IntoIterator<Item = HeaderName>) -> Self {
         self.config.unstored.extend(fields);
@@ -209,11 +161,6 @@ impl Builder {
 
     /// Revalidates stored responses before each use, regardless of their lifetime. For inner services with resources that change
     /// without the cache, or have several names. The cache still saves transfers of unchanged content.
-    ///
-    /// ```
-    /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().always_validate().build();
-    /// ```
     #[must_use]
     pub fn always_validate(mut self) -> Self {
         self.config.always_validate = true;
@@ -234,12 +181,6 @@ impl Builder {
 
     /// Sets how long after its lifetime a response may be used while the inner service returns errors instead of responses,
     /// unless the response forbids it (RFC 9111 §4.2.4). Defaults to one hour; zero disables it.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().stale_if_unreachable(Duration::ZERO).build();
-    /// ```
     #[must_use]
     pub fn stale_if_unreachable(mut self, window: Duration) -> Self {
         self.config.stale_if_unreachable = window;
@@ -249,12 +190,6 @@ impl Builder {
     /// Sets how long after its lifetime a response may be used while it is revalidated in the background (RFC 5861 §3).
     /// Defaults to zero. It does not apply to responses that state `stale-while-revalidate`, forbid stale use
     /// (`must-revalidate`, `proxy-revalidate`, `s-maxage`, `no-cache`), or have no lifetime.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().stale_while_revalidate(Duration::from_secs(10)).build();
-    /// ```
     #[must_use]
     pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
         self.config.stale_while_revalidate = window;
@@ -264,11 +199,6 @@ impl Builder {
     /// Sends the inner service a normal form of `Accept-Encoding` with GET and HEAD: `gzip, br, zstd`, as far as the client accepts
     /// them. Clients with different spellings then share responses that vary by the field. Off by default: the inner service no
     /// longer learns weights and other codings.
-    ///
-    /// ```
-    /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().normalize_accept_encoding().build();
-    /// ```
     #[must_use]
     pub fn normalize_accept_encoding(mut self) -> Self {
         self.config.normalizes_accept_encoding = true;
@@ -278,12 +208,6 @@ impl Builder {
     /// Sets how long requests wait for another request's response before one of them goes to the origin as well. Defaults to 10
     /// seconds. Also bounds how long a slow reader can hold up other readers of a body that is too long to be stored, if it
     /// cannot request the rest.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().patience(Duration::from_secs(2)).build();
-    /// ```
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.config.patience = patience;

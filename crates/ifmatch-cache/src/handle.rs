@@ -55,13 +55,6 @@ impl CacheHandle {
 
     /// Does the same for several sets. This takes one search of the store for all prefixes, and one for the groups of an
     /// origin.
-    ///
-    /// ```
-    /// use ifmatch_cache::{CacheLayer, Purge};
-    ///
-    /// let prefixes = ["http://example.org/a/", "http://example.org/b/"].map(|prefix| Purge::Prefix(prefix.to_owned()));
-    /// assert_eq!(CacheLayer::new().handle().purge_all(&prefixes), 0);
-    /// ```
     pub fn purge_all<'a>(&self, what: impl IntoIterator<Item = &'a Purge>) -> usize {
         let table = &self.0.table;
         let (mut purged, mut prefixes, mut origins) = (0, Vec::new(), BTreeSet::new());
@@ -106,14 +99,6 @@ impl CacheHandle {
     ///
     /// For caches that learn of each other's purges: one that cannot know the purges of the others validates each response with
     /// the origin, uses no stale one, and lets no request wait for another one's response.
-    ///
-    /// ```
-    /// use ifmatch_cache::CacheLayer;
-    /// use ifmatch_core::date::Timestamp;
-    ///
-    /// let cache = CacheLayer::new().handle();
-    /// cache.trust_until(Timestamp::from_micros(0));
-    /// ```
     pub fn trust_until(&self, until: Timestamp) {
         self.0.trust_until(until);
     }
@@ -162,12 +147,6 @@ impl fmt::Debug for CacheHandle {
 }
 
 /// The responses that the cache has for a URL.
-///
-/// ```
-/// let cache = ifmatch_cache::CacheLayer::new().handle();
-/// let found = cache.look_up("http://example.org/news");
-/// assert!(found.variants.is_empty() && found.not_stored.is_none());
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LookedUp {
     /// The stored responses in memory, newest first.

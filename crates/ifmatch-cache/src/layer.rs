@@ -28,19 +28,11 @@ pub struct CacheLayer {
 
 impl CacheLayer {
     /// Creates a layer with default settings.
-    ///
-    /// ```
-    /// let layer = ifmatch_cache::CacheLayer::new();
-    /// ```
     pub fn new() -> Self {
         Self::builder().build()
     }
 
     /// Returns a builder for a customised layer.
-    ///
-    /// ```
-    /// let layer = ifmatch_cache::CacheLayer::builder().capacity(1 << 30).build();
-    /// ```
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -48,11 +40,6 @@ impl CacheLayer {
 
 impl CacheLayer {
     /// Returns a handle for counters and purging.
-    ///
-    /// ```
-    /// let handle = ifmatch_cache::CacheLayer::new().handle();
-    /// assert_eq!(handle.metrics().requests(), 0);
-    /// ```
     pub fn handle(&self) -> CacheHandle {
         CacheHandle(Arc::clone(&self.state))
     }

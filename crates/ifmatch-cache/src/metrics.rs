@@ -32,11 +32,6 @@ macro_rules! labelled {
 
 labelled! {
     /// The outcome of a request. Every request has exactly one.
-    ///
-    /// ```
-    /// use ifmatch_cache::Outcome;
-    /// assert_eq!((Outcome::StaleError.name(), Outcome::StaleError.reason()), ("stale", "error"));
-    /// ```
     Outcome:
     /// Answered with a fresh stored response, perhaps after waiting for it.
     Hit = ("hit", "fresh"),
@@ -144,11 +139,6 @@ impl From<Refusal> for Outcome {
 
 labelled! {
     /// The reason why a storable response was not stored in the end.
-    ///
-    /// ```
-    /// use ifmatch_cache::NotStored;
-    /// assert_eq!(NotStored::TooLarge.reason(), "too-large");
-    /// ```
     NotStored:
     /// The body broke off, differed from its declared length, or stalled without readers.
     Broken = ("broken"),
@@ -169,11 +159,6 @@ impl NotStored {
 
 labelled! {
     /// The cause of an invalidation.
-    ///
-    /// ```
-    /// use ifmatch_cache::Invalidation;
-    /// assert_eq!(Invalidation::SoftPurge.cause(), "soft-purge");
-    /// ```
     Invalidation:
     /// An unsafe method.
     Write = ("write"),
@@ -191,13 +176,6 @@ impl Invalidation {
 }
 
 /// The cache's counters since the start of the process, and its current size.
-///
-/// ```
-/// use ifmatch_cache::{CacheLayer, Outcome};
-///
-/// let metrics = CacheLayer::new().handle().metrics();
-/// assert_eq!((metrics.count(Outcome::Hit), metrics.requests()), (0, 0));
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
     outcomes: Counts<{ Outcome::ALL.len() }>,
@@ -226,10 +204,6 @@ impl Metrics {
     }
 
     /// Returns the number of requests with an outcome of this [name](Outcome::name).
-    ///
-    /// ```
-    /// assert_eq!(ifmatch_cache::CacheLayer::new().handle().metrics().named("stale"), 0);
-    /// ```
     pub fn named(&self, name: &str) -> u64 {
         Outcome::ALL.into_iter().filter(|outcome| outcome.name() == name).map(|outcome| self.count(outcome)).sum()
     }

@@ -47,11 +47,6 @@ pub struct Client {
 
 impl Client {
     /// Creates a client of a backend.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// let client = Client::new(Memory::default());
-    /// ```
     pub fn new(backend: impl Backend) -> Self {
         let clock = Arc::new(SystemClock);
         Self {
@@ -68,24 +63,12 @@ impl Client {
     ///
     /// # Errors
     /// If [`Http::new`] fails.
-    ///
-    /// ```
-    /// # use ifmatch_client::Client;
-    /// let client = Client::http("http://127.0.0.1:10000/conf/")?;
-    /// # Ok::<(), ifmatch_client::HttpError>(())
-    /// ```
     pub fn http(url: &str) -> Result<Self, HttpError> {
         Http::new(url).map(Self::new)
     }
 
     /// Sets the time limit of an operation with all its attempts, instead of 30 seconds. Contention beyond it is
     /// [`Contended`](crate::ErrorKind::Contended), silence is [`Unknown`](crate::ErrorKind::Unknown).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch_client::{Client, Memory};
-    /// let client = Client::new(Memory::default()).with_patience(Duration::from_secs(5));
-    /// ```
     #[must_use]
     pub fn with_patience(mut self, limit: Duration) -> Self {
         self.patience = limit;
@@ -93,12 +76,6 @@ impl Client {
     }
 
     /// Sets the time limit of one attempt, instead of 10 seconds.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch_client::{Client, Memory};
-    /// let client = Client::new(Memory::default()).with_attempt_timeout(Duration::from_secs(2));
-    /// ```
     #[must_use]
     pub fn with_attempt_timeout(mut self, limit: Duration) -> Self {
         self.attempt = limit;
@@ -106,11 +83,6 @@ impl Client {
     }
 
     /// Sets the clock, instead of the system's.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// let client = Client::new(Memory::default()).with_clock(ifmatch_runtime::SystemClock);
-    /// ```
     #[must_use]
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
@@ -118,65 +90,31 @@ impl Client {
     }
 
     /// Returns the JSON document of a key.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// let limits = Client::new(Memory::default()).json::<Vec<u32>>("conf/limits.json");
-    /// ```
     pub fn json<T>(&self, key: impl Into<Arc<str>>) -> Document<T> {
         Document::new(self.clone(), key.into())
     }
 
     /// Returns the lock of a key.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// let lock = Client::new(Memory::default()).lock("locks/bill");
-    /// ```
     pub fn lock(&self, key: impl Into<Arc<str>>) -> Lock {
         Lock::new(self.clone(), key.into())
     }
 
     /// Returns the election of a leader by a key.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// let election = Client::new(Memory::default()).election("leaders/mail").name("host 1");
-    /// ```
     pub fn election(&self, key: impl Into<Arc<str>>) -> Election {
         Election::new(self.lock(key))
     }
 
     /// Returns the queue of jobs below a folder.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// let queue = Client::new(Memory::default()).queue("jobs");
-    /// ```
     pub fn queue(&self, folder: impl Into<Arc<str>>) -> Queue {
         Queue::new(self.clone(), folder.into())
     }
 
     /// Returns the counter of a folder.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// let hits = Client::new(Memory::default()).counter("hits").shards(16);
-    /// ```
     pub fn counter(&self, folder: impl Into<Arc<str>>) -> Counter {
         Counter::new(self.clone(), folder.into())
     }
 
     /// Returns the backend.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory, Read};
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// let client = Client::new(Memory::default());
-    /// assert_eq!(client.backend().get("none", None, None).await?, Read::Absent);
-    /// # Ok::<(), ifmatch_client::Error>(())
-    /// # }).unwrap();
-    /// ```
     pub fn backend(&self) -> &dyn Backend {
         &*self.backend
     }

@@ -38,11 +38,6 @@ impl Counter {
 
     /// Sets the number of shards, instead of 8. Clients that read the counter must use the largest number that any
     /// writer has used.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// let hits = Client::new(Memory::default()).counter("hits").shards(64);
-    /// ```
     #[must_use]
     pub fn shards(mut self, shards: u16) -> Self {
         self.shards = shards.max(1);
@@ -53,14 +48,6 @@ impl Counter {
     ///
     /// # Errors
     /// As [`Document::update`].
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// Client::new(Memory::default()).counter("hits").add(1).await?;
-    /// # Ok::<(), ifmatch_client::Error>(())
-    /// # }).unwrap();
-    /// ```
     pub async fn add(&self, number: i64) -> Result<(), Error> {
         let random = nonce().map_err(|error| Error::refused(error.to_string()))?;
         let shard = u16::try_from(random % u64::from(self.shards)).unwrap_or_default();
@@ -72,14 +59,6 @@ impl Counter {
     ///
     /// # Errors
     /// As [`Document::get`].
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// assert_eq!(Client::new(Memory::default()).counter("hits").get().await?, 0);
-    /// # Ok::<(), ifmatch_client::Error>(())
-    /// # }).unwrap();
-    /// ```
     pub async fn get(&self) -> Result<i64, Error> {
         let mut sum = 0_i64;
         for shard in 0..self.shards {

@@ -43,11 +43,6 @@ impl Election {
     }
 
     /// Sets the name of this candidate, instead of its process id.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// let election = Client::new(Memory::default()).election("leaders/mail").name("host 1");
-    /// ```
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.lock = self.lock.holder(name);
@@ -56,12 +51,6 @@ impl Election {
 
     /// Sets the time to live of a term without renewal, instead of 30 seconds. After a crash of the leader, the others wait
     /// for this long.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch_client::{Client, Memory};
-    /// let election = Client::new(Memory::default()).election("leaders/mail").ttl(Duration::from_secs(10));
-    /// ```
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.lock = self.lock.ttl(ttl);
@@ -95,15 +84,6 @@ impl Election {
     ///
     /// # Errors
     /// As [`Document::get`].
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// let election = Client::new(Memory::default()).election("leaders/mail");
-    /// assert_eq!(*election.observe().await?.borrow(), None);
-    /// # Ok::<(), ifmatch_client::Error>(())
-    /// # }).unwrap();
-    /// ```
     pub async fn observe(&self) -> Result<watch::Receiver<Option<Leader>>, Error> {
         let record: Document<LockRecord> = self.lock.record();
         let mut changes = record.watch().await?;

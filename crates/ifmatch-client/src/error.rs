@@ -46,35 +46,16 @@ pub enum ErrorKind {
 
 impl Error {
     /// Creates an error, for the implementation of a [`Backend`](crate::Backend).
-    ///
-    /// ```
-    /// use ifmatch_client::{Error, ErrorKind};
-    ///
-    /// let error = Error::new(ErrorKind::Unknown, "the connection was closed");
-    /// assert_eq!(error.to_string(), "the connection was closed");
-    /// ```
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), retry_after: None }
     }
 
     /// Returns the kind of the error.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Error, ErrorKind};
-    /// assert_eq!(Error::new(ErrorKind::Lost, "lost").kind(), &ErrorKind::Lost);
-    /// ```
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
     /// Sets the time after which the server asks for another attempt (RFC 9110 §10.2.3).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch_client::{Error, ErrorKind};
-    /// let busy = Error::new(ErrorKind::Unknown, "503").with_retry_after(Some(Duration::from_secs(5)));
-    /// assert_eq!(busy.retry_after(), Some(Duration::from_secs(5)));
-    /// ```
     #[must_use]
     pub fn with_retry_after(mut self, delay: Option<Duration>) -> Self {
         self.retry_after = delay;
@@ -82,11 +63,6 @@ impl Error {
     }
 
     /// Returns the time after which the server asks for another attempt.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Error, ErrorKind};
-    /// assert_eq!(Error::new(ErrorKind::Lost, "lost").retry_after(), None);
-    /// ```
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }

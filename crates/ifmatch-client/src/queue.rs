@@ -101,15 +101,6 @@ impl Queue {
     ///
     /// # Errors
     /// `Unknown` if it is unknown whether the job was added.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// let key = Client::new(Memory::default()).queue("jobs").push(&"job 1").await?;
-    /// assert!(key.starts_with("jobs/"));
-    /// # Ok::<(), ifmatch_client::Error>(())
-    /// # }).unwrap();
-    /// ```
     pub async fn push(&self, payload: &impl Serialize) -> Result<String, Error> {
         let invalid = |error: serde_json::Error| Error::refused(format!("the job cannot be JSON: {error}"));
         let payload = serde_json::to_value(payload).map_err(invalid)?;
@@ -134,16 +125,6 @@ impl Queue {
     /// # Errors
     /// `Unknown` if the server does not answer; a job that was taken nevertheless is available again after `visibility`.
     /// `Refused` if it rejects the requests, or if the folder has other documents and no job to take.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch_client::{Client, Memory};
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// let queue = Client::new(Memory::default()).queue("jobs");
-    /// assert!(queue.take(Duration::from_secs(60)).await?.is_none());
-    /// # Ok::<(), ifmatch_client::Error>(())
-    /// # }).unwrap();
-    /// ```
     pub async fn take(&self, visibility: Duration) -> Result<Option<Job>, Error> {
         check(visibility)?;
         let keys = self.client.list(&format!("{}/", self.folder)).await?;
@@ -242,62 +223,27 @@ impl Job {
     ///
     /// # Errors
     /// `Refused` if it is not a `T`.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Job, Error};
-    /// fn name(job: &Job) -> Result<String, Error> {
-    ///     job.payload()
-    /// }
-    /// ```
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let wrong = |error| Error::refused(format!("the job {} is not of the expected type: {error}", self.key()));
         serde_json::from_value(self.record.payload.clone()).map_err(wrong)
     }
 
     /// Returns the job's key.
-    ///
-    /// ```
-    /// # use ifmatch_client::Job;
-    /// fn log(job: &Job) -> String {
-    ///     format!("working on {}", job.key())
-    /// }
-    /// ```
     pub fn key(&self) -> &str {
         &self.raw.key
     }
 
     /// Returns how often the job was taken, this time included.
-    ///
-    /// ```
-    /// # use ifmatch_client::Job;
-    /// fn is_poisonous(job: &Job) -> bool {
-    ///     job.attempts() > 5
-    /// }
-    /// ```
     pub fn attempts(&self) -> u32 {
         self.record.attempts
     }
 
     /// Returns the fencing token: larger for each worker that takes the job.
-    ///
-    /// ```
-    /// # use ifmatch_client::Job;
-    /// fn token(job: &Job) -> u64 {
-    ///     job.fence()
-    /// }
-    /// ```
     pub fn fence(&self) -> u64 {
         self.record.lock.fence
     }
 
     /// Returns the time until another worker may take the job, less a margin.
-    ///
-    /// ```
-    /// # use ifmatch_client::Job;
-    /// fn must_stop(job: &Job) -> bool {
-    ///     job.remaining().is_zero()
-    /// }
-    /// ```
     pub fn remaining(&self) -> Duration {
         self.raw.client.clock().now().until(self.deadline)
     }
@@ -334,12 +280,6 @@ impl Job {
     ///
     /// # Errors
     /// `Lost` if another worker has taken it since. `Unknown` if it is unknown whether the job was removed.
-    ///
-    /// ```no_run
-    /// # async fn finish(job: ifmatch_client::Job) -> Result<(), ifmatch_client::Error> {
-    /// job.done().await
-    /// # }
-    /// ```
     pub async fn done(self) -> Result<(), Error> {
         let written = match self.write(&Record { done: true, ..self.record.clone() }).await {
             // Only jobs that are done are deleted, so this one is.
@@ -357,12 +297,6 @@ impl Job {
     ///
     /// # Errors
     /// As [`done`](Self::done).
-    ///
-    /// ```no_run
-    /// # async fn give_up(job: ifmatch_client::Job) -> Result<(), ifmatch_client::Error> {
-    /// job.abandon().await
-    /// # }
-    /// ```
     pub async fn abandon(self) -> Result<(), Error> {
         let lock = self.record.lock.released();
         self.write(&Record { lock, ..self.record.clone() }).await.map(drop)

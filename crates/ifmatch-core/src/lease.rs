@@ -322,11 +322,6 @@ impl Lease {
 
 /// A lease as its record had it, with the time of that reading by the clock that ends the lease. Processes with other
 /// clocks see the same state.
-///
-/// ```
-/// use ifmatch_core::lease::{LeaseUse, SeenLease};
-/// assert!(SeenLease::check(None, LeaseUse::Write(None)).is_ok());
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenLease {
     /// The lease.

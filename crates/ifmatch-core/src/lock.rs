@@ -69,26 +69,12 @@ impl LockRecord {
     }
 
     /// Returns the record after a release.
-    ///
-    /// ```
-    /// # use ifmatch_core::lock::LockRecord;
-    /// let held = LockRecord { holder: "a".into(), fence: 3, ttl_ms: 30_000, held: true };
-    /// assert_eq!(held.released().fence, 3);
-    /// assert!(!held.released().held);
-    /// ```
     #[must_use]
     pub fn released(&self) -> Self {
         Self { held: false, ..self.clone() }
     }
 
     /// Returns the record with another time to live, from its next version on.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch_core::lock::LockRecord;
-    /// let lasting = LockRecord::default().lasting(Duration::from_secs(60));
-    /// assert_eq!(lasting.ttl().as_secs(), 60);
-    /// ```
     #[must_use]
     pub fn lasting(&self, ttl: Duration) -> Self {
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
@@ -96,12 +82,6 @@ impl LockRecord {
     }
 
     /// Returns the time to live.
-    ///
-    /// ```
-    /// # use ifmatch_core::lock::LockRecord;
-    /// let held = LockRecord { ttl_ms: 30_000, ..LockRecord::default() };
-    /// assert_eq!(held.ttl().as_secs(), 30);
-    /// ```
     pub fn ttl(&self) -> Duration {
         Duration::from_millis(self.ttl_ms)
     }

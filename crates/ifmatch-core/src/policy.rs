@@ -22,13 +22,6 @@ pub struct RequirePreconditions {
 
 impl RequirePreconditions {
     /// Requires no preconditions. This is the default.
-    ///
-    /// ```
-    /// # use http::Method;
-    /// # use ifmatch_core::policy::RequirePreconditions;
-    /// # use ifmatch_core::precondition::Preconditions;
-    /// assert!(!RequirePreconditions::none().refuses(&Method::PUT, &Preconditions::default()));
-    /// ```
     pub const fn none() -> Self {
         Self { methods: Vec::new() }
     }

@@ -208,11 +208,6 @@ impl RequestId {
     }
 
     /// Returns the bytes of the identity, for a store that keeps it with the written data.
-    ///
-    /// ```
-    /// # use ifmatch_core::record::RequestId;
-    /// assert_ne!(RequestId::of(&[b"a"]).as_bytes(), RequestId::of(&[b"b"]).as_bytes());
-    /// ```
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }

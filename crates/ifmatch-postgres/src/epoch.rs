@@ -97,13 +97,6 @@ async fn find_latest(url: &str) -> Option<Connection> {
 /// be probed. Call this before any process uses the register again: a restored base backup cannot be told from the server
 /// that it replaces. Returns the number of the epoch.
 ///
-/// ```no_run
-/// # async fn run() -> Result<(), ifmatch_postgres::ConnectError> {
-/// ifmatch_postgres::restored("postgres://owner@db.example/app").await?;
-/// # Ok(())
-/// # }
-/// ```
-///
 /// # Errors
 /// As for [`PostgresRegister::connect`](crate::PostgresRegister::connect).
 pub async fn restored(url: &str) -> Result<u64, ConnectError> {

@@ -16,14 +16,6 @@ pub struct ConnectError {
 }
 
 /// The kind of an [`ConnectError`].
-///
-/// ```
-/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// let error = ifmatch_postgres::PostgresRegister::connect("mysql://host").await.unwrap_err();
-/// assert_eq!(error.kind(), ifmatch_postgres::ConnectErrorKind::Url);
-/// # });
-/// # Ok::<(), std::io::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectErrorKind {

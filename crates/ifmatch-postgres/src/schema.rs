@@ -29,13 +29,6 @@ const MIGRATIONS: [&str; VERSION as usize] = [
 /// Concurrent calls wait for each other, and later ones change nothing. Stop processes of earlier releases first only if the
 /// change log says so.
 ///
-/// ```no_run
-/// # async fn run() -> Result<(), ifmatch_postgres::ConnectError> {
-/// ifmatch_postgres::migrate("postgres://owner@db.example/app").await?;
-/// # Ok(())
-/// # }
-/// ```
-///
 /// # Errors
 /// As for [`PostgresRegister::connect`](crate::PostgresRegister::connect).
 pub async fn migrate(url: &str) -> Result<(), ConnectError> {

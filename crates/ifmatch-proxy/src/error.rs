@@ -9,13 +9,6 @@ use http::header::RETRY_AFTER;
 use ifmatch_core::problem::Problem;
 
 /// Error of a request that could not be forwarded, or got no response.
-///
-/// ```
-/// use ifmatch_proxy::{ProxyError, ProxyErrorKind};
-///
-/// let error = ProxyError::from(ProxyErrorKind::Timeout);
-/// assert_eq!(error.problem().status(), 504);
-/// ```
 #[derive(Debug)]
 pub struct ProxyError {
     kind: ProxyErrorKind,

@@ -72,16 +72,6 @@ impl RedbRegister {
     ///
     /// # Errors
     /// As for [`RedbRegister::open`], and [`OpenErrorKind::Denied`] if there is no database.
-    ///
-    /// ```
-    /// use ifmatch_redb::RedbRegister;
-    ///
-    /// # let folder = tempfile::tempdir()?;
-    /// let index = folder.path().join("index.redb");
-    /// drop(RedbRegister::open(&index)?);
-    /// assert!(RedbRegister::is_intact(&index)?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn is_intact(path: impl AsRef<Path>) -> Result<bool, OpenError> {
         let found = Files::lock(path.as_ref())?.open()?.ok_or_else(OpenError::removed)?;
         match View::open(found)?.database.check_integrity() {

@@ -84,13 +84,6 @@ impl RedisRegister {
 /// Begins an epoch after the data were restored from a backup, so that versions from before count as unknown where they can be
 /// probed. A server that was restarted begins one by itself. Returns the number of the epoch.
 ///
-/// ```no_run
-/// # async fn run() -> Result<(), ifmatch_redis::ConnectError> {
-/// ifmatch_redis::restored("redis://127.0.0.1:6379").await?;
-/// # Ok(())
-/// # }
-/// ```
-///
 /// # Errors
 /// As for [`RedisRegister::connect_with`].
 pub async fn restored(url: &str) -> Result<u64, ConnectError> {

@@ -24,6 +24,8 @@ pub mod conformance;
 mod deadlines;
 mod driver;
 mod engine_clock;
+#[cfg(feature = "test-util")]
+pub mod faulty;
 mod key;
 mod key_lock;
 pub mod lanes;

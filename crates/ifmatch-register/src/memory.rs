@@ -57,10 +57,6 @@ impl MemoryRegister {
 
     /// Creates a register that takes about `bytes` of memory at most, for services with resources that can be probed. A
     /// record takes about 1 KiB. Use a MiB at least.
-    ///
-    /// ```
-    /// let register = ifmatch_register::MemoryRegister::with_memory(64 << 20);
-    /// ```
     pub fn with_memory(bytes: usize) -> Self {
         Self::limited(Limit { records: usize::MAX, bytes: bytes / SHARDS })
     }

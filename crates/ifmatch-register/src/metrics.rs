@@ -14,10 +14,6 @@ pub const BATCH_SIZE: &str = "ifmatch_register_batch_size";
 pub const AMBIGUOUS: &str = "ifmatch_register_ambiguous_total";
 
 /// Describes the metrics to the current recorder.
-///
-/// ```
-/// ifmatch_register::metrics::describe();
-/// ```
 pub fn describe() {
     describe_histogram!(BATCH_SIZE, Unit::Count, "Calls in a batch that went to the register's server, by operation.");
     describe_counter!(

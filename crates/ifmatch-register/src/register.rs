@@ -109,12 +109,6 @@ impl fmt::Debug for dyn Register {
 }
 
 /// The engine in which a register keeps its records.
-///
-/// ```
-/// use ifmatch_register::{Engine, Guarantee, MemoryRegister, Register};
-/// let memory = MemoryRegister::unbounded().engine();
-/// assert_eq!(memory, Engine { guarantee: Guarantee::Process, ..Engine::default() });
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Engine {
     /// The lifetime of acknowledged swaps.
@@ -131,11 +125,6 @@ pub struct Engine {
 /// The lifetime of acknowledged swaps.
 ///
 /// Promises that must outlast the process, such as leases, need [`Guarantee::Linearizable`].
-///
-/// ```
-/// use ifmatch_register::{Guarantee, MemoryRegister, Register};
-/// assert_eq!(MemoryRegister::unbounded().engine().guarantee, Guarantee::Process);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Guarantee {
     /// An acknowledged swap is never lost.
@@ -167,11 +156,6 @@ impl Guarantee {
 /// Records up to revision `lost` may be older than an acknowledged swap. A [`Driver`](crate::Driver) of resources that can
 /// be probed treats their versions as unknown, and writes later revisions from then on. An index, which cannot ask any other
 /// authority, uses the records that it finds.
-///
-/// ```
-/// use ifmatch_register::{Epoch, MemoryRegister, Register};
-/// assert_eq!(MemoryRegister::unbounded().engine().epoch, Epoch::default());
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch {
     /// The number of such failovers of the register so far.
@@ -229,12 +213,6 @@ impl RegisterError {
     }
 
     /// Returns the error again, for another call that failed for the same reason.
-    ///
-    /// ```
-    /// use ifmatch_register::{RegisterError, RegisterErrorKind};
-    /// let error = RegisterError::new(RegisterErrorKind::Unavailable, "the server is gone");
-    /// assert_eq!(error.duplicate().to_string(), error.to_string());
-    /// ```
     #[must_use]
     pub fn duplicate(&self) -> Self {
         let source = self.source.as_ref().map(|source| source.to_string().into());
@@ -243,12 +221,6 @@ impl RegisterError {
 
     /// Returns the error as that of a load or a scan, which changes nothing: an ambiguous one is then
     /// [`RegisterErrorKind::Unavailable`].
-    ///
-    /// ```
-    /// use ifmatch_register::{RegisterError, RegisterErrorKind};
-    /// let error = RegisterError::new(RegisterErrorKind::Ambiguous, "no answer to a load");
-    /// assert_eq!(error.of_read().kind(), RegisterErrorKind::Unavailable);
-    /// ```
     #[must_use]
     pub fn of_read(self) -> Self {
         match self.kind {

@@ -19,11 +19,6 @@ pub struct RandomError(#[source] getrandom::Error);
 ///
 /// # Errors
 /// If the system fails to provide random numbers.
-///
-/// ```
-/// assert_ne!(ifmatch_runtime::nonce()?, ifmatch_runtime::nonce()?);
-/// # Ok::<(), ifmatch_runtime::RandomError>(())
-/// ```
 pub fn nonce() -> Result<u64, RandomError> {
     UNUSED.with_borrow_mut(|unused| {
         if let Some(number) = unused.pop() {
@@ -41,11 +36,6 @@ pub fn nonce() -> Result<u64, RandomError> {
 ///
 /// # Errors
 /// If the system fails to provide random numbers.
-///
-/// ```
-/// assert_ne!(ifmatch_runtime::random_bytes()?, ifmatch_runtime::random_bytes()?);
-/// # Ok::<(), ifmatch_runtime::RandomError>(())
-/// ```
 pub fn random_bytes() -> Result<[u8; 16], RandomError> {
     Ok((u128::from(nonce()?) << 64 | u128::from(nonce()?)).to_ne_bytes())
 }

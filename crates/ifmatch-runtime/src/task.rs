@@ -55,10 +55,6 @@ pub fn detach<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static)
 /// calls have no effect.
 ///
 /// For platforms that stop work at the end of a request unless it is registered, such as `waitUntil` in Cloudflare Workers.
-///
-/// ```no_run
-/// assert!(ifmatch_runtime::task::spawn_by(|work| drop(tokio::spawn(work))));
-/// ```
 pub fn spawn_by(spawner: fn(Work)) -> bool {
     SPAWNER.set(spawner).is_ok()
 }
@@ -111,15 +107,6 @@ pub async fn timeout<T>(clock: &dyn Clock, limit: Duration, work: impl Future<Ou
 ///
 /// # Errors
 /// [`Elapsed`] if the deadline has passed.
-///
-/// ```
-/// use ifmatch_runtime::task::until;
-/// use ifmatch_runtime::{Clock, SystemClock};
-///
-/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// assert!(until(&SystemClock, SystemClock.now(), async { 3 }).await.is_err());
-/// # });
-/// ```
 pub async fn until<T>(clock: &dyn Clock, deadline: Timestamp, work: impl Future<Output = T>) -> Result<T, Elapsed> {
     until_by(|| clock.now(), clock, deadline, work).await
 }
@@ -128,17 +115,6 @@ pub async fn until<T>(clock: &dyn Clock, deadline: Timestamp, work: impl Future<
 ///
 /// # Errors
 /// [`Elapsed`] if the deadline has passed.
-///
-/// ```
-/// use ifmatch_core::date::Timestamp;
-/// use ifmatch_runtime::SystemClock;
-/// use ifmatch_runtime::task::until_by;
-///
-/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// let (now, deadline) = (|| Timestamp::from_micros(1), Timestamp::from_micros(2));
-/// assert_eq!(until_by(now, &SystemClock, deadline, async { 3 }).await, Ok(3));
-/// # });
-/// ```
 pub async fn until_by<T>(
     now: impl Fn() -> Timestamp,
     clock: &dyn Clock,

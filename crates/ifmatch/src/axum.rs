@@ -112,13 +112,6 @@ where
 pub struct CurrentVersion(pub Option<EntityTag>);
 
 /// The request has no [`Permit`]: the route is not behind a layer, or the layer does not guard this request.
-///
-/// ```
-/// use axum::response::IntoResponse;
-/// use ifmatch::axum::MissingPermit;
-///
-/// assert_eq!(MissingPermit.into_response().status(), 500);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingPermit;
 

@@ -49,13 +49,6 @@ impl Builder {
     /// Sets the register that keeps the records. Use one that is shared between processes, or that survives a restart.
     ///
     /// Defaults to a register in this process's memory, for 100,000 resources.
-    ///
-    /// ```
-    /// use ifmatch::ConditionalLayer;
-    /// use ifmatch::MemoryRegister;
-    ///
-    /// let layer = ConditionalLayer::builder().register(MemoryRegister::with_capacity(1_000)).build();
-    /// ```
     #[must_use]
     pub fn register(mut self, register: impl Register) -> Self {
         self.register = Arc::new(register);
@@ -63,12 +56,6 @@ impl Builder {
     }
 
     /// Sets the clock. Defaults to the system's.
-    ///
-    /// ```
-    /// use ifmatch::{ConditionalLayer, SystemClock};
-    ///
-    /// let layer = ConditionalLayer::builder().clock(SystemClock).build();
-    /// ```
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
@@ -87,11 +74,6 @@ impl Builder {
     /// [`build`](Self::build) panics if the register may lose acknowledged swaps
     /// ([`Guarantee::UntilFailover`](ifmatch_register::Guarantee::UntilFailover)): the layer would evaluate conditions
     /// against a version that has been replaced.
-    ///
-    /// ```
-    /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().authoritative().build();
-    /// ```
     #[must_use]
     pub fn authoritative(mut self) -> Self {
         self.config.authority = Authority::Register;
@@ -114,13 +96,6 @@ impl Builder {
     }
 
     /// Sets the extractor of the resource that a request addresses. Defaults to the [path](crate::key::PathKey).
-    ///
-    /// ```
-    /// use ifmatch::ConditionalLayer;
-    /// use ifmatch::key::PathKey;
-    ///
-    /// let layer = ConditionalLayer::builder().key(PathKey::new().with_parameters(["id"])).build();
-    /// ```
     #[must_use]
     pub fn key(mut self, extractor: impl KeyExtractor) -> Self {
         self.config.keys = Arc::new(extractor);
@@ -133,11 +108,6 @@ impl Builder {
     /// *revision*: it changes with every write that passes a layer on this register, and with the length, type, coding
     /// and date of the response. A change that bypasses the layer and keeps all of these is not noticed; if that can
     /// happen, let the service set the tag, or raise this limit. A response takes at most this much memory for its body.
-    ///
-    /// ```
-    /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().hash_limit(16 * 1024 * 1024).build();
-    /// ```
     #[must_use]
     pub fn hash_limit(mut self, bytes: u64) -> Self {
         self.config.hash_limit = bytes;
@@ -145,11 +115,6 @@ impl Builder {
     }
 
     /// Sets the format of tags derived from content. Defaults to SHA-256.
-    ///
-    /// ```
-    /// use ifmatch::{ConditionalLayer, TagFormat};
-    /// let layer = ConditionalLayer::builder().tag_format(TagFormat::Sha256Truncated).build();
-    /// ```
     #[must_use]
     pub fn tag_format(mut self, format: TagFormat) -> Self {
         self.config.tag_format = format;
@@ -157,14 +122,6 @@ impl Builder {
     }
 
     /// Rejects writes without a condition with 428 Precondition Required (RFC 6585 §3). Off by default.
-    ///
-    /// ```
-    /// use http::Method;
-    /// use ifmatch::{ConditionalLayer, RequirePreconditions};
-    ///
-    /// let policy = RequirePreconditions::for_methods([Method::PUT]);
-    /// let layer = ConditionalLayer::builder().require_preconditions(policy).build();
-    /// ```
     #[must_use]
     pub fn require_preconditions(mut self, policy: RequirePreconditions) -> Self {
         self.config.require = policy;
@@ -193,11 +150,6 @@ impl Builder {
     /// A write whose client sends slowly then keeps no other waiting. A longer body arrives while its write holds the
     /// permit, which is renewed as long as at least 16 KiB arrive per [write timeout](Self::write_timeout). A write takes
     /// at most this much memory for its body.
-    ///
-    /// ```
-    /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().receive_limit(4 * 1024 * 1024).build();
-    /// ```
     #[must_use]
     pub fn receive_limit(mut self, bytes: u64) -> Self {
         self.config.receive_limit = bytes;
@@ -210,11 +162,6 @@ impl Builder {
     /// The GET runs before another write of the resource may begin. It is sent only if the handler has not given the new
     /// version: by `ETag`, by the representation with a `Content-Location`, or by [`NewVersion`](crate::NewVersion).
     /// Without it, such responses have no tag.
-    ///
-    /// ```
-    /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().probe_after_writes(false).build();
-    /// ```
     #[must_use]
     pub fn probe_after_writes(mut self, probes: bool) -> Self {
         self.config.probes_after_writes = probes;
@@ -250,13 +197,6 @@ impl Builder {
     /// A holder relies on its lease until it ends, even across a restart. Lease operations therefore get 501 unless the
     /// register [keeps every swap](ifmatch_register::Guarantee), which the default in-memory register does not. Set another one
     /// with [`register`](Self::register), or accept the loss with [`ephemeral_leases`](Self::ephemeral_leases).
-    ///
-    /// ```
-    /// # use ifmatch::ConditionalLayer;
-    /// # fn with(register: impl ifmatch::Register) {
-    /// let layer = ConditionalLayer::builder().register(register).leases().build();
-    /// # }
-    /// ```
     #[must_use]
     pub fn leases(mut self) -> Self {
         self.config.leases = true;
@@ -267,11 +207,6 @@ impl Builder {
     ///
     /// Leases then end earlier than promised, with the process or with a failover of the register's engine: another client
     /// may then acquire one. Use this in tests, and if nothing outside the service relies on a lease.
-    ///
-    /// ```
-    /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().ephemeral_leases().build();
-    /// ```
     #[must_use]
     pub fn ephemeral_leases(mut self) -> Self {
         self.config.leases = true;
@@ -301,12 +236,6 @@ impl Builder {
     /// The handler is cancelled earlier, by a tenth of the timeout and at most three seconds; the clocks of processes that
     /// share a register may differ by that much. A process that crashes mid-write blocks the next write for up to this
     /// duration.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().write_timeout(Duration::from_secs(5)).build();
-    /// ```
     #[must_use]
     pub fn write_timeout(mut self, timeout: Duration) -> Self {
         self.config.write_timeout = timeout;
@@ -314,12 +243,6 @@ impl Builder {
     }
 
     /// Sets how long a write waits for another write before it gets 409. Defaults to 10 seconds.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().patience(Duration::from_secs(2)).build();
-    /// ```
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.config.patience = patience;
@@ -328,12 +251,6 @@ impl Builder {
 
     /// Sets how long a handler may still take effect after it has failed, panicked or been cancelled. Other writes wait
     /// that long. Defaults to 1 second.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().grace(Duration::from_millis(200)).build();
-    /// ```
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.config.grace = grace;
@@ -342,12 +259,6 @@ impl Builder {
 
     /// Sets how long a register answer may be reused for 304s from memory. Defaults to zero: the register is checked for
     /// every response.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().authoritative().staleness(Duration::from_secs(1)).build();
-    /// ```
     #[must_use]
     pub fn staleness(mut self, bound: Duration) -> Self {
         self.config.staleness = bound;
@@ -355,11 +266,6 @@ impl Builder {
     }
 
     /// Sets the size of the memory for 304s in bytes. It holds header fields and tags, but no bodies. Defaults to 32 MiB.
-    ///
-    /// ```
-    /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().memory(256 * 1024 * 1024).build();
-    /// ```
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = bytes;
@@ -370,11 +276,6 @@ impl Builder {
     /// then get 304 from memory, too. Off by default.
     ///
     /// Responses that differ between users must say so, with `Vary` or `Cache-Control: private`.
-    ///
-    /// ```
-    /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().authoritative().behind_authentication().build();
-    /// ```
     #[must_use]
     pub fn behind_authentication(mut self) -> Self {
         self.config.behind_authentication = true;
@@ -385,11 +286,6 @@ impl Builder {
     /// `CompressionLayer` does. Each set of accepted codings then gets its own tags. Off by default.
     ///
     /// Prefer compression inside this layer: the tag then names the compressed bytes.
-    ///
-    /// ```
-    /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().behind_compression().build();
-    /// ```
     #[must_use]
     pub fn behind_compression(mut self) -> Self {
         self.config.behind_compression = true;
@@ -398,13 +294,6 @@ impl Builder {
 
     /// Accepts an [authoritative](Self::authoritative) register that may lose acknowledged swaps. After a failover that
     /// loses some, clients may overwrite updates that they have not seen.
-    ///
-    /// ```
-    /// # use ifmatch::ConditionalLayer;
-    /// # fn with(register: impl ifmatch::Register) {
-    /// let layer = ConditionalLayer::builder().register(register).authoritative().accept_lost_swaps().build();
-    /// # }
-    /// ```
     #[must_use]
     pub fn accept_lost_swaps(mut self) -> Self {
         self.config.accepts_lost_swaps = true;
@@ -421,12 +310,6 @@ impl Builder {
     /// - The [write timeout](Self::write_timeout) is zero, so that every write would be rejected.
     /// - [`require_where`](Self::require_where) selects requests, but no method
     ///   [requires](Self::require_preconditions) a condition.
-    ///
-    /// ```should_panic
-    /// # use std::time::Duration;
-    /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().write_timeout(Duration::ZERO).build();
-    /// ```
     pub fn build(self) -> ConditionalLayer {
         let may_lose =
             self.config.authority == Authority::Register && self.register.engine().guarantee.may_lose_swaps();

@@ -32,36 +32,16 @@ impl Decision {
     pub(crate) const NOT_MODIFIED: Self = Self::new(StatusCode::NOT_MODIFIED, "not-modified");
 
     /// Creates a decision, for tests of an [`Observer`].
-    ///
-    /// ```
-    /// use http::StatusCode;
-    ///
-    /// let decision = ifmatch::Decision::new(StatusCode::CONFLICT, "write-in-flight");
-    /// ```
     pub const fn new(status: StatusCode, reason: &'static str) -> Self {
         Self { status, reason }
     }
 
     /// Returns the status of the response.
-    ///
-    /// ```
-    /// use http::StatusCode;
-    /// use ifmatch::Decision;
-    ///
-    /// assert_eq!(Decision::new(StatusCode::CONFLICT, "write-in-flight").status(), 409);
-    /// ```
     pub const fn status(&self) -> StatusCode {
         self.status
     }
 
     /// Returns `not-modified`, or the name of the problem, the last part of its `type`.
-    ///
-    /// ```
-    /// use http::StatusCode;
-    /// use ifmatch::Decision;
-    ///
-    /// assert_eq!(Decision::new(StatusCode::CONFLICT, "write-in-flight").reason(), "write-in-flight");
-    /// ```
     pub const fn reason(&self) -> &'static str {
         self.reason
     }

@@ -95,11 +95,6 @@ enum Query {
 
 impl PathKey {
     /// Creates an extractor that uses the path alone.
-    ///
-    /// ```
-    /// # use ifmatch::key::PathKey;
-    /// let key = PathKey::new();
-    /// ```
     pub fn new() -> Self {
         Self::default()
     }

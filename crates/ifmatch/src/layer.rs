@@ -35,19 +35,11 @@ pub struct ConditionalLayer {
 impl ConditionalLayer {
     /// Creates a layer with the default settings: resources may change in ways that the layer does not see, tags are
     /// SHA-256 hashes, and the records are kept in this process's memory.
-    ///
-    /// ```
-    /// let layer = ifmatch::ConditionalLayer::new();
-    /// ```
     pub fn new() -> Self {
         Self::builder().build()
     }
 
     /// Returns a builder for a customised layer.
-    ///
-    /// ```
-    /// let layer = ifmatch::ConditionalLayer::builder().hash_limit(64 * 1024).build();
-    /// ```
     pub fn builder() -> Builder {
         Builder::default()
     }

@@ -27,14 +27,6 @@ use crate::{lease, read, responses, write};
 /// [`ConditionalLayer`](crate::ConditionalLayer).
 ///
 /// The inner service takes requests with a [`RequestBody`](crate::RequestBody), and must be cheap to clone.
-///
-/// ```
-/// use axum::Router;
-/// use ifmatch::{ConditionalLayer, ConditionalService};
-/// use tower::Layer;
-///
-/// let service: ConditionalService<Router> = ConditionalLayer::new().layer(Router::new());
-/// ```
 pub struct ConditionalService<S> {
     inner: S,
     shared: Arc<Shared>,
@@ -46,15 +38,6 @@ impl<S> ConditionalService<S> {
     }
 
     /// Returns a reference to the inner service.
-    ///
-    /// ```
-    /// use axum::Router;
-    /// use ifmatch::ConditionalLayer;
-    /// use tower::Layer;
-    ///
-    /// let service = ConditionalLayer::new().layer(Router::<()>::new());
-    /// assert!(!service.get_ref().has_routes());
-    /// ```
     pub fn get_ref(&self) -> &S {
         &self.inner
     }

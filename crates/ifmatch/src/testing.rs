@@ -72,13 +72,6 @@ where
     T: Body<Error: Debug>,
 {
     /// Creates a client of a service.
-    ///
-    /// ```
-    /// # use ifmatch::{ConditionalLayer, testing::TestClient};
-    /// # use tower::Layer;
-    /// let client = TestClient::new(ConditionalLayer::new().layer(axum::Router::new()));
-    /// # async fn compiles<S: tower::Service<http::Request<http_body_util::Full<bytes::Bytes>>, Response = http::Response<String>, Error = String> + Clone>(client: TestClient<S>) { client.get("/").await; }
-    /// ```
     pub fn new(service: S) -> Self {
         Self { service }
     }

@@ -1,6 +1,9 @@
-//! Every condition by method and state: the rows of `conditions.txt`.
+//! Conditions by method and state: the cases of `ifmatch check --suite`, and the rows of `conditions.txt`.
 
 use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::Value;
+use support::run;
 
 use crate::http::{Http, Reply};
 use crate::rows::{borrowed, fields, rows};
@@ -20,6 +23,7 @@ pub(crate) struct Blob {
 }
 
 pub(crate) fn add(suite: &mut Suite) {
+    suite.case("check: every result of `ifmatch check --suite` is yes", checked);
     for row in rows(include_str!("../../data/blackbox/conditions.txt")) {
         let [methods, state, fields, status] = row.try_into().expect("four columns");
         for method in methods.split(' ').map(str::to_owned) {
@@ -28,6 +32,20 @@ pub(crate) fn add(suite: &mut Suite) {
             suite.case(name, move |site| check(site, &method, &state, &fields, &status));
         }
     }
+}
+
+fn checked(site: &Site) {
+    let url = site.plain_url(&format!("/{}", site.name()));
+    let token = site.token().into_iter().flat_map(|token| ["--token", token]);
+    let end = run(["check", "--suite", "--json", &url].into_iter().chain(token));
+    let report: Value = serde_json::from_str(&end.stdout).unwrap_or_else(|_| panic!("{end:#?}"));
+    let checks = report["checks"].as_array().expect("a list of checks");
+    let wrong: Vec<&Value> = checks.iter().filter(|check| check["result"] != "yes").collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for section in ["8.8.3", "13.1.1", "13.1.2", "13.1.3", "13.1.4", "13.1.5", "13.2.2", "14.2"] {
+        assert!(checks.iter().any(|check| check["section"] == section), "{section}");
+    }
+    assert_eq!(end.status.code(), Some(0), "{end:#?}");
 }
 
 fn check(site: &Site, method: &str, state: &str, text: &str, status: &str) {

@@ -37,13 +37,27 @@ pub(crate) fn add(suite: &mut Suite) {
         let (get, head) = (http.get(&format!("/{container}")).is(200), http.head(&format!("/{container}")).is(200));
         assert_eq!(head.field("content-type"), get.field("content-type"));
     });
-    for query in ["limit=0", "limit=-1", "limit=many", "prefix=%FF", "nonsense=1", "limit=99999999999999999999999"] {
+    for query in QUERIES {
         suite.case(format!("list: rejected, {query}"), move |site| {
             let container = filled(site);
             site.plain().get(&format!("/{container}?{query}")).is(400);
+            site.plain().get(&format!("/?{query}")).is(400);
         });
     }
 }
+
+/// Queries that listings reject.
+const QUERIES: [&str; 9] = [
+    "limit=0",
+    "limit=-1",
+    "limit=",
+    "limit=many",
+    "limit=99999999999999999999999",
+    "prefix=%FF",
+    "prefix=%z",
+    "delimiter=",
+    "nonsense=1",
+];
 
 const PREFIXES: [(&str, &[&str]); 6] = [
     ("", &["B", "a!", "a-", "a/1", "a/2", "a/b/c", "a0", "b", "é"]),

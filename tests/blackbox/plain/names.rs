@@ -14,6 +14,11 @@ pub(crate) fn add(suite: &mut Suite) {
             status => refused(site, &encoded, status.parse().expect("a status")),
         });
     }
+    suite.case("name: any encoding of a path names the same blob", |site| {
+        let (container, mut http) = (site.name(), site.plain());
+        http.put(&format!("/{container}/caf%C3%A9/%7Ea+b"), &[], "x").is(201);
+        assert_eq!(http.get(&format!("/{container}/caf%c3%a9/~a%2Bb")).is(200).text(), "x");
+    });
     suite.case("name: 1,024 characters", |site| taken(site, &long(1024), &long(1024)));
     suite.case("name: 1,025 characters", |site| refused(site, &long(1025), 414));
     suite.case("name: 10 KiB", |site| refused(site, &"x".repeat(10_240), 414));
@@ -61,6 +66,7 @@ fn refused(site: &Site, encoded: &str, status: u16) {
         connection.send(format!("{method} /{container}/{encoded} HTTP/1.1\r\nHost: localhost\r\n{token}{length}"));
         let answer = if method == "HEAD" { connection.answer_to_head() } else { connection.answer() };
         assert_eq!(answer.status.as_u16(), status, "{method}: {answer:?}");
+        assert!(method == "HEAD" || answer.text().contains("urn:ifmatch:problem:invalid-name"), "{method}: {answer:?}");
     }
     let listing = site.plain().get(&format!("/{container}")).is(200).json();
     assert_eq!(listing["blobs"].as_array().map(Vec::len), Some(1), "{listing}");

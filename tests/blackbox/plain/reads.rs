@@ -11,6 +11,11 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.case("read: Last-Modified is sent after its second has ended, and does not change", dated);
     suite.case("read: the body is not compressed", identity);
     suite.case("read: a 412 carries the tag and problem details", failed);
+    suite.case("read: a query is ignored", |site| {
+        let (path, mut http) = (format!("/{}/blob", site.name()), site.plain());
+        http.put(&path, &[], "hello").is(201);
+        assert_eq!(http.get(&format!("{path}?v=1")).is(200).text(), "hello");
+    });
     suite.case("read: many requests on one connection", kept_alive);
 }
 
@@ -82,6 +87,7 @@ fn failed(site: &Site) {
         assert_eq!((reply.etag(), reply.header("content-type")), (tag.as_str(), "application/problem+json"));
         let problem = reply.json();
         assert_eq!((&problem["status"], &problem["condition"]), (&412.into(), &"if-match".into()), "{problem}");
+        assert_eq!(problem["etag"], tag);
     }
 }
 

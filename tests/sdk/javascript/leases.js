@@ -63,17 +63,6 @@ test("an expired lease can be renewed until a write", async () => {
   assert.deepEqual([await state(touched), await state(changed)], ["available", "available"]);
 }, slow);
 
-test("an infinite lease lasts until it is released or broken", async () => {
-  const blob = await newBlob();
-  const lease = await acquired(blob, -1);
-  assert.equal((await blob.getProperties()).leaseDuration, "infinite");
-  await refused(() => blob.delete(), 412, "LeaseIdMissing");
-  await lease.releaseLease();
-  await acquired(blob, -1);
-  assert.equal(await broken(blob, 0), 0);
-  assert.equal(await state(blob), "broken");
-});
-
 test("a break ends after its period", async () => {
   const blob = await newBlob();
   await acquired(blob, -1, A);
@@ -87,24 +76,6 @@ test("a break ends after its period", async () => {
   assert.equal(await state(blob), "available");
 }, slow);
 
-test("a break may be shortened but not lengthened", async () => {
-  const blob = await newBlob();
-  await acquired(blob, -1);
-  for (const [period, most] of [[55, 55], [60, 55], [50, 50]]) {
-    const left = await broken(blob, period);
-    assert(left > 0 && left <= most, `${left} s after ${period}`);
-  }
-  assert.equal(await broken(blob, 0), 0);
-  assert.equal(await state(blob), "broken");
-});
-
-test("a break is no longer than the lease", async () => {
-  const blob = await newBlob();
-  await acquired(blob, 50);
-  const left = await broken(blob, 60);
-  assert(left > 0 && left <= 50, `${left} s`);
-});
-
 test("a lease shows in properties and in lists", async () => {
   const container = await newContainer();
   const blob = await newBlob(container);
@@ -115,15 +86,6 @@ test("a lease shows in properties and in lists", async () => {
   }
 });
 
-test("ids are compared as guids", async () => {
-  const blob = await newBlob();
-  await acquired(blob, -1, A);
-  for (const same of [A.toUpperCase(), `{${A}}`, A.replaceAll("-", ""), `(${A})`]) {
-    await blob.getBlobLeaseClient(same).renewLease();
-    await blob.setMetadata({ by: "holder" }, { conditions: { leaseId: same } });
-  }
-});
-
 test("a changed id fences the old one", async () => {
   const blob = await newBlob();
   const lease = await acquired(blob, -1, A);
@@ -131,18 +93,6 @@ test("a changed id fences the old one", async () => {
   assert.equal(lease.leaseId, B);
   await refused(() => put(blob, "x", { conditions: { leaseId: A } }), 412, "LeaseIdMismatchWithBlobOperation");
   await put(blob, "x", { conditions: { leaseId: B } });
-});
-
-test("acquiring again with the same id changes the duration", async () => {
-  const blob = await newBlob();
-  await acquired(blob, 15, A);
-  await acquired(blob, -1, A);
-  assert.equal((await blob.getProperties()).leaseDuration, "infinite");
-});
-
-test("a lease on a missing blob is rejected", async () => {
-  const absent = (await newContainer()).getBlockBlobClient("absent");
-  await refused(() => acquired(absent, 15), 404, "BlobNotFound");
 });
 
 test("every kind of write needs the lease", async () => {

@@ -1,4 +1,4 @@
-"""The operations named in the tables in ../cases, on a blob or container client."""
+"""The operations named in the tables of rules, on a blob or container client."""
 
 import base64
 from datetime import timedelta
@@ -20,7 +20,7 @@ OPERATIONS = {
     "head": lambda blob, **how: blob.get_blob_properties(**how),
     "put": lambda blob, **how: blob.upload_blob(b"second", overwrite=True, **how),
     "create": lambda blob, **how: blob.upload_blob(b"second", overwrite=False, **how),
-    "blocklist": lambda blob, **how: blob.commit_block_list([BlobBlock(BLOCK)], **how),
+    "list": lambda blob, **how: blob.commit_block_list([BlobBlock(BLOCK)], **how),
     "metadata": lambda blob, **how: blob.set_blob_metadata({"colour": "red"}, **how),
     "properties": lambda blob, **how: blob.set_http_headers(ContentSettings(content_type="text/plain"), **how),
     "delete": lambda blob, **how: blob.delete_blob(**how),
@@ -33,11 +33,21 @@ TAGS = {"current": None, "stale": '"0x0000000000000000"', "*": "*"}
 DATES = {"before": timedelta(hours=-1), "same": timedelta(0), "after": timedelta(hours=1)}
 
 
+def parsed(text):
+    return [field.split("=") for field in text.split(" ")]
+
+
+def expressible(operation, text):
+    """Returns whether the client can send conditions such as `if-match=current if-unmodified-since=after`: no tags to containers."""
+    names, values = zip(*parsed(text))
+    known = DATES.keys() if operation.startswith("container-") else TAGS.keys() | DATES.keys()
+    return len(set(names)) == len(names) and set(values) <= known
+
+
 def conditions(text, tag, date):
-    """Returns the arguments for conditions such as `if-match=current+if-unmodified-since=after`."""
-    fields = dict(part.split("=") for part in text.split("+"))
-    how = {name.replace("-", "_"): date + DATES[value] for name, value in fields.items() if value in DATES}
-    tags = {name: TAGS[value] or tag for name, value in fields.items() if value in TAGS}
+    """Returns the arguments for conditions."""
+    how = {name.replace("-", "_"): date + DATES[value] for name, value in parsed(text) if value in DATES}
+    tags = {name: TAGS[value] or tag for name, value in parsed(text) if value in TAGS}
     if len(tags) == 2:
         # The client has a single argument for both; other combinations are sent as headers.
         how["headers"] = tags

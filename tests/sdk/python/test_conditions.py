@@ -1,12 +1,23 @@
-"""Conditional headers on every operation that supports them: ../cases/conditions.txt."""
+"""Conditional headers that the client can send: rows of tests/data/blackbox/azure-conditions.txt."""
 
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
-from operations import OPERATIONS, conditions, stage
-from support import check, outcome, parametrize, rows
+from operations import OPERATIONS, conditions, expressible, stage
+from support import check, outcome, parametrize
 
-CASES = [row | {"operation": name} for row in rows("conditions.txt") for name in row["operations"].split(",")]
+TABLE = Path(__file__).parents[2] / "data" / "blackbox" / "azure-conditions.txt"
+
+
+def cases():
+    """Returns a case for each row and each of its operations."""
+    lines = (line for line in TABLE.read_text().splitlines() if line and not line.startswith("#"))
+    for line in lines:
+        operations, fields, status, code = (column.strip() for column in line.split("|"))
+        for operation in operations.split(" "):
+            if operation.removeprefix("absent-") in OPERATIONS and expressible(operation, fields):
+                yield {"operation": operation, "conditions": fields, "status": status, "code": code}
 
 
 @pytest.fixture
@@ -24,11 +35,11 @@ def target(request, container):
     return blob, properties.etag, properties.last_modified
 
 
-@parametrize(CASES, lambda row: f"{row['operation']} {row['conditions']}")
+@parametrize(cases(), lambda row: f"{row['operation']} {row['conditions']}")
 def test_condition(row, target):
     client, tag, date = target
     name = row["operation"].removeprefix("absent-")
-    if name == "blocklist":
+    if name == "list":
         stage(client)
     check(lambda: OPERATIONS[name](client, **conditions(row["conditions"], tag, date)), row)
     if row["status"] != "ok" and tag and not name.startswith("container-"):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 from azure.storage.blob import BlobClient, BlobLeaseClient
-from lease_states import A, B, properties
+from lease_states import A, properties
 from support import OPTIONS, again, guid, outcome, refused
 
 
@@ -68,62 +68,11 @@ def test_a_break_without_a_period_waits_for_the_rest_of_the_lease(blob):
     assert properties(blob).lease.state == "available"
 
 
-def test_an_infinite_lease_lasts_until_it_is_released_or_broken(blob):
-    lease = acquired(blob, -1)
-    assert properties(blob).lease.duration == "infinite"
-    refused(lambda: blob.delete_blob(), 412, "LeaseIdMissing")
-    lease.release()
-    acquired(blob, -1)
-    assert BlobLeaseClient(blob).break_lease() == 0, "without a period, an infinite lease breaks at once"
-    assert properties(blob).lease.state == "broken"
-
-
-def test_a_break_may_be_shortened_but_not_lengthened(blob):
-    acquired(blob, -1)
-    admin = BlobLeaseClient(blob)
-    assert 0 < admin.break_lease(55) <= 55
-    assert 0 < admin.break_lease(60) <= 55
-    assert 0 < admin.break_lease(50) <= 50
-    assert 0 < admin.break_lease() <= 50
-    assert admin.break_lease(0) == 0
-    assert properties(blob).lease.state == "broken"
-
-
-def test_a_break_is_no_longer_than_the_lease(blob):
-    acquired(blob, 50)
-    assert 0 < BlobLeaseClient(blob).break_lease(60) <= 50
-
-
 def test_a_lease_shows_in_properties_and_in_lists(container, blob):
     acquired(blob, 60)
     listed = next(container.list_blobs())
     for lease in (properties(blob).lease, listed.lease):
         assert (lease.status, lease.state, lease.duration) == ("locked", "leased", "fixed")
-
-
-def test_ids_are_compared_as_guids(blob):
-    acquired(blob, -1, A)
-    for same in (A.upper(), "{" + A + "}", A.replace("-", ""), f"({A})"):
-        BlobLeaseClient(blob, same).renew()
-        blob.set_blob_metadata({"by": "holder"}, lease=same)
-
-
-def test_a_changed_id_fences_the_old_one(blob):
-    lease = acquired(blob, -1, A)
-    lease.change(B)
-    assert lease.id == B
-    refused(lambda: blob.upload_blob(b"x", overwrite=True, lease=A), 412, "LeaseIdMismatchWithBlobOperation")
-    blob.upload_blob(b"x", overwrite=True, lease=B)
-
-
-def test_acquiring_again_with_the_same_id_changes_the_duration(blob):
-    acquired(blob, 15, A)
-    acquired(blob, -1, A)
-    assert properties(blob).lease.duration == "infinite"
-
-
-def test_a_lease_on_a_missing_blob_is_rejected(container):
-    refused(lambda: acquired(container.get_blob_client("absent"), 15), 404, "BlobNotFound")
 
 
 def test_deleting_a_blob_drops_its_lease(blob):

@@ -2,7 +2,6 @@
 //! one go first.
 
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -16,8 +15,9 @@ use ifmatch_blob::store::{
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_blob_embedded::OpenErrorKind;
 use ifmatch_core::lease::LeaseFailure;
-use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Driver, Key, MemoryRegister, Register, RegisterError, Scan, Swap, Wrapper, async_trait};
+use ifmatch_core::record::Revision;
+use ifmatch_register::faulty::FaultyRegister;
+use ifmatch_register::{Driver, Register, Scan};
 use tempfile::TempDir;
 
 use crate::collected::bodies;
@@ -26,46 +26,11 @@ use ifmatch_blob::conformance::leases::acquire;
 use ifmatch_blob::conformance::{blob, if_match, kind, pattern, put};
 use ifmatch_blob::test_util::reopen;
 
-type Other = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// A register that runs something right before the next swap under a prefix.
-#[derive(Clone)]
-struct Interposed {
-    records: Arc<MemoryRegister>,
-    next: Arc<Mutex<Option<(&'static str, Other)>>>,
-}
-
-impl Interposed {
-    fn take(&self, key: &Key) -> Option<Other> {
-        let mut next = self.next.lock().unwrap();
-        next.take_if(|(prefix, _)| key.as_str().starts_with(*prefix)).map(|(_, other)| other)
-    }
-}
-
-#[async_trait]
-impl Wrapper for Interposed {
-    fn inner(&self) -> &dyn Register {
-        &self.records
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &Key,
-        expected: Revision,
-        next: Option<&Record>,
-    ) -> Result<Swap, RegisterError> {
-        if let Some(other) = self.take(key) {
-            other.await;
-        }
-        self.records.compare_and_swap(key, expected, next).await
-    }
-}
-
 type Store = EmbeddedStore;
 
 struct Fixture {
     folder: TempDir,
-    register: Interposed,
+    register: FaultyRegister,
     store: Store,
     blob: BlobPath,
 }
@@ -73,7 +38,7 @@ struct Fixture {
 /// A store with one blob in a file.
 async fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
-    let register = Interposed { records: Arc::new(MemoryRegister::unbounded()), next: Arc::default() };
+    let register = FaultyRegister::default();
     let store = EmbeddedStore::with_driver(folder.path(), Driver::new(register.clone())).await.unwrap();
     let blob = blob("c", "b");
     store.put(&blob, put(pattern(10_000))).await.unwrap();
@@ -87,7 +52,7 @@ impl Fixture {
         F: Future<Output = ()> + Send + 'static,
     {
         let other = other(self.store.clone(), self.blob.clone());
-        *self.register.next.lock().unwrap() = Some(("b/", Box::pin(other)));
+        self.register.before_swap("b/", other);
     }
 
     async fn read(&self) -> Option<(BlobInfo, Bytes)> {
@@ -97,7 +62,7 @@ impl Fixture {
     }
 
     fn happened(&self) -> bool {
-        self.register.next.lock().unwrap().is_none()
+        !self.register.waits_for_swap()
     }
 
     fn folder(&self) -> &Path {
@@ -233,7 +198,7 @@ async fn a_write_overtaken_by_a_deletion_is_not_in_the_next_container() {
         fixture.store.put(&fixture.blob, put(pattern(7_000))).await.unwrap();
         fixture.store.forget_deletions().await.unwrap();
         let scan = Scan { prefix: "b/", after: None, limit: 10 };
-        assert_eq!(fixture.register.inner().scan(&scan).await.unwrap().len(), 1, "only what can be reached is kept");
+        assert_eq!(fixture.register.records().scan(&scan).await.unwrap().len(), 1, "only what can be reached is kept");
         assert_eq!(fixture.read().await.unwrap().1, pattern(7_000));
         assert_eq!(bodies(fixture.folder()), 1);
     }

@@ -252,7 +252,7 @@ async fn round(seed: u64) {
     while late.join_next().await.is_some() {}
     drop(store);
 
-    let open = async || EmbeddedStore::with_driver(folder.path(), Driver::new(records_of(Arc::clone(&records)))).await;
+    let open = async || EmbeddedStore::with_driver(folder.path(), Driver::new(Arc::clone(&records))).await;
     let reopened = reopen(open).await;
     let history = std::mem::take(&mut *history.lock().unwrap());
     assert!(history.acknowledged > 0, "the register lets some writes through");
@@ -266,19 +266,6 @@ async fn round(seed: u64) {
         assert_eq!(Some(ContentHash::of(&bytes)), opened.info.hash);
         let tag = opened.info.tag.unwrap().to_string();
         assert!(!history.replaced.contains_key(&tag), "{tag} was replaced, and is back");
-    }
-}
-
-/// The same records without further faults.
-fn records_of(records: Arc<MemoryRegister>) -> impl Register {
-    Steady(records)
-}
-
-struct Steady(Arc<MemoryRegister>);
-
-impl Wrapper for Steady {
-    fn inner(&self) -> &dyn Register {
-        &self.0
     }
 }
 

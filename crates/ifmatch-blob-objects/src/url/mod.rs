@@ -51,12 +51,6 @@ impl Backing {
     ///
     /// # Errors
     /// As [`from_url`](Self::from_url).
-    ///
-    /// ```
-    /// use ifmatch_blob_objects::Backing;
-    ///
-    /// assert!(Backing::from_url_once("memory://", []).is_ok());
-    /// ```
     pub fn from_url_once(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Result<Self, OpenError> {
         Self::with_retries(url, settings, 0)
     }

@@ -1,9 +1,7 @@
 //! Registers that lose an answer or list late: no completed change is reported as failed, and no write outlives its
 //! container.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -12,10 +10,9 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, HeaderChange, ListQuery, MissingContainer, Put, StoreError, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs, OpenErrorKind};
 use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, LeaseFailure, LeaseUse, SeenLease};
-use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{
-    Engine, Epoch, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait,
-};
+use ifmatch_core::record::Revision;
+use ifmatch_register::faulty::{self, FaultyRegister};
+use ifmatch_register::{Engine, Epoch, Key, Register, RegisterErrorKind};
 use ifmatch_runtime::{Clock, SystemClock};
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -26,89 +23,10 @@ use ifmatch_blob::conformance::headers::set;
 use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{Subject, blob, kind, put};
 
-/// A register with faults injected by a test.
-#[derive(Clone)]
-struct Failing {
-    inner: Arc<MemoryRegister>,
-    /// Failures of the next swaps.
-    next: Arc<Mutex<VecDeque<Option<RegisterErrorKind>>>>,
-    /// `true` if an ambiguous swap breaks the connection.
-    breaks: Arc<AtomicBool>,
-    /// `true` if loads fail because the connection broke.
-    is_down: Arc<AtomicBool>,
-    /// `true` if scans show no records.
-    is_blind: Arc<AtomicBool>,
-    /// The latest revision that a failover may have lost.
-    lost: Arc<AtomicU64>,
-}
-
-impl Failing {
-    fn new() -> Self {
-        let inner = Arc::new(MemoryRegister::unbounded());
-        let breaks = Arc::new(AtomicBool::new(true));
-        Self {
-            inner,
-            next: Arc::default(),
-            breaks,
-            is_down: Arc::default(),
-            is_blind: Arc::default(),
-            lost: Arc::default(),
-        }
-    }
-
-    /// Loses the answer to the next swap, which takes place. The register remains available.
-    fn lose_answer(&self) {
-        self.breaks.store(false, Ordering::SeqCst);
-        self.fail(RegisterErrorKind::Ambiguous);
-    }
-
-    /// Makes the next swap fail. An ambiguous one takes place, and the register is unavailable afterwards.
-    fn fail(&self, kind: RegisterErrorKind) {
-        self.next.lock().unwrap().push_back(Some(kind));
-    }
-
-    /// Makes the register answer again.
-    fn recover(&self) {
-        assert!(self.next.lock().unwrap().is_empty(), "a swap was to fail");
-        self.is_down.store(false, Ordering::SeqCst);
-    }
-}
-
-#[async_trait]
-impl Wrapper for Failing {
-    fn inner(&self) -> &dyn Register {
-        &self.inner
-    }
-
-    fn engine(&self) -> Engine {
-        let lost = self.lost.load(Ordering::SeqCst);
-        let epoch = Epoch { number: u64::from(lost > 0), lost: Revision::new(lost) };
-        Engine { epoch, ..self.inner.engine() }
-    }
-
-    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        if self.is_down.load(Ordering::SeqCst) {
-            return Err(RegisterErrorKind::Unavailable.into());
-        }
-        self.inner.load(key).await
-    }
-
-    async fn compare_and_swap(&self, key: &Key, at: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
-        let failure = self.next.lock().unwrap().pop_front().flatten();
-        match failure {
-            None => self.inner.compare_and_swap(key, at, next).await,
-            Some(RegisterErrorKind::Ambiguous) => {
-                assert_eq!(self.inner.compare_and_swap(key, at, next).await?, Swap::Done);
-                self.is_down.store(self.breaks.load(Ordering::SeqCst), Ordering::SeqCst);
-                Err(RegisterErrorKind::Ambiguous.into())
-            }
-            Some(kind) => Err(kind.into()),
-        }
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        if self.is_blind.load(Ordering::SeqCst) { Ok(Vec::new()) } else { self.inner.scan(scan).await }
-    }
+/// Connects the register again, after the faults that were scheduled.
+fn recover(register: &FaultyRegister) {
+    assert_eq!(register.scheduled(), 0, "a swap was to fail");
+    register.cut(false);
 }
 
 /// A change decided by a single swap of the register.
@@ -174,7 +92,7 @@ async fn seen(subject: &Subject) -> String {
 #[tokio::test]
 async fn a_change_with_a_lost_answer_is_not_reported_as_failed() {
     for (what, change) in CHANGES {
-        let register = Failing::new();
+        let register = FaultyRegister::default();
         let subject = durable_on(&Faulty::in_memory(false), Arc::new(register.clone())).await;
         subject.write(&blob("c", "free"), "1").await;
         subject.write(&blob("c", "held"), "1").await;
@@ -184,26 +102,26 @@ async fn a_change_with_a_lost_answer_is_not_reported_as_failed() {
         subject.store.lease_container(&held, acquire(1)).await.unwrap();
 
         let before = seen(&subject).await;
-        register.fail(RegisterErrorKind::Unavailable);
+        register.schedule([faulty::Fault::Failed(RegisterErrorKind::Unavailable)]);
         assert_eq!(kind(change(&subject).await), StoreErrorKind::Unavailable, "{what}");
-        register.recover();
+        recover(&register);
         assert_eq!(seen(&subject).await, before, "{what}: it was called undone");
 
-        register.fail(RegisterErrorKind::Ambiguous);
+        register.schedule([faulty::Fault::Unanswered { done: true, then_cut: true }]);
         assert_eq!(kind(change(&subject).await), StoreErrorKind::OutcomeUnknown, "{what}");
-        register.recover();
+        recover(&register);
         assert_ne!(seen(&subject).await, before, "{what}: it took place");
     }
 }
 
 #[tokio::test]
 async fn a_container_counts_as_created_if_its_record_is_found_after_a_lost_answer() {
-    let register = Failing::new();
+    let register = FaultyRegister::default();
     let subject = durable_on(&Faulty::in_memory(false), Arc::new(register.clone())).await;
     let container = blob("new", "x").container;
-    register.lose_answer();
+    register.schedule([faulty::Fault::Unanswered { done: true, then_cut: false }]);
     subject.store.create_container(&container, BlobHeaders::default()).await.expect("its record exists");
-    register.recover();
+    recover(&register);
     assert!(subject.store.container(&container).await.unwrap().is_some());
 }
 
@@ -247,7 +165,7 @@ async fn without_metadata_a_deletion_waits_for_writes_with_a_permit() {
 
 /// A write with a permit is on its way to the store when the container is deleted without noticing it.
 async fn overtaken(is_update: bool, comes_again: bool) {
-    let (store, register) = (Faulty::in_memory(false), Failing::new());
+    let (store, register) = (Faulty::in_memory(false), FaultyRegister::default());
     let subject = durable_on(&store, Arc::new(register.clone())).await;
     let (blob, what) = (blob("c", "b"), format!("update: {is_update}, created again: {comes_again}"));
     subject.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
@@ -258,9 +176,9 @@ async fn overtaken(is_update: bool, comes_again: bool) {
     let late = subject.store.put(&blob, Put { container: MissingContainer::Refuse, ..put("late") });
     let deletion = async {
         begun.await.expect("the write is on its way");
-        register.is_blind.store(true, Ordering::SeqCst);
+        register.blind(true);
         subject.store.delete_container(&blob.container, Delete::default()).await.expect("it sees no write");
-        register.is_blind.store(false, Ordering::SeqCst);
+        register.blind(false);
         if comes_again {
             subject.store.create_container(&blob.container, BlobHeaders::default()).await.expect("it is gone");
         }
@@ -292,14 +210,14 @@ async fn a_stale_scan_lets_no_write_past_a_deletion() {
 /// The deletion does not find the record of the leased blob.
 #[tokio::test]
 async fn a_stale_scan_leaves_no_lease_in_the_next_container() {
-    let register = Failing::new();
+    let register = FaultyRegister::default();
     let subject = durable_on(&Faulty::in_memory(false), Arc::new(register.clone())).await;
     let blob: BlobPath = blob("c", "b");
     subject.write(&blob, "before").await;
     subject.store.lease(&blob, acquire(1)).await.unwrap();
-    register.is_blind.store(true, Ordering::SeqCst);
+    register.blind(true);
     subject.store.delete_container(&blob.container, Delete::default()).await.unwrap();
-    register.is_blind.store(false, Ordering::SeqCst);
+    register.blind(false);
 
     assert!(subject.write(&blob, "after").await.created, "a lease of a deleted blob keeps writers off");
     assert_eq!(subject.head(&blob).await.unwrap().lease, None);
@@ -310,7 +228,7 @@ async fn a_stale_scan_leaves_no_lease_in_the_next_container() {
 /// nothing else knows them.
 #[tokio::test]
 async fn containers_outlast_a_failover_of_the_register() {
-    let register = Failing::new();
+    let register = FaultyRegister::default();
     let subject = durable_on(&Faulty::in_memory(false), Arc::new(register.clone())).await;
     let (old, empty) = (blob("c", "old"), blob("empty", "x").container);
     subject.write(&old, "1").await;
@@ -319,7 +237,8 @@ async fn containers_outlast_a_failover_of_the_register() {
     subject.store.create_container(&empty, headers.clone()).await.unwrap();
     subject.store.lease(&old, acquire(1)).await.unwrap();
     let later = SystemClock.now().saturating_add(Duration::from_mins(1));
-    register.lost.store(Revision::NONE.next(later).get(), Ordering::SeqCst);
+    let epoch = Epoch { number: 1, lost: Revision::NONE.next(later) };
+    register.set_engine(Engine { epoch, ..register.engine() });
 
     assert_eq!(subject.store.container(&empty).await.unwrap().expect("it still exists").headers, headers);
     assert!(subject.write(&blob("c", "new"), "2").await.created);
@@ -334,7 +253,7 @@ async fn containers_outlast_a_failover_of_the_register() {
 /// meanwhile: the permit is prolonged, and given back, when it answers again.
 #[tokio::test]
 async fn a_permit_is_prolonged_although_the_register_fails() {
-    let (store, register) = (Faulty::in_memory(false), Failing::new());
+    let (store, register) = (Faulty::in_memory(false), FaultyRegister::default());
     let subject = durable_on(&store, Arc::new(register.clone())).await;
     let blob = blob("c", "b");
     subject.write(&blob, "before").await;
@@ -343,16 +262,16 @@ async fn a_permit_is_prolonged_although_the_register_fails() {
     subject.store.lease(&blob, request(LeaseAction::Break { period: Some(soon), token: None })).await.unwrap();
     store.schedule([Fault::LostRequest]);
     // The permit is granted. Its renewal fails once, and its return twice.
-    let unavailable = Some(RegisterErrorKind::Unavailable);
-    register.next.lock().unwrap().extend([None, unavailable, None, unavailable, unavailable]);
+    let unavailable = faulty::Fault::Failed(RegisterErrorKind::Unavailable);
+    register.schedule([faulty::Fault::None, unavailable, faulty::Fault::None, unavailable, unavailable]);
     let lease = LeaseUse::Write(Some(id(1)));
     let error = subject.store.delete(&blob, Delete { lease, ..Delete::default() }).await.unwrap_err();
     assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
     let key = Key::new("b/c/b").unwrap();
-    let record = register.inner.load(&key).await.unwrap().unwrap();
+    let record = register.records().load(&key).await.unwrap().unwrap();
     let permit = record.permit(SystemClock.now()).expect("it may still take effect");
     assert!(record.lease().unwrap().end().unwrap() < permit.deadline, "{record:?}");
-    let is_doubted = async || register.inner.load(&key).await.unwrap().unwrap().revision() > record.revision();
+    let is_doubted = async || register.records().load(&key).await.unwrap().unwrap().revision() > record.revision();
     for attempt in 0.. {
         assert!(attempt < 3_000, "the permit is not given back within 30 s");
         if is_doubted().await {

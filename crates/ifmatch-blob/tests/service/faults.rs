@@ -3,16 +3,13 @@
 use std::fs;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::{Method, StatusCode};
 use ifmatch_blob::BlobService;
 use ifmatch_blob::test_util::reopen;
 use ifmatch_blob_embedded::EmbeddedStore;
-use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{
-    Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait,
-};
+use ifmatch_register::faulty::{Fault, FaultyRegister};
+use ifmatch_register::{Driver, RegisterErrorKind};
 
 use crate::support::{bytes, files_in, fixture, request, send};
 
@@ -73,51 +70,15 @@ async fn a_failed_rename_leaves_nothing_behind() {
     assert_eq!(fixture.get("/c/b").await.status, StatusCode::NOT_FOUND);
 }
 
-/// A register with swaps that fail in a chosen way from a given number on, and optionally loads as well.
-struct Failing {
-    inner: Arc<MemoryRegister>,
-    swaps_left: AtomicUsize,
-    kind: RegisterErrorKind,
-    takes_effect: bool,
-    loads_fail: bool,
-    failed: AtomicBool,
-}
-
-#[async_trait]
-impl Wrapper for Failing {
-    fn inner(&self) -> &dyn Register {
-        &self.inner
-    }
-
-    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        if self.loads_fail && self.failed.load(Ordering::SeqCst) {
-            return Err(RegisterErrorKind::Unavailable.into());
-        }
-        self.inner.load(key).await
-    }
-
-    async fn compare_and_swap(&self, key: &Key, at: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
-        if self.swaps_left.load(Ordering::SeqCst) == 0 {
-            self.failed.store(true, Ordering::SeqCst);
-            if self.takes_effect {
-                self.inner.compare_and_swap(key, at, next).await?;
-            }
-            return Err(self.kind.into());
-        }
-        self.swaps_left.fetch_sub(1, Ordering::SeqCst);
-        self.inner.compare_and_swap(key, at, next).await
-    }
-}
-
 /// Returns the response to an overwrite with a failing swap, the blob in a working index, and the number of bodies.
-async fn overwrite(kind: RegisterErrorKind, takes_effect: bool, loads_fail: bool) -> (StatusCode, String, u64, usize) {
+async fn overwrite(fault: Fault) -> (StatusCode, String, u64, usize) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let inner = Arc::new(MemoryRegister::unbounded());
+    let register = FaultyRegister::default();
+    let inner = Arc::clone(register.records());
     // The container, and the blob's first version.
-    let swaps_left = AtomicUsize::new(2);
-    let failed = AtomicBool::new(false);
-    let failing = Failing { inner: Arc::clone(&inner), swaps_left, kind, takes_effect, loads_fail, failed };
-    let store = EmbeddedStore::with_driver(folder.path(), Driver::new(failing)).await.expect("opens");
+    register.schedule([Fault::None, Fault::None]);
+    register.schedule([fault; 100]);
+    let store = EmbeddedStore::with_driver(folder.path(), Driver::new(register)).await.expect("opens");
     let service = BlobService::new(Arc::new(store));
     let old = send(&service, request(Method::PUT, "/c/b", &[], bytes(10_000, 1))).await;
     assert_eq!(old.status, StatusCode::CREATED);
@@ -137,7 +98,7 @@ async fn an_index_failure_before_the_swap_keeps_the_old_blob() {
         (RegisterErrorKind::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
         (RegisterErrorKind::Full, StatusCode::INSUFFICIENT_STORAGE, "insufficient-storage"),
     ] {
-        assert_eq!(overwrite(kind, false, false).await, (status, problem.to_owned(), 10_000, 1));
+        assert_eq!(overwrite(Fault::Failed(kind)).await, (status, problem.to_owned(), 10_000, 1));
     }
 }
 
@@ -146,13 +107,13 @@ async fn an_index_failure_before_the_swap_keeps_the_old_blob() {
 async fn both_bodies_stay_after_a_swap_without_an_answer() {
     let unknown = (StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown".to_owned());
     for (takes_effect, length) in [(true, 20_000), (false, 10_000)] {
-        let (status, problem, got, files) = overwrite(RegisterErrorKind::Ambiguous, takes_effect, true).await;
+        let (status, problem, got, files) = overwrite(Fault::Unanswered { done: takes_effect, then_cut: true }).await;
         assert_eq!(((status, problem), got, files), (unknown.clone(), length, 1));
     }
 }
 
 #[tokio::test]
 async fn a_swap_without_an_answer_succeeds_if_it_took_effect() {
-    let found = overwrite(RegisterErrorKind::Ambiguous, true, false).await;
+    let found = overwrite(Fault::Unanswered { done: true, then_cut: false }).await;
     assert_eq!(found, (StatusCode::OK, String::new(), 20_000, 1));
 }

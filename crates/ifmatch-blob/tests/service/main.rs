@@ -1,13 +1,11 @@
 //! The blob service over the embedded store, called as a tower service.
 #![expect(clippy::expect_used, reason = "a failed expectation is a failed test")]
 
-mod conditions;
 mod faults;
 mod lease_resource;
 mod leases;
 mod leftovers;
 mod listing;
-mod names;
 mod races;
 mod ranges;
 mod reads;

@@ -65,56 +65,13 @@ async fn several_ranges_are_a_multipart_of_the_declared_length() {
 }
 
 #[tokio::test]
-async fn a_range_beyond_the_end_gets_416_with_the_length() {
-    let fixture = fixture().await;
-    let tag = fixture.put("/c/b", bytes(1000, 1)).await.tag();
-    for range in ["bytes=1000-", "bytes=5000-6000", "bytes=-0"] {
-        let answer = ranged(&fixture, &[("range", range)]).await;
-        assert_eq!((answer.status, answer.field("content-range")), (StatusCode::RANGE_NOT_SATISFIABLE, "bytes */1000"));
-        assert_eq!((answer.tag(), answer.problem().as_str()), (tag.clone(), "range-not-satisfiable"));
-    }
-}
-
-#[tokio::test]
-async fn an_invalid_range_is_ignored() {
+async fn a_date_is_a_strong_validator_once_its_second_is_over() {
     let fixture = fixture().await;
     fixture.put("/c/b", bytes(1000, 1)).await;
-    let thousands = (0..1001).map(|at| format!("{at}-{at}")).collect::<Vec<_>>().join(",");
-    let thousands = format!("bytes={thousands}");
-    for range in ["lines=0-1", "bytes=5-1", "bytes=", "bytes", "bytes=a-b", "bytes=0-9,5-14", &thousands] {
-        let answer = ranged(&fixture, &[("range", range)]).await;
-        assert_eq!((answer.status, answer.body.len()), (StatusCode::OK, 1000), "{range}");
-    }
-    let twice = ranged(&fixture, &[("range", "bytes=0-0"), ("range", "bytes=1-1")]).await;
-    assert_eq!(twice.status, StatusCode::OK);
-    let head = fixture.send(request(Method::HEAD, "/c/b", &[("range", "bytes=0-0")], "")).await;
-    assert_eq!((head.status, head.field("content-length")), (StatusCode::OK, "1000"));
-}
-
-#[tokio::test]
-async fn if_range_holds_for_the_current_strong_validator_only() {
-    let fixture = fixture().await;
-    let old = fixture.put("/c/b", bytes(1000, 1)).await.tag();
-    // A version of the same second would have a later date.
-    fixture.clock.advance(Duration::from_secs(1));
-    let tag = fixture.put("/c/b", bytes(1000, 1)).await.tag();
     fixture.clock.advance(Duration::from_millis(500));
     let date = fixture.get("/c/b").await.field("last-modified").to_owned();
-    let weak = format!("W/{tag}");
-    let with =
-        async |value: &str| ranged(&fixture, &[("range", "bytes=0-9"), ("if-range", value)]).await.status.as_u16();
-    assert_eq!(with(&date).await, 200, "the date's second is not over");
+    let with_date = async || ranged(&fixture, &[("range", "bytes=0-9"), ("if-range", &date)]).await.status;
+    assert_eq!(with_date().await, StatusCode::OK, "the date's second is not over");
     fixture.clock.advance(Duration::from_secs(1));
-    for (value, status) in [(tag.as_str(), 206), (&old, 200), (&weak, 200), (&date, 206), ("\"x\"", 200)] {
-        assert_eq!(with(value).await, status, "{value}");
-    }
-    assert_eq!(with("Sat, 01 Jan 2050 00:00:00 GMT").await, 200);
-}
-
-#[tokio::test]
-async fn an_empty_blob_has_no_ranges() {
-    let fixture = fixture().await;
-    fixture.put("/c/b", "").await;
-    assert_eq!(ranged(&fixture, &[("range", "bytes=0-")]).await.status, StatusCode::RANGE_NOT_SATISFIABLE);
-    assert_eq!(ranged(&fixture, &[("range", "bytes=-5")]).await.status, StatusCode::OK);
+    assert_eq!(with_date().await, StatusCode::PARTIAL_CONTENT);
 }

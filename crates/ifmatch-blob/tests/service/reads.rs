@@ -3,33 +3,12 @@
 use std::fs;
 
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::Method;
 use http_body_util::BodyExt;
 use ifmatch_core::digest::ContentHash;
 use tower::ServiceExt;
 
-use crate::support::{SIZES, bytes, fixture, hash_in, request};
-
-#[tokio::test]
-async fn head_has_the_fields_of_get() {
-    let fixture = fixture().await;
-    for size in SIZES {
-        let fields = [("content-type", "a/b"), ("x-meta-a", "1")];
-        fixture.send(request(Method::PUT, "/c/b", &fields, bytes(size, 1))).await;
-        let get = fixture.get("/c/b").await;
-        let head = fixture.send(request(Method::HEAD, "/c/b", &[], "")).await;
-        assert_eq!((get.status, &get.headers), (head.status, &head.headers));
-        assert_eq!(head.field("content-length"), size.to_string());
-        assert_eq!(head.field("accept-ranges"), "bytes");
-    }
-}
-
-#[tokio::test]
-async fn the_problem_of_a_head_has_no_body() {
-    let fixture = fixture().await;
-    let head = fixture.send(request(Method::HEAD, "/c/none", &[], "")).await;
-    assert_eq!(head.status, StatusCode::NOT_FOUND);
-}
+use crate::support::{bytes, fixture, hash_in, request};
 
 /// Fails if the old body is opened again, or shares a file with the new one.
 #[tokio::test]

@@ -1,11 +1,6 @@
 //! Shared and private caches (RFC 9111 §1).
 
 /// The users that a cache's responses are for.
-///
-/// ```
-/// use ifmatch_cache::policy::audience::Audience;
-/// assert_eq!(Audience::default(), Audience::Shared);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audience {
     /// Many users. Some directives apply only here: `s-maxage`, `proxy-revalidate`, `private` and `CDN-Cache-Control`.

@@ -43,11 +43,6 @@ pub struct ResponseDirectives {
 }
 
 /// A directive without a value.
-///
-/// ```
-/// use ifmatch_cache::policy::cache_control::{Flag, ResponseDirectives};
-/// assert!(!ResponseDirectives::default().has(Flag::NoStore));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
     /// `no-store` (§5.2.2.5).
@@ -65,11 +60,6 @@ pub enum Flag {
 }
 
 /// The scope of `no-cache` or `private`, which can be limited to header fields.
-///
-/// ```
-/// use ifmatch_cache::policy::cache_control::Scope;
-/// assert_eq!(Scope::default(), Scope::Nothing);
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// The directive is absent.
@@ -88,11 +78,6 @@ impl Scope {
     }
 
     /// Returns the header fields that the directive is limited to.
-    ///
-    /// ```
-    /// # use ifmatch_cache::policy::cache_control::Scope;
-    /// assert!(Scope::Response.fields().is_empty());
-    /// ```
     pub fn fields(&self) -> &[HeaderName] {
         match self {
             Self::Fields(names) => names,
@@ -135,22 +120,12 @@ impl ResponseDirectives {
 
     /// Returns `true` if a well-formed directive allows a shared cache to store the response to a request with
     /// credentials (§3.5): `public`, `must-revalidate` or `s-maxage`.
-    ///
-    /// ```
-    /// # use ifmatch_cache::policy::cache_control::ResponseDirectives;
-    /// assert!(!ResponseDirectives::default().allows_sharing());
-    /// ```
     pub fn allows_sharing(&self) -> bool {
         self.flags & SHARING != 0
     }
 
     /// Returns `true` if a stale response must not be used without validation: with `must-revalidate`, `proxy-revalidate`, or
     /// `s-maxage`, which implies the latter (§5.2.2.10).
-    ///
-    /// ```
-    /// # use ifmatch_cache::policy::cache_control::ResponseDirectives;
-    /// assert!(!ResponseDirectives::default().forbids_stale());
-    /// ```
     pub fn forbids_stale(&self) -> bool {
         self.has(Flag::MustRevalidate) || self.has(Flag::ProxyRevalidate) || self.s_maxage.is_some()
     }

@@ -16,11 +16,6 @@ use super::storable::is_heuristic_status;
 
 /// The heuristic for a lifetime that the origin does not state: a fraction of the time since the last modification, or a
 /// default.
-///
-/// ```
-/// use ifmatch_cache::policy::freshness::Heuristic;
-/// assert_eq!(Heuristic::default().percent, 10);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heuristic {
     /// The fraction, in percent.
@@ -78,14 +73,6 @@ pub fn lifetime(
 }
 
 /// Returns the lifetime stated by the origin, if any.
-///
-/// ```
-/// use http::HeaderMap;
-/// use ifmatch_cache::policy::{cdn_cache_control::Governing, freshness::explicit};
-/// use ifmatch_core::date::Timestamp;
-///
-/// assert_eq!(explicit(&HeaderMap::new(), &Governing::default(), Timestamp::from_micros(0)), None);
-/// ```
 pub fn explicit(response: &HeaderMap, governing: &Governing, received: Timestamp) -> Option<Duration> {
     let directives = &governing.directives;
     directives.s_maxage.or(directives.max_age).or_else(|| {

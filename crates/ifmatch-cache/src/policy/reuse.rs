@@ -59,15 +59,6 @@ impl Terms {
 
     /// Returns the terms with this window for `while_revalidate` (RFC 5861 §3), unless the response states a window of its
     /// own, forbids stale use, or has no lifetime.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use ifmatch_cache::policy::{cdn_cache_control::Governing, reuse::Terms};
-    ///
-    /// let (governing, window) = (Governing::default(), Duration::from_secs(10));
-    /// let terms = Terms::new(&governing, Duration::from_secs(60)).with_default_window(&governing, window);
-    /// assert_eq!(terms.while_revalidate, window);
-    /// ```
     #[must_use]
     pub fn with_default_window(self, governing: &Governing, window: Duration) -> Self {
         let is_stated = governing.directives.stale_while_revalidate.is_some();

@@ -44,11 +44,6 @@ pub struct Exchange<'a> {
 }
 
 /// An operator's rules for storing.
-///
-/// ```
-/// use ifmatch_cache::policy::storable::Rules;
-/// assert!(!Rules::default().share_cookies);
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Store responses that set a cookie and state a lifetime even if they are not `public`.
@@ -195,12 +190,6 @@ pub fn is_heuristic_status(status: StatusCode) -> bool {
 
 /// Returns `true` if this cache knows the caching requirements of the status: those in RFC 9110 §15, and 428, 429, 431, 451
 /// and 511.
-///
-/// ```
-/// use http::StatusCode;
-/// use ifmatch_cache::policy::storable::is_understood;
-/// assert!(!is_understood(StatusCode::from_u16(599).unwrap()));
-/// ```
 pub fn is_understood(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200..=206 | 300..=305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 428 | 429 | 431 | 451 | 500..=505 | 511)
 }

@@ -70,13 +70,6 @@ impl Vary {
 }
 
 /// The normalized values of the fields named by [`Vary`] in a request.
-///
-/// ```
-/// use http::HeaderMap;
-/// use ifmatch_cache::policy::vary::Vary;
-/// let vary = Vary::default();
-/// assert_eq!(vary.select(&HeaderMap::new()).size(), 0);
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selection(Box<[Option<Box<[u8]>>]>);
 

@@ -115,11 +115,6 @@ impl Http {
     ///
     /// # Errors
     /// As [`new`](Self::new), or if the text contains no certificate, or an invalid one.
-    ///
-    /// ```
-    /// # use ifmatch_client::Http;
-    /// assert!(Http::trusting("https://blobs.example.com", b"no certificate").is_err());
-    /// ```
     pub fn trusting(url: &str, pem: &[u8]) -> Result<Self, HttpError> {
         let wrong = |error: &dyn fmt::Display| HttpError(format!("the certificates to trust cannot be used: {error}"));
         let mut roots = RootCertStore::empty();
@@ -168,12 +163,6 @@ impl Http {
     ///
     /// # Errors
     /// If the token contains characters other than visible ASCII ones.
-    ///
-    /// ```
-    /// # use ifmatch_client::Http;
-    /// assert!(Http::new("http://127.0.0.1")?.with_token("two\nlines").is_err());
-    /// # Ok::<(), ifmatch_client::HttpError>(())
-    /// ```
     pub fn with_token(self, token: &str) -> Result<Self, HttpError> {
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
         let mut value =
@@ -183,14 +172,6 @@ impl Http {
     }
 
     /// Sets a header field of every request, such as `x-ms-blob-type` for Azure.
-    ///
-    /// ```
-    /// # use http::{HeaderName, HeaderValue};
-    /// # use ifmatch_client::Http;
-    /// let kind = HeaderName::from_static("x-ms-blob-type");
-    /// let server = Http::new("http://127.0.0.1")?.with_header(kind, HeaderValue::from_static("BlockBlob"));
-    /// # Ok::<(), ifmatch_client::HttpError>(())
-    /// ```
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);

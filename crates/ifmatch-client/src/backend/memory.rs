@@ -12,12 +12,6 @@ use super::{Backend, Found, Put, Read, Version, When};
 use crate::error::{Error, ErrorKind};
 
 /// A backend in memory. It never waits for changes.
-///
-/// ```
-/// use ifmatch_client::{Client, Memory};
-///
-/// let client = Client::new(Memory::default());
-/// ```
 #[derive(Debug, Default)]
 pub struct Memory(Mutex<State>);
 

@@ -36,10 +36,6 @@ pub struct Objects(Arc<dyn ObjectStore>);
 
 impl Objects {
     /// Creates a backend of a store. Keys are its paths.
-    ///
-    /// ```
-    /// let backend = ifmatch_client::Objects::new(object_store::memory::InMemory::new());
-    /// ```
     pub fn new(store: impl ObjectStore) -> Self {
         Self(Arc::new(store))
     }

@@ -72,11 +72,6 @@ impl<T> Document<T> {
     }
 
     /// Returns the key.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// assert_eq!(Client::new(Memory::default()).json::<u8>("a/b").key(), "a/b");
-    /// ```
     pub fn key(&self) -> &str {
         &self.raw.key
     }
@@ -114,14 +109,6 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// # Errors
     /// `Unknown` if there is no answer. `Refused` if the server rejects the request, names no strong tag, or if the content
     /// is not a `T`.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// assert_eq!(Client::new(Memory::default()).json::<u8>("none").get().await?, None);
-    /// # Ok::<(), ifmatch_client::Error>(())
-    /// # }).unwrap();
-    /// ```
     pub async fn get(&self) -> Result<Option<Versioned<T>>, Error> {
         self.current(self.raw.client.until()).await?.map(|snapshot| self.versioned(&snapshot)).transpose()
     }

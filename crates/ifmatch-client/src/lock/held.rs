@@ -64,30 +64,11 @@ impl Grant {
     }
 
     /// Returns the random id of this acquisition, for logs.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// let held = Client::new(Memory::default()).lock("a").acquire().await?;
-    /// assert_eq!(held.id().len(), 16);
-    /// # Ok::<(), ifmatch_client::Error>(())
-    /// # }).unwrap();
-    /// ```
     pub fn id(&self) -> &str {
         &self.id
     }
 
     /// Returns the time until the lock is lost unless it is renewed; zero once it is lost or released.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch_client::{Client, Memory};
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// let held = Client::new(Memory::default()).lock("a").ttl(Duration::from_secs(30)).acquire().await?;
-    /// assert!(held.remaining() <= Duration::from_secs(27));
-    /// # Ok::<(), ifmatch_client::Error>(())
-    /// # }).unwrap();
-    /// ```
     pub fn remaining(&self) -> Duration {
         let State { deadline, ended } = *self.state.borrow();
         if ended { Duration::ZERO } else { self.clock.now().until(deadline) }
@@ -187,15 +168,6 @@ impl Held {
     }
 
     /// Returns the right to work under the lock, which can be cloned.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// let held = Client::new(Memory::default()).lock("a").acquire().await?;
-    /// assert_eq!(held.grant().fence(), held.fence());
-    /// # Ok::<(), ifmatch_client::Error>(())
-    /// # }).unwrap();
-    /// ```
     pub fn grant(&self) -> &Grant {
         &self.grant
     }

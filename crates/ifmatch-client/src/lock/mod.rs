@@ -102,12 +102,6 @@ impl Lock {
     }
 
     /// Sets the time to live, instead of 30 seconds; at least 3 seconds. A crashed holder blocks others for this long.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use ifmatch_client::{Client, Memory};
-    /// let lock = Client::new(Memory::default()).lock("a").ttl(Duration::from_secs(60));
-    /// ```
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
@@ -115,11 +109,6 @@ impl Lock {
     }
 
     /// Sets the label that others see, instead of the process id.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// let lock = Client::new(Memory::default()).lock("a").holder("host 1");
-    /// ```
     #[must_use]
     pub fn holder(mut self, label: impl Into<Arc<str>>) -> Self {
         self.holder = label.into();
@@ -155,15 +144,6 @@ impl Lock {
     ///
     /// # Errors
     /// `Refused` if the server rejects the requests, or if the time to live is too short.
-    ///
-    /// ```
-    /// # use ifmatch_client::{Client, Memory};
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// let held = Client::new(Memory::default()).lock("a").acquire().await?;
-    /// held.release().await?;
-    /// # Ok::<(), ifmatch_client::Error>(())
-    /// # }).unwrap();
-    /// ```
     pub async fn acquire(&self) -> Result<Held, Error> {
         self.acquire_until(Limit::Never).await?.ok_or_else(|| Error::unknown("the wait has no end"))
     }

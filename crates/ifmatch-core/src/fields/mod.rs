@@ -15,15 +15,6 @@ pub use compact::compact;
 /// Returns `true` if a field is present.
 ///
 /// Compares the names linearly, which is faster than hashing for the few fields of a typical message.
-///
-/// ```
-/// use http::{header, HeaderMap, HeaderValue};
-/// use ifmatch_core::fields;
-///
-/// let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("a.example"))]);
-/// assert!(fields::has(&headers, &header::HOST));
-/// assert!(!fields::has(&headers, &header::RANGE));
-/// ```
 pub fn has(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.keys().any(|other| other == name)
 }

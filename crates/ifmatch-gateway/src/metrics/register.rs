@@ -137,16 +137,14 @@ fn failure(kind: RegisterErrorKind) -> &'static str {
 mod tests {
     use std::time::Duration;
 
-    use ifmatch_register::Epoch;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
     use futures_util::future::join_all;
     use http::Method;
     use ifmatch_core::command::{Command, Content, Write};
     use ifmatch_core::digest::ContentHash;
     use ifmatch_core::precondition::Preconditions;
+    use ifmatch_register::faulty::{Fault, FaultyRegister};
     use ifmatch_register::lanes::{Batches, Lanes, QueuedSwap};
-    use ifmatch_register::{Driver, MemoryRegister};
+    use ifmatch_register::{Driver, Epoch, MemoryRegister};
 
     use super::*;
     use crate::metrics::Metrics;
@@ -222,30 +220,11 @@ mod tests {
         }
     }
 
-    /// A register that carries out its first swap without an answer, and loses its second.
-    struct Hasty(MemoryRegister, AtomicUsize);
-
-    #[async_trait]
-    impl Wrapper for Hasty {
-        fn inner(&self) -> &dyn Register {
-            &self.0
-        }
-
-        async fn compare_and_swap(
-            &self,
-            key: &Key,
-            expected: Revision,
-            next: Option<&Record>,
-        ) -> Result<Swap, RegisterError> {
-            let call = self.1.fetch_add(1, Relaxed);
-            if call != 1 {
-                let swapped = self.0.compare_and_swap(key, expected, next).await;
-                if call != 0 {
-                    return swapped;
-                }
-            }
-            Err(RegisterErrorKind::Ambiguous.into())
-        }
+    /// Returns a register whose first swaps have no answer, and take place or not.
+    fn unanswered(done: impl IntoIterator<Item = bool>) -> FaultyRegister {
+        let register = FaultyRegister::default();
+        register.schedule(done.into_iter().map(|done| Fault::Unanswered { done, then_cut: false }));
+        register
     }
 
     #[test]
@@ -259,10 +238,10 @@ mod tests {
                     Command::Write(Write::new(&Method::PUT, &Preconditions::NONE, content, nonce))
                 };
                 let key = Key::new("k").unwrap();
-                let driver = Driver::new(Hasty(MemoryRegister::unbounded(), AtomicUsize::new(0)));
+                let driver = Driver::new(unanswered([true, false]));
                 driver.apply(&key, &write(1)).await.unwrap();
                 driver.apply(&key, &write(2)).await.unwrap();
-                let mute = Driver::new(Mute);
+                let mute = Driver::new(unanswered([false; 100]));
                 assert!(mute.apply(&key, &write(3)).await.is_err());
             });
         });
@@ -270,24 +249,6 @@ mod tests {
         for (outcome, count) in [("done", 1), ("not-done", 1), ("unknown", 3)] {
             let line = format!("ifmatch_register_ambiguous_total{{outcome=\"{outcome}\"}} {count}");
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
-        }
-    }
-
-    /// A register without answers to swaps.
-    struct Mute;
-
-    #[async_trait]
-    impl Register for Mute {
-        async fn load(&self, _: &Key) -> Result<Option<Record>, RegisterError> {
-            Ok(None)
-        }
-
-        async fn compare_and_swap(&self, _: &Key, _: Revision, _: Option<&Record>) -> Result<Swap, RegisterError> {
-            Err(RegisterError::new(RegisterErrorKind::Ambiguous, "no answer"))
-        }
-
-        async fn scan(&self, _: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-            Err(RegisterErrorKind::Unavailable.into())
         }
     }
 
@@ -305,8 +266,10 @@ mod tests {
                     let swapped = register.compare_and_swap(&key, Revision::NONE, Some(&record)).await;
                     assert!(swapped.is_ok());
                 }
-                let mute: &dyn Register = &MeteredRegister::new(Arc::new(Mute));
+                let faulty = unanswered([false]);
+                let mute: &dyn Register = &MeteredRegister::new(Arc::new(faulty.clone()));
                 assert!(mute.compare_and_swap(&key, Revision::NONE, None).await.is_err());
+                faulty.cut(true);
                 assert!(mute.scan(&Scan { prefix: "", after: None, limit: 1 }).await.is_err());
             });
         });

@@ -208,15 +208,13 @@ fn size(order: &Order) -> usize {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    use async_trait::async_trait;
     use bytes::Bytes;
     use http::{Request, Response};
     use http_body_util::{BodyExt, Full};
     use ifmatch_cache::CacheLayer;
-    use ifmatch_core::record::Record;
-    use ifmatch_register::{Engine, Epoch, Key, MemoryRegister, Wrapper};
+    use ifmatch_register::faulty::FaultyRegister;
+    use ifmatch_register::{Engine, Epoch, Key};
     use ifmatch_runtime::ManualClock;
     use tower::{ServiceExt, service_fn};
     use tower_layer::Layer;
@@ -226,49 +224,18 @@ mod tests {
     const BOUND: Duration = Duration::from_secs(2);
     const URL: &str = "http://example.com/";
 
-    /// A register that does not answer while it is down, and has had some failovers.
-    struct Faulty {
-        memory: MemoryRegister,
-        is_down: AtomicBool,
-        failovers: AtomicU64,
-    }
-
-    #[async_trait]
-    impl Wrapper for Faulty {
-        fn inner(&self) -> &dyn Register {
-            &self.memory
-        }
-
-        async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-            if self.is_down.load(SeqCst) {
-                return Err(RegisterErrorKind::Unavailable.into());
-            }
-            self.memory.load(key).await
-        }
-
-        fn engine(&self) -> Engine {
-            let epoch = Epoch { number: self.failovers.load(SeqCst), ..Epoch::default() };
-            Engine { epoch, ..self.memory.engine() }
-        }
-    }
-
     /// An origin, a register, and the log in it.
     struct World {
         version: Arc<AtomicU64>,
         clock: ManualClock,
-        register: Arc<Faulty>,
+        register: FaultyRegister,
         log: Log,
     }
 
     impl World {
         fn new() -> Self {
-            let register = Faulty {
-                memory: MemoryRegister::unbounded(),
-                is_down: AtomicBool::new(false),
-                failovers: AtomicU64::new(0),
-            };
-            let register = Arc::new(register);
-            let log = Log::new(Arc::<Faulty>::clone(&register));
+            let register = FaultyRegister::default();
+            let log = Log::new(Arc::new(register.clone()));
             Self { version: Arc::default(), clock: ManualClock::default().with_timers(), register, log }
         }
 
@@ -331,7 +298,7 @@ mod tests {
         reader.read().await.unwrap();
         assert_eq!(get().await, 0);
         world.purge().await;
-        world.register.is_down.store(true, SeqCst);
+        world.register.cut(true);
         world.pass(1);
         reader.read().await.unwrap_err();
         assert_eq!(get().await, 0, "within the bound");
@@ -339,7 +306,7 @@ mod tests {
         assert_eq!(get().await, 1, "validated");
         world.version.fetch_add(1, SeqCst);
         assert_eq!(get().await, 2, "validated each time");
-        world.register.is_down.store(false, SeqCst);
+        world.register.cut(false);
         reader.read().await.unwrap();
         world.version.fetch_add(1, SeqCst);
         assert_eq!(get().await, 3, "what was stored before the purge is gone");
@@ -356,11 +323,12 @@ mod tests {
             assert_eq!(get().await, 0);
             world.version.fetch_add(1, SeqCst);
             if is_failover {
-                world.register.failovers.store(1, SeqCst);
+                let epoch = Epoch { number: 1, ..Epoch::default() };
+                world.register.set_engine(Engine { epoch, ..world.register.engine() });
             } else {
                 let log = Key::new("purge-log").unwrap();
-                let head = world.register.memory.load(&log).await.unwrap().unwrap();
-                world.register.memory.compare_and_swap(&log, head.revision(), None).await.unwrap();
+                let head = world.register.records().load(&log).await.unwrap().unwrap();
+                world.register.records().compare_and_swap(&log, head.revision(), None).await.unwrap();
             }
             reader.read().await.unwrap();
             assert_eq!(get().await, 1, "failover: {is_failover}");

@@ -208,10 +208,10 @@ fn unreadable(error: serde_json::Error) -> RegisterError {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::iter;
 
-    use async_trait::async_trait;
-    use ifmatch_register::{MemoryRegister, Wrapper};
+    use ifmatch_register::MemoryRegister;
+    use ifmatch_register::faulty::{Fault, FaultyRegister};
 
     use super::*;
 
@@ -266,35 +266,12 @@ mod tests {
         assert_eq!(log.after(2, head).await.unwrap(), Some(vec![segment(3)]));
     }
 
-    /// A register whose calls are ambiguous, every other time after they have taken place.
-    struct Doubtful(MemoryRegister, AtomicUsize);
-
-    #[async_trait]
-    impl Wrapper for Doubtful {
-        fn inner(&self) -> &dyn Register {
-            &self.0
-        }
-
-        async fn compare_and_swap(
-            &self,
-            key: &Key,
-            expected: Revision,
-            next: Option<&Record>,
-        ) -> Result<Swap, RegisterError> {
-            match self.1.fetch_add(1, SeqCst) % 3 {
-                0 => Err(RegisterErrorKind::Ambiguous.into()),
-                1 => {
-                    self.0.compare_and_swap(key, expected, next).await?;
-                    Err(RegisterErrorKind::Ambiguous.into())
-                }
-                _ => self.0.compare_and_swap(key, expected, next).await,
-            }
-        }
-    }
-
     #[tokio::test]
     async fn a_swap_without_an_answer_loses_no_segment() {
-        let log = Log::new(Arc::new(Doubtful(MemoryRegister::unbounded(), AtomicUsize::new(0))));
+        let register = FaultyRegister::default();
+        let unanswered = |done| Fault::Unanswered { done, then_cut: false };
+        register.schedule(iter::repeat_n([unanswered(false), unanswered(true), Fault::None], 100).flatten());
+        let log = Log::new(Arc::new(register));
         for by in 1..=10 {
             let appended = log.append(&segment(by)).await.unwrap();
             let read = log.after(0, appended).await.unwrap().unwrap();

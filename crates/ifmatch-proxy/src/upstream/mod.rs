@@ -156,15 +156,6 @@ impl Upstream {
     /// [`Unavailable`](crate::ProxyErrorKind::Unavailable). A server that closes connections, sends invalid HTTP, or answers
     /// 502, 503 or 504 still gets requests that no other server can take. So does an unreachable server, which is skipped for the
     /// pause at once.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use ifmatch_proxy::Upstream;
-    ///
-    /// let upstream = Upstream::parse(&["http://10.0.0.7"])?.breaker(3, Duration::from_secs(10));
-    /// # drop(upstream);
-    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
-    /// ```
     #[must_use]
     pub fn breaker(self, failures: u32, pause: Duration) -> Self {
         Self { breaker: BreakerRule { failures, pause }, ..self }
@@ -184,14 +175,6 @@ impl Upstream {
 
     /// Limits the number of slots that one client gets at each server and in the queue, instead of leaving some to others. Useful
     /// if all requests come from one address, for example of a load balancer.
-    ///
-    /// ```
-    /// use ifmatch_proxy::Upstream;
-    ///
-    /// let upstream = Upstream::parse(&["http://10.0.0.7"])?.limit(100, 50).per_client(Some(100));
-    /// # drop(upstream);
-    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
-    /// ```
     #[must_use]
     pub fn per_client(self, per_client: Option<u32>) -> Self {
         let limits = Limits { per_client, ..self.limits.clone() };
@@ -224,14 +207,6 @@ impl Upstream {
     }
 
     /// Returns `true` if any of the servers uses TLS.
-    ///
-    /// ```
-    /// use ifmatch_proxy::Upstream;
-    ///
-    /// assert!(Upstream::parse(&["http://a", "https://b"])?.is_secure());
-    /// assert!(!Upstream::parse(&["http://a"])?.is_secure());
-    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
-    /// ```
     pub fn is_secure(&self) -> bool {
         self.servers.iter().any(Server::is_secure)
     }

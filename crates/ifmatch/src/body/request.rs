@@ -86,12 +86,6 @@ impl<B: Body> Received<B> {
 
 impl<B: Body> RequestBody<B> {
     /// Passes on a body as it is.
-    ///
-    /// ```
-    /// use ifmatch::RequestBody;
-    ///
-    /// let body = RequestBody::new("text".to_owned());
-    /// ```
     pub fn new(body: B) -> Self {
         Self { body: ResponseBody::inner(body), progress: None }
     }

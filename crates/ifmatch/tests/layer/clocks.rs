@@ -9,7 +9,8 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::{Clock, async_trait};
 use tower::Layer;
 
-use crate::support::{Cuttable, ManualClock, World, ask, ended, request, send};
+use crate::support::{ManualClock, World, ask, durable, ended, hold_swap, request, send};
+use ifmatch_register::faulty::FaultyRegister;
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -57,7 +58,7 @@ async fn settle() {
 async fn an_expired_permit_admits_no_second_handler_while_the_first_runs() {
     for authoritative in [true, false] {
         let (clock, world) = (Skewed::default(), World::with(&[("/a", "one")]));
-        let builder = ConditionalLayer::builder().register(Cuttable::default()).clock(clock.clone());
+        let builder = ConditionalLayer::builder().register(durable()).clock(clock.clone());
         let builder = if authoritative { builder.authoritative() } else { builder };
         let service = builder.build().layer(world.clone());
         let tag = ask(&service, "GET /a", &[]).await.tag();
@@ -90,7 +91,7 @@ async fn an_expired_permit_admits_no_second_handler_while_the_first_runs() {
 /// would not learn the outcome.
 #[tokio::test]
 async fn an_expired_permit_lets_no_write_overtake_a_pending_commit() {
-    let (clock, world, register) = (Skewed::default(), World::with(&[("/a", "one")]), Cuttable::default());
+    let (clock, world, register) = (Skewed::default(), World::with(&[("/a", "one")]), durable());
     let builder = ConditionalLayer::builder().register(register.clone()).clock(clock.clone());
     let service = builder.build().layer(world.clone());
     let put = |hold: Option<&'static str>, text: &'static str| {
@@ -100,7 +101,7 @@ async fn an_expired_permit_lets_no_write_overtake_a_pending_commit() {
     };
     let first = put(Some("first"), "first");
     world.reached("first").await;
-    let (begun, go_on) = register.hold_swap();
+    let (begun, go_on) = hold_swap(&register);
     world.release("first");
     begun.await.expect("the outcome is on its way");
     clock.step(SECOND * 60);
@@ -120,7 +121,7 @@ async fn an_expired_permit_admits_no_lease_while_its_handler_runs() {
     use crate::leases::{A, acquire};
 
     let (clock, world) = (Skewed::default(), World::with(&[("/a", "one")]));
-    let builder = ConditionalLayer::builder().register(Cuttable::default()).clock(clock.clone()).leases();
+    let builder = ConditionalLayer::builder().register(durable()).clock(clock.clone()).leases();
     let service = builder.build().layer(world.clone());
     let write = tokio::spawn({
         let service = service.clone();
@@ -144,7 +145,7 @@ async fn an_expired_permit_admits_no_lease_while_its_handler_runs() {
 /// Three seconds are a tenth of the default write timeout.
 #[tokio::test]
 async fn a_process_with_a_clock_ahead_within_the_margin_never_overlaps_a_handler() {
-    let (time, register, world) = (ManualClock::default(), Cuttable::default(), World::with(&[("/a", "one")]));
+    let (time, register, world) = (ManualClock::default(), durable(), World::with(&[("/a", "one")]));
     let process = |ahead: Duration| {
         let builder = ConditionalLayer::builder().register(register.clone()).clock(Skewed::of(&time, ahead));
         builder.patience(SECOND * 60).build().layer(world.clone())
@@ -173,12 +174,12 @@ async fn a_process_with_a_clock_ahead_within_the_margin_never_overlaps_a_handler
 /// The outcome of its handler is unknown. A process with the correct clock sees the permit.
 #[tokio::test]
 async fn a_permit_from_a_clock_a_day_ahead_lasts_no_longer_than_granted() {
-    let (time, register, world) = (ManualClock::default(), Cuttable::default(), World::with(&[("/a", "one")]));
-    let process = |register: Cuttable, ahead: Duration| {
+    let (time, register, world) = (ManualClock::default(), durable(), World::with(&[("/a", "one")]));
+    let process = |register: FaultyRegister, ahead: Duration| {
         let builder = ConditionalLayer::builder().register(register).clock(Skewed::of(&time, ahead));
         builder.patience(SECOND * 60).build().layer(world.clone())
     };
-    let lost_register = register.of_another_process();
+    let lost_register = FaultyRegister::on(Arc::clone(register.records())).durable();
     let (wrong, right) = (process(lost_register.clone(), DAY), process(register, Duration::ZERO));
     let lost = tokio::spawn(async move { send(&wrong, request("PUT /a", &[("x-hold-before", "x")], "lost")).await });
     world.reached("x").await;

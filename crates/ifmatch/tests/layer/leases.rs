@@ -1,22 +1,18 @@
 //! Leases: acquisition, protection and end, with Azure's requests.
 
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use ifmatch::{Builder, ConditionalLayer, Permit, RequirePreconditions, ResponseBody};
-use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{
-    Engine, Guarantee, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait,
-};
+use ifmatch_register::faulty::{Fault, FaultyRegister};
+use ifmatch_register::{Engine, Guarantee};
 use ifmatch_runtime::Clock;
 use tower::{Layer, Service, service_fn};
 
-use crate::support::{Cuttable, ManualClock, Reply, Sent, World, ask, request, send};
+use crate::support::{ManualClock, Reply, Sent, World, ask, durable, request, send};
 use crate::writes::builder;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -323,7 +319,7 @@ async fn a_lease_response_carries_the_date_once_its_second_has_begun() {
 
 #[tokio::test]
 async fn two_layers_on_one_register_share_the_lease() {
-    let (clock, register) = (ManualClock::default(), Cuttable::default());
+    let (clock, register) = (ManualClock::default(), durable());
     let world = World::with(&[("/a", "one")]);
     let layer = || ConditionalLayer::builder().register(register.clone()).clock(clock.clone());
     let (first, second) =
@@ -348,23 +344,17 @@ async fn a_register_that_forgets_grants_no_leases_unless_allowed_to() {
     assert_eq!(refusal(&put(&service, None, "x").await), refused(412, "LeaseIdMissing"));
 }
 
-/// A register that may lose acknowledged swaps.
-struct Lossy(MemoryRegister);
-
-impl Wrapper for Lossy {
-    fn inner(&self) -> &dyn Register {
-        &self.0
-    }
-
-    fn engine(&self) -> Engine {
-        Engine { guarantee: Guarantee::UntilFailover, ..Engine::default() }
-    }
+/// Returns a register that may lose acknowledged swaps.
+fn lossy() -> FaultyRegister {
+    let register = FaultyRegister::default();
+    register.set_engine(Engine { guarantee: Guarantee::UntilFailover, ..Engine::default() });
+    register
 }
 
 #[tokio::test]
 async fn a_register_that_may_lose_swaps_grants_no_leases_unless_allowed_to() {
     let world = World::with(&[("/a", "one")]);
-    let builder = || ConditionalLayer::builder().register(Lossy(MemoryRegister::unbounded()));
+    let builder = || ConditionalLayer::builder().register(lossy());
     let reply = acquire(&builder().leases().build().layer(world.clone()), A, "15").await;
     assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (501, "leases-not-kept"));
     let service = builder().ephemeral_leases().build().layer(world);
@@ -374,70 +364,28 @@ async fn a_register_that_may_lose_swaps_grants_no_leases_unless_allowed_to() {
 #[test]
 #[should_panic(expected = "the register may lose acknowledged swaps")]
 fn a_register_that_may_lose_swaps_is_no_authority() {
-    drop(ConditionalLayer::builder().register(Lossy(MemoryRegister::unbounded())).authoritative().build());
+    drop(ConditionalLayer::builder().register(lossy()).authoritative().build());
 }
 
 #[test]
 fn a_register_that_may_lose_swaps_is_an_authority_if_the_loss_is_accepted() {
-    let builder = ConditionalLayer::builder().register(Lossy(MemoryRegister::unbounded()));
+    let builder = ConditionalLayer::builder().register(lossy());
     drop(builder.authoritative().accept_lost_swaps().build());
-}
-
-/// A register that carries out one swap without an answer, and then fails.
-#[derive(Clone)]
-struct Silent {
-    register: Arc<MemoryRegister>,
-    armed: Arc<AtomicBool>,
-    mute: Arc<AtomicBool>,
-}
-
-#[async_trait]
-impl Wrapper for Silent {
-    fn inner(&self) -> &dyn Register {
-        &self.register
-    }
-
-    /// Its records outlast the process.
-    fn engine(&self) -> Engine {
-        Engine::default()
-    }
-
-    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        if self.mute.load(Ordering::SeqCst) {
-            return Err(RegisterErrorKind::Unavailable.into());
-        }
-        self.register.load(key).await
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &Key,
-        expected: Revision,
-        next: Option<&Record>,
-    ) -> Result<Swap, RegisterError> {
-        let swapped = self.register.compare_and_swap(key, expected, next).await;
-        if self.armed.swap(false, Ordering::SeqCst) {
-            self.mute.store(true, Ordering::SeqCst);
-            return Err(RegisterErrorKind::Ambiguous.into());
-        }
-        swapped
-    }
 }
 
 #[tokio::test]
 async fn an_unanswered_acquire_reports_an_unknown_outcome() {
     let world = World::with(&[("/a", "one")]);
-    let register =
-        Silent { register: Arc::new(MemoryRegister::unbounded()), armed: Arc::default(), mute: Arc::default() };
+    let register = durable();
     let layer = ConditionalLayer::builder().register(register.clone()).authoritative().leases().build();
     let service = layer.layer(world);
     ask(&service, "GET /a", &[]).await;
-    register.armed.store(true, Ordering::SeqCst);
+    register.schedule([Fault::Unanswered { done: true, then_cut: true }]);
     let lost = acquire(&service, A, "-1").await;
     assert_eq!((lost.status.as_u16(), lost.problem().as_str()), (503, "outcome-unknown"));
     let down = acquire(&service, B, "-1").await;
     assert_eq!((down.status.as_u16(), down.problem().as_str()), (503, "unavailable"), "this request changed nothing");
-    register.mute.store(false, Ordering::SeqCst);
+    register.cut(false);
     assert_eq!(refusal(&acquire(&service, B, "-1").await), refused(409, "LeaseAlreadyPresent"), "it is held");
     assert_eq!(acquire(&service, A, "-1").await.status, 201);
 }

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use crate::support::{Cuttable, ManualClock, World, ask, request, send};
+use crate::support::{ManualClock, World, ask, durable, request, send};
 use http::Method;
 use ifmatch::{Builder, ConditionalLayer};
+use ifmatch_register::faulty::FaultyRegister;
 use tower::Layer;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn builder() -> (Builder, ManualClock, Cuttable) {
-    let (clock, register) = (ManualClock::default(), Cuttable::default());
+fn builder() -> (Builder, ManualClock, FaultyRegister) {
+    let (clock, register) = (ManualClock::default(), durable());
     (ConditionalLayer::builder().register(register.clone()).clock(clock.clone()), clock, register)
 }
 
@@ -99,7 +100,7 @@ async fn a_write_invalidates_memory() {
 
 #[tokio::test]
 async fn a_write_by_another_process_invalidates_memory() {
-    let (clock, register) = (ManualClock::default(), Cuttable::default());
+    let (clock, register) = (ManualClock::default(), durable());
     let world = World::with(&[("/a", "one")]);
     let process = || {
         let builder = ConditionalLayer::builder().register(register.clone()).clock(clock.clone());

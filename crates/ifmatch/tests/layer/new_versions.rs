@@ -11,7 +11,7 @@ use ifmatch::{ConditionalLayer, NewVersion};
 use ifmatch_core::EntityTag;
 use tower::{Layer, service_fn};
 
-use crate::support::{Cuttable, ManualClock, Reply, Sent, World, ask, ended, request, send};
+use crate::support::{ManualClock, Reply, Sent, World, ask, durable, ended, request, send};
 use crate::writes::builder;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -138,7 +138,7 @@ async fn the_handler_may_state_its_version() {
 
 #[tokio::test]
 async fn no_writer_runs_between_a_write_and_the_probe_of_its_version() {
-    let (clock, register) = (ManualClock::default(), Cuttable::default());
+    let (clock, register) = (ManualClock::default(), durable());
     let world = World::with(&[("/a", "one")]);
     let process = || ConditionalLayer::builder().register(register.clone()).clock(clock.clone()).build();
     let (here, there) = (process().layer(world.clone()), process().layer(world.clone()));
@@ -222,7 +222,7 @@ async fn a_handler_that_is_cancelled_is_not_probed() {
 #[tokio::test]
 async fn a_tag_never_names_the_bytes_of_an_unguarded_write() {
     for (elsewhere, ends_first) in [(false, true), (false, false), (true, true)] {
-        let (clock, register) = (ManualClock::default(), Cuttable::default());
+        let (clock, register) = (ManualClock::default(), durable());
         let world = World::with(&[("/a", "one")]);
         let process = || ConditionalLayer::builder().register(register.clone()).clock(clock.clone()).build();
         let here = process().layer(world.clone());

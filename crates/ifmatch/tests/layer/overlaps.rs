@@ -9,8 +9,7 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use ifmatch::ConditionalLayer;
 use ifmatch_core::date::HttpDate;
-use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, Swap, Wrapper, async_trait};
+use ifmatch_register::faulty::FaultyRegister;
 use ifmatch_runtime::Clock;
 use tokio::sync::Barrier;
 use tower::{Layer, service_fn};
@@ -71,33 +70,13 @@ async fn a_part_never_carries_a_date_that_a_later_state_may_share() {
     assert!(ask(&service, "GET /a", &part).await.header("last-modified").is_some());
 }
 
-/// A register with swaps that take longer than the write timeout.
-#[derive(Debug)]
-struct Slow(MemoryRegister, ManualClock);
-
-#[async_trait]
-impl Wrapper for Slow {
-    fn inner(&self) -> &dyn Register {
-        &self.0
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &Key,
-        expected: Revision,
-        next: Option<&Record>,
-    ) -> Result<Swap, RegisterError> {
-        let swap = self.0.compare_and_swap(key, expected, next).await;
-        self.1.advance(Duration::from_secs(31));
-        swap
-    }
-}
-
+/// The swap takes longer than the write timeout.
 #[tokio::test]
 async fn a_handler_does_not_start_with_an_expired_permit() {
     let clock = ManualClock::default();
     let world = World::with(&[("/a", "one")]);
-    let register = Slow(MemoryRegister::unbounded(), clock.clone());
+    let (register, late) = (FaultyRegister::default(), clock.clone());
+    register.before_swap("", async move { late.advance(Duration::from_secs(31)) });
     let layer = ConditionalLayer::builder().clock(clock).register(register).build();
     let reply = send(&layer.layer(world.clone()), request("PUT /a", &[], "late")).await;
     assert_eq!((reply.status.as_u16(), world.runs(&Method::PUT)), (503, 0));

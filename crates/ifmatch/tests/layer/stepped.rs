@@ -17,7 +17,7 @@ use ifmatch_runtime::{Clock, async_trait};
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-use crate::support::{Cuttable, Sent, ask, request, send};
+use crate::support::{Sent, ask, durable, request, send};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -127,7 +127,7 @@ async fn round(seed: u64, authoritative: bool) -> usize {
     let clock = Stepped(Instant::now(), Arc::new(AtomicU64::new(1_790_000_000_000_000)));
     let document =
         Document { dice: dice.clone(), text: Arc::default(), running: Arc::default(), violations: Arc::default() };
-    let builder = ConditionalLayer::builder().register(Cuttable::default()).clock(clock.clone());
+    let builder = ConditionalLayer::builder().register(durable()).clock(clock.clone());
     let builder = builder.write_timeout(TIMEOUT).patience(TIMEOUT * 2).grace(TIMEOUT / 20);
     let layer = if authoritative { builder.authoritative() } else { builder }.build();
     let service = layer.layer(document.clone());

@@ -7,12 +7,13 @@ use http::header::{IF_MATCH, IF_NONE_MATCH};
 use ifmatch::{AlsoChanged, Builder, ConditionalLayer, Permit, RequirePreconditions};
 use tower::{Layer, service_fn};
 
-use crate::support::{Cuttable, ManualClock, Sent, World, ask, ended, request, send};
+use crate::support::{ManualClock, Sent, World, ask, durable, ended, request, send};
+use ifmatch_register::faulty::FaultyRegister;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-pub(crate) fn builder() -> (Builder, ManualClock, Cuttable) {
-    let (clock, register) = (ManualClock::default(), Cuttable::default());
+pub(crate) fn builder() -> (Builder, ManualClock, FaultyRegister) {
+    let (clock, register) = (ManualClock::default(), durable());
     (ConditionalLayer::builder().register(register.clone()).clock(clock.clone()), clock, register)
 }
 
@@ -175,7 +176,7 @@ async fn an_unseen_change_fails_the_write_without_authority() {
 
 #[tokio::test]
 async fn a_write_between_probe_and_permit_invalidates_the_probe() {
-    let (clock, register) = (ManualClock::default(), Cuttable::default());
+    let (clock, register) = (ManualClock::default(), durable());
     let world = World::with(&[("/a", "one")]);
     let process = || ConditionalLayer::builder().register(register.clone()).clock(clock.clone()).build();
     let (here, there) = (process().layer(world.clone()), process().layer(world.clone()));

@@ -9,7 +9,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_register::{Driver, Key};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{Cuttable, ManualClock, Reply, Sent, World, ask, ended, request, send};
+use crate::support::{ManualClock, Reply, Sent, World, ask, durable, ended, request, send};
 use crate::writes::builder;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -256,11 +256,8 @@ async fn a_write_overtaken_by_another_is_not_acknowledged() {
 
 #[tokio::test]
 async fn a_handler_may_write_another_resource_through_the_same_layer() {
-    let layer = ConditionalLayer::builder()
-        .register(Cuttable::default())
-        .clock(ManualClock::default())
-        .patience(Duration::ZERO)
-        .build();
+    let layer =
+        ConditionalLayer::builder().register(durable()).clock(ManualClock::default()).patience(Duration::ZERO).build();
     let world = World::default();
     let nested = layer.layer(world.clone());
     let inner = service_fn(move |outer: http::Request<Sent>| {

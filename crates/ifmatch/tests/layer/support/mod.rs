@@ -1,7 +1,5 @@
 //! Helpers: a manual clock, a register that fails on demand, and requests.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,10 +7,7 @@ use http::header::ETAG;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
-use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{
-    Engine, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait,
-};
+use ifmatch_register::faulty::FaultyRegister;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tower::{Service, ServiceExt};
@@ -31,80 +26,19 @@ pub(crate) async fn ended<T>(name: &str, task: JoinHandle<T>) -> T {
     ended.unwrap_or_else(|_| panic!("{name} did not end within five minutes")).unwrap()
 }
 
-/// A register that can be cut off. Clones share the register.
-#[derive(Clone, Debug)]
-pub(crate) struct Cuttable {
-    register: Arc<MemoryRegister>,
-    cut: Arc<AtomicBool>,
-    gate: Arc<Mutex<Option<Gate>>>,
+/// Returns a register with records that outlast the processes of a test.
+pub(crate) fn durable() -> FaultyRegister {
+    FaultyRegister::default().durable()
 }
 
-/// A held swap: signals its arrival, and waits for its release.
-type Gate = (oneshot::Sender<()>, oneshot::Receiver<()>);
-
-impl Default for Cuttable {
-    fn default() -> Self {
-        Self { register: Arc::new(MemoryRegister::unbounded()), cut: Arc::default(), gate: Arc::default() }
-    }
-}
-
-impl Cuttable {
-    pub(crate) fn cut(&self, cut: bool) {
-        self.cut.store(cut, Ordering::SeqCst);
-    }
-
-    /// Returns the register as another process sees it, with a connection that can be cut separately.
-    pub(crate) fn of_another_process(&self) -> Self {
-        Self { register: Arc::clone(&self.register), ..Self::default() }
-    }
-
-    /// Holds the next swap: the first channel signals its arrival, the second one releases it.
-    pub(crate) fn hold_swap(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
-        let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
-        *self.gate.lock().unwrap() = Some((ask, opened));
-        (asked, open)
-    }
-
-    fn check(&self) -> Result<(), RegisterError> {
-        if self.cut.load(Ordering::SeqCst) { Err(RegisterErrorKind::Unavailable.into()) } else { Ok(()) }
-    }
-}
-
-#[async_trait]
-impl Wrapper for Cuttable {
-    fn inner(&self) -> &dyn Register {
-        &self.register
-    }
-
-    /// The records outlast the processes of a test.
-    fn engine(&self) -> Engine {
-        Engine::default()
-    }
-
-    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        self.check()?;
-        self.register.load(key).await
-    }
-
-    async fn compare_and_swap(
-        &self,
-        key: &Key,
-        expected: Revision,
-        next: Option<&Record>,
-    ) -> Result<Swap, RegisterError> {
-        self.check()?;
-        let gate = self.gate.lock().unwrap().take();
-        if let Some((ask, opened)) = gate {
-            let _ = ask.send(());
-            let _ = opened.await;
-        }
-        self.register.compare_and_swap(key, expected, next).await
-    }
-
-    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        self.check()?;
-        self.register.scan(scan).await
-    }
+/// Holds the next swap: the first channel signals its arrival, the second one releases it.
+pub(crate) fn hold_swap(register: &FaultyRegister) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
+    let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
+    register.before_swap("", async {
+        let _ = ask.send(());
+        let _ = opened.await;
+    });
+    (asked, open)
 }
 
 /// A response, read to its end.
