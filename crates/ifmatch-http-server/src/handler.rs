@@ -39,7 +39,12 @@ pub trait RequestHandler: Send + Sync + 'static {
 }
 
 /// Body of a response of any handler.
-pub type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
+pub type AnyBody = UnsyncBoxBody<Bytes, AnyError>;
+
+/// Error of the body of any handler.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct AnyError(pub BoxError);
 
 /// A handler of any type. Clones share it.
 ///
@@ -92,7 +97,7 @@ impl<H: RequestHandler> Erased for H {
         context: RequestContext,
     ) -> Pin<Box<dyn Future<Output = Response<AnyBody>> + Send>> {
         let response = self.handle(request, context);
-        Box::pin(async { response.await.map(|body| body.map_err(Into::into).boxed_unsync()) })
+        Box::pin(async { response.await.map(|body| body.map_err(|error| AnyError(error.into())).boxed_unsync()) })
     }
 
     fn sends_any_interim(&self) -> bool {

@@ -8,7 +8,7 @@
 //! On its way in, a connection takes a slot, negotiates TLS and the protocol, and is then driven together with a
 //! watchdog that closes it once a timeout has expired.
 
-pub use handler::{AnyBody, AnyHandler, BoxError, RequestContext, RequestHandler};
+pub use handler::{AnyBody, AnyError, AnyHandler, BoxError, RequestContext, RequestHandler};
 pub use ifmatch_core::share::SlotLimit;
 pub use interim::InterimSender;
 pub use limits::Limits;

@@ -1,11 +1,10 @@
 //! The console as a client of its gateway, in the same process.
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use ifmatch_http_server::{AnyBody, AnyHandler, BoxError, RequestBody, RequestContext};
+use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext};
 use serde::de::DeserializeOwned;
 
 use crate::gateway::tracker::Uncounted;
@@ -89,7 +88,8 @@ impl Inside<'_> {
         body: Bytes,
     ) -> Result<Whole, Failure> {
         let (head, body) = self.send(method, target, fields, body).await?.into_parts();
-        let body = read(body).await.map_err(|error| Failure::new(StatusCode::BAD_GATEWAY, error.to_string()))?;
+        let read = Limited::new(body, LONGEST).collect().await;
+        let body = read.map_err(|error| Failure::new(StatusCode::BAD_GATEWAY, error.to_string()))?.to_bytes();
         if head.status.is_success() {
             return Ok(Whole { headers: head.headers, body });
         }
@@ -109,8 +109,4 @@ impl Inside<'_> {
         serde_json::from_slice(&answer.body)
             .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
     }
-}
-
-fn read(body: AnyBody) -> BoxFuture<'static, Result<Bytes, BoxError>> {
-    Box::pin(async { Ok(Limited::new(body, LONGEST).collect().await?.to_bytes()) })
 }

@@ -29,8 +29,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
-use crate::handler::BoxError;
-use crate::handler::{AnyBody, AnyHandler, RequestContext};
+use crate::handler::{AnyBody, AnyError, AnyHandler, RequestContext};
 use crate::http1::{self, InterimStream};
 use crate::http2::{self, Close, ReadTimeout, StreamOptions};
 use crate::interim::InterimQueue;
@@ -300,9 +299,9 @@ pin_project! {
 
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = BoxError;
+    type Error = AnyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
         self.project().body.poll_frame(cx)
     }
 
