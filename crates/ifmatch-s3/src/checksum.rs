@@ -99,15 +99,15 @@ impl Algorithm {
     }
 
     /// Returns the checksum of an object with this value.
-    fn told(self, value: String) -> Checksum {
+    fn told(self, value: &str) -> Checksum {
         let kind = if value.contains('-') { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT };
         let checksum_type = Some(ChecksumType::from_static(kind));
-        Checksum { checksum_type, ..each(|algorithm| (algorithm == self).then(|| value.clone())) }
+        Checksum { checksum_type, ..each(|algorithm| (algorithm == self).then(|| value.to_owned())) }
     }
 
     /// Returns the checksum with this value, or none.
     pub(crate) fn told_if_known(self, value: Option<&str>) -> Checksum {
-        value.map(|value| self.told(value.to_owned())).unwrap_or_default()
+        value.map(|value| self.told(value)).unwrap_or_default()
     }
 
     /// Returns the checksum of some bytes.
@@ -212,7 +212,7 @@ pub(crate) fn kept_of(info: &BlobInfo, algorithm: Algorithm) -> Option<String> {
 pub(crate) fn of_object(info: &BlobInfo) -> Checksum {
     let hash = || Some((Algorithm::Sha256, STANDARD.encode(info.hash.as_ref()?.as_bytes())));
     let kept = info.headers.checksum.as_ref().and_then(parse).or_else(hash);
-    kept.map(|(algorithm, value)| algorithm.told(value)).unwrap_or_default()
+    kept.map(|(algorithm, value)| algorithm.told(&value)).unwrap_or_default()
 }
 
 /// Returns the number of parts of an object, if its checksum tells.
@@ -248,7 +248,7 @@ mod tests {
             let expected = format!("{}-2", algorithm.digest(&bytes).unwrap());
             let plan = Plan { algorithm, is_composite: true };
             assert_eq!(plan.combine(&parts), Some(expected.clone()));
-            let told = algorithm.told(expected);
+            let told = algorithm.told(&expected);
             assert_eq!(told.checksum_type, Some(ChecksumType::from_static(ChecksumType::COMPOSITE)));
             assert_eq!(number_of_parts(&told), Some(2));
         }

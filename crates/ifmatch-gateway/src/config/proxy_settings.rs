@@ -41,7 +41,14 @@ pub struct ProxySettings {
     pub route: Vec<RouteSetting>,
 
     /// Choice of the server: round-robin or least-connections.
-    #[arg(long, value_enum, value_name = "METHOD", env = "IFMATCH_BALANCE", help_heading = "Upstreams")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_enum,
+        value_name = "METHOD",
+        env = "IFMATCH_BALANCE",
+        help_heading = "Upstreams"
+    )]
     pub balance: Option<Balancing>,
 
     /// Send the upstream's host as Host, instead of the client's.
@@ -119,7 +126,7 @@ pub struct ProxySettings {
     /// PEM file of certificate authorities for https upstreams.
     ///
     /// They replace those of the system. To trust both, append the system's to the file.
-    #[arg(long, value_name = "FILE", env = "IFMATCH_UPSTREAM_CA", help_heading = "Upstreams")]
+    #[arg(long, hide_short_help = true, value_name = "FILE", env = "IFMATCH_UPSTREAM_CA", help_heading = "Upstreams")]
     pub upstream_ca: Option<PathBuf>,
 
     /// PEM file of the certificate sent to https upstreams.
@@ -147,7 +154,7 @@ pub struct ProxySettings {
     /// Offer HTTP/2 to https upstreams.
     ///
     /// They select it or HTTP/1.1 (ALPN). For HTTP/2 without TLS, write h2c:// in the URL of the upstream.
-    #[arg(long, value_name = "BOOL", env = "IFMATCH_UPSTREAM_HTTP2", help_heading = "Upstreams",
+    #[arg(long, hide_short_help = true, value_name = "BOOL", env = "IFMATCH_UPSTREAM_HTTP2", help_heading = "Upstreams",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub upstream_http2: Option<bool>,
 
@@ -190,14 +197,26 @@ pub struct ProxySettings {
     ///
     /// It begins when the lifetime of a response ends, and counts while the upstream is unreachable, unless the
     /// response forbids it. 0s disables it.
-    #[arg(long, value_name = "TIME", env = "IFMATCH_STALE_IF_UNREACHABLE", help_heading = "Cache")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        env = "IFMATCH_STALE_IF_UNREACHABLE",
+        help_heading = "Cache"
+    )]
     pub stale_if_unreachable: Option<Span>,
 
     /// Time to use stale responses during their revalidation.
     ///
     /// It begins when the lifetime of a response ends. The proxy revalidates the response in the background, unless
     /// the response forbids it or states its own stale-while-revalidate. Unset, only the latter counts.
-    #[arg(long, value_name = "TIME", env = "IFMATCH_STALE_WHILE_REVALIDATE", help_heading = "Cache")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "TIME",
+        env = "IFMATCH_STALE_WHILE_REVALIDATE",
+        help_heading = "Cache"
+    )]
     pub stale_while_revalidate: Option<Span>,
 
     /// Ignore Cache-Control and Pragma of requests.

@@ -60,7 +60,7 @@ pub struct Settings {
     /// Accept a register that may lose acknowledged changes.
     ///
     /// Redis may lose them in a failover. Leases may then have two holders, and deleted containers may return.
-    #[arg(long, value_name = "BOOL", env = "IFMATCH_REGISTER_MAY_LOSE", help_heading = "Storage",
+    #[arg(long, hide_short_help = true, value_name = "BOOL", env = "IFMATCH_REGISTER_MAY_LOSE", help_heading = "Storage",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub register_may_lose: Option<bool>,
 
@@ -140,7 +140,14 @@ pub struct Settings {
     /// Host name of the S3 listener whose first label may be a bucket.
     ///
     /// For example `s3.example.com`: then a client may send `http://docs.s3.example.com/key` for `/docs/key`. Repeatable.
-    #[arg(long, value_name = "NAME", env = "IFMATCH_S3_HOST", value_delimiter = ',', help_heading = "Listening")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "NAME",
+        env = "IFMATCH_S3_HOST",
+        value_delimiter = ',',
+        help_heading = "Listening"
+    )]
     pub s3_host: Vec<String>,
 
     /// Address of the console, or `off`.
@@ -323,7 +330,7 @@ pub struct Settings {
     pub log: Option<String>,
 
     /// Format of the log: text or json.
-    #[arg(long, value_name = "FORMAT", env = "IFMATCH_LOG_FORMAT", help_heading = "Running")]
+    #[arg(long, hide_short_help = true, value_name = "FORMAT", env = "IFMATCH_LOG_FORMAT", help_heading = "Running")]
     pub log_format: Option<LogFormat>,
 
     /// Log each request, on stderr or in a file.
