@@ -41,7 +41,7 @@ impl Shared {
         if !recorded.is_new {
             return Err(StoreErrorKind::ContainerExists.into());
         }
-        self.info_of(&recorded.record).ok_or_else(|| StoreErrorKind::OutcomeUnknown.into())
+        self.info_of(&recorded.record)?.ok_or_else(|| StoreErrorKind::OutcomeUnknown.into())
     }
 
     pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
@@ -49,9 +49,9 @@ impl Shared {
             return Ok(Some(unknown()));
         }
         let record = self.container_record(container).await?;
-        let registered = Registered::of(&record, self.driver.now());
+        let registered = Registered::of(&record, self.driver.now())?;
         if registered.exists() {
-            return Ok(self.info_of(&record));
+            return self.info_of(&record);
         }
         let is_deleting = matches!(registered, Registered::Deleting(_));
         Ok((!is_deleting && self.has_blobs(container, registered.members()).await?).then(unknown))
@@ -70,14 +70,14 @@ impl Shared {
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
-            let registered = Registered::of(&record, now);
+            let registered = Registered::of(&record, now)?;
             if let Registered::Closing(_, until) = registered {
                 return Err(self.is_deleting(container, until));
             }
             let (Registered::Known(_), Some(version)) = (registered, record.state(now).version()) else {
                 return Err(StoreErrorKind::ContainerNotFound.into());
             };
-            let payload = Payload::of(version);
+            let payload = Payload::of(version)?;
             let headers = set.change.of(&payload.clone().headers());
             let command = Write::new(
                 &Method::PUT,
@@ -92,7 +92,7 @@ impl Shared {
             match applied.outcome {
                 Outcome::Refused(Refusal::Stale) => {}
                 Outcome::Written(_) | Outcome::Replayed(_) => {
-                    return self.info_of(&applied.after).ok_or_else(|| StoreErrorKind::ContainerNotFound.into());
+                    return self.info_of(&applied.after)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into());
                 }
                 outcome => return Err(refused(outcome, self.driver.now()).of_container()),
             }
@@ -100,22 +100,25 @@ impl Shared {
         Err(StoreErrorKind::Unavailable.into())
     }
 
-    fn info_of(&self, record: &Record) -> Option<ContainerInfo> {
+    fn info_of(&self, record: &Record) -> Result<Option<ContainerInfo>, StoreError> {
         let now = self.driver.now();
-        record.state(now).version().map(|version| info(record, version, now))
+        record.state(now).version().map(|version| info(record, version, now)).transpose()
     }
 }
 
 /// Returns the properties of a container from a version in its record, read at `now`.
-pub(super) fn info(record: &Record, version: &Version, now: Timestamp) -> ContainerInfo {
-    let payload = Payload::of(version);
-    ContainerInfo {
+///
+/// # Errors
+/// [`StoreErrorKind::Unreadable`], as for [`Payload::of`].
+pub(super) fn info(record: &Record, version: &Version, now: Timestamp) -> Result<ContainerInfo, StoreError> {
+    let payload = Payload::of(version)?;
+    Ok(ContainerInfo {
         tag: version.tags().first().cloned(),
         last_modified: Some(version.last_modified()),
         created: Some(payload.created(version)),
         headers: payload.headers(),
         lease: record.seen_lease(now),
-    }
+    })
 }
 
 /// Returns the properties of a container with blobs but without a record.

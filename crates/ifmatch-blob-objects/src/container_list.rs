@@ -55,9 +55,10 @@ impl Shared {
             for (key, record) in &page {
                 let name = key.as_str().strip_prefix(KEYS).and_then(|name| ContainerName::new(name).ok());
                 let now = self.driver.now();
-                let version = record.state(now).version().filter(|_| Registered::of(record, now).exists());
-                if let (Some(name), Some(version)) = (name, version) {
-                    found.insert(name, Some(info(record, version, now)));
+                if let (Some(name), Some(version)) = (name, record.state(now).version())
+                    && Registered::of(record, now)?.exists()
+                {
+                    found.insert(name, Some(info(record, version, now)?));
                 }
             }
         }

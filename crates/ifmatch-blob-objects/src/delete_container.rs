@@ -70,7 +70,7 @@ impl Shared {
         let key = key(container)?;
         let record = self.driver.load(&key).await.map_err(of_driver)?;
         let now = self.driver.now();
-        match Registered::of(&record, now) {
+        match Registered::of(&record, now)? {
             Registered::Closing(_, until) if until <= now => self.reopen(container, &record).await,
             Registered::Deleting(until) if until <= now => {
                 match self.take_turn(container, &record, Mark::Deleting, None).await? {
@@ -89,7 +89,7 @@ impl Shared {
         loop {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
-            let turn = match Registered::of(&record, now) {
+            let turn = match Registered::of(&record, now)? {
                 // Only a container that seems to be empty refuses writes.
                 Registered::Known(home)
                     if mark == Mark::Closing && self.has_blobs(container, home.members()).await? =>
@@ -136,7 +136,7 @@ impl Shared {
     ) -> Result<Option<Turn<'a>>, StoreError> {
         let now = self.driver.now();
         let Some(version) = record.state(now).version() else { return Err(contended()) };
-        let payload = Payload::of(version);
+        let payload = Payload::of(version)?;
         let mut turn = Turn {
             shared: self,
             container,

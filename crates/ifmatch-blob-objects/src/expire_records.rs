@@ -50,7 +50,7 @@ impl Shared {
 
     async fn forget_container(&self, container: &ContainerName, key: &Key, record: &Record) -> Result<u64, StoreError> {
         let now = self.driver.now();
-        match Registered::of(record, now) {
+        match Registered::of(record, now)? {
             Registered::Closing(_, until) | Registered::Deleting(until) if until <= now => {
                 self.resume_deletion(container);
                 Ok(0)

@@ -104,20 +104,22 @@ pub(super) enum Registered {
 
 impl Registered {
     /// Reads a container's record.
-    pub(super) fn of(record: &Record, now: Timestamp) -> Self {
-        match record.state(now) {
-            State::Present(version) => {
-                let payload = Payload::of(version);
-                let home = payload.home(version);
-                match (payload.deleting, payload.closing) {
-                    (Some(until), _) => Mark::Deleting.registered(home, until),
-                    (None, Some(until)) => Mark::Closing.registered(home, until),
-                    (None, None) => Self::Known(home),
-                }
-            }
-            State::Absent => Self::Gone(record.revision()),
-            State::Unknown => Self::Gone(Revision::NONE),
-        }
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Unreadable`], as for [`Payload::of`].
+    pub(super) fn of(record: &Record, now: Timestamp) -> Result<Self, StoreError> {
+        let version = match record.state(now) {
+            State::Present(version) => version,
+            State::Absent => return Ok(Self::Gone(record.revision())),
+            State::Unknown => return Ok(Self::Gone(Revision::NONE)),
+        };
+        let payload = Payload::of(version)?;
+        let home = payload.home(version);
+        Ok(match (payload.deleting, payload.closing) {
+            (Some(until), _) => Mark::Deleting.registered(home, until),
+            (None, Some(until)) => Mark::Closing.registered(home, until),
+            (None, None) => Self::Known(home),
+        })
     }
 
     /// Returns `true` if the container exists, so that its blobs can be read.
@@ -160,7 +162,7 @@ impl Shared {
     /// Returns the state of a container in the register.
     pub(super) async fn registered(&self, container: &ContainerName) -> Result<Registered, StoreError> {
         let record = self.container_record(container).await?;
-        Ok(Registered::of(&record, self.driver.now()))
+        Registered::of(&record, self.driver.now())
     }
 
     /// Loads the record of a container, and remembers what it says: a write never finds a container that this process has seen
@@ -169,7 +171,7 @@ impl Shared {
         let key = key(container)?;
         let question = self.member_cache.ask(self.driver.clock().now());
         let record = self.driver.load(&key).await.map_err(of_driver)?;
-        self.member_cache.keep(container, question, Registered::of(&record, self.driver.now()));
+        self.member_cache.keep(container, question, Registered::of(&record, self.driver.now())?);
         Ok(record)
     }
 
@@ -279,7 +281,7 @@ impl Shared {
     /// Records a container, unless it has a record by now. `adopts` includes the existing objects in its folder.
     async fn remember(&self, container: &ContainerName, adopts: bool) -> Result<Home, StoreError> {
         let created = self.record_container(container, adopts, BTreeMap::new()).await?;
-        match Registered::of(&created.record, self.driver.now()) {
+        match Registered::of(&created.record, self.driver.now())? {
             Registered::Known(home) => Ok(home),
             Registered::Closing(_, until) | Registered::Deleting(until) => Err(self.is_deleting(container, until)),
             Registered::Gone(_) => Err(StoreErrorKind::Unavailable.into()),
@@ -298,7 +300,7 @@ impl Shared {
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
-            let Registered::Gone(since) = Registered::of(&record, now) else {
+            let Registered::Gone(since) = Registered::of(&record, now)? else {
                 return Ok(Recorded { record, is_new: false });
             };
             let payload = Payload { since: adopts.then_some(since), metadata: metadata.clone(), ..Payload::default() };
@@ -370,9 +372,12 @@ impl Mark {
 }
 
 impl Payload {
-    /// Reads a version's payload. An unreadable one counts as empty.
-    pub(super) fn of(version: &Version) -> Self {
-        serde_json::from_slice(version.payload()).unwrap_or_default()
+    /// Reads a version's payload.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Unreadable`]. Without it, nobody knows if the container is being deleted, so it takes no writes.
+    pub(super) fn of(version: &Version) -> Result<Self, StoreError> {
+        serde_json::from_slice(version.payload()).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
     }
 
     /// Returns the payload of a container whose blobs are all objects in its folder.

@@ -76,8 +76,13 @@ impl Setup {
             }
         }
         payload["closing"] = until.micros().into();
-        let payload = serde_json::to_vec(&payload).unwrap().into();
-        let content = Content::Hashed { hash: ContentHash::of(b""), payload };
+        self.record(serde_json::to_vec(&payload).unwrap()).await;
+    }
+
+    /// Replaces the payload of the container's record.
+    async fn record(&self, payload: Vec<u8>) {
+        let record = self.register.load(&key()).await.unwrap().expect("the container's record");
+        let content = Content::Hashed { hash: ContentHash::of(b""), payload: payload.into() };
         let write = Write::new(&Method::DELETE, &Preconditions::NONE, content, 7).with_lease(LeaseUse::Read(None));
         let next = record.apply(&Command::Write(write), SystemClock.now()).next.expect("a change");
         let swap = self.register.compare_and_swap(&key(), record.revision(), Some(&next)).await.unwrap();
@@ -194,6 +199,18 @@ async fn a_container_whose_deleter_crashed_is_opened_by_the_next_request() {
 }
 
 /// The deleter lists no object, and then sleeps for longer than its turn.
+/// Such as the mark of a deleter of a newer release.
+#[tokio::test]
+async fn a_container_whose_record_is_unreadable_takes_no_writes() {
+    let setup = setup().await;
+    let Setup { process, blob, .. } = &setup;
+    process.store.put(blob, within()).await.unwrap();
+    setup.record(b"{".to_vec()).await;
+    assert_eq!(kind(process.store.put(blob, within()).await), StoreErrorKind::Unreadable);
+    assert_eq!(kind(delete_empty(process, &blob.container).await), StoreErrorKind::Unreadable);
+    assert_eq!(kind(process.store.container(&blob.container).await), StoreErrorKind::Unreadable);
+}
+
 #[tokio::test]
 async fn a_deleter_that_lost_its_turn_deletes_nothing() {
     let setup = setup().await;
