@@ -33,8 +33,8 @@ pub(crate) const S3: &str = "--listen-s3";
 pub(crate) const CONSOLE: &str = "--console";
 
 /// Maximum number of connections to the endpoints, and to the console. Clients of the site do not count, so that an operator
-/// gets through when they have taken all of theirs.
-const OPERATORS: SlotLimit = SlotLimit { total: 64, per_client: None };
+/// gets through when they have taken all of theirs. The console has 64 live pages, each with a connection.
+const OPERATORS: SlotLimit = SlotLimit { total: 256, per_client: None };
 
 /// Number of free ports to try until one is free on every address of this machine.
 const ATTEMPTS: usize = 16;
