@@ -39,7 +39,7 @@ pub(crate) async fn deleted_long_ago(register: &Arc<dyn Register>, key: &str) {
 }
 
 fn version() -> Content {
-    Content::Hashed { hash: ContentHash::of(b""), payload: Vec::new().into() }
+    Content::Hashed { hash: ContentHash::of(b""), payload: r#"{"metadata":{}}"#.into() }
 }
 
 #[tokio::test]
