@@ -47,7 +47,10 @@ impl Shared {
         let options = match extent {
             Extent::None | Extent::Ranges => return self.get_properties(location).await,
             Extent::All => GetOptions::new(),
-            Extent::Range(spec) => GetOptions::new().with_range(Some(range_of(spec))),
+            Extent::Range(spec) => match range_of(spec) {
+                Some(range) => GetOptions::new().with_range(Some(range)),
+                None => return self.get_properties(location).await,
+            },
         };
         let is_part = options.range.is_some();
         let found = match self.backing.objects.get_opts(location, options).await {
@@ -66,13 +69,17 @@ impl Shared {
 /// Bytes that a store sent along with the properties, and their range.
 type Held = (Range<u64>, BlobBody);
 
-fn range_of(spec: RangeSpec) -> GetRange {
+/// The length that no object reaches: 2^53 - 1 bytes, JavaScript's last exact integer. S3 and R2 end at 5 TiB, and some servers
+/// refuse a number that is far beyond.
+const LONGEST: u64 = (1 << 53) - 1;
+
+/// Returns the range to request, or `None` if it begins where no object has bytes.
+fn range_of(spec: RangeSpec) -> Option<GetRange> {
     match spec {
-        RangeSpec::From(first, last) => match last.checked_add(1) {
-            Some(end) => GetRange::Bounded(first..end),
-            None => GetRange::Offset(first),
-        },
-        RangeSpec::Suffix(length) => GetRange::Suffix(length),
+        RangeSpec::From(first, _) if first >= LONGEST => None,
+        RangeSpec::From(first, last) if last < LONGEST => Some(GetRange::Bounded(first..last + 1)),
+        RangeSpec::From(first, _) => Some(GetRange::Offset(first)),
+        RangeSpec::Suffix(length) => Some(GetRange::Suffix(length.min(LONGEST))),
     }
 }
 
