@@ -1,7 +1,8 @@
 //! A response read to its end, as both clients return it.
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::BodyExt;
 
 /// A response with its complete body.
 #[derive(Debug, Clone)]
@@ -17,6 +18,18 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Reads a response to its end.
+    ///
+    /// # Errors
+    ///
+    /// That of the body.
+    pub async fn read<B: BodyExt>(response: Response<B>) -> Result<Self, B::Error> {
+        let (head, body) = response.into_parts();
+        let body = body.collect().await?;
+        let trailers = body.trailers().cloned().unwrap_or_default();
+        Ok(Self { status: head.status, headers: head.headers, body: body.to_bytes(), trailers })
+    }
+
     /// Returns the value of a header, which must occur once.
     #[track_caller]
     pub fn header(&self, name: &str) -> &str {

@@ -51,10 +51,8 @@ impl Client {
     ) -> impl Future<Output = Result<Answer, Box<dyn std::error::Error + Send + Sync>>> + Send + 'static {
         let response = self.stream(request);
         async move {
-            let (head, body) = timeout(TIMEOUT, response).await??.into_parts();
-            let body = timeout(TIMEOUT, body.collect()).await??;
-            let trailers = body.trailers().cloned().unwrap_or_default();
-            Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes(), trailers })
+            let response = timeout(TIMEOUT, response).await??;
+            Ok(timeout(TIMEOUT, Answer::read(response)).await??)
         }
     }
 

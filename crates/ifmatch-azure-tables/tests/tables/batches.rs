@@ -79,7 +79,7 @@ async fn batch(client: &Client, if_match: &str) -> Answer {
 async fn query(client: &Client) -> Value {
     let fields = [("accept", "application/json;odata=nometadata")];
     let answer = client.send("GET", "/tab()?$filter=PartitionKey%20eq%20'p'", &fields, "").await;
-    let rows = answer.is(200).json()["value"].as_array().expect("rows").clone();
+    let rows = answer.expect(200).json()["value"].as_array().expect("rows").clone();
     let row = |row: &Value| (row["RowKey"].as_str().expect("a key").to_owned(), json!([row["v"], row["other"]]));
     Value::Object(rows.iter().map(row).collect())
 }
@@ -95,7 +95,7 @@ fn new() -> Value {
 async fn prepared() -> (Fixture, String) {
     let fixture = fixture().await;
     let tag = fixture.client.insert_as("p", "a", json!({ "v": 1 })).await.tag();
-    fixture.client.insert_as("p", "c", json!({ "v": 1 })).await.is(204);
+    fixture.client.insert_as("p", "c", json!({ "v": 1 })).await.expect(204);
     (fixture, tag)
 }
 
@@ -105,7 +105,7 @@ async fn read_alone(client: &Client, expected: &Value) {
         let answer = client.get(&format!("/tab(PartitionKey='p',RowKey='{row}')")).await;
         match expected.get(row) {
             None => answer.refused(404, "ResourceNotFound"),
-            Some(values) => assert_eq!(answer.is(200).json()["v"], values[0], "{row}"),
+            Some(values) => assert_eq!(answer.expect(200).json()["v"], values[0], "{row}"),
         }
     }
 }
@@ -138,13 +138,13 @@ async fn a_batch_that_ends_at_any_step_took_effect_or_did_not() {
         (unchanged, changed) = (unchanged + usize::from(!is_new), changed + usize::from(is_new));
         // Others go on, whatever is left behind.
         let merged = fixture.client.send("MERGE", "/tab(PartitionKey='p',RowKey='a')", &[], r#"{"other":1}"#).await;
-        merged.is(204);
+        merged.expect(204);
         assert_eq!(query(&fixture.client).await["a"], json!([if is_new { 2 } else { 1 }, 1]), "step {at}");
-        fixture.client.insert_as("p", "b", json!({ "v": 3 })).await.is(if is_new { 409 } else { 204 });
-        fixture.client.insert_as("p", "c", json!({ "v": 3 })).await.is(if is_new { 204 } else { 409 });
+        fixture.client.insert_as("p", "b", json!({ "v": 3 })).await.expect(if is_new { 409 } else { 204 });
+        fixture.client.insert_as("p", "c", json!({ "v": 3 })).await.expect(if is_new { 204 } else { 409 });
         let deleted =
             fixture.client.send("DELETE", "/tab(PartitionKey='p',RowKey='b')", &[("if-match", "*")], "").await;
-        deleted.is(204);
+        deleted.expect(204);
         let again = batch(&fixture.client, "*").await;
         assert!(String::from_utf8_lossy(&again.body).matches("HTTP/1.1 204").count() == 3, "step {at}: {again:?}");
         assert_eq!(query(&fixture.client).await, json!({ "a": [2, 1], "b": [2, null] }), "step {at}");
@@ -164,11 +164,11 @@ async fn a_batch_and_another_write_take_effect_one_after_the_other() {
             let running = tokio::spawn(async move { batch(&stopped, &if_match).await });
             stop.0.reached.acquire().await.expect("open").forget();
             let merged = fixture.client.send("MERGE", "/tab(PartitionKey='p',RowKey='a')", &[], r#"{"other":1}"#).await;
-            merged.is(204);
+            merged.expect(204);
             stop.0.resumed.add_permits(1);
             let answer = tokio::time::timeout(LIMIT, running).await.expect("the batch ends within a minute");
             let answer = answer.expect("no panic");
-            let text = String::from_utf8_lossy(answer.is(202).body.as_ref()).into_owned();
+            let text = String::from_utf8_lossy(answer.expect(202).body.as_ref()).into_owned();
             let seen = query(&fixture.client).await;
             if text.contains("UpdateConditionNotSatisfied") {
                 assert!(is_guarded && text.contains("\"0:"), "step {at}: {text}");
@@ -202,10 +202,10 @@ async fn a_write_does_not_remove_the_intent_of_a_batch() {
         undecided.0.reached.acquire().await.expect("open").forget();
         late.0.resumed.add_permits(1);
         let written = tokio::time::timeout(LIMIT, writing).await.expect("the write ends within a minute");
-        written.expect("no panic").is(204);
+        written.expect("no panic").expect(204);
         undecided.0.resumed.add_permits(1);
         let answer = tokio::time::timeout(LIMIT, running).await.expect("the batch ends within a minute");
-        answer.expect("no panic").is(202);
+        answer.expect("no panic").expect(202);
         let seen = query(&fixture.client).await;
         assert_eq!(seen, expected, "{method} {fields:?}");
         read_alone(&fixture.client, &seen).await;
@@ -228,7 +228,7 @@ async fn a_query_of_a_partition_sees_all_of_a_batch_or_nothing() {
             assert!(at > 4, "a query opens the record and the entities: {at}");
             break;
         }
-        batch(&fixture.client, "*").await.is(202);
+        batch(&fixture.client, "*").await.expect(202);
         stop.0.resumed.add_permits(1);
         let seen =
             tokio::time::timeout(LIMIT, running).await.expect("the query ends within a minute").expect("no panic");

@@ -21,13 +21,13 @@ async fn only_entities_of_deleted_tables_are_collected() {
     }
     reports.create("tab").await;
     for row in 0..3 {
-        client.insert_as("p", &row.to_string(), json!({})).await.is(204);
-        reports.insert_as("p", &row.to_string(), json!({})).await.is(204);
+        client.insert_as("p", &row.to_string(), json!({})).await.expect(204);
+        reports.insert_as("p", &row.to_string(), json!({})).await.expect(204);
     }
     assert_eq!(client.service.collect().await.expect("the store works"), 0);
-    client.send("DELETE", "/Tables('tab')", &[], "").await.is(204);
+    client.send("DELETE", "/Tables('tab')", &[], "").await.expect(204);
     client.create("tab").await;
-    client.insert_as("p", "young", json!({})).await.is(204);
+    client.insert_as("p", "young", json!({})).await.expect(204);
     assert_eq!(client.service.collect().await.expect("the store works"), 3);
     assert_eq!(client.service.collect().await.expect("the store works"), 0);
     assert_eq!(client.get("/tab()").await.json()["value"].as_array().map(Vec::len), Some(1));
@@ -39,10 +39,10 @@ async fn only_entities_of_deleted_tables_are_collected() {
 async fn an_entity_inserted_late_is_collected_later() {
     let fixture = fixture().await;
     let interrupted = fixture.interrupted(Moment::Write, 1, |client| async move {
-        client.send("DELETE", "/Tables('tab')", &[], "").await.is(204);
+        client.send("DELETE", "/Tables('tab')", &[], "").await.expect(204);
         assert_eq!(client.service.collect().await.expect("the store works"), 0);
     });
-    interrupted.insert(json!({})).await.is(204);
+    interrupted.insert(json!({})).await.expect(204);
     assert_eq!(fixture.client.service.collect().await.expect("the store works"), 1);
 }
 
@@ -51,11 +51,11 @@ async fn an_entity_inserted_late_is_collected_later() {
 async fn a_collection_spares_tables_created_meanwhile() {
     for moment in [Moment::List, Moment::Write] {
         let fixture = fixture().await;
-        fixture.client.insert(json!({})).await.is(204);
-        fixture.client.send("DELETE", "/Tables('tab')", &[], "").await.is(204);
+        fixture.client.insert(json!({})).await.expect(204);
+        fixture.client.send("DELETE", "/Tables('tab')", &[], "").await.expect(204);
         let interrupted = fixture.interrupted(moment, 1, |client| async move {
             client.create("tab").await;
-            client.insert(json!({ "young": 1 })).await.is(204);
+            client.insert(json!({ "young": 1 })).await.expect(204);
         });
         assert_eq!(interrupted.service.collect().await.expect("the store works"), 1, "{moment:?}");
         assert_eq!(fixture.client.properties().await, json!({ "young": 1 }), "{moment:?}");
@@ -69,10 +69,10 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
     for number in 0..61 {
         let table = format!("number{number}");
         fixture.client.create(&table).await;
-        fixture.client.send("POST", &format!("/{table}"), &[("prefer", "return-no-content")], &entity).await.is(204);
+        fixture.client.send("POST", &format!("/{table}"), &[("prefer", "return-no-content")], &entity).await.expect(204);
     }
     for number in (0..61).step_by(2) {
-        fixture.client.send("DELETE", &format!("/Tables('number{number}')"), &[], "").await.is(204);
+        fixture.client.send("DELETE", &format!("/Tables('number{number}')"), &[], "").await.expect(204);
     }
     let hook = Invocation::default();
     let hooked = Hooked { inner: Arc::new(fixture.store.clone()), hook: hook.clone() };

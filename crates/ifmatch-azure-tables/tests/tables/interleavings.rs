@@ -39,12 +39,12 @@ async fn perform(client: &crate::support::Client, act: Act, tag: &str, name: &st
         Act::Replace(guard) => client.write("PUT", condition(guard), json!({ name: 1 })).await,
         Act::Delete(guard) => client.delete(condition(guard).expect("a deletion has a condition")).await,
         Act::Renew => {
-            client.delete("*").await.is(204);
+            client.delete("*").await.expect(204);
             client.insert(json!({ "old": 1 })).await
         }
         Act::DropTable => client.send("DELETE", "/Tables('tab')", &[], "").await,
         Act::RenewTable => {
-            client.send("DELETE", "/Tables('tab')", &[], "").await.is(204);
+            client.send("DELETE", "/Tables('tab')", &[], "").await.expect(204);
             client.create("tab").await;
             client.insert(json!({ "young": 1 })).await
         }
@@ -103,7 +103,7 @@ async fn a_request_continues_after_another() {
         let interrupted = fixture.interrupted(Moment::Write, 1, move |client| {
             let tag = held.clone();
             async move {
-                perform(&client, other, &tag, "other").await.is(204);
+                perform(&client, other, &tag, "other").await.expect(204);
             }
         });
         let answer = perform(&interrupted, first, &tag, "first").await;
@@ -113,7 +113,7 @@ async fn a_request_continues_after_another() {
         if let (204, Some(tag), false) =
             (status, answer.headers.get("etag"), matches!(other, Act::DropTable | Act::RenewTable))
         {
-            assert_eq!(tag, fixture.client.get(ENTITY).await.field("etag"), "{case}");
+            assert_eq!(tag, fixture.client.get(ENTITY).await.header("etag"), "{case}");
         }
     }
 }
@@ -131,11 +131,11 @@ async fn one_of_two_table_creations_succeeds() {
 async fn a_query_of_a_table_deleted_meanwhile_fails() {
     let fixture = fixture().await;
     for row in ["a", "b", "c"] {
-        fixture.client.insert_as("p", row, json!({})).await.is(204);
+        fixture.client.insert_as("p", row, json!({})).await.expect(204);
     }
     for renew in [false, true] {
         let interrupted = fixture.interrupted(Moment::Open, 1, move |client| async move {
-            client.send("DELETE", "/Tables('tab')", &[], "").await.is(204);
+            client.send("DELETE", "/Tables('tab')", &[], "").await.expect(204);
             if renew {
                 client.create("tab").await;
             }
@@ -144,7 +144,7 @@ async fn a_query_of_a_table_deleted_meanwhile_fails() {
         interrupted.get("/tab()").await.refused(404, "TableNotFound");
         if !renew {
             fixture.client.create("tab").await;
-            fixture.client.insert(json!({})).await.is(204);
+            fixture.client.insert(json!({})).await.expect(204);
         }
     }
 }
@@ -152,10 +152,10 @@ async fn a_query_of_a_table_deleted_meanwhile_fails() {
 #[tokio::test]
 async fn a_query_omits_an_entity_deleted_meanwhile() {
     let fixture = fixture().await;
-    fixture.client.insert(json!({})).await.is(204);
-    fixture.client.insert_as("p", "s", json!({})).await.is(204);
+    fixture.client.insert(json!({})).await.expect(204);
+    fixture.client.insert_as("p", "s", json!({})).await.expect(204);
     let interrupted = fixture.interrupted(Moment::Open, 1, |client| async move {
-        client.delete("*").await.is(204);
+        client.delete("*").await.expect(204);
     });
     let found = interrupted.get("/tab()").await.json();
     assert_eq!(found["value"].as_array().map(Vec::len), Some(1), "{found}");
@@ -165,12 +165,12 @@ async fn a_query_omits_an_entity_deleted_meanwhile() {
 #[tokio::test(start_paused = true)]
 async fn a_merge_gives_up_after_too_many_attempts() {
     let fixture = fixture().await;
-    fixture.client.insert(json!({ "old": 1 })).await.is(204);
+    fixture.client.insert(json!({ "old": 1 })).await.expect(204);
     let interrupted = fixture.interrupted(Moment::Write, usize::MAX, |client| async move {
-        client.write("MERGE", None, json!({ "other": 1 })).await.is(204);
+        client.write("MERGE", None, json!({ "other": 1 })).await.expect(204);
     });
     let answer = interrupted.write("MERGE", None, json!({ "first": 1 })).await;
     answer.refused(503, "ServerBusy");
-    assert_eq!(answer.field("retry-after"), "1");
+    assert_eq!(answer.header("retry-after"), "1");
     assert_eq!(fixture.client.properties().await, json!({ "old": 1, "other": 1 }));
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http::{Request, StatusCode};
+use http_body_util::Full;
 use ifmatch_azure::accounts::{Account, Accounts};
 use ifmatch_azure_tables::TableService;
 use ifmatch_blob::BlobStore;
@@ -18,6 +18,7 @@ use tower::ServiceExt;
 
 use crate::signer::{Form, Signer};
 
+pub(crate) use crate::answer::Answer;
 pub(crate) use ifmatch_blob::test_util::ManualClock;
 
 const ACCOUNT: &str = "photos";
@@ -74,9 +75,8 @@ impl Client {
         }
         let mut request = request.body(Full::new(Bytes::from(body.to_owned()))).expect("a valid request");
         Signer::new(self.account, KEY).sign(Form::Table, &mut request);
-        let (head, body) = self.service.clone().oneshot(request).await.expect("infallible").into_parts();
-        let body = body.collect().await.expect("a whole body").to_bytes();
-        let answer = Answer { status: head.status, headers: head.headers, body };
+        let response = self.service.clone().oneshot(request).await.expect("infallible");
+        let answer = Answer::read(response).await.expect("a whole body");
         assert!(answer.status != StatusCode::NO_CONTENT || answer.body.is_empty(), "{answer:?}");
         answer
     }
@@ -125,33 +125,16 @@ impl Client {
     }
 }
 
-/// A response.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
 impl Answer {
-    pub(crate) fn field(&self, name: &str) -> &str {
-        let value = self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}"));
-        value.to_str().expect("visible ASCII")
-    }
-
     pub(crate) fn tag(&self) -> String {
-        self.field("etag").to_owned()
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).expect("JSON")
+        self.header("etag").to_owned()
     }
 
     /// Returns the status and the code of an error. Checks that header and body agree.
     pub(crate) fn error(&self) -> (u16, String) {
         let json = self.json();
         let code = json["odata.error"]["code"].as_str().expect("a code");
-        assert_eq!(self.field("x-ms-error-code"), code);
+        assert_eq!(self.header("x-ms-error-code"), code);
         assert!(json["odata.error"]["message"]["value"].is_string(), "{json}");
         (self.status.as_u16(), code.to_owned())
     }
@@ -159,11 +142,5 @@ impl Answer {
     #[track_caller]
     pub(crate) fn refused(&self, status: u16, code: &str) {
         assert_eq!(self.error(), (status, code.to_owned()));
-    }
-
-    #[track_caller]
-    pub(crate) fn is(&self, status: u16) -> &Self {
-        assert_eq!(self.status.as_u16(), status, "{self:?}");
-        self
     }
 }

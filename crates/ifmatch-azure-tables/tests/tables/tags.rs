@@ -27,19 +27,19 @@ async fn tags_are_unique_on_a_stopped_clock() {
         assert!(tags.insert(client.insert(json!({})).await.tag()));
         assert!(tags.insert(client.write("PUT", None, json!({})).await.tag()));
         assert!(tags.insert(client.write("MERGE", Some("*"), json!({})).await.tag()));
-        client.delete("*").await.is(204);
+        client.delete("*").await.expect(204);
     }
 }
 
 #[tokio::test]
 async fn accounts_have_separate_tables() {
     let fixture = fixture().await;
-    fixture.client.insert(json!({ "a": 1 })).await.is(204);
+    fixture.client.insert(json!({ "a": 1 })).await.expect(204);
     let reports = Client { account: "reports", ..fixture.client.clone() };
     assert_eq!(reports.get("/Tables").await.json()["value"], json!([]));
     reports.get(ENTITY).await.refused(404, "TableNotFound");
     reports.create("tab").await;
     reports.get(ENTITY).await.refused(404, "ResourceNotFound");
-    reports.send("DELETE", "/Tables('tab')", &[], "").await.is(204);
+    reports.send("DELETE", "/Tables('tab')", &[], "").await.expect(204);
     assert_eq!(fixture.client.properties().await, json!({ "a": 1 }));
 }

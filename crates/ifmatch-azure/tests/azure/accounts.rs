@@ -19,7 +19,7 @@ use crate::support::{Client, OTHER_KEY, accounts, fixture, send};
 async fn either_key_of_an_account_signs() {
     let client = fixture().await.client;
     let with = |account, key| Client { account, key, ..client.clone() };
-    with("photos", b"photos' second key").get("?comp=list").await.is(200);
+    with("photos", b"photos' second key").get("?comp=list").await.expect(200);
     with("photos", OTHER_KEY).get("?comp=list").await.refused(403, "AuthenticationFailed");
     with("nobody", OTHER_KEY).get("?comp=list").await.refused(403, "AuthenticationFailed");
     with("photos", b"").get("?comp=list").await.refused(403, "AuthenticationFailed");
@@ -66,15 +66,15 @@ async fn without_accounts_every_request_is_rejected() {
 async fn accounts_have_separate_containers() {
     let client = fixture().await.client;
     let reports = Client { account: "reports", key: OTHER_KEY, ..client.clone() };
-    assert!(reports.get("?comp=list").await.is(200).all("Name").is_empty());
+    assert!(reports.get("?comp=list").await.expect(200).all("Name").is_empty());
     reports.get("/box?restype=container").await.refused(404, "ContainerNotFound");
-    reports.put("/box?restype=container", &[], "").await.is(201);
-    reports.upload("/box/a", "theirs", &[]).await.is(201);
-    client.upload("/box/a", "ours", &[]).await.is(201);
-    assert_eq!(reports.get("/box/a").await.is(200).body, "theirs");
-    assert_eq!(client.get("/box/a").await.is(200).body, "ours");
-    assert_eq!(client.get("?comp=list").await.is(200).all("Name"), ["box"]);
-    assert_eq!(reports.get("?comp=list").await.is(200).all("Name"), ["box"]);
+    reports.put("/box?restype=container", &[], "").await.expect(201);
+    reports.upload("/box/a", "theirs", &[]).await.expect(201);
+    client.upload("/box/a", "ours", &[]).await.expect(201);
+    assert_eq!(reports.get("/box/a").await.expect(200).body, "theirs");
+    assert_eq!(client.get("/box/a").await.expect(200).body, "ours");
+    assert_eq!(client.get("?comp=list").await.expect(200).all("Name"), ["box"]);
+    assert_eq!(reports.get("?comp=list").await.expect(200).all("Name"), ["box"]);
     assert!(reports.get("/box?restype=container&comp=list").await.text().contains("ContainerName=\"box\""));
     // The plain dialect's name for another account's container.
     client.get("/reports.box/a").await.refused(400, "InvalidResourceName");

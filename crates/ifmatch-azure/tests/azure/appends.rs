@@ -24,10 +24,10 @@ async fn clients() -> Vec<(&'static str, Client)> {
     let objects: Arc<dyn BlobStore> = Arc::new(objects);
     let service = BlobService::with_clock(objects, own.clock.clone()).dialect(AzureDialect::new(accounts()));
     let in_memory = Client { service, ..own.client.clone() };
-    in_memory.put("/box?restype=container", &[], "").await.is(201);
+    in_memory.put("/box?restype=container", &[], "").await.expect(201);
     let clients = vec![("folder", own.client), ("objects", in_memory)];
     for (_, client) in &clients {
-        client.put("/box/log", &[("x-ms-blob-type", "AppendBlob")], "").await.is(201);
+        client.put("/box/log", &[("x-ms-blob-type", "AppendBlob")], "").await.expect(201);
     }
     clients
 }
@@ -57,7 +57,7 @@ async fn a_position_and_a_size_have_one_winner() {
                 let answer = racer.await.expect("no panic");
                 match (answer.status.as_u16(), answer.code()) {
                     (201, _) => {
-                        assert_eq!(answer.field("x-ms-blob-append-offset"), round.to_string());
+                        assert_eq!(answer.header("x-ms-blob-append-offset"), round.to_string());
                         winners.push(letter);
                     }
                     (412, "AppendPositionConditionNotMet" | "MaxBlobSizeConditionNotMet") => {}
@@ -67,9 +67,9 @@ async fn a_position_and_a_size_have_one_winner() {
             assert_eq!(winners.len(), 1, "{name}, round {round}: {winners:?}");
             expected += winners[0];
         }
-        let read = client.get("/box/log").await.is(200);
+        let read = client.get("/box/log").await.expect(200);
         assert_eq!(read.text(), expected, "{name}");
-        assert_eq!(read.field("x-ms-blob-committed-block-count"), RACES.to_string());
+        assert_eq!(read.header("x-ms-blob-committed-block-count"), RACES.to_string());
     }
 }
 
@@ -80,17 +80,17 @@ async fn concurrent_appends_are_all_kept() {
         let all: Vec<_> = (0..40)
             .map(|_| {
                 let client = client.clone();
-                tokio::spawn(async move { append(&client, &[], "12345").await.is(201) })
+                tokio::spawn(async move { append(&client, &[], "12345").await.expect(201) })
             })
             .collect();
         let mut offsets = Vec::new();
         for one in all {
             offsets
-                .push(one.await.expect("no panic").field("x-ms-blob-append-offset").parse::<u64>().expect("a number"));
+                .push(one.await.expect("no panic").header("x-ms-blob-append-offset").parse::<u64>().expect("a number"));
         }
         offsets.sort_unstable();
         assert_eq!(offsets, (0..40).map(|number| number * 5).collect::<Vec<_>>(), "{name}");
-        assert_eq!(client.get("/box/log").await.is(200).text(), "12345".repeat(40), "{name}");
+        assert_eq!(client.get("/box/log").await.expect(200).text(), "12345".repeat(40), "{name}");
     }
 }
 
@@ -98,21 +98,21 @@ async fn concurrent_appends_are_all_kept() {
 async fn a_blob_keeps_its_type_and_its_seal() {
     for (name, client) in clients().await {
         let typed = async |kind: &str, count: &str| {
-            let read = client.send(Method::HEAD, "/box/log", &[], "").await.is(200);
+            let read = client.send(Method::HEAD, "/box/log", &[], "").await.expect(200);
             assert_eq!(
-                (read.field("x-ms-blob-type"), read.field("x-ms-blob-committed-block-count")),
+                (read.header("x-ms-blob-type"), read.header("x-ms-blob-committed-block-count")),
                 (kind, count),
                 "{name}"
             );
         };
         // The metadata of a block is ignored: adlfs sends some.
-        append(&client, &[("x-ms-meta-is_directory", "false")], "one").await.is(201);
-        client.put("/box/log?comp=metadata", &[("x-ms-meta-a", "b")], "").await.is(200);
-        client.put("/box/log?comp=properties", &[("x-ms-blob-content-type", "a/b")], "").await.is(200);
+        append(&client, &[("x-ms-meta-is_directory", "false")], "one").await.expect(201);
+        client.put("/box/log?comp=metadata", &[("x-ms-meta-a", "b")], "").await.expect(200);
+        client.put("/box/log?comp=properties", &[("x-ms-blob-content-type", "a/b")], "").await.expect(200);
         typed("AppendBlob", "1").await;
-        append(&client, &[], "two").await.is(201);
-        let read = client.get("/box/log").await.is(200);
-        assert_eq!((read.text(), read.field("x-ms-meta-a"), read.field("content-type")), ("onetwo", "b", "a/b"));
+        append(&client, &[], "two").await.expect(201);
+        let read = client.get("/box/log").await.expect(200);
+        assert_eq!((read.text(), read.header("x-ms-meta-a"), read.header("content-type")), ("onetwo", "b", "a/b"));
         assert!(!read.headers.contains_key("content-md5"));
         // A register in memory keeps no leases for objects.
         let mut with = Vec::new();
@@ -121,20 +121,20 @@ async fn a_blob_keeps_its_type_and_its_seal() {
         if name == "folder" {
             append(&client, &[], "x").await.refused(412, "LeaseIdMissing");
             client.put("/box/log?comp=seal", &[], "").await.refused(412, "LeaseIdMissing");
-            with.push(("x-ms-lease-id", lease.field("x-ms-lease-id")));
+            with.push(("x-ms-lease-id", lease.header("x-ms-lease-id")));
         }
-        append(&client, &with, "three").await.is(201);
+        append(&client, &with, "three").await.expect(201);
         let md5 = [&with[..], &[("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==")]].concat();
         append(&client, &md5, "x").await.refused(400, "Md5Mismatch");
-        assert_eq!(client.put("/box/log?comp=seal", &with, "").await.is(200).field("x-ms-blob-sealed"), "true");
+        assert_eq!(client.put("/box/log?comp=seal", &with, "").await.expect(200).header("x-ms-blob-sealed"), "true");
         append(&client, &with, "x").await.refused(409, "BlobIsSealed");
-        assert_eq!(client.get("/box/log").await.is(200).field("x-ms-blob-sealed"), "true");
-        let listing = client.get("/box?restype=container&comp=list").await.is(200);
+        assert_eq!(client.get("/box/log").await.expect(200).header("x-ms-blob-sealed"), "true");
+        let listing = client.get("/box?restype=container&comp=list").await.expect(200);
         assert_eq!((listing.all("BlobType"), listing.all("Sealed")), (vec!["AppendBlob"], vec!["true"]));
         // A blob keeps its type until it is deleted.
         client.upload("/box/log", "block", &with).await.refused(409, "InvalidBlobType");
         client.put("/box/log?comp=blocklist", &with, "<BlockList/>").await.refused(409, "InvalidBlobType");
-        client.upload("/box/block", "block", &[]).await.is(201);
+        client.upload("/box/block", "block", &[]).await.expect(201);
         client.put("/box/block", &[("x-ms-blob-type", "AppendBlob")], "").await.refused(409, "InvalidBlobType");
         for (from, onto) in [("log", "block"), ("block", "log")] {
             let source = format!("http://localhost/photos/box/{from}");
@@ -143,9 +143,9 @@ async fn a_blob_keeps_its_type_and_its_seal() {
             client.put(&format!("/box/{onto}"), fields, "").await.refused(409, "InvalidBlobType");
         }
         append(&client, &with, "x").await.refused(409, "BlobIsSealed");
-        client.delete("/box/log", &with).await.is(202);
-        client.upload("/box/log", "block", &[]).await.is(201);
-        assert_eq!(client.get("/box/log").await.is(200).field("x-ms-blob-type"), "BlockBlob");
+        client.delete("/box/log", &with).await.expect(202);
+        client.upload("/box/log", "block", &[]).await.expect(201);
+        assert_eq!(client.get("/box/log").await.expect(200).header("x-ms-blob-type"), "BlockBlob");
         append(&client, &[], "x").await.refused(409, "InvalidBlobType");
     }
 }
@@ -160,7 +160,7 @@ async fn a_store_without_metadata_has_no_append_blobs() {
     let objects = ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded())).await.expect("a usable store");
     let service = BlobService::with_clock(Arc::new(objects), own.clock.clone()).dialect(AzureDialect::new(accounts()));
     let client = Client { service, ..own.client };
-    client.put("/box?restype=container", &[], "").await.is(201);
+    client.put("/box?restype=container", &[], "").await.expect(201);
     client.put("/box/log", &[("x-ms-blob-type", "AppendBlob")], "").await.refused(501, "NotImplemented");
     client.get("/box/log").await.refused(404, "BlobNotFound");
 }

@@ -15,7 +15,7 @@ const LIST: &str = "<BlockList><Latest>AA==</Latest></BlockList>";
 const WEEK: Duration = Duration::from_hours(7 * 24);
 
 async fn stage(fixture: &Fixture, blob: &str) {
-    fixture.client.put(&format!("/box/{blob}?comp=block&blockid=AA=="), &[], "x").await.is(201);
+    fixture.client.put(&format!("/box/{blob}?comp=block&blockid=AA=="), &[], "x").await.expect(201);
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn blocks_are_collected_after_a_week() {
     // The ages are a week and an hour, and exactly a week.
     assert_eq!(collect_blocks(fixture.client.service.context()).await.expect("the store works"), 1);
     fixture.client.put("/box/old?comp=blocklist", &[], LIST).await.refused(400, "InvalidBlockList");
-    fixture.client.put("/box/young?comp=blocklist", &[], LIST).await.is(201);
+    fixture.client.put("/box/young?comp=blocklist", &[], LIST).await.expect(201);
 }
 
 #[tokio::test]
@@ -38,15 +38,15 @@ async fn lists_are_collected_with_their_blobs() {
     let client = &fixture.client;
     for blob in ["used", "deleted", "written"] {
         stage(&fixture, blob).await;
-        client.put(&format!("/box/{blob}?comp=blocklist"), &[], LIST).await.is(201);
+        client.put(&format!("/box/{blob}?comp=blocklist"), &[], LIST).await.expect(201);
     }
-    client.delete("/box/deleted", &[]).await.is(202);
-    client.upload("/box/written", "whole", &[]).await.is(201);
+    client.delete("/box/deleted", &[]).await.expect(202);
+    client.upload("/box/written", "whole", &[]).await.expect(201);
     assert_eq!(collect_blocks(client.service.context()).await.expect("the store works"), 0, "all are too recent");
     fixture.clock.advance(WEEK * 2);
     assert_eq!(collect_blocks(client.service.context()).await.expect("the store works"), 2);
     assert_eq!(collect_blocks(client.service.context()).await.expect("the store works"), 0);
-    let blocks = client.get("/box/used?comp=blocklist").await.is(200);
+    let blocks = client.get("/box/used?comp=blocklist").await.expect(200);
     assert_eq!(blocks.all("Name"), ["AA=="]);
 }
 
@@ -56,10 +56,10 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
     stage(&fixture, "old").await;
     fixture.clock.advance(WEEK * 2);
     // More than two pages of recent blocks, listed before the old one.
-    fixture.client.put("/aaa?restype=container", &[], "").await.is(201);
+    fixture.client.put("/aaa?restype=container", &[], "").await.expect(201);
     for number in 0..120 {
         let id = STANDARD.encode(format!("{number:03}"));
-        fixture.client.put(&format!("/aaa/young?comp=block&blockid={id}"), &[], "x").await.is(201);
+        fixture.client.put(&format!("/aaa/young?comp=block&blockid={id}"), &[], "x").await.expect(201);
     }
     let hook = Invocation::default();
     let service =

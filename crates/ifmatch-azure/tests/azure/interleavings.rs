@@ -42,11 +42,11 @@ impl Hook for Interposed {
 async fn a_block_list_creates_no_blob_in_a_recreated_container() {
     let fixture = fixture().await;
     let client = fixture.client;
-    client.put("/box/a?comp=block&blockid=AA==", &[], "old").await.is(201);
+    client.put("/box/a?comp=block&blockid=AA==", &[], "old").await.expect(201);
     let others = client.clone();
     let act = Box::pin(async move {
-        others.delete("/box?restype=container", &[]).await.is(202);
-        others.put("/box?restype=container", &[], "").await.is(201);
+        others.delete("/box?restype=container", &[]).await.expect(202);
+        others.put("/box?restype=container", &[], "").await.expect(201);
     });
     let hook = Interposed { act: Arc::new(Mutex::new(Some(act))), ..Interposed::default() };
     let store = Hooked { inner: Arc::new(fixture.store), hook };
@@ -65,8 +65,8 @@ async fn a_listing_of_folders_needs_few_listings_of_the_store() {
     let fixture = fixture().await;
     let client = fixture.client;
     for number in 0..100 {
-        client.upload(&format!("/box/{number:03}/a"), "x", &[]).await.is(201);
-        client.upload(&format!("/box/{number:03}/b"), "x", &[]).await.is(201);
+        client.upload(&format!("/box/{number:03}/a"), "x", &[]).await.expect(201);
+        client.upload(&format!("/box/{number:03}/b"), "x", &[]).await.expect(201);
     }
     let listed = Arc::new(AtomicUsize::new(0));
     let hook = Interposed { listed: Arc::clone(&listed), ..Interposed::default() };
@@ -102,7 +102,7 @@ async fn a_listing_passes_pages_of_blobs_deleted_meanwhile() {
     let fixture = fixture().await;
     let client = fixture.client;
     for name in ["a", "b", "c", "dd", "e", "f/1", "f/2", "f/3", "f/44", "f/5", "gg", "h", "i", "j"] {
-        client.upload(&format!("/box/{name}"), "", &[]).await.is(201);
+        client.upload(&format!("/box/{name}"), "", &[]).await.expect(201);
     }
     for (query, expected) in [("", &["dd", "f/44", "gg"][..]), ("&delimiter=/", &["dd", "f/", "gg"])] {
         for most in [1, 2, 3, 100] {
@@ -155,31 +155,31 @@ async fn a_block_list_that_is_cut_off_leaves_a_blob_with_its_blocks() {
     let fixture = fixture().await;
     let client = &fixture.client;
     let blocks = |id: &str| format!("<BlockList><Latest>{id}</Latest></BlockList>");
-    client.put("/box/a?comp=block&blockid=AA==", &[], "old").await.is(201);
-    client.put("/box/a?comp=blocklist", &[], blocks("AA==")).await.is(201);
+    client.put("/box/a?comp=block&blockid=AA==", &[], "old").await.expect(201);
+    client.put("/box/a?comp=blocklist", &[], blocks("AA==")).await.expect(201);
     let hook = Kill::default();
     let store = Hooked { inner: Arc::new(fixture.store.clone()), hook: hook.clone() };
     let service =
         BlobService::with_clock(Arc::new(store), fixture.clock.clone()).dialect(AzureDialect::new(accounts()));
     for steps in 1.. {
-        client.put("/box/a?comp=block&blockid=AQ==", &[], "new").await.is(201);
+        client.put("/box/a?comp=block&blockid=AQ==", &[], "new").await.expect(201);
         hook.left.store(steps, Ordering::SeqCst);
         let request = client.signed(Method::PUT, "/box/a?comp=blocklist", &[], blocks("AQ==").into(), Duration::ZERO);
         let is_complete = tokio::select! {
             answer = service.clone().oneshot(request) => answer.expect("infallible").status() == 201,
             () = hook.ended.notified() => false,
         };
-        let (bytes, list) = (client.get("/box/a").await.is(200), client.get("/box/a?comp=blocklist").await.is(200));
+        let (bytes, list) = (client.get("/box/a").await.expect(200), client.get("/box/a?comp=blocklist").await.expect(200));
         let known = [("old", vec!["AA=="]), ("new", vec!["AQ=="])];
         assert!(known.contains(&(bytes.text(), list.all("Name"))), "{steps} steps: {} {}", bytes.text(), list.text());
-        client.put("/box/a?comp=blocklist", &[], list_of(&list.all("Name"))).await.is(201);
-        assert_eq!(client.get("/box/a").await.is(200).text(), bytes.text());
+        client.put("/box/a?comp=blocklist", &[], list_of(&list.all("Name"))).await.expect(201);
+        assert_eq!(client.get("/box/a").await.expect(200).text(), bytes.text());
         if is_complete {
             assert!(steps > 3, "the request has more steps");
             break;
         }
-        client.put("/box/a?comp=block&blockid=AA==", &[], "old").await.is(201);
-        client.put("/box/a?comp=blocklist", &[], blocks("AA==")).await.is(201);
+        client.put("/box/a?comp=block&blockid=AA==", &[], "old").await.expect(201);
+        client.put("/box/a?comp=blocklist", &[], blocks("AA==")).await.expect(201);
     }
 }
 

@@ -2,6 +2,9 @@
 //! SDK suites test everything that can be observed over the wire.
 #![expect(clippy::expect_used, reason = "a test fails on anything unexpected")]
 
+#[path = "../../../../tests/support/answer.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
+mod answer;
 mod accounts;
 mod appends;
 mod blocks;

@@ -122,8 +122,8 @@ async fn each_permission_allows_its_operations_only() {
     let renew = async || {
         client.put("/box?restype=container&comp=lease", &BREAK, "").await;
         client.delete("/box?restype=container", &[]).await;
-        client.put("/box?restype=container", &[], "").await.is(201);
-        client.upload("/box/a", "old", &[]).await.is(201);
+        client.put("/box?restype=container", &[], "").await.expect(201);
+        client.upload("/box/a", "old", &[]).await.expect(201);
     };
     renew().await;
     for row in ROWS.lines().filter(|line| !line.starts_with('#')) {
@@ -150,7 +150,7 @@ async fn each_permission_allows_its_operations_only() {
                 let by_signature = answer.status == 403;
                 assert_eq!(!by_signature, is_allowed, "{request} {fields:?}: {letter}, kind {at}: {answer:?}");
                 if by_signature {
-                    assert_eq!(client.get("/box/a").await.is(200).text(), "old", "{request}");
+                    assert_eq!(client.get("/box/a").await.expect(200).text(), "old", "{request}");
                 } else {
                     renew().await;
                 }
@@ -164,9 +164,9 @@ async fn each_permission_allows_its_operations_only() {
 #[tokio::test]
 async fn a_signature_is_valid_for_its_resource_only() {
     let client = fixture().await.client;
-    client.put("/other?restype=container", &[], "").await.is(201);
+    client.put("/other?restype=container", &[], "").await.expect(201);
     for blob in ["/box/a", "/box/b", "/box/a/b", "/other/a", "/box/%C3%BC%20x"] {
-        client.upload(blob, "bytes", &[]).await.is(201);
+        client.upload(blob, "bytes", &[]).await.expect(201);
     }
     let blob = Token::service("b", "r").sign("/blob/photos/box/a");
     let container = Token::service("c", "r").sign("/blob/photos/box");
@@ -185,7 +185,7 @@ async fn a_signature_is_valid_for_its_resource_only() {
         assert_eq!(read(&client, target, &container).await.status, by_container, "{target}");
     }
     let named = Token::service("b", "r").sign("/blob/photos/box/ü x");
-    read(&client, "/box/%C3%BC%20x", &named).await.is(200);
+    read(&client, "/box/%C3%BC%20x", &named).await.expect(200);
     // Another account's path, and the signature of another account's key.
     let mut request = Request::get(format!("/reports/box/a?{container}"));
     request = request.header("x-ms-version", "2021-12-02");
@@ -196,13 +196,13 @@ async fn a_signature_is_valid_for_its_resource_only() {
 #[tokio::test]
 async fn the_query_is_what_was_signed() {
     let client = fixture().await.client;
-    client.upload("/box/a", "bytes", &[]).await.is(201);
+    client.upload("/box/a", "bytes", &[]).await.expect(201);
     let resource = "/blob/photos/box/a";
     let token = Token::service("b", "r").with("spr", "https,http").with("rsct", "text/plain");
     let signed = token.sign(resource);
-    read(&client, "/box/a", &signed).await.is(200);
+    read(&client, "/box/a", &signed).await.expect(200);
     let reordered: Vec<&str> = signed.split('&').rev().collect();
-    read(&client, "/box/a", &reordered.join("&")).await.is(200);
+    read(&client, "/box/a", &reordered.join("&")).await.expect(200);
     for (name, value) in [
         ("sp", "rw"),
         ("st", "2020-01-01"),
@@ -238,18 +238,18 @@ async fn the_query_is_what_was_signed() {
     }
     // An account's signature does not cover header fields.
     let account = Token::account("b", "o", "r").sign("");
-    read(&client, "/box/a", &account).await.is(200);
-    let answer = read(&client, "/box/a", &format!("{account}&rsct=text%2Fhtml")).await.is(200);
+    read(&client, "/box/a", &account).await.expect(200);
+    let answer = read(&client, "/box/a", &format!("{account}&rsct=text%2Fhtml")).await.expect(200);
     assert_eq!(answer.headers["content-type"], "application/octet-stream");
     // With Authorization, the query's signature is not looked at.
     let both = client.get(&format!("/box/a?{signed}")).await;
-    both.is(200);
+    both.expect(200);
 }
 
 #[tokio::test]
 async fn times_addresses_and_protocols_are_limits() {
     let client = fixture().await.client;
-    client.upload("/box/a", "bytes", &[]).await.is(201);
+    client.upload("/box/a", "bytes", &[]).await.expect(201);
     let secure = Peer { is_secure: true, ..PEER };
     let mapped = Peer { address: "::ffff:192.0.2.7".parse().expect("an address"), ..PEER };
     // The clock stands at 2020-09-13T12:26:40Z.
@@ -302,12 +302,12 @@ async fn times_addresses_and_protocols_are_limits() {
 #[tokio::test]
 async fn responses_to_reads_carry_the_signed_fields() {
     let client = fixture().await.client;
-    client.upload("/box/a", "bytes", &[("content-type", "a/b"), ("cache-control", "no-cache")]).await.is(201);
+    client.upload("/box/a", "bytes", &[("content-type", "a/b"), ("cache-control", "no-cache")]).await.expect(201);
     let token =
         Token::service("b", "rw").with("rsct", "text/plain; charset=utf-8").with("rscd", "attachment; filename=x");
     let token = token.with("rscc", "max-age=5").with("rsce", "gzip").with("rscl", "de").sign("/blob/photos/box/a");
     for method in ["GET", "HEAD"] {
-        let answer = ask(&client, method, "/box/a", &[], &token, Some(PEER)).await.is(200);
+        let answer = ask(&client, method, "/box/a", &[], &token, Some(PEER)).await.expect(200);
         for (name, value) in [
             ("content-type", "text/plain; charset=utf-8"),
             ("content-disposition", "attachment; filename=x"),
@@ -315,12 +315,12 @@ async fn responses_to_reads_carry_the_signed_fields() {
             ("content-encoding", "gzip"),
             ("content-language", "de"),
         ] {
-            assert_eq!(answer.field(name), value);
+            assert_eq!(answer.header(name), value);
         }
     }
-    let meta = ask(&client, "PUT", "/box/a?comp=metadata", &[("x-ms-meta-a", "b")], &token, Some(PEER)).await.is(200);
+    let meta = ask(&client, "PUT", "/box/a?comp=metadata", &[("x-ms-meta-a", "b")], &token, Some(PEER)).await.expect(200);
     assert!(!meta.headers.contains_key("content-disposition"));
-    assert_eq!(client.get("/box/a").await.is(200).field("content-type"), "a/b");
+    assert_eq!(client.get("/box/a").await.expect(200).header("content-type"), "a/b");
 }
 
 /// Two holders of a signature that permits creation race. The second must not replace the blob of the first.

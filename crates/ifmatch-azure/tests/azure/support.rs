@@ -6,8 +6,8 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http::{Method, Request, StatusCode};
+use http_body_util::Full;
 use ifmatch_azure::AzureDialect;
 use ifmatch_azure::accounts::{Account, Accounts};
 use ifmatch_blob::BlobService;
@@ -20,6 +20,7 @@ use tower::ServiceExt;
 
 use crate::signer::{Form, Signer};
 
+pub(crate) use crate::answer::Answer;
 pub(crate) use ifmatch_blob::test_util::ManualClock;
 
 pub(crate) type Store = EmbeddedStore;
@@ -52,7 +53,7 @@ pub(crate) async fn fixture() -> Fixture {
         .dialect(AzureDialect::new(accounts()))
         .max_body(1 << 20);
     let client = Client { service, clock: clock.clone(), account: "photos", key: KEY, _folder: folder };
-    client.put("/box?restype=container", &[], "").await.is(201);
+    client.put("/box?restype=container", &[], "").await.expect(201);
     Fixture { store, clock, client }
 }
 
@@ -121,21 +122,7 @@ impl Client {
     }
 }
 
-/// A response.
-#[derive(Clone, Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
 impl Answer {
-    #[track_caller]
-    pub(crate) fn is(self, status: u16) -> Self {
-        assert_eq!(self.status, status, "{self:?}");
-        self
-    }
-
     /// Checks for an error with this status and code.
     #[track_caller]
     pub(crate) fn refused(&self, status: u16, code: &str) {
@@ -144,16 +131,6 @@ impl Answer {
 
     pub(crate) fn code(&self) -> &str {
         self.headers.get("x-ms-error-code").map_or("", |code| code.to_str().expect("ASCII"))
-    }
-
-    #[track_caller]
-    pub(crate) fn field(&self, name: &str) -> &str {
-        let value = self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}"));
-        value.to_str().expect("visible ASCII")
-    }
-
-    pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).expect("UTF-8")
     }
 
     /// Returns the texts of all elements with this name.
@@ -168,10 +145,9 @@ impl Answer {
 pub(crate) async fn send(service: &Service, request: Request<Full<Bytes>>) -> Answer {
     let method = request.method().clone();
     let client_id = request.headers().get("x-ms-client-request-id").cloned();
-    let (head, body) = service.clone().oneshot(request).await.expect("infallible").into_parts();
-    let body = body.collect().await.expect("a whole body").to_bytes();
-    let answer = Answer { status: head.status, headers: head.headers, body };
-    assert_eq!(answer.field("x-ms-request-id").len(), 36);
+    let response = service.clone().oneshot(request).await.expect("infallible");
+    let answer = Answer::read(response).await.expect("a whole body");
+    assert_eq!(answer.header("x-ms-request-id").len(), 36);
     assert_eq!(answer.headers.get("x-ms-client-request-id"), client_id.as_ref());
     let bodiless = method == Method::HEAD || answer.status == StatusCode::NOT_MODIFIED;
     assert!(!bodiless || answer.body.is_empty(), "a body in the response to {method}: {answer:?}");

@@ -54,7 +54,7 @@ async fn an_unwritable_folder_gives_503_and_reads_continue() {
     fs::write(&temporary, "no folder").expect("written");
     let put = fixture.put("/c/b", bytes(10_000, 2)).await;
     assert_eq!((put.status.as_u16(), put.problem().as_str()), (503, "unavailable"));
-    assert_eq!(put.field("retry-after"), "1");
+    assert_eq!(put.header("retry-after"), "1");
     assert_eq!(fixture.get("/c/b").await.tag(), tag);
     assert_eq!(fixture.put("/c/small", "needs no file").await.status, StatusCode::CREATED);
 }

@@ -28,15 +28,15 @@ async fn a_lease_is_acquired_used_renewed_and_released() {
     assert_eq!(lease(&fixture, Method::POST, &[("lease-duration", "15")]).await.status, 404);
     fixture.put("/c/b", "one").await;
     let acquired = acquire(&fixture, "15").await;
-    let (id, token) = (acquired.field("lease-id"), acquired.field("lease-token"));
-    assert_eq!(acquired.field("lease-remaining"), "15");
+    let (id, token) = (acquired.header("lease-id"), acquired.header("lease-token"));
+    assert_eq!(acquired.header("lease-remaining"), "15");
     let again = lease(&fixture, Method::POST, &[("lease-duration", "15")]).await;
-    assert_eq!((again.status.as_u16(), again.field("x-ms-error-code")), (409, "LeaseAlreadyPresent"));
+    assert_eq!((again.status.as_u16(), again.header("x-ms-error-code")), (409, "LeaseAlreadyPresent"));
     assert_eq!(put(&fixture, &[]).await.status, 412);
     assert_eq!(put(&fixture, &[("lease-id", id), ("lease-token", token)]).await.status, 200);
     fixture.clock.advance(Duration::from_secs(10));
     let renewed = lease(&fixture, Method::PUT, &[("lease-id", id)]).await;
-    assert_eq!((renewed.status.as_u16(), renewed.field("lease-token")), (200, token));
+    assert_eq!((renewed.status.as_u16(), renewed.header("lease-token")), (200, token));
     fixture.clock.advance(Duration::from_secs(10));
     let state = lease(&fixture, Method::GET, &[]).await.json();
     assert_eq!(
@@ -59,7 +59,7 @@ async fn a_lease_is_broken_without_its_id_but_not_by_accident() {
     assert_eq!(refused.status, 400);
     assert!(String::from_utf8_lossy(&refused.body).contains("lease-break-period"), "{refused:?}");
     let broken = lease(&fixture, Method::DELETE, &[("lease-break-period", "5")]).await;
-    assert_eq!((broken.status.as_u16(), broken.field("lease-remaining")), (202, "5"));
+    assert_eq!((broken.status.as_u16(), broken.header("lease-remaining")), (202, "5"));
     assert_eq!(lease(&fixture, Method::GET, &[]).await.json()["state"], "breaking");
     fixture.clock.advance(Duration::from_secs(5));
     assert_eq!(put(&fixture, &[]).await.status, 200);
@@ -89,9 +89,9 @@ async fn invalid_requests_say_what_is_wrong_and_change_nothing() {
     let both = [("lease-id", ID), ("x-ms-lease-id", ID)];
     assert_eq!(put(&fixture, &both).await.status, 400, "two names of one field");
     let other = fixture.send(request(Method::POST, "/c/b", &[], "")).await;
-    assert_eq!((other.status.as_u16(), other.field("allow")), (405, "GET, HEAD, PUT, DELETE, OPTIONS"));
+    assert_eq!((other.status.as_u16(), other.header("allow")), (405, "GET, HEAD, PUT, DELETE, OPTIONS"));
     let other = fixture.send(request(Method::PATCH, "/c/b?lease", &[], "")).await;
-    assert_eq!((other.status.as_u16(), other.field("allow")), (405, "GET, HEAD, POST, PUT, DELETE, OPTIONS"));
+    assert_eq!((other.status.as_u16(), other.header("allow")), (405, "GET, HEAD, POST, PUT, DELETE, OPTIONS"));
     assert_eq!(fixture.get("/c/b").await.tag(), tag);
     assert_eq!(lease(&fixture, Method::GET, &[]).await.json()["state"], "available");
 }
@@ -104,12 +104,12 @@ async fn a_repeated_request_gets_its_answer_again() {
     let key = |key| ("idempotency-key", key);
     let first = lease(&fixture, Method::POST, &[("lease-duration", "15"), key("1")]).await;
     let again = lease(&fixture, Method::POST, &[("lease-duration", "15"), key("1")]).await;
-    assert_eq!((first.status, first.field("lease-id")), (again.status, again.field("lease-id")));
-    let id = [("lease-id", first.field("lease-id")), key("2")];
+    assert_eq!((first.status, first.header("lease-id")), (again.status, again.header("lease-id")));
+    let id = [("lease-id", first.header("lease-id")), key("2")];
     assert_eq!(lease(&fixture, Method::DELETE, &id).await.status, 204);
     let successor = acquire(&fixture, "15").await;
     assert_eq!(lease(&fixture, Method::DELETE, &id).await.status, 204, "released before");
-    let held = [("lease-id", successor.field("lease-id"))];
+    let held = [("lease-id", successor.header("lease-id"))];
     assert_eq!(lease(&fixture, Method::PUT, &held).await.status, 200, "the successor still holds the lease");
 }
 
@@ -122,12 +122,12 @@ async fn a_late_write_with_a_smaller_token_is_refused() {
     let paused = acquire().await;
     fixture.clock.advance(Duration::from_secs(15));
     let successor = acquire().await;
-    let fence = |answer: &Answer| answer.field("lease-token").to_owned();
+    let fence = |answer: &Answer| answer.header("lease-token").to_owned();
     assert_eq!(put(&fixture, &[("lease-token", &fence(&paused))]).await.status, 201);
     assert_eq!(put(&fixture, &[("lease-token", &fence(&successor))]).await.status, 200);
     for method in [Method::PUT, Method::DELETE] {
         let late = fixture.send(request(method, "/c/b", &[("lease-token", &fence(&paused))], "late")).await;
-        assert_eq!((late.status.as_u16(), late.field("x-ms-error-code")), (412, "LeaseTokenSuperseded"));
+        assert_eq!((late.status.as_u16(), late.header("x-ms-error-code")), (412, "LeaseTokenSuperseded"));
     }
     assert_eq!(fixture.get("/c/b").await.body, "text");
 }

@@ -184,7 +184,7 @@ async fn everything_survives_a_restart() {
     let service = BlobService::new(Arc::new(test_util::reopen(async || EmbeddedStore::open(&folder).await).await));
     for (name, size, tag) in tags {
         let got = send(&service, request(Method::GET, &format!("/c/{name}"), &[], "")).await;
-        assert_eq!((got.tag(), got.field("x-meta-a"), &got.body), (tag, "1", &bytes(size, 1)));
+        assert_eq!((got.tag(), got.header("x-meta-a"), &got.body), (tag, "1", &bytes(size, 1)));
     }
 }
 

@@ -47,7 +47,7 @@ async fn a_listing_agrees_with_head() {
         })
     );
     fixture.clock.advance(Duration::from_secs(2));
-    let date = fixture.get("/c/b").await.field("last-modified").to_owned();
+    let date = fixture.get("/c/b").await.header("last-modified").to_owned();
     let later = fixture.get("/c/").await;
     assert_eq!(listed(&later.json())["last_modified"], date);
     assert_eq!(later.json()["container"], "c");

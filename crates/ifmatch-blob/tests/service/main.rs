@@ -1,6 +1,9 @@
 //! The blob service over the embedded store, called as a tower service.
 #![expect(clippy::expect_used, reason = "a failed expectation is a failed test")]
 
+#[path = "../../../../tests/support/answer.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
+mod answer;
 mod faults;
 mod lease_resource;
 mod leases;

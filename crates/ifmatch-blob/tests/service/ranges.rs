@@ -28,8 +28,8 @@ async fn one_range_is_a_206_with_these_bytes() {
         ] {
             let answer = ranged(&fixture, &[("range", &range), ("if-match", &tag)]).await;
             assert_eq!((answer.status, answer.tag()), (StatusCode::PARTIAL_CONTENT, tag.clone()), "{range}");
-            assert_eq!(answer.field("content-range"), format!("bytes {start}-{}/{size}", end - 1));
-            assert_eq!(answer.field("content-length"), (end - start).to_string());
+            assert_eq!(answer.header("content-range"), format!("bytes {start}-{}/{size}", end - 1));
+            assert_eq!(answer.header("content-length"), (end - start).to_string());
             assert_eq!(answer.body, body.slice(start..end), "{range}");
         }
     }
@@ -46,7 +46,7 @@ async fn several_ranges_are_a_multipart_of_the_declared_length() {
         assert_eq!(answer.status, StatusCode::PARTIAL_CONTENT);
         assert!(!answer.headers.contains_key("content-range"));
         let boundary =
-            answer.field("content-type").strip_prefix("multipart/byteranges; boundary=").expect("a boundary");
+            answer.header("content-type").strip_prefix("multipart/byteranges; boundary=").expect("a boundary");
         let mut expected = Vec::new();
         for (at, part) in [500..600, 0..1, size - 3..size].into_iter().enumerate() {
             let break_line = if at == 0 { "" } else { "\r\n" };
@@ -60,7 +60,7 @@ async fn several_ranges_are_a_multipart_of_the_declared_length() {
         }
         expected.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
         assert_eq!(answer.body, expected);
-        assert_eq!(answer.field("content-length"), expected.len().to_string());
+        assert_eq!(answer.header("content-length"), expected.len().to_string());
     }
 }
 
@@ -69,7 +69,7 @@ async fn a_date_is_a_strong_validator_once_its_second_is_over() {
     let fixture = fixture().await;
     fixture.put("/c/b", bytes(1000, 1)).await;
     fixture.clock.advance(Duration::from_millis(500));
-    let date = fixture.get("/c/b").await.field("last-modified").to_owned();
+    let date = fixture.get("/c/b").await.header("last-modified").to_owned();
     let with_date = async || ranged(&fixture, &[("range", "bytes=0-9"), ("if-range", &date)]).await.status;
     assert_eq!(with_date().await, StatusCode::OK, "the date's second is not over");
     fixture.clock.advance(Duration::from_secs(1));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{Method, Request, StatusCode};
 use http_body::Body;
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::store::BoxError;
 use ifmatch_blob_embedded::EmbeddedStore;
@@ -16,6 +16,7 @@ use ifmatch_register::{Driver, MemoryRegister};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
+pub(crate) use crate::answer::Answer;
 pub(crate) use ifmatch_blob::test_util::ManualClock;
 
 pub(crate) type Store = EmbeddedStore;
@@ -94,31 +95,14 @@ pub(crate) fn request(
     request.body(Full::new(body.into())).expect("a valid request")
 }
 
-/// A whole response.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
 impl Answer {
-    pub(crate) fn field(&self, name: &str) -> &str {
-        let value = self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}"));
-        value.to_str().expect("visible ASCII")
-    }
-
     pub(crate) fn tag(&self) -> String {
-        self.field("etag").to_owned()
-    }
-
-    pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.body).expect("JSON")
+        self.header("etag").to_owned()
     }
 
     /// Returns the last part of a problem's type.
     pub(crate) fn problem(&self) -> String {
-        assert_eq!(self.field("content-type"), "application/problem+json");
+        assert_eq!(self.header("content-type"), "application/problem+json");
         let problem = self.json();
         assert_eq!(problem["status"], self.status.as_u16());
         let name = problem["type"].as_str().and_then(|name| name.strip_prefix("urn:ifmatch:problem:"));
@@ -133,10 +117,9 @@ where
     B::Error: Into<BoxError>,
 {
     let method = request.method().clone();
-    let (head, body) = service.clone().oneshot(request).await.expect("infallible").into_parts();
-    let hint = body.size_hint().exact();
-    let body = body.collect().await.expect("a whole body").to_bytes();
-    let answer = Answer { status: head.status, headers: head.headers, body };
+    let response = service.clone().oneshot(request).await.expect("infallible");
+    let hint = response.body().size_hint().exact();
+    let answer = Answer::read(response).await.expect("a whole body");
     let bodiless = method == Method::HEAD || matches!(answer.status.as_u16(), 204 | 304);
     assert!(!bodiless || answer.body.is_empty(), "a body in answer to {method}: {answer:?}");
     assert!(hint.is_none_or(|hint| hint == answer.body.len() as u64), "the size hint is wrong: {answer:?}");
@@ -147,7 +130,7 @@ where
     if method == Method::GET && answer.status == StatusCode::OK && is_strong {
         let hash = ContentHash::of(&answer.body);
         assert_eq!(hash_in(&answer.tag()), hash.hex(), "bytes of another version than the tag's");
-        assert_eq!(answer.field("repr-digest"), hash.repr_digest().expect("SHA-256").to_str().expect("ASCII"));
+        assert_eq!(answer.header("repr-digest"), hash.repr_digest().expect("SHA-256").to_str().expect("ASCII"));
     }
     answer
 }

@@ -90,7 +90,7 @@ async fn an_unchanged_blob_is_304_after_the_time() {
     let poll = waiting(&fixture, "/c/b", &tag).await;
     fixture.clock.advance(Duration::from_secs(30));
     let answer = poll.await.expect("an answer");
-    assert_eq!((answer.status.as_u16(), answer.field("preference-applied")), (304, "wait=30"));
+    assert_eq!((answer.status.as_u16(), answer.header("preference-applied")), (304, "wait=30"));
     assert_eq!((answer.tag(), fixture.service.context().waits.count()), (tag, 0));
 }
 
@@ -133,7 +133,7 @@ async fn a_release_ends_the_wait_for_a_lease() {
     fixture.put("/c/b", "").await;
     let lease = |method, headers: &[(&str, &str)]| fixture.send(request(method, "/c/b?lease", headers, ""));
     let acquired = lease(Method::POST, &[("lease-duration", "60")]).await;
-    let id = [("lease-id", acquired.field("lease-id"))];
+    let id = [("lease-id", acquired.header("lease-id"))];
     let tag = lease(Method::GET, &[]).await.tag();
     let poll = waiting(&fixture, "/c/b?lease", &tag).await;
     assert_eq!(lease(Method::PUT, &id).await.status, 200);

@@ -19,7 +19,7 @@ async fn a_blob_of_any_size_is_read_as_written() {
         let body = bytes(size, 1);
         let put = fixture.put(&path, body.clone()).await;
         assert_eq!(put.status, StatusCode::CREATED);
-        assert_eq!(put.field("repr-digest"), ContentHash::of(&body).repr_digest().expect("SHA-256"));
+        assert_eq!(put.header("repr-digest"), ContentHash::of(&body).repr_digest().expect("SHA-256"));
         let got = fixture.get(&path).await;
         assert_eq!((got.status, got.tag()), (StatusCode::OK, put.tag()));
         assert_eq!(got.body, body, "{size} bytes");
@@ -81,7 +81,7 @@ async fn the_date_is_sent_once_its_second_has_begun() {
     assert!(!fixture.get("/c/b").await.headers.contains_key("last-modified"));
     fixture.clock.advance(Duration::from_millis(500));
     let got = fixture.get("/c/b").await;
-    assert_eq!(got.field("last-modified"), "Sun, 13 Sep 2020 12:26:41 GMT");
+    assert_eq!(got.header("last-modified"), "Sun, 13 Sep 2020 12:26:41 GMT");
     // A date is as good as a tag: the next version has another one.
     let holds = [("if-unmodified-since", "Sun, 13 Sep 2020 12:26:41 GMT")];
     assert_eq!(fixture.send(request(Method::PUT, "/c/b", &holds, "y")).await.status, StatusCode::OK);
@@ -112,10 +112,10 @@ async fn options_and_other_methods_list_the_allowed_ones() {
         ("*", "GET, HEAD, OPTIONS"),
     ] {
         let options = fixture.send(request(Method::OPTIONS, path, &[], "")).await;
-        assert_eq!((options.status, options.field("allow")), (StatusCode::NO_CONTENT, allow));
+        assert_eq!((options.status, options.header("allow")), (StatusCode::NO_CONTENT, allow));
         for method in [Method::POST, Method::PATCH, Method::TRACE, Method::QUERY] {
             let refused = fixture.send(request(method, path, &[], "")).await;
-            assert_eq!((refused.status, refused.field("allow")), (StatusCode::METHOD_NOT_ALLOWED, allow));
+            assert_eq!((refused.status, refused.header("allow")), (StatusCode::METHOD_NOT_ALLOWED, allow));
         }
     }
     assert_eq!(fixture.put("/c", "x").await.status, StatusCode::METHOD_NOT_ALLOWED);
