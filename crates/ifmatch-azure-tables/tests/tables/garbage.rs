@@ -69,7 +69,11 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
     for number in 0..61 {
         let table = format!("number{number}");
         fixture.client.create(&table).await;
-        fixture.client.send("POST", &format!("/{table}"), &[("prefer", "return-no-content")], &entity).await.expect(204);
+        fixture
+            .client
+            .send("POST", &format!("/{table}"), &[("prefer", "return-no-content")], &entity)
+            .await
+            .expect(204);
     }
     for number in (0..61).step_by(2) {
         fixture.client.send("DELETE", &format!("/Tables('number{number}')"), &[], "").await.expect(204);

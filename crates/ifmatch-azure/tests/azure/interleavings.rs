@@ -169,7 +169,8 @@ async fn a_block_list_that_is_cut_off_leaves_a_blob_with_its_blocks() {
             answer = service.clone().oneshot(request) => answer.expect("infallible").status() == 201,
             () = hook.ended.notified() => false,
         };
-        let (bytes, list) = (client.get("/box/a").await.expect(200), client.get("/box/a?comp=blocklist").await.expect(200));
+        let (bytes, list) =
+            (client.get("/box/a").await.expect(200), client.get("/box/a?comp=blocklist").await.expect(200));
         let known = [("old", vec!["AA=="]), ("new", vec!["AQ=="])];
         assert!(known.contains(&(bytes.text(), list.all("Name"))), "{steps} steps: {} {}", bytes.text(), list.text());
         client.put("/box/a?comp=blocklist", &[], list_of(&list.all("Name"))).await.expect(201);

@@ -2,10 +2,10 @@
 //! SDK suites test everything that can be observed over the wire.
 #![expect(clippy::expect_used, reason = "a test fails on anything unexpected")]
 
+mod accounts;
 #[path = "../../../../tests/support/answer.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
 mod answer;
-mod accounts;
 mod appends;
 mod blocks;
 mod bodies;

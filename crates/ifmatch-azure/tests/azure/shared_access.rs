@@ -318,7 +318,8 @@ async fn responses_to_reads_carry_the_signed_fields() {
             assert_eq!(answer.header(name), value);
         }
     }
-    let meta = ask(&client, "PUT", "/box/a?comp=metadata", &[("x-ms-meta-a", "b")], &token, Some(PEER)).await.expect(200);
+    let meta =
+        ask(&client, "PUT", "/box/a?comp=metadata", &[("x-ms-meta-a", "b")], &token, Some(PEER)).await.expect(200);
     assert!(!meta.headers.contains_key("content-disposition"));
     assert_eq!(client.get("/box/a").await.expect(200).header("content-type"), "a/b");
 }
