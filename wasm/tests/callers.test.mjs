@@ -112,6 +112,8 @@ const calls = {
       name: await thrown(() => blobs.get(undefined)),
       seconds: await thrown(() => blobs.acquireLease("docs/a", {})),
       tooShort: await thrown(() => blobs.acquireLease("docs/a", { seconds: 5 })),
+      part: await thrown(() => blobs.get("docs/a", { range: { offset: 5, length: 0 } })),
+      end: await thrown(() => blobs.get("docs/a", { range: { suffix: -5 } })),
       range: await thrown(async () => (await blobs.put("docs/a", "x"), blobs.get("docs/a", { range: { offset: 5 } }))),
     };
   },
@@ -191,6 +193,8 @@ test("mistakes are errors in words", async (t) => {
     container: /container\/name/,
     name: /container\/name/,
     seconds: /seconds is a whole number/,
+    part: /length is at least 1/,
+    end: /suffix is at least 0/,
   })) {
     assert.equal(body[name].name, "TypeError", `${name}: ${JSON.stringify(body[name])}`);
     assert.match(body[name].message, says);

@@ -68,7 +68,8 @@ function tag(text) {
 
 /** An invalid date names no version. */
 function date(text) {
-  return text !== null && new Date(text).toUTCString() === text ? text : null;
+  const at = new Date(text);
+  return text !== null && !Number.isNaN(at.getTime()) && at.getUTCFullYear() < 10_000 && at.toUTCString() === text ? text : null;
 }
 
 async function withTag(response, method, maxLength) {

@@ -342,6 +342,14 @@ test("fetch: parts of all kinds make the same body", async () => {
   }
 });
 
+test("fetch: an invalid date is none", async () => {
+  for (const date of ["Invalid Date", "Fri, 01 Jan 10000 00:00:00 GMT", ""]) {
+    const handler = fetched.conditional(() => new Response("one", { headers: { "last-modified": date } }));
+    const request = new Request("http://localhost/", { headers: { "if-modified-since": new Date(0).toUTCString() } });
+    assert.equal((await handler(request)).status, 200, date);
+  }
+});
+
 test("fetch: a malformed tag is none", async () => {
   const app = fetched.conditional(() => new Response("one", { headers: { etag: "abc" } }));
   for (const fields of [{}, { "if-none-match": "*" }, { "if-match": '"a"' }]) {

@@ -129,9 +129,15 @@ function path(name) {
 }
 
 function bytes({ offset, length, suffix }) {
-  if (suffix !== undefined) return `bytes=-${whole(suffix, "suffix")}`;
-  const first = whole(offset ?? 0, "offset");
-  return `bytes=${first}-${length === undefined ? "" : first + whole(length, "length") - 1}`;
+  if (suffix !== undefined) return `bytes=-${from(0, suffix, "suffix")}`;
+  const first = from(0, offset ?? 0, "offset");
+  return `bytes=${first}-${length === undefined ? "" : first + from(1, length, "length") - 1}`;
+}
+
+/** HTTP has no other ranges: the field would be ignored, and the whole blob returned. */
+function from(least, value, name) {
+  if (whole(value, name) < least) throw new TypeError(`${name} is at least ${least}`);
+  return value;
 }
 
 function whole(value, name) {

@@ -8,12 +8,12 @@ use worker::{Error, Headers, Result};
 /// Reads the runtime's header fields, which joins repeated ones with a comma.
 ///
 /// # Errors
-/// A name or value is not valid in HTTP.
+/// A name or value is not valid in HTTP, or there are too many.
 pub(crate) fn from_js(fields: &Headers) -> Result<HeaderMap> {
     let mut map = HeaderMap::with_capacity(16);
     for (name, value) in fields {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(invalid)?;
-        map.append(name, HeaderValue::from_bytes(&bytes(&value)).map_err(invalid)?);
+        map.try_append(name, HeaderValue::from_bytes(&bytes(&value)).map_err(invalid)?).map_err(invalid)?;
     }
     Ok(map)
 }

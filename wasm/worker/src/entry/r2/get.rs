@@ -1,5 +1,7 @@
 //! Reads an object or its metadata.
 
+use std::ops;
+
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob_objects::DirectBody;
@@ -23,10 +25,7 @@ pub(super) async fn get(bucket: &Bucket, location: &Path, options: GetOptions) -
     let (meta, attributes) = (attributes::meta(&object, location.clone())?, attributes::attributes(&object)?);
     // R2 sends no body if a condition failed.
     options.check_preconditions(&meta)?;
-    let range = match &options.range {
-        Some(range) => range.as_range(meta.size).map_err(|error| invalid(&error))?,
-        None => 0..meta.size,
-    };
+    let range = sent(options.range.as_ref(), meta.size)?;
     let mut extensions = http::Extensions::default();
     let payload = if options.head {
         stream::empty().boxed()
@@ -57,6 +56,17 @@ fn request<'a>(request: GetOptionsBuilder<'a>, options: &GetOptions) -> GetOptio
     request.range(range)
 }
 
+/// Returns the range that R2 sends. `GetRange::as_range` refuses more bytes than fit in this platform's memory.
+fn sent(range: Option<&GetRange>, size: u64) -> Result<ops::Range<u64>> {
+    let sent = match range {
+        None => return Ok(0..size),
+        Some(GetRange::Bounded(range)) => range.start..range.end.min(size),
+        Some(GetRange::Offset(offset)) => *offset..size,
+        Some(GetRange::Suffix(length)) => size.saturating_sub(*length)..size,
+    };
+    if sent.is_empty() { Err(invalid(&"the object has no such bytes")) } else { Ok(sent) }
+}
+
 /// Returns the stream of an object's body.
 fn body(object: &Object) -> worker::Result<Option<web_sys::ReadableStream>> {
     let Some(body) = object.body() else { return Ok(None) };
@@ -80,4 +90,27 @@ fn absent(location: &Path) -> Error {
 
 fn invalid(error: &impl ToString) -> Error {
     Error::Generic { store: "R2", source: error.to_string().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_may_be_longer_than_the_memory() {
+        let size = 6 << 30;
+        for (range, expected) in [
+            (None, Some(0..size)),
+            (Some(GetRange::Bounded(1..5 << 30)), Some(1..5 << 30)),
+            (Some(GetRange::Bounded(1..u64::MAX)), Some(1..size)),
+            (Some(GetRange::Offset(1)), Some(1..size)),
+            (Some(GetRange::Suffix(5 << 30)), Some(1 << 30..size)),
+            (Some(GetRange::Suffix(u64::MAX)), Some(0..size)),
+            (Some(GetRange::Offset(size)), None),
+            (Some(GetRange::Bounded(size..size + 1)), None),
+            (Some(GetRange::Suffix(0)), None),
+        ] {
+            assert_eq!(sent(range.as_ref(), size).ok(), expected, "{range:?}");
+        }
+    }
 }

@@ -116,7 +116,7 @@ fn cursor(page: &Objects) -> Option<Start> {
 fn read(objects: &[Object], is_described: bool) -> Result<VecDeque<Found>> {
     let named = objects
         .iter()
-        .filter(|object| !is_tombstone(object))
+        .filter(|object| !(is_described && is_tombstone(object)))
         .filter_map(|object| Some((object, Path::parse(object.key()).ok()?)));
     named
         .map(|(object, location)| {
