@@ -84,7 +84,8 @@ async fn execute(
     head.uri = with_account(&head.uri, account)?;
     let grant = auth::authenticate_part(accounts, account, &sent, head, context.wall())?;
     if let Some(version) = version {
-        head.headers.insert(VERSION, version.clone());
+        let inserted = head.headers.try_insert(VERSION, version.clone());
+        inserted.map_err(|_| AzureError::invalid_batch("a part has too many header fields"))?;
     }
     let mut operation = request::parse(context, head, account, accounts, &grant)?;
     permissions::check(&mut operation, &grant)?;

@@ -54,8 +54,8 @@ pub struct Backing {
     /// Credentials that the store needs, reported instead of the store's own error about the machine's metadata
     /// service.
     pub(super) advice: Option<&'static str>,
-    /// Returns `true` for paths that the store reserves.
-    pub(super) is_reserved: fn(&Path) -> bool,
+    /// Returns why the store has no object of this path, or `None` if it may have one.
+    pub(super) refusal: fn(&Path) -> Option<&'static str>,
     /// Listing of the objects with their attributes.
     pub(super) described: Option<Arc<dyn DescribedListing>>,
     /// Deletions on a condition.
@@ -70,7 +70,6 @@ impl Backing {
     /// Wraps an object store, which is assumed to list in no order.
     pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
         let prefix = Path::default();
-        let is_reserved = |_: &Path| false;
         Self {
             objects,
             prefix,
@@ -80,7 +79,7 @@ impl Backing {
             takes_uploads: false,
             container_memory: Duration::ZERO,
             advice: None,
-            is_reserved,
+            refusal: |_| None,
             described: None,
             deletion: None,
             allowance: || usize::MAX,

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::iter::successors;
 
 use ifmatch_core::command::{Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
@@ -40,8 +41,9 @@ pub(super) fn of_write(error: Error) -> Failure {
         Error::NotImplemented { .. } | Error::NotSupported { .. } | Error::InvalidPath { .. } => {
             Failure::Definite(unsupported(&error))
         }
+        other if is_of_metadata(&other) => Failure::Definite(unsupported(&other)),
         other if is_too_soon(&other) => Failure::TooSoon(StoreError::new(StoreErrorKind::Unavailable, other)),
-        // Includes refusals by the server (4xx), which the crate does not distinguish from a lost response.
+        // Includes other refusals by the server (4xx), which the crate does not distinguish from a lost response.
         other => match io_kind(&other).and_then(of_io) {
             Some(StoreErrorKind::Unsupported) => Failure::Definite(unsupported(&other)),
             Some(kind) => Failure::Definite(StoreError::new(kind, other)),
@@ -53,6 +55,14 @@ pub(super) fn of_write(error: Error) -> Failure {
 /// Returns `true` if the store refused a write because of its rate limit.
 pub(super) fn is_too_soon(error: &Error) -> bool {
     cause::<TooSoon>(error).is_some()
+}
+
+/// Returns `true` if S3 or Azure refused a write because of its metadata, as it would refuse each attempt. The crate gives access to
+/// the response by the text of its error only, which begins with the status and ends with the body.
+fn is_of_metadata(error: &Error) -> bool {
+    sources(error).map(ToString::to_string).any(|text| {
+        text.starts_with("Server returned non-2xx status code: 400") && text.contains("<Code>MetadataTooLarge</Code>")
+    })
 }
 
 /// Converts a register's refusal.
@@ -128,12 +138,9 @@ fn io_kind(error: &Error) -> Option<io::ErrorKind> {
 
 /// Finds an error of this type in an error's chain of sources.
 fn cause<E: StdError + 'static>(error: &Error) -> Option<&E> {
-    let mut source = error.source();
-    while let Some(error) = source {
-        if let Some(error) = error.downcast_ref() {
-            return Some(error);
-        }
-        source = error.source();
-    }
-    None
+    sources(error).find_map(|source| source.downcast_ref())
+}
+
+fn sources(error: &Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+    successors(error.source(), |error: &&(dyn StdError + 'static)| (*error).source())
 }

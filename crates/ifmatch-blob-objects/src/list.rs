@@ -94,8 +94,11 @@ impl Shared {
         query: &ListQuery,
         members: Members,
     ) -> Result<Vec<(BlobName, Option<Current>)>, StoreError> {
+        if query.prefix.len() > BlobName::MAX_BYTES {
+            return Ok(Vec::new());
+        }
         let within = self.folder(container);
-        let offset = query.after.as_ref().and_then(|after| Path::parse(format!("{within}/{after}")).ok());
+        let offset = query.after.as_ref().and_then(|after| behind_name(&within, after));
         let mut listed = self.listed(&within, &query.prefix, offset.as_ref());
         let wanted = query.limit.saturating_add(1);
         let mut first: BTreeMap<BlobName, Option<Current>> = BTreeMap::new();
@@ -118,7 +121,7 @@ impl Shared {
                 if shown.as_deref() == Some(folder) {
                     hidden += 1;
                     if hidden == HIDDEN
-                        && let Ok(end) = Path::parse(format!("{within}/{}", behind(folder)))
+                        && let Some(end) = behind_name(&within, &behind(folder))
                     {
                         listed = self.listed(&within, &query.prefix, Some(&end));
                     }
@@ -176,6 +179,13 @@ impl Shared {
             }
         }
     }
+}
+
+/// Returns the name behind which to list: up to the length of the longest name, since a client chooses `after`. A listing behind the
+/// beginning of a name contains all that is behind the name.
+fn behind_name(within: &Path, after: &str) -> Option<Path> {
+    let after = &after[..after.floor_char_boundary(BlobName::MAX_BYTES)];
+    Path::parse(format!("{within}/{after}")).ok()
 }
 
 /// Returns the blob of an object, or `None` if no blob can have its name.

@@ -57,11 +57,10 @@ impl Shared {
         }
         let path = format!("{}/{}/{}", self.backing.prefix, blob.container, blob.name);
         let path = Path::parse(path).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-        if (self.backing.is_reserved)(&path) {
-            let why = "the store keeps names for itself that end in '#' and digits";
-            return Err(StoreError::new(StoreErrorKind::Unsupported, why));
+        match (self.backing.refusal)(&path) {
+            Some(why) => Err(StoreError::new(StoreErrorKind::Unsupported, why)),
+            None => Ok(path),
         }
-        Ok(path)
     }
 
     /// Returns the folder of a container.

@@ -61,6 +61,9 @@ async fn serve(is_careless: bool) -> Server {
                     }
                     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
                     let request = http::Request::from_parts(parts, http_body_util::Full::new(body));
+                    if let Some(refused) = limits(&request) {
+                        return Ok(refused);
+                    }
                     let _turn = turn.lock().await;
                     Ok::<_, Infallible>(tower::ServiceExt::oneshot(service, request).await.expect("an answer"))
                 }
@@ -71,6 +74,21 @@ async fn serve(is_careless: bool) -> Server {
         }
     };
     Server { address, root, task: tokio::spawn(accept).abort_handle() }
+}
+
+/// Returns the answer of S3 to a key of more than 1,024 bytes, or to more than 2 KiB of metadata.
+fn limits<B>(request: &http::Request<B>) -> Option<http::Response<s3s::Body>> {
+    let metadata = request.headers().iter().filter(|(name, _)| name.as_str().starts_with("x-amz-meta-"));
+    let metadata: usize = metadata.map(|(name, value)| name.as_str().len() - 11 + value.len()).sum();
+    let key = request.uri().path().splitn(3, '/').nth(2).unwrap_or_default();
+    let code = match (key.len() - 2 * key.matches('%').count(), metadata) {
+        (1_025.., _) => "KeyTooLongError",
+        (_, 2_049..) => "MetadataTooLarge",
+        _ => return None,
+    };
+    let body = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>{code}</Code></Error>");
+    let body = if request.method() == http::Method::HEAD { String::new() } else { body };
+    Some(http::Response::builder().status(400).body(body.into()).expect("a response"))
 }
 
 impl Server {

@@ -65,7 +65,7 @@ fn head(text: &str) -> Result<(HeaderMap, &str), TableError> {
             Some((http::HeaderName::from_bytes(name.as_bytes()).ok()?, value.trim().parse().ok()?))
         });
         let (name, value) = field.ok_or_else(|| malformed("a part has an invalid header field"))?;
-        headers.append(name, value);
+        headers.try_append(name, value).map_err(|_| malformed("a part has too many header fields"))?;
     }
 }
 
@@ -133,6 +133,7 @@ mod tests {
     fn rejects_other_bodies() {
         let part = "--c\r\nContent-Type: application/http\r\n\r\nGET /a HTTP/1.1\r\n\r\n";
         let whole = changeset(part);
+        let fields = (0..24_577).fold("HTTP/1.1".to_owned(), |fields, name| fields + &format!("\r\nh{name}:"));
         for body in [
             "",
             "--b--",
@@ -143,6 +144,8 @@ mod tests {
             &whole.replace("multipart/mixed", "application/http"),
             &whole.replacen("--b\r\n", "--b\r\n\r\n--b\r\n", 1),
             &whole.replace("boundary=", "x="),
+            // More fields than a map takes.
+            &whole.replace("HTTP/1.1", &fields),
         ] {
             assert!(parsed(body).is_err(), "{body:?}");
         }

@@ -20,7 +20,7 @@ use object_store::{
 };
 use tokio::task::spawn_blocking;
 
-use super::is_staged;
+use super::staged;
 
 /// Number of files listed at a time.
 const CHUNK: usize = 512;
@@ -281,7 +281,7 @@ fn look(root: &FilePath, entry: &DirEntry) -> io::Result<Entry> {
     if found.is_dir() {
         return Ok(Entry::Folder(path));
     }
-    let location = object(root, &path).filter(|location| found.is_file() && !is_staged(location));
+    let location = object(root, &path).filter(|location| found.is_file() && staged(location).is_none());
     let Some(location) = location else { return Ok(Entry::Other) };
     let last_modified = found.modified()?.into();
     Ok(Entry::File(ObjectMeta { location, last_modified, size: found.len(), e_tag: None, version: None }))

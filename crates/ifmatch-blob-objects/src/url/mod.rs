@@ -71,18 +71,19 @@ impl Backing {
         match scheme {
             ObjectStoreScheme::Local => {
                 let folder = parsed.to_file_path().map_err(|()| invalid())?;
-                Ok(Self { tick: FILE_TICK, is_reserved: is_staged, ..Self::new(Arc::new(files(&folder)?)) })
+                Ok(Self { tick: FILE_TICK, refusal: staged, ..Self::new(Arc::new(files(&folder)?)) })
             }
             ObjectStoreScheme::Memory => Ok(Self { prefix, ordered: true, ..Self::new(Arc::new(InMemory::new())) }),
             ObjectStoreScheme::AmazonS3 | ObjectStoreScheme::GoogleCloudStorage => {
                 let objects = cloud::connect(&scheme, &parsed, settings, retries)?;
-                let advice = Some(credentials(&scheme));
-                Ok(Self { prefix, ordered: !is_directory_bucket(&parsed), advice, ..Self::new(objects) })
+                let (advice, ordered) = (Some(credentials(&scheme)), !is_directory_bucket(&parsed));
+                Ok(Self { prefix, ordered, advice, refusal: too_many_bytes, ..Self::new(objects) })
             }
             ObjectStoreScheme::MicrosoftAzure => {
                 let objects = cloud::connect(&scheme, &parsed, settings, retries)?;
                 let advice = Some(credentials(&scheme));
-                Ok(Self { prefix, ordered: true, naming: Naming::Identifiers, advice, ..Self::new(objects) })
+                let refusal = too_many_characters;
+                Ok(Self { prefix, ordered: true, naming: Naming::Identifiers, advice, refusal, ..Self::new(objects) })
             }
             _ => Err(invalid()),
         }
@@ -118,10 +119,23 @@ fn files(folder: &std::path::Path) -> Result<inside::Inside, OpenError> {
     inside::Inside::new(folder).map_err(|error| unusable("used").because(error))
 }
 
-/// Returns `true` for the name of an unfinished file: only digits follow its first `#`.
-fn is_staged(path: &Path) -> bool {
-    let number = path.filename().and_then(|name| name.split_once('#')).map(|(_, number)| number);
-    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+/// Refuses the name of an unfinished file: only digits follow its first `#`.
+fn staged(path: &Path) -> Option<&'static str> {
+    let (_, number) = path.filename()?.split_once('#')?;
+    let is_staged = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_staged.then_some("the store keeps names for itself that end in '#' and digits")
+}
+
+/// Refuses a name that is too long for S3 and Google Cloud Storage.
+fn too_many_bytes(path: &Path) -> Option<&'static str> {
+    (path.as_ref().len() > 1_024)
+        .then_some("this store's names have at most 1,024 bytes, with the container and the store's prefix")
+}
+
+/// Refuses a name that is too long for Azure.
+fn too_many_characters(path: &Path) -> Option<&'static str> {
+    (path.as_ref().chars().count() > 1_024)
+        .then_some("this store's names have at most 1,024 characters, with the container and the store's prefix")
 }
 
 /// S3's directory buckets, with names that end in `--x-s3`, list in no order.

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use ifmatch_blob::conformance;
-use ifmatch_blob::store::{BlobStore, Delete, StoreErrorKind};
+use ifmatch_blob::headers::FieldText;
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::store::{BlobStore, Delete, ListQuery, Reading, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, ObjectBlobs, ObjectRegister, OpenError, OpenErrorKind};
 use ifmatch_register::MemoryRegister;
 use ifmatch_register::conformance as register_conformance;
@@ -88,6 +90,41 @@ async fn a_change_is_sent_once() {
         let error = blobs.delete(&old, Delete::default()).await.expect_err(conditions);
         assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
     }
+}
+
+/// A store never keeps such a blob, so that the writer must not try again, and others need not wait for an unclear write. A listing from
+/// such a name is a listing.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_and_metadata_that_the_store_cannot_keep_are_refused_as_such() {
+    let (s3, azurite) = (s3::start().await, azurite::start().await);
+    for (url, settings) in [("s3://bucket/some", s3.settings()), ("az://container", azurite.settings())] {
+        let blobs = open(url, settings).await;
+        let long = conformance::blob("c", &"n".repeat(1_024));
+        let (written, read) = (blobs.put(&long, conformance::put("1")).await, blobs.open(&long, Reading::HEAD).await);
+        for error in [written.expect_err(url), read.expect_err(url)] {
+            assert_eq!(error.kind(), &StoreErrorKind::Unsupported, "{url}: {error}");
+        }
+        blobs.put(&conformance::blob("c", "a/b"), conformance::put("1")).await.expect(url);
+        let page = async |prefix: &str, after: &str| {
+            let (prefix, after) = (prefix.to_owned(), Some(after.to_owned()));
+            let query = ListQuery { prefix, after, limit: 10, leases: false, delimiter: None };
+            let page = blobs
+                .list(&ContainerName::new("c").expect("a name"), &query)
+                .await
+                .expect(url)
+                .expect("the container is there");
+            page.items.into_iter().map(|entry| entry.name.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(page("", &"a".repeat(22_000)).await, [""; 0], "{url}");
+        assert_eq!(page("", &format!("a/a{}", "~".repeat(22_000))).await, ["a/b"], "{url}");
+        assert_eq!(page(&format!("{}/x", "~".repeat(22_000)), "").await, [""; 0], "{url}");
+    }
+    let (blobs, blob) = (open("s3://bucket", s3.settings()).await, conformance::blob("c", "metadata"));
+    let mut put = conformance::put("1");
+    put.headers.metadata.insert("a".into(), FieldText::new(&"m".repeat(2_048)).expect("text"));
+    let error = blobs.put(&blob, put).await.expect_err("S3 keeps 2 KiB");
+    assert_eq!(error.kind(), &StoreErrorKind::Unsupported, "{error}");
+    blobs.put(&blob, conformance::put("2")).await.expect("nothing is unclear about the first one");
 }
 
 /// Returns the error for a store that cannot be opened.
