@@ -20,30 +20,30 @@ async fn files_have_tags_conditions_and_parts() {
     let folder = tempfile::tempdir().expect("a folder");
     let content: Vec<u8> = (0..3_000_000_u32).map(|at| at.to_le_bytes()[0]).collect();
     std::fs::write(folder.path().join("large"), &content).expect("a file");
-    let client = serve(folder.path()).await;
-    let server = client.client();
+    let server = serve(folder.path()).await;
+    let client = server.client();
 
-    let whole = server.get("/large", &[]).await.expect(200);
+    let whole = client.get("/large", &[]).await.expect(200);
     assert_eq!(whole.body, content);
     let tag = whole.etag().to_owned();
-    let head = server.head("/large", &[]).await.expect(200);
+    let head = client.head("/large", &[]).await.expect(200);
     assert_eq!((head.etag(), head.header("content-length")), (tag.as_str(), "3000000"));
-    let matched = server.get("/large", &[("if-none-match", &tag)]).await.expect(304);
+    let matched = client.get("/large", &[("if-none-match", &tag)]).await.expect(304);
     assert_eq!(matched.etag(), tag);
 
     for fields in [&[][..], &[("if-range", tag.as_str())], &[("if-match", &tag)]] {
         let fields: Vec<_> = fields.iter().copied().chain([("range", "bytes=2000000-2000003")]).collect();
-        let part = server.get("/large", &fields).await.expect(206);
+        let part = client.get("/large", &fields).await.expect(206);
         assert_eq!(part.body, Bytes::copy_from_slice(&content[2_000_000..2_000_004]));
     }
     let stale = [("range", "bytes=0-0"), ("if-range", "\"other\"")];
-    assert_eq!(server.get("/large", &stale).await.expect(200).body.len(), content.len());
-    server.get("/large", &[("range", "bytes=0-0"), ("if-match", "\"other\"")]).await.expect(412);
+    assert_eq!(client.get("/large", &stale).await.expect(200).body.len(), content.len());
+    client.get("/large", &[("range", "bytes=0-0"), ("if-match", "\"other\"")]).await.expect(412);
 
     std::fs::write(folder.path().join("large"), b"short now").expect("a file");
-    let changed = server.get("/large", &[("if-none-match", &tag)]).await.expect(200);
+    let changed = client.get("/large", &[("if-none-match", &tag)]).await.expect(200);
     assert_eq!(changed.body, "short now");
     assert_ne!(changed.etag(), tag);
-    server.put("/large", &[("if-match", &tag)], "x").await.expect(412);
-    server.get("/missing", &[("if-none-match", "*")]).await.expect(404);
+    client.put("/large", &[("if-match", &tag)], "x").await.expect(412);
+    client.get("/missing", &[("if-none-match", "*")]).await.expect(404);
 }

@@ -29,3 +29,14 @@ fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     values
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_has_its_spread() {
+        assert_eq!(spread([3.0, 1.0, 2.04, 9.0, 2.0], 1), "2.0 (1.0–9.0)");
+        assert_eq!(spread([1.5], 2), "1.50");
+    }
+}

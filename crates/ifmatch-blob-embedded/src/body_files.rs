@@ -12,7 +12,7 @@ use ifmatch_runtime::private_files;
 use super::disk::Disk;
 use super::free_space;
 
-/// File that marks a folder with all folders of a store. The index was created before.
+/// Marker file: the folder has all subfolders of a store, and its index exists.
 const LAID_OUT: &str = "laid-out";
 
 /// A store's data folder, locked by this process. Only one process may write, since it also collects the remains of a

@@ -1,5 +1,5 @@
-//! Small bodies in memory. A body never changes under its name, so an entry is never stale. A read from memory needs no
-//! blocking thread.
+//! Recently read bodies of files up to 128 KiB, in memory. A body never changes under its name, so an entry is never stale.
+//! A read from memory needs no blocking thread.
 
 use std::sync::Arc;
 

@@ -32,7 +32,7 @@ impl Shared {
     ) -> Result<ContainerInfo, StoreError> {
         let registered = self.registered(container).await?;
         if let Registered::Deleting(until) = registered {
-            return Err(self.is_deleting(container, until));
+            return Err(self.deletion_in_progress(container, until));
         }
         if registered.exists() || self.has_blobs(container, registered.members()).await? {
             return Err(StoreErrorKind::ContainerExists.into());
@@ -72,7 +72,7 @@ impl Shared {
             let now = self.driver.now();
             let registered = Registered::of(&record, now)?;
             if let Registered::Closing(_, until) = registered {
-                return Err(self.is_deleting(container, until));
+                return Err(self.deletion_in_progress(container, until));
             }
             let (Registered::Known(_), Some(version)) = (registered, record.state(now).version()) else {
                 return Err(StoreErrorKind::ContainerNotFound.into());

@@ -23,7 +23,7 @@ use object_store::path::Path;
 
 use super::failure::{self, Failure, lost, refused};
 use super::incarnation::{Home, Mark, Payload, RETRY, Registered, key};
-use super::members::FORGOTTEN;
+use super::members::FORGOTTEN_AFTER;
 use super::permit::{GRACE, of_driver, of_register};
 use super::shared::{PATIENCE, Shared};
 use super::write::contended;
@@ -206,8 +206,7 @@ impl Turn<'_> {
             self.wait_for_writers(None).await?;
         }
         while self.sweep().await? > 0 {}
-        if self.shared.member_cache.is_enabled() {
-            self.outlast_memories().await;
+        if self.outlast_memories().await {
             while self.sweep().await? > 0 {}
         }
         self.forget_blobs().await
@@ -245,12 +244,14 @@ impl Turn<'_> {
         removed.into_iter().sum()
     }
 
-    /// Waits until no write relies on an answer from before the mark.
-    async fn outlast_memories(&self) {
-        if self.shared.member_cache.is_enabled() {
+    /// Waits until no write relies on an answer from before the mark. Returns `true` if some could.
+    async fn outlast_memories(&self) -> bool {
+        let is_enabled = self.shared.member_cache.is_enabled();
+        if is_enabled {
             let clock = self.shared.driver.clock();
-            clock.sleep(clock.now().until(self.begun.saturating_add(FORGOTTEN))).await;
+            clock.sleep(clock.now().until(self.begun.saturating_add(FORGOTTEN_AFTER))).await;
         }
+        is_enabled
     }
 
     /// Waits until all writes have ended that may have begun without knowing of the mark: those with a permit, once no

@@ -188,13 +188,13 @@ impl Shared {
     ///
     /// # Errors
     /// As for [`Shared::find`].
-    pub(super) async fn find_recent(&self, container: &ContainerName) -> Result<Found, StoreError> {
-        let registered = self.recent(container).await?;
+    pub(super) async fn find_for_write(&self, container: &ContainerName) -> Result<Found, StoreError> {
+        let registered = self.container_for_write(container).await?;
         self.found(container, registered).await
     }
 
     /// Returns the state of a container for a write, from memory if it was there a moment ago.
-    pub(super) async fn recent(&self, container: &ContainerName) -> Result<Registered, StoreError> {
+    pub(super) async fn container_for_write(&self, container: &ContainerName) -> Result<Registered, StoreError> {
         let now = self.driver.clock().now();
         if let Some(home) = self.member_cache.home(container, now) {
             return Ok(Registered::Known(home));
@@ -205,7 +205,9 @@ impl Shared {
     async fn found(&self, container: &ContainerName, registered: Registered) -> Result<Found, StoreError> {
         match registered {
             Registered::Known(home) => Ok(Found::Known(home)),
-            Registered::Closing(_, until) | Registered::Deleting(until) => Err(self.is_deleting(container, until)),
+            Registered::Closing(_, until) | Registered::Deleting(until) => {
+                Err(self.deletion_in_progress(container, until))
+            }
             gone @ Registered::Gone(_) => {
                 let members = gone.members();
                 let exists = self.has_blobs(container, members).await?;
@@ -215,7 +217,7 @@ impl Shared {
     }
 
     /// Returns the error for a request to a container with a deleter's mark, and resumes the deletion if necessary.
-    pub(super) fn is_deleting(&self, container: &ContainerName, until: Timestamp) -> StoreError {
+    pub(super) fn deletion_in_progress(&self, container: &ContainerName, until: Timestamp) -> StoreError {
         let left = self.driver.now().until(until);
         if left.is_zero() {
             self.resume_deletion(container);
@@ -283,7 +285,9 @@ impl Shared {
         let created = self.record_container(container, adopts, BTreeMap::new()).await?;
         match Registered::of(&created.record, self.driver.now())? {
             Registered::Known(home) => Ok(home),
-            Registered::Closing(_, until) | Registered::Deleting(until) => Err(self.is_deleting(container, until)),
+            Registered::Closing(_, until) | Registered::Deleting(until) => {
+                Err(self.deletion_in_progress(container, until))
+            }
             Registered::Gone(_) => Err(StoreErrorKind::Unavailable.into()),
         }
     }

@@ -66,7 +66,7 @@ impl Shared {
     pub(super) async fn lease(self: &Arc<Self>, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
         self.must_keep_leases()?;
         let (key, location) = (key(blob)?, self.location(blob)?);
-        self.recent.forget(&key);
+        self.recent_records.forget(&key);
         let id = request.request.as_ref().map(|key| key.request(None));
         let mut preconditions = request.preconditions;
         for _ in 0..ATTEMPTS {

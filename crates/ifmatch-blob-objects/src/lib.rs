@@ -215,7 +215,7 @@ impl ObjectBlobs {
         let is_container = |key: &Key| key.as_str().starts_with(incarnation::KEYS);
         let driver = Driver::new(register).with_patience(PATIENCE).index_of(is_container);
         let member_cache = MemberCache::new(backing.container_memory);
-        let recent = RecentRecords::new(member_cache.is_enabled());
+        let recent_records = RecentRecords::new(member_cache.is_enabled());
         let shared = |me: &Weak<Shared>| Shared {
             backing,
             capability,
@@ -223,7 +223,7 @@ impl ObjectBlobs {
             keeps,
             owner,
             member_cache,
-            recent,
+            recent_records,
             me: Weak::clone(me),
         };
         Self { shared: Arc::new_cyclic(shared) }

@@ -13,10 +13,10 @@ use super::incarnation::{Home, Registered};
 use ifmatch_blob::name::ContainerName;
 
 /// Time for which a write may rely on an answer about its container, from before the question.
-const WRITES: Duration = Duration::from_secs(1);
+const TRUST_FOR_WRITES: Duration = Duration::from_secs(1);
 /// Time after which no process relies on an answer from before this time, whose clock falls behind by less than half a second
 /// meanwhile. `ifmatch_sim::container` checks it.
-pub(super) const FORGOTTEN: Duration = Duration::from_millis(1_500);
+pub(super) const FORGOTTEN_AFTER: Duration = Duration::from_millis(1_500);
 /// Maximum number of containers remembered.
 const CAPACITY: usize = 1_000;
 
@@ -119,10 +119,10 @@ impl MemberCache {
     }
 
     /// Returns a container that was not yet deleted a moment ago, for a write. Its deletion waits until no process remembers it
-    /// ([`FORGOTTEN`]).
+    /// ([`FORGOTTEN_AFTER`]).
     pub(super) fn home(&self, container: &ContainerName, now: Timestamp) -> Option<Home> {
         let answer = self.said().containers.get(container).copied()?;
-        answer.home.filter(|_| now < answer.question.at.saturating_add(WRITES))
+        answer.home.filter(|_| now < answer.question.at.saturating_add(TRUST_FOR_WRITES))
     }
 
     /// Begins a question to the register.
@@ -241,7 +241,7 @@ mod tests {
         cache.keep(&c, cache.ask(at(2)), Registered::Known(home));
         cache.keep(&c, cache.ask(at(2)), Registered::Deleting(at(9)));
         assert_eq!(cache.home(&c, at(2)), None, "the deletion began after the question");
-        assert!(FORGOTTEN > WRITES);
+        assert!(FORGOTTEN_AFTER > TRUST_FOR_WRITES);
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Shared {
         let granted = self.begin(&key, method, lease, seen).await;
         if granted.is_err() {
             // The write may have started from an outdated record. The next one loads it.
-            self.recent.forget(&key);
+            self.recent_records.forget(&key);
         }
         let (Grant { token, deadline, .. }, begun, _lock) = granted?;
         let ending =
@@ -85,7 +85,7 @@ impl Shared {
                 Err(lost(refused(Outcome::Refused(refusal), self.driver.now())))
             }
             Ok(applied) => {
-                self.recent.keep(&key, applied.after, self.driver.now());
+                self.recent_records.keep(&key, applied.after, self.driver.now());
                 result
             }
             // The object store knows the version. Only the early return of the permit is late.

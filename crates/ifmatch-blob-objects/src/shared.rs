@@ -43,7 +43,7 @@ pub(super) struct Shared {
     /// The register with the name in the store's mark, if the store is marked.
     pub(super) owner: Option<Owner>,
     pub(super) member_cache: MemberCache,
-    pub(super) recent: RecentRecords,
+    pub(super) recent_records: RecentRecords,
     /// Handle for background work.
     pub(super) me: Weak<Self>,
 }
@@ -107,7 +107,7 @@ impl Shared {
     pub(super) async fn start(&self, key: &Key, lease: LeaseUse, conditions_hold: bool) -> Result<Record, StoreError> {
         let check = |record: &Record| record.check_lease(lease, self.driver.now());
         // A refusal by a lease comes before one by the conditions.
-        if let Some(recent) = self.recent.get(key).filter(|recent| conditions_hold && check(recent).is_ok()) {
+        if let Some(recent) = self.recent_records.get(key).filter(|recent| conditions_hold && check(recent).is_ok()) {
             return Ok(recent);
         }
         let record = self.driver.load(key).await.map_err(of_driver)?;
@@ -117,7 +117,7 @@ impl Shared {
 
     /// Returns the current state of a blob, or `None` if there is none.
     pub(super) async fn find_blob(&self, blob: &BlobPath, location: &Path) -> Result<Option<Current>, StoreError> {
-        let members = self.recent(&blob.container).await?.members();
+        let members = self.container_for_write(&blob.container).await?.members();
         self.look(location, members).await
     }
 

@@ -113,19 +113,19 @@ impl Shared {
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
         let (incarnation, members) = match put.container {
             MissingContainer::Refuse => {
-                let home = match this.find_recent(&blob.container).await? {
+                let home = match this.find_for_write(&blob.container).await? {
                     Found::Known(home) => home,
                     Found::Absent(_) | Found::Unknown(_) => this.expect(&blob.container).await?,
                 };
                 ((this.keeps != Keeps::Nothing).then_some(home.incarnation), home.members())
             }
-            MissingContainer::Create => (None, this.recent(&blob.container).await?.members()),
+            MissingContainer::Create => (None, this.container_for_write(&blob.container).await?.members()),
         };
         let before = this.look(&location, members).await?;
         let mut seen = None;
         if !before.as_ref().is_some_and(|current| is_from(current, request.as_deref())) {
             let record = if before.is_none() {
-                let record = match this.recent.get(&key) {
+                let record = match this.recent_records.get(&key) {
                     Some(record) => record,
                     None => this.driver.load(&key).await.map_err(of_driver)?,
                 };
@@ -239,7 +239,7 @@ impl Shared {
     /// permit.
     pub(super) async fn delete(this: &Arc<Self>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
         let location = this.location(blob)?;
-        let members = this.recent(&blob.container).await?.members();
+        let members = this.container_for_write(&blob.container).await?.members();
         let Some(current) = this.look(&location, members).await? else {
             return Err(this.absent(&blob.container).await);
         };
@@ -366,7 +366,7 @@ impl Shared {
 
     /// Looks up the container and the object. An object of an earlier container, which is not a blob, is also found.
     async fn survey(&self, job: &Job) -> Result<(Found, Option<Current>), StoreError> {
-        let found = self.find_recent(&job.blob.container).await?;
+        let found = self.find_for_write(&job.blob.container).await?;
         Ok((found, self.look(&job.location, Members::ALL).await?))
     }
 

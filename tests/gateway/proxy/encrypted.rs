@@ -35,17 +35,19 @@ async fn speak_http2<T: Read + Write + Unpin + Send + 'static>(stream: T) -> Sen
     client
 }
 
-async fn ask(client: &mut SendRequest<Full<Bytes>>, request: http::request::Builder) -> (StatusCode, HeaderMap, Bytes) {
-    let response = client.send_request(request.body(Full::from("hello")).unwrap()).await.unwrap();
-    let (head, body) = response.into_parts();
+type Connection = SendRequest<Full<Bytes>>;
+
+async fn send(connection: &mut Connection, request: Request<Full<Bytes>>) -> (StatusCode, HeaderMap, Bytes) {
+    let (head, body) = connection.send_request(request).await.unwrap().into_parts();
     (head.status, head.headers, body.collect().await.unwrap().to_bytes())
 }
 
-/// A GET has no content.
-async fn read(client: &mut SendRequest<Full<Bytes>>, uri: &str) -> (StatusCode, HeaderMap, Bytes) {
-    let response = client.send_request(Request::get(uri).body(Full::default()).unwrap()).await.unwrap();
-    let (head, body) = response.into_parts();
-    (head.status, head.headers, body.collect().await.unwrap().to_bytes())
+async fn ask(connection: &mut Connection, request: http::request::Builder) -> (StatusCode, HeaderMap, Bytes) {
+    send(connection, request.body(Full::from("hello")).unwrap()).await
+}
+
+async fn read(connection: &mut Connection, uri: &str) -> (StatusCode, HeaderMap, Bytes) {
+    send(connection, Request::get(uri).body(Full::default()).unwrap()).await
 }
 
 #[tokio::test]

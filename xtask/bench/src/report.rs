@@ -1,6 +1,6 @@
 //! The tables of a run: medians of the rounds with their spread.
 
-use support::statistics::spread;
+use support::statistics::{row, spread};
 
 use crate::load::Round;
 
@@ -14,9 +14,9 @@ pub(crate) fn table(title: &str, rows: &[&str], columns: &[&str], cell: impl Fn(
         format!("| {title} | {} |", columns.join(" | ")),
         format!("|---|{}", "---|".repeat(columns.len())),
     ];
-    for (row, name) in rows.iter().enumerate() {
-        let cells: Vec<String> = (0..columns.len()).map(|column| cell(row, column)).collect();
-        lines.push(format!("| {name} | {} |", cells.join(" | ")));
+    for (line, name) in rows.iter().enumerate() {
+        let cells: Vec<String> = (0..columns.len()).map(|column| cell(line, column)).collect();
+        lines.push(row(name, &cells));
     }
     lines.join("\n")
 }
@@ -44,12 +44,6 @@ pub(crate) fn yields(cell: &Cell, other: &Cell) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_has_its_spread() {
-        assert_eq!(spread([3.0, 1.0, 2.04, 9.0, 2.0], 1), "2.0 (1.0–9.0)");
-        assert_eq!(spread([1.5], 2), "1.50");
-    }
 
     #[test]
     fn ratios_are_taken_within_a_round() {

@@ -39,7 +39,7 @@ pub struct Span(Duration);
 /// Error returned for an invalid size or duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct InvalidUnit(String);
+pub struct InvalidQuantity(String);
 
 /// Units in the order in which they are tried for display: the first one that divides the size is used.
 const SIZES: [(&str, u64); 9] = [
@@ -86,7 +86,7 @@ impl Span {
 }
 
 impl FromStr for ByteSize {
-    type Err = InvalidUnit;
+    type Err = InvalidQuantity;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (number, unit) = split(text);
@@ -94,18 +94,18 @@ impl FromStr for ByteSize {
         let bytes = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
         bytes
             .map(Self)
-            .ok_or_else(|| InvalidUnit(format!("{text:?} is not a valid size; examples: 512, 64KiB, 10MB, 5GiB")))
+            .ok_or_else(|| InvalidQuantity(format!("{text:?} is not a valid size; examples: 512, 64KiB, 10MB, 5GiB")))
     }
 }
 
 impl FromStr for Span {
-    type Err = InvalidUnit;
+    type Err = InvalidQuantity;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (number, unit) = split(text);
         let millis = number.zip(factor(&SPANS, unit)).and_then(|(number, factor)| number.checked_mul(factor));
         let span = millis.map(|millis| Self(Duration::from_millis(millis)));
-        span.ok_or_else(|| InvalidUnit(format!("{text:?} is not a valid duration; examples: 500ms, 30s, 5m, 1h")))
+        span.ok_or_else(|| InvalidQuantity(format!("{text:?} is not a valid duration; examples: 500ms, 30s, 5m, 1h")))
     }
 }
 
@@ -148,7 +148,9 @@ impl<'de> Deserialize<'de> for Span {
 }
 
 /// Deserializes text or a bare number, which TOML files may use for sizes.
-fn text_or_number<'de, D: Deserializer<'de>, T: FromStr<Err = InvalidUnit>>(deserializer: D) -> Result<T, D::Error> {
+fn text_or_number<'de, D: Deserializer<'de>, T: FromStr<Err = InvalidQuantity>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Raw {

@@ -16,8 +16,13 @@ const KEPT: usize = 121;
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 60.0;
 
-/// Counts at a time: requests, 304s, hits of the cache, and its requests.
-type Sample = [f64; 4];
+/// Counts at a time.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    requests: f64,
+    cache_hits: f64,
+    cache_requests: f64,
+}
 
 /// Samples, oldest first.
 #[derive(Debug, Default)]
@@ -42,12 +47,22 @@ fn sample(state: &AppState) -> Sample {
         let is_hit = |outcome: &Outcome| ["hit", "stale", "revalidated"].contains(&outcome.name());
         Outcome::ALL.into_iter().filter(is_hit).map(|outcome| cache.count(outcome)).sum()
     });
-    [
-        samples.sum("ifmatch_requests_total", &[]),
-        samples.sum("ifmatch_conditions_total", &[("outcome", "not_modified")]),
-        hits as f64,
-        cache.map_or(0, |cache| cache.requests()) as f64,
-    ]
+    Sample {
+        requests: samples.sum("ifmatch_requests_total", &[]),
+        cache_hits: hits as f64,
+        cache_requests: cache.map_or(0, |cache| cache.requests()) as f64,
+    }
+}
+
+impl Sample {
+    /// Returns what was counted since another sample.
+    fn since(self, other: Self) -> Self {
+        Self {
+            requests: (self.requests - other.requests).max(0.0),
+            cache_hits: (self.cache_hits - other.cache_hits).max(0.0),
+            cache_requests: (self.cache_requests - other.cache_requests).max(0.0),
+        }
+    }
 }
 
 impl History {
@@ -61,7 +76,7 @@ impl History {
 
     /// Returns the line of the requests per second, and the highest rate. Before the start there were none.
     pub(super) fn requests(&self) -> (String, f64) {
-        let rates = self.steps(|step| Some(step[0] / INTERVAL.as_secs_f64()));
+        let rates = self.steps(|step| Some(step.requests / INTERVAL.as_secs_f64()));
         let rates: Vec<_> = rates.into_iter().map(|rate| rate.or(Some(0.0))).collect();
         let highest = rates.iter().flatten().copied().fold(1.0, f64::max);
         (line(&rates, highest), highest)
@@ -69,14 +84,14 @@ impl History {
 
     /// Returns the line of the share of requests that the cache has answered. It has gaps where there were none.
     pub(super) fn hits(&self) -> String {
-        line(&self.steps(|step| (step[3] > 0.0).then(|| step[2] / step[3])), 1.0)
+        line(&self.steps(|step| (step.cache_requests > 0.0).then(|| step.cache_hits / step.cache_requests)), 1.0)
     }
 
     /// Returns a value for each interval of the ten minutes, oldest first.
     fn steps(&self, value: impl Fn(Sample) -> Option<f64>) -> Vec<Option<f64>> {
         let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pairs = samples.iter().zip(samples.iter().skip(1));
-        let known = pairs.map(|(one, next)| value(std::array::from_fn(|at| (next[at] - one[at]).max(0.0))));
+        let known = pairs.map(|(one, next)| value(next.since(*one)));
         std::iter::repeat_n(None, KEPT - samples.len().max(1)).chain(known).collect()
     }
 }
@@ -97,6 +112,10 @@ fn line(values: &[Option<f64>], highest: f64) -> String {
 mod tests {
     use super::*;
 
+    const fn sample(requests: f64, cache_hits: f64, cache_requests: f64) -> Sample {
+        Sample { requests, cache_hits, cache_requests }
+    }
+
     fn history(samples: &[Sample]) -> History {
         let history = History::default();
         for sample in samples {
@@ -108,9 +127,9 @@ mod tests {
     #[test]
     fn a_plot_spans_ten_minutes_and_stays_the_same_without_requests() {
         let before = history(&[]).requests();
-        let idle = history(&[[7.0, 0.0, 0.0, 0.0]; KEPT]);
-        assert_eq!((idle.requests(), history(&[[7.0, 0.0, 0.0, 0.0]; 3]).requests()), (before.clone(), before));
-        idle.add([57.0, 0.0, 0.0, 0.0]);
+        let idle = history(&[sample(7.0, 0.0, 0.0); KEPT]);
+        assert_eq!((idle.requests(), history(&[sample(7.0, 0.0, 0.0); 3]).requests()), (before.clone(), before));
+        idle.add(sample(57.0, 0.0, 0.0));
         let (line, highest) = idle.requests();
         assert_eq!((line.matches('L').count(), highest), (KEPT - 2, 10.0));
         assert!(line.starts_with("M0.0,59.0L") && line.ends_with("L240.0,1.0"), "{line}");
@@ -119,7 +138,7 @@ mod tests {
     #[test]
     fn the_share_of_hits_has_gaps_without_requests() {
         let of = |samples: &[(f64, f64)]| {
-            let samples: Vec<_> = samples.iter().map(|(hits, requests)| [0.0, 0.0, *hits, *requests]).collect();
+            let samples: Vec<_> = samples.iter().map(|(hits, requests)| sample(0.0, *hits, *requests)).collect();
             history(&samples).hits()
         };
         assert_eq!(of(&[(0.0, 0.0), (0.0, 0.0)]), "");

@@ -61,7 +61,7 @@ pub(crate) struct AppState {
     pub(crate) shares_waits: bool,
     /// The traces, if they are sent.
     pub(crate) traces: Option<Traces>,
-    /// What does not change, for `/-/overview`.
+    /// Facts that do not change while the gateway runs, for `/-/overview`.
     pub(crate) facts: Facts,
     /// When the gateway started, by the time of day.
     pub(crate) started: Timestamp,
@@ -69,7 +69,7 @@ pub(crate) struct AppState {
     stopping: watch::Sender<bool>,
 }
 
-/// What does not change while a gateway runs.
+/// Facts that do not change while the gateway runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// Describes the storage of the blobs.

@@ -67,7 +67,7 @@ impl MeteredRegister {
     ) -> Result<T, RegisterError> {
         let start = Instant::now();
         let result = call.await;
-        let outcome = result.as_ref().map_or_else(|error| failure(error.kind()), outcome);
+        let outcome = result.as_ref().map_or_else(|error| outcome_label(error.kind()), outcome);
         histogram!(SECONDS, "operation" => operation, "outcome" => outcome).record(start.elapsed());
         self.update_engine();
         result
@@ -119,17 +119,18 @@ fn seconds_of(time: Timestamp) -> f64 {
 /// Returns all operations with all their outcomes.
 pub(super) fn labels() -> impl Iterator<Item = (&'static str, &'static str)> {
     use RegisterErrorKind::{Ambiguous, Full, Unavailable, Unreadable};
-    let failures = [Unavailable, Ambiguous, Full, Unreadable].map(failure);
+    let failures = [Unavailable, Ambiguous, Full, Unreadable].map(outcome_label);
     let outcomes = [DONE, CONFLICT].into_iter().chain(failures);
     outcomes.flat_map(|outcome| [LOAD, SWAP, SCAN].map(|operation| (operation, outcome)))
 }
 
-fn failure(kind: RegisterErrorKind) -> &'static str {
+fn outcome_label(kind: RegisterErrorKind) -> &'static str {
     match kind {
         RegisterErrorKind::Ambiguous => "ambiguous",
         RegisterErrorKind::Full => "full",
         RegisterErrorKind::Unreadable => "unreadable",
-        _ => "unavailable",
+        // A kind that is not known yet is an outage to an operator.
+        RegisterErrorKind::Unavailable | _ => "unavailable",
     }
 }
 

@@ -50,7 +50,7 @@ pub enum NewVersion {
 
 /// The version that a write has made.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(super) struct WrittenVersion {
     /// The content for the record.
     pub(super) content: Content,
     /// The tag for the response, unless the handler has set it.
@@ -59,19 +59,19 @@ pub(super) struct Made {
     pub(super) is_probed: bool,
 }
 
-impl Made {
+impl WrittenVersion {
     pub(super) const UNKNOWN: Self = Self { content: Content::Unknown, tag: None, is_probed: false };
 }
 
 impl WriteContext {
     /// Finds the version that a successful write has made. It is never derived from the request's body, since the handler
     /// may have stored something else.
-    pub(super) async fn made<S, B>(
+    pub(super) async fn find_written_version<S, B>(
         &self,
         inner: &mut S,
         grant: &Grant,
         mut response: Response<S::Body>,
-    ) -> (Made, Response<ResponseBody<S::Body>>)
+    ) -> (WrittenVersion, Response<ResponseBody<S::Body>>)
     where
         S: InnerService<B>,
         B: RequestContent,
@@ -88,14 +88,14 @@ impl WriteContext {
             Some(NewVersion::Tag(tag)) => return (self.stated(&response, tag), response.map(ResponseBody::inner)),
             Some(NewVersion::Gone) => {
                 response.headers_mut().remove(ETAG);
-                return (Made::UNKNOWN, response.map(ResponseBody::inner));
+                return (WrittenVersion::UNKNOWN, response.map(ResponseBody::inner));
             }
             None => {}
         }
         let own = own_tag(response.headers());
         let replaces = [Method::PUT, Method::PATCH].contains(&self.head.method);
         if own.is_some() && (located == Some(true) || (located.is_none() && replaces)) {
-            let made = Made { content: self.content(&response, own), ..Made::UNKNOWN };
+            let made = WrittenVersion { content: self.content(&response, own), ..WrittenVersion::UNKNOWN };
             return (made, response.map(ResponseBody::inner));
         }
         let has_body = matches!(response.status(), StatusCode::OK | StatusCode::CREATED);
@@ -103,7 +103,7 @@ impl WriteContext {
             return self.hashed(response).await;
         }
         if !self.probes_after(&response, located) {
-            return (Made::UNKNOWN, response.map(ResponseBody::inner));
+            return (WrittenVersion::UNKNOWN, response.map(ResponseBody::inner));
         }
         (self.probed(inner, grant).await, response.map(ResponseBody::inner))
     }
@@ -120,20 +120,20 @@ impl WriteContext {
     }
 
     /// Hashes the body of the response, which is the new representation.
-    async fn hashed<T: Body>(&self, response: Response<T>) -> (Made, Response<ResponseBody<T>>) {
+    async fn hashed<T: Body>(&self, response: Response<T>) -> (WrittenVersion, Response<ResponseBody<T>>) {
         let tagged = Tagged::of(&self.shared, response).await;
         let tag = tagged.tag.clone().filter(|tag| !tag.is_weak());
         let response = tagged.into_response();
         let content = self.content(&response, tag.clone());
-        (Made { content, tag, is_probed: false }, response)
+        (WrittenVersion { content, tag, is_probed: false }, response)
     }
 
-    fn stated<T>(&self, response: &Response<T>, tag: EntityTag) -> Made {
-        Made { content: self.content(response, Some(tag.clone())), tag: Some(tag), is_probed: false }
+    fn stated<T>(&self, response: &Response<T>, tag: EntityTag) -> WrittenVersion {
+        WrittenVersion { content: self.content(response, Some(tag.clone())), tag: Some(tag), is_probed: false }
     }
 
     /// Runs the inner service with GET while the permit lasts. Nothing that goes wrong here concerns the write.
-    async fn probed<S, B>(&self, inner: &mut S, grant: &Grant) -> Made
+    async fn probed<S, B>(&self, inner: &mut S, grant: &Grant) -> WrittenVersion
     where
         S: InnerService<B>,
         B: RequestContent,
@@ -142,15 +142,15 @@ impl WriteContext {
         let probe = AssertUnwindSafe(self.get(inner, head, Known::Written(grant.token.revision))).catch_unwind();
         let deadline = self.handler_deadline(grant.deadline);
         let answer = self.shared.driver.until(deadline, probe).await;
-        let Ok(Ok(Ok(Answer::State { observation, is_recordable }))) = answer else { return Made::UNKNOWN };
-        let Observation::Present { variant, tag: Some(tag), .. } = observation else { return Made::UNKNOWN };
+        let Ok(Ok(Ok(Answer::State { observation, is_recordable }))) = answer else { return WrittenVersion::UNKNOWN };
+        let Observation::Present { variant, tag: Some(tag), .. } = observation else { return WrittenVersion::UNKNOWN };
         // Its effect may be what the probe has found.
         if self.shared.unguarded.is_in_flight(&self.key) {
-            return Made::UNKNOWN;
+            return WrittenVersion::UNKNOWN;
         }
         let is_recordable = is_recordable && !tag.is_weak();
         let content = if is_recordable { Content::Tagged { variant, tag: tag.clone() } } else { Content::Unknown };
-        Made { content, tag: Some(tag), is_probed: true }
+        WrittenVersion { content, tag: Some(tag), is_probed: true }
     }
 
     fn content<T>(&self, response: &Response<T>, tag: Option<EntityTag>) -> Content {

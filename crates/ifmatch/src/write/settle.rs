@@ -13,7 +13,7 @@ use ifmatch_register::{Key, KeyLock};
 use ifmatch_runtime::task::detach;
 
 use super::also_changed;
-use super::new_version::Made;
+use super::new_version::WrittenVersion;
 use super::request::{WriteContext, WriteResult};
 use super::run::End;
 use crate::body::ResponseBody;
@@ -23,7 +23,7 @@ use crate::responses;
 /// The effect of a write.
 #[derive(Debug)]
 enum Effect {
-    Done(Made),
+    Done(WrittenVersion),
     None,
     /// It may have taken effect, or may still do so for this long.
     Unknown(Duration),
@@ -102,7 +102,7 @@ impl WriteContext {
         mut response: Response<ResponseBody<T>>,
         tag: Option<EntityTag>,
     ) -> Response<ResponseBody<T>> {
-        // The date in the record is in the future still, and this is another one.
+        // The record's date lies in the future until the next second: the handler's date is another one.
         response.headers_mut().remove(LAST_MODIFIED);
         match tag {
             Some(tag) => drop(response.headers_mut().insert(ETAG, self.shown(&tag).to_header())),
@@ -140,12 +140,12 @@ impl WriteContext {
         B: RequestContent,
     {
         let config = &self.shared.config;
-        let unknown = Made::UNKNOWN;
+        let unknown = WrittenVersion::UNKNOWN;
         let effect = match response.status() {
             StatusCode::ACCEPTED if self.head.method == Method::POST => Effect::Done(unknown),
             StatusCode::ACCEPTED => Effect::Unknown(config.write_timeout),
             status if status.is_success() => {
-                let (made, response) = self.made(inner, grant, response).await;
+                let (made, response) = self.find_written_version(inner, grant, response).await;
                 return (Effect::Done(made), response);
             }
             status if status.is_redirection() => Effect::Done(unknown),

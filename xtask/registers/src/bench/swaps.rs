@@ -19,7 +19,7 @@ use super::{KEYS, RECORD, Round};
 use crate::engine::Engine;
 use crate::{Result, now};
 
-/// What clients do.
+/// The call that each client repeats.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operation {
     Swap,
