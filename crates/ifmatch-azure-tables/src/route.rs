@@ -25,8 +25,8 @@ use crate::request::resource::Resource;
 use crate::response::ResponseFormat;
 use crate::storage::entities::{Change, Entities};
 use crate::storage::tables::{AccountContainers, TableName};
-use ifmatch_azure::accounts::Accounts;
 use ifmatch_azure::auth::{self, Authenticated};
+use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 

@@ -12,7 +12,7 @@ use http::header::CONTENT_RANGE;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::BodyExt;
-use ifmatch_azure::accounts::{Account, Accounts};
+use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
@@ -37,7 +37,7 @@ const MAX_XML: usize = 4 * 1024 * 1024;
 /// ```
 /// use std::sync::Arc;
 ///
-/// use ifmatch_azure::accounts::Accounts;
+/// use ifmatch_blob::accounts::Accounts;
 /// use ifmatch_blob::BlobService;
 /// use ifmatch_blob_embedded::EmbeddedStore;
 /// use ifmatch_s3::S3Service;

@@ -17,6 +17,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::request::Parts;
 use http::{HeaderMap, Method};
+use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5};
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -28,7 +29,6 @@ use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
 
-use crate::accounts::{Account, Accounts};
 use crate::auth::Grant;
 use crate::crc64::Crc64;
 use crate::error::AzureError;

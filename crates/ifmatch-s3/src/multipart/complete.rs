@@ -404,8 +404,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use http_body_util::Full;
-    use ifmatch_azure::accounts::Accounts;
     use ifmatch_blob::BlobService;
+    use ifmatch_blob::accounts::Accounts;
     use ifmatch_blob::name::ContainerName;
     use ifmatch_blob::store::BlobStore;
     use ifmatch_blob::test_util::{Hook, Hooked, ManualClock, Step};
