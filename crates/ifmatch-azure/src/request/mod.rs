@@ -8,7 +8,7 @@ pub(crate) mod copy;
 pub(crate) mod headers;
 mod list;
 pub(crate) mod permissions;
-mod query;
+pub(crate) mod query;
 mod retry;
 mod rules;
 pub(crate) mod target;
