@@ -1,7 +1,12 @@
 //! Listings.
 
+use futures_util::stream::{self, BoxStream, Stream};
+use futures_util::{StreamExt, TryStreamExt};
+
+use super::BlobStore;
 use super::change::ContainerInfo;
 use super::read::BlobInfo;
+use crate::error::StoreError;
 use crate::name::{BlobName, ContainerName};
 
 /// The part of a listing to return.
@@ -41,6 +46,37 @@ impl ListQuery {
         let delimiter = self.delimiter.as_deref()?;
         let at = name.get(self.prefix.len()..)?.find(delimiter)?;
         name.get(..self.prefix.len() + at + delimiter.len())
+    }
+
+    /// Lists the blobs of this page and of all pages after it. Each page is read only when it is needed. A container that does
+    /// not exist has no blobs.
+    pub fn blobs<'a>(
+        self,
+        store: &'a dyn BlobStore,
+        container: &'a ContainerName,
+    ) -> BoxStream<'a, Result<BlobEntry, StoreError>> {
+        let pages = stream::try_unfold(Some(self), move |query| async move {
+            let Some(query) = query else { return Ok(None) };
+            let page = store.list(container, &query).await?;
+            Ok::<_, StoreError>(page.map(|page| query.entries(page)))
+        });
+        pages.try_flatten().boxed()
+    }
+
+    /// Lists the containers of this page and of all pages after it, like [`ListQuery::blobs`].
+    pub fn containers(self, store: &dyn BlobStore) -> BoxStream<'_, Result<ContainerEntry, StoreError>> {
+        let pages = stream::try_unfold(Some(self), move |query| async move {
+            let Some(query) = query else { return Ok(None) };
+            let page = store.containers(&query).await?;
+            Ok::<_, StoreError>(Some(query.entries(page)))
+        });
+        pages.try_flatten().boxed()
+    }
+
+    /// Returns the entries of a page, and the query for the next page.
+    fn entries<T>(self, page: Page<T>) -> (impl Stream<Item = Result<T, StoreError>>, Option<Self>) {
+        let next = page.next.map(|after| Self { after: Some(after), ..self });
+        (stream::iter(page.items.into_iter().map(Ok)), next)
     }
 }
 
