@@ -50,6 +50,31 @@ impl ListQuery {
 
     /// Lists the blobs of this page and of all pages after it. Each page is read only when it is needed. A container that does
     /// not exist has no blobs.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use futures_util::TryStreamExt;
+    /// use http_body_util::Full;
+    /// use ifmatch_blob::BlobStore;
+    /// use ifmatch_blob::name::{BlobPath, ContainerName};
+    /// use ifmatch_blob::store::{ListQuery, Put, Upload};
+    /// use ifmatch_blob_embedded::EmbeddedStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = EmbeddedStore::open(folder.path()).await?;
+    /// for path in ["/notes/a", "/notes/b", "/notes/c"] {
+    ///     store.put(&BlobPath::parse(path)?, Put::new(Upload::new(Full::<Bytes>::from("text")))).await?;
+    /// }
+    ///
+    /// let notes = ContainerName::new("notes")?;
+    /// let query = ListQuery { prefix: String::new(), after: None, limit: 1, leases: false, delimiter: None };
+    /// let entries: Vec<_> = query.blobs(&store, &notes).try_collect().await?;
+    /// assert_eq!(entries.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn blobs<'a>(
         self,
         store: &'a dyn BlobStore,
