@@ -80,8 +80,8 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "ifmatch-s3",
-        forbidden: "axum clap hyper-util redb object_store ifmatch-azure-tables ifmatch-gateway",
-        why: "a dialect works with any store",
+        forbidden: "axum clap hyper-util redb object_store ifmatch-azure ifmatch-azure-tables ifmatch-gateway",
+        why: "a dialect works with any store, and does not depend on another dialect",
     },
     Rule {
         package: "ifmatch-cache",

@@ -24,9 +24,9 @@ use crate::request::options::Options;
 use crate::request::resource::Resource;
 use crate::response::ResponseFormat;
 use crate::storage::entities::{Change, Entities};
-use crate::storage::tables::{AccountContainers, TableName};
-use ifmatch_azure::accounts::Accounts;
+use crate::storage::tables::{AccountContainers, Table, TableName};
 use ifmatch_azure::auth::{self, Authenticated};
+use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 
@@ -69,7 +69,7 @@ where
     let address = Resource::parse(head.uri.path())?;
     let method = Verb::of(head)?;
     let options = Options::parse(head.uri.query().unwrap_or_default())?;
-    if options.other || address == Resource::Service {
+    if options.other {
         return Err(TableError::new(Code::NotImplemented));
     }
     let metadata = MetadataLevel::requested(options.format.as_deref(), &head.headers)?;
@@ -90,7 +90,8 @@ where
         Resource::Entity(table, key) => request.entity(&table, &key, method, body).await,
         Resource::Entities(table) => request.entities(&table, method, body).await,
         Resource::Table(table) => request.table(&table, method).await,
-        _ => request.tables(method, body).await,
+        Resource::Tables => request.tables(method, body).await,
+        Resource::Service => Err(TableError::new(Code::NotImplemented)),
     }
 }
 
@@ -124,13 +125,8 @@ impl Request<'_> {
 
     async fn run_batch(&self, parts: Vec<changeset::Part>) -> Result<Vec<Response<BlobBody>>, Failed> {
         let batch = Batch::parse(parts, &self.account, &self.access)?;
-        let first = |error| (0, error);
-        let table =
-            self.containers.find(&*self.shared.store, &batch.table).await.map_err(|error| first(error.into()))?;
-        let table = table.ok_or_else(|| first(TableError::new(Code::TableNotFound)))?;
-        let Shared { store, clock, .. } = self.shared;
-        let entities = Entities { store: &**store, clock, containers: &self.containers, table: &table };
-        batch.run(&entities, &self.format).await
+        let table = self.find(&batch.table).await.map_err(|error| (0, error))?;
+        batch.run(&self.entities_of(&table), &self.format).await
     }
 
     async fn tables<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
@@ -179,10 +175,8 @@ impl Request<'_> {
         } else {
             None
         };
-        let table = self.containers.find(&*self.shared.store, table).await?;
-        let table = table.ok_or_else(|| TableError::new(Code::TableNotFound))?;
-        let Shared { store, clock, .. } = self.shared;
-        let entities = Entities { store: &**store, clock, containers: &self.containers, table: &table };
+        let table = self.find(table).await?;
+        let entities = self.entities_of(&table);
         match body {
             Some(body) => {
                 self.access.to_entity(&table.name, &key_in(&body)?)?;
@@ -219,10 +213,8 @@ impl Request<'_> {
         for needed in permissions(verb, &guard) {
             self.access.to_entities(needed)?;
         }
-        let table = self.containers.find(&*self.shared.store, table).await?;
-        let table = table.ok_or_else(|| TableError::new(Code::TableNotFound))?;
-        let Shared { store, clock, .. } = self.shared;
-        let entities = Entities { store: &**store, clock, containers: &self.containers, table: &table };
+        let table = self.find(table).await?;
+        let entities = self.entities_of(&table);
         let change = match verb {
             Verb::Get | Verb::Post => return read::entity(&entities, key, &self.options, &self.format).await,
             Verb::Put => Change::Replace(&entity),
@@ -230,6 +222,17 @@ impl Request<'_> {
             Verb::Delete => Change::Delete,
         };
         write::change(&entities, key, &guard, change).await
+    }
+
+    /// Returns a table, which must exist.
+    async fn find(&self, name: &TableName) -> Result<Table, TableError> {
+        let found = self.containers.find(&*self.shared.store, name).await?;
+        found.ok_or_else(|| TableError::new(Code::TableNotFound))
+    }
+
+    fn entities_of<'a>(&'a self, table: &'a Table) -> Entities<'a> {
+        let Shared { store, clock, .. } = self.shared;
+        Entities { store: &**store, clock, containers: &self.containers, table }
     }
 }
 

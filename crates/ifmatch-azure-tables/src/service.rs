@@ -16,7 +16,7 @@ use tower_service::Service;
 use crate::route::{self, Shared};
 use crate::storage::garbage;
 use crate::storage::tables::AccountContainers;
-use ifmatch_azure::accounts::Accounts;
+use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 
@@ -46,7 +46,7 @@ use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 /// use http::{Request, StatusCode};
 /// use http_body_util::Full;
 /// use ifmatch_blob_embedded::EmbeddedStore;
-/// use ifmatch_azure::accounts::Accounts;
+/// use ifmatch_blob::accounts::Accounts;
 /// use ifmatch_azure_tables::TableService;
 /// use tower::ServiceExt;
 ///
@@ -87,7 +87,7 @@ impl TableService {
     /// ```
     /// # use std::sync::Arc;
     /// # use ifmatch_blob_embedded::EmbeddedStore;
-    /// # use ifmatch_azure::accounts::Accounts;
+    /// # use ifmatch_blob::accounts::Accounts;
     /// # use ifmatch_azure_tables::TableService;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -6,12 +6,12 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
+use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::{Context, Peer};
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::Upload;
 
-use crate::accounts::{Account, Accounts};
 use crate::auth;
 use crate::blocks;
 use crate::error::AzureError;

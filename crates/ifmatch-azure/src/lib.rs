@@ -3,7 +3,6 @@
 //! A request passes through these modules: [`auth`] verifies its signature, `request` parses it into a typed operation,
 //! `blobs`, `blocks` or `containers` carries the operation out on the store, and `response` builds the response.
 
-pub mod accounts;
 pub mod auth;
 mod batch;
 mod blobs;
@@ -21,13 +20,13 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Response, Uri};
+use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::{Context, Dialect};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{StoreError, Upload};
 use ifmatch_core::fields::has;
 
-use accounts::{Account, Accounts};
 use auth::{Authenticated, Grant};
 use error::AzureError;
 use request::{BlobOperation, ContainerOperation, Operation, permissions};
@@ -42,7 +41,7 @@ use response::RequestIds;
 /// use std::sync::Arc;
 ///
 /// use ifmatch_azure::AzureDialect;
-/// use ifmatch_azure::accounts::Accounts;
+/// use ifmatch_blob::accounts::Accounts;
 /// use ifmatch_blob::BlobService;
 /// use ifmatch_blob_embedded::EmbeddedStore;
 ///

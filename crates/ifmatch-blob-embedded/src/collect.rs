@@ -17,7 +17,7 @@ use super::key;
 use super::payload::{Payload, PayloadError};
 use super::swap::body_of;
 use ifmatch_blob::name::ContainerName;
-use ifmatch_blob::records::{is_old, step};
+use ifmatch_blob::records::{is_past_retention, next_page};
 
 /// The bodies that records refer to.
 #[derive(Default)]
@@ -47,7 +47,7 @@ impl Inner {
         for prefix in [key::CONTAINERS, key::BLOBS] {
             let mut after = None;
             while let Some(records) =
-                step(self.driver.register(), prefix, &mut after).await.map_err(OpenError::register)?
+                next_page(self.driver.register(), prefix, &mut after).await.map_err(OpenError::register)?
             {
                 for (key, record) in self.tidy(records).await.map_err(OpenError::register)? {
                     let now = self.driver.now();
@@ -63,7 +63,7 @@ impl Inner {
     pub(super) async fn forget_deletions(&self) -> Result<(), RegisterError> {
         for prefix in [key::BLOBS, key::CONTAINERS] {
             let mut after = None;
-            while let Some(records) = step(self.driver.register(), prefix, &mut after).await? {
+            while let Some(records) = next_page(self.driver.register(), prefix, &mut after).await? {
                 self.tidy(records).await?;
             }
         }
@@ -75,7 +75,7 @@ impl Inner {
         let prefix = key::of_blobs_in(container, incarnation);
         let mut after = None;
         let collected: Result<(), RegisterError> = async {
-            while let Some(records) = step(self.driver.register(), &prefix, &mut after).await? {
+            while let Some(records) = next_page(self.driver.register(), &prefix, &mut after).await? {
                 for (key, record) in records {
                     self.discard(&key, record).await?;
                 }
@@ -144,7 +144,7 @@ impl Inner {
     /// Forgets an old deletion. Keeps a record that was changed meanwhile.
     async fn forget(&self, key: &Key, record: &Record) -> Result<(), RegisterError> {
         let now = self.driver.now();
-        if record.is_forgettable(now) && is_old(record, now) {
+        if record.is_forgettable(now) && is_past_retention(record, now) {
             self.driver.register().compare_and_swap(key, record.revision(), None).await?;
         }
         Ok(())

@@ -18,7 +18,7 @@ use super::body_files::{BodyName, Folder};
 use super::error::OpenError;
 use super::key;
 use super::payload::Payload;
-use ifmatch_blob::records::step;
+use ifmatch_blob::records::next_page;
 
 /// Folder of the snapshot in the data folder.
 const SNAPSHOT: &str = "snapshot";
@@ -124,7 +124,7 @@ impl Inner {
             let copy = RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))?;
             let mut after = None;
             while let Some(records) =
-                runtime.block_on(step(&copy, key::BLOBS, &mut after)).map_err(OpenError::register)?
+                runtime.block_on(next_page(&copy, key::BLOBS, &mut after)).map_err(OpenError::register)?
             {
                 for (key, record) in records {
                     let Some(version) = record.state(self.driver.now()).version() else { continue };

@@ -23,7 +23,7 @@ use super::disk::System;
 use super::error::OpenError;
 use super::key;
 use super::payload::{Payload, PayloadError, Place};
-use ifmatch_blob::records::step;
+use ifmatch_blob::records::next_page;
 
 /// Size of the buffer for reading, in bytes.
 const BUFFER: usize = 1 << 20;
@@ -281,7 +281,7 @@ impl Verification {
 
     async fn page(&mut self) -> Result<Option<Vec<(Key, Record)>>, OpenError> {
         let mut after = self.after.clone();
-        let page: Result<_, RegisterError> = step(self.driver.register(), key::BLOBS, &mut after).await;
+        let page: Result<_, RegisterError> = next_page(self.driver.register(), key::BLOBS, &mut after).await;
         let page = page.map_err(OpenError::register)?;
         if page.is_some() {
             self.after = after;

@@ -17,7 +17,7 @@ use super::permit::{self, Ending, of_register};
 use super::shared::Shared;
 use super::write::contended;
 use ifmatch_blob::name::{BlobPath, ContainerName};
-use ifmatch_blob::records::{is_old, step};
+use ifmatch_blob::records::{is_past_retention, next_page};
 use ifmatch_blob::store::StoreError;
 
 impl Shared {
@@ -31,7 +31,7 @@ impl Shared {
         while let Some(records) = self.records(permit::KEYS, &mut after).await? {
             for (key, record) in records {
                 let now = self.driver.now();
-                if is_old(&record, now) && record.is_idle(now) && record.lease().is_none() {
+                if is_past_retention(&record, now) && record.is_idle(now) && record.lease().is_none() {
                     forgotten += self.forget(&key, &record).await?;
                 }
             }
@@ -55,7 +55,7 @@ impl Shared {
                 self.resume_deletion(container);
                 Ok(0)
             }
-            gone @ Registered::Gone(_) if is_old(record, now) && record.is_forgettable(now) => {
+            gone @ Registered::Gone(_) if is_past_retention(record, now) && record.is_forgettable(now) => {
                 match self.remove_strays(container, gone.members()).await {
                     Ok(()) => self.forget(key, record).await,
                     Err(error) => {
@@ -116,6 +116,6 @@ impl Shared {
         prefix: &str,
         after: &mut Option<Key>,
     ) -> Result<Option<Vec<(Key, Record)>>, StoreError> {
-        step(self.driver.register(), prefix, after).await.map_err(of_register)
+        next_page(self.driver.register(), prefix, after).await.map_err(of_register)
     }
 }

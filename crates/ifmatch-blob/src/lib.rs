@@ -7,6 +7,7 @@
 //! [`Dialect`]: dialect::Dialect
 
 pub mod access;
+pub mod accounts;
 pub mod body;
 #[cfg(feature = "test-util")]
 pub mod conformance;

@@ -1,5 +1,6 @@
 //! Names of containers and blobs: parsed once, always valid.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -270,7 +271,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'@');
 
 /// Percent-decodes text. Rejects malformed escapes.
-pub fn decode(text: &str) -> Result<std::borrow::Cow<'_, str>, InvalidName> {
+pub fn decode(text: &str) -> Result<Cow<'_, str>, InvalidName> {
     let is_escape = |after: &str| {
         let digits = after.as_bytes().get(..2);
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
@@ -290,8 +291,25 @@ pub fn decode(text: &str) -> Result<std::borrow::Cow<'_, str>, InvalidName> {
 /// use ifmatch_blob::name::decode_parameter;
 /// assert_eq!(decode_parameter("a+b%2Bc").as_deref(), Ok("a b+c"));
 /// ```
-pub fn decode_parameter(text: &str) -> Result<std::borrow::Cow<'_, str>, InvalidName> {
+pub fn decode_parameter(text: &str) -> Result<Cow<'_, str>, InvalidName> {
     if text.contains('+') { Ok(decode(&text.replace('+', " "))?.into_owned().into()) } else { decode(text) }
+}
+
+/// Returns the parameters of a query in their order, names and values [decoded](decode_parameter). Empty ones are skipped,
+/// and a parameter without `=` has an empty value.
+///
+/// ```
+/// use ifmatch_blob::name::parameters;
+/// let found = parameters("a=b+c&&%64").collect::<Result<Vec<_>, _>>()?;
+/// assert_eq!(found, [("a".into(), "b c".into()), ("d".into(), "".into())]);
+/// assert!(parameters("a=%zz").all(|parameter| parameter.is_err()));
+/// # Ok::<(), ifmatch_blob::name::InvalidName>(())
+/// ```
+pub fn parameters(query: &str) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, str>), InvalidName>> {
+    query.split('&').filter(|parameter| !parameter.is_empty()).map(|parameter| {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        Ok((decode_parameter(name)?, decode_parameter(value)?))
+    })
 }
 
 macro_rules! shown_as_text {

@@ -13,6 +13,9 @@ use s3s::{S3Error, S3Result, s3_error};
 
 /// The algorithm of Signature Version 4.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+/// The parameter with the signature of a presigned URL, of version 4 and of version 2.
+const SIGNATURE: &str = "X-Amz-Signature";
+const SIGNATURE_2: &str = "Signature";
 /// Maximum validity of a presigned URL, in seconds.
 const MAX_EXPIRES: u64 = 7 * 24 * 60 * 60;
 /// A header that is signed in another form, or, in presigned requests, only makes a check stricter.
@@ -20,13 +23,12 @@ const BODY_HASH: &str = "x-amz-content-sha256";
 
 /// Returns `true` if a query has a signature of S3.
 pub fn is_presigned(query: Option<&str>) -> bool {
-    query.is_some_and(|query| parameters(query).iter().any(|(name, _)| name == "X-Amz-Signature"))
+    query.is_some_and(|query| has(&parameters(query), SIGNATURE))
 }
 
 /// Returns `true` if a request has no signature, and attempts none.
-pub(crate) fn is_anonymous(head: &Parts) -> bool {
-    let is_of_signature = |name: &str| name.starts_with("X-Amz-") || name == "Signature" || name == "AWSAccessKeyId";
-    let query = parameters(head.uri.query().unwrap_or_default());
+pub(crate) fn is_anonymous(head: &Parts, query: &[(String, String)]) -> bool {
+    let is_of_signature = |name: &str| name.starts_with("X-Amz-") || name == SIGNATURE_2 || name == "AWSAccessKeyId";
     !head.headers.contains_key(AUTHORIZATION) && !query.iter().any(|(name, _)| is_of_signature(name))
 }
 
@@ -63,18 +65,15 @@ impl S3Access for SignedOrReading {
 }
 
 /// Checks the form of a request's signature, not the signature itself. Returns the access key id.
-pub(crate) fn check(head: &Parts) -> S3Result<String> {
+pub(crate) fn check(head: &Parts, query: &[(String, String)]) -> S3Result<String> {
     if head.method == Method::POST && head.headers.get_all(CONTENT_TYPE).iter().any(is_form) {
         return Err(s3_error!(NotImplemented, "uploads by HTML forms are not implemented: use PUT"));
     }
-    let query = parameters(head.uri.query().unwrap_or_default());
-    let is_presigned = query.iter().any(|(name, _)| name == "X-Amz-Signature");
-    let is_version_2 = query.iter().any(|(name, _)| name == "Signature");
-    let (credential, signed) = match (header(head)?, is_presigned, is_version_2) {
+    let (credential, signed) = match (header(head)?, has(query, SIGNATURE), has(query, SIGNATURE_2)) {
         (Some(text), false, false) if text.starts_with(ALGORITHM) => {
             (field(text, "Credential=")?.to_owned(), field(text, "SignedHeaders=")?.to_owned())
         }
-        (None, true, false) => presigned(&query)?,
+        (None, true, false) => presigned(query)?,
         (None, false, false) => {
             return Err(unsigned());
         }
@@ -137,6 +136,11 @@ fn presigned(query: &[(String, String)]) -> S3Result<(String, String)> {
     Ok((only("X-Amz-Credential")?.clone(), only("X-Amz-SignedHeaders")?.clone()))
 }
 
+/// Returns `true` if a query has a parameter with this name.
+fn has(query: &[(String, String)], name: &str) -> bool {
+    query.iter().any(|(other, _)| other == name)
+}
+
 /// Returns the decoded parameters of a query.
 pub(crate) fn parameters(query: &str) -> Vec<(String, String)> {
     let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
@@ -158,7 +162,11 @@ mod tests {
 
     fn checked(path: &str, headers: &[(&str, &str)]) -> Result<String, S3ErrorCode> {
         let request = headers.iter().fold(Request::put(path), |request, (name, value)| request.header(*name, *value));
-        check(&request.body(()).unwrap().into_parts().0).map_err(|error| error.code().clone())
+        check_head(&request.body(()).unwrap().into_parts().0)
+    }
+
+    fn check_head(head: &Parts) -> Result<String, S3ErrorCode> {
+        check(head, &parameters(head.uri.query().unwrap_or_default())).map_err(|error| error.code().clone())
     }
 
     #[test]
@@ -194,6 +202,6 @@ mod tests {
         assert_eq!(checked("/bucket/key?AWSAccessKeyId=photos&Signature=00", &[]), Err(S3ErrorCode::InvalidRequest));
         assert_eq!(checked("/bucket/key?%53ignature=00&X-Amz-Signature=00", &[]), Err(S3ErrorCode::InvalidRequest));
         let form = Request::post("/bucket").header("content-type", "Multipart/Form-Data; boundary=a").body(()).unwrap();
-        assert_eq!(*check(&form.into_parts().0).unwrap_err().code(), S3ErrorCode::NotImplemented);
+        assert_eq!(check_head(&form.into_parts().0), Err(S3ErrorCode::NotImplemented));
     }
 }

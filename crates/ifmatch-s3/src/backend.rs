@@ -1,6 +1,6 @@
 //! The operations of S3, each carried out by the module of its subject.
 
-use ifmatch_azure::accounts::{Account, Accounts};
+use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
 use s3s::auth::Credentials;

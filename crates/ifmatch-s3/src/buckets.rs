@@ -1,5 +1,6 @@
 //! Buckets, which are containers.
 
+use futures_util::TryStreamExt;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{ContainerInfo, Delete, ListQuery};
@@ -29,28 +30,23 @@ pub(crate) async fn list(
     let limit = limit.clamp(1, MAX_BUCKETS);
     let own = backend.accounts.prefix(account);
     let prefix = format!("{own}{}", input.prefix.as_deref().unwrap_or_default());
-    let mut after = input.continuation_token.map(|token| format!("{own}{token}"));
+    let after = input.continuation_token.map(|token| format!("{own}{token}"));
+    let query = ListQuery { prefix, after, limit: STEP, leases: false, delimiter: None };
+    let mut containers = query.containers(&*backend.context.store);
     let mut buckets: Vec<Bucket> = Vec::new();
-    loop {
-        let query = ListQuery { prefix: prefix.clone(), after, limit: STEP, leases: false, delimiter: None };
-        let page = backend.context.store.containers(&query).await.map_err(|failed| error::plain(&failed))?;
-        for entry in page.items {
-            // Other names belong to the plain dialect, or to another account.
-            let Some(name) = backend.accounts.name_of(account, &entry.name) else { continue };
-            if buckets.len() == limit {
-                let continuation_token = buckets.last().and_then(|last| last.name.clone());
-                let buckets = Some(buckets);
-                return Ok(S3Response::new(ListBucketsOutput { buckets, continuation_token, ..Default::default() }));
-            }
-            let created = entry.info.created.map(Timestamp::last_modified).or(entry.info.last_modified);
-            let creation_date = created.and_then(convert::timestamp);
-            buckets.push(Bucket { name: Some(name.to_owned()), creation_date, ..Bucket::default() });
+    while let Some(entry) = containers.try_next().await.map_err(|failed| error::plain(&failed))? {
+        // Other names belong to the plain dialect, or to another account.
+        let Some(name) = backend.accounts.name_of(account, &entry.name) else { continue };
+        if buckets.len() == limit {
+            let continuation_token = buckets.last().and_then(|last| last.name.clone());
+            let buckets = Some(buckets);
+            return Ok(S3Response::new(ListBucketsOutput { buckets, continuation_token, ..Default::default() }));
         }
-        after = page.next;
-        if after.is_none() {
-            return Ok(S3Response::new(ListBucketsOutput { buckets: Some(buckets), ..Default::default() }));
-        }
+        let created = entry.info.created.map(Timestamp::last_modified).or(entry.info.last_modified);
+        let creation_date = created.and_then(convert::timestamp);
+        buckets.push(Bucket { name: Some(name.to_owned()), creation_date, ..Bucket::default() });
     }
+    Ok(S3Response::new(ListBucketsOutput { buckets: Some(buckets), ..Default::default() }))
 }
 
 pub(crate) async fn create(

@@ -12,7 +12,7 @@ use http::header::CONTENT_RANGE;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::BodyExt;
-use ifmatch_azure::accounts::{Account, Accounts};
+use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
@@ -37,7 +37,7 @@ const MAX_XML: usize = 4 * 1024 * 1024;
 /// ```
 /// use std::sync::Arc;
 ///
-/// use ifmatch_azure::accounts::Accounts;
+/// use ifmatch_blob::accounts::Accounts;
 /// use ifmatch_blob::BlobService;
 /// use ifmatch_blob_embedded::EmbeddedStore;
 /// use ifmatch_s3::S3Service;
@@ -92,19 +92,16 @@ impl S3Service {
 
     async fn respond(&self, request: Request<s3s::Body>) -> S3Result<Response<s3s::Body>> {
         let (mut head, body) = request.into_parts();
-        if (self.public_read)() && authorization::is_anonymous(&head) {
+        let query = authorization::parameters(head.uri.query().unwrap_or_default());
+        if (self.public_read)() && authorization::is_anonymous(&head, &query) {
             head.extensions.insert(Anonymous);
             let service = self.keyed.first().ok_or_else(|| s3_error!(InternalError))?;
             return answer(service.call(Request::from_parts(head, body)).await);
         }
-        let access_key = authorization::check(&head)?;
-        let has_keys =
-            |count: usize| self.accounts.get(&access_key).is_some_and(|found| found.secrets().count() >= count);
-        let mut service = self.keyed.first();
-        if has_keys(2) && !self.is_signed_by_first(&head).await {
-            service = self.keyed.get(1);
-        }
-        let service = service.ok_or_else(|| s3_error!(InternalError))?;
+        let access_key = authorization::check(&head, &query)?;
+        let has_second = self.accounts.get(&access_key).is_some_and(|account| account.secrets().nth(1).is_some());
+        let index = usize::from(has_second && !self.is_signed_by_first(&head).await);
+        let service = self.keyed.get(index).ok_or_else(|| s3_error!(InternalError))?;
         answer(service.call(Request::from_parts(head, body)).await)
     }
 

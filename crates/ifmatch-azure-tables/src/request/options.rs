@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::error::{Code, TableError};
 use crate::request::filter::Filter;
-use ifmatch_blob::name;
+use ifmatch_blob::name::{self, InvalidName};
 
 /// The query parameters of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,9 +42,11 @@ impl Options {
             next_table: None,
             other: false,
         };
-        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            options.take(&decode(name)?, &decode(value)?)?;
+        let malformed =
+            |error: InvalidName| TableError::new(Code::InvalidQueryParameterValue).detail(error.to_string());
+        for parameter in name::parameters(query) {
+            let (name, value) = parameter.map_err(malformed)?;
+            options.take(&name, &value)?;
         }
         Ok(options)
     }
@@ -87,14 +89,6 @@ impl Token {
                 .detail("a continuation token must be one returned by the service")
         };
         key.map(Self).ok_or_else(wrong)
-    }
-}
-
-fn decode(text: &str) -> Result<String, TableError> {
-    let text = text.replace('+', " ");
-    match name::decode(&text) {
-        Ok(text) => Ok(text.into_owned()),
-        Err(error) => Err(TableError::new(Code::InvalidQueryParameterValue).detail(error.to_string())),
     }
 }
 

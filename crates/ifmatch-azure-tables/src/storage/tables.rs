@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::error::{Code, TableError};
 use crate::storage::blob;
-use ifmatch_azure::accounts::Account;
+use ifmatch_blob::accounts::Account;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind};
 

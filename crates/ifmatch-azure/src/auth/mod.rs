@@ -16,12 +16,12 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, DATE};
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode, Uri};
+use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::dialect::Peer;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::shared_key::{self, Key, X_MS_DATE};
 use thiserror::Error;
 
-use crate::accounts::{Account, Accounts};
 use shared_access::{Claim as SharedAccessClaim, Service};
 
 pub use shared_access::{Level, SharedAccess, SharedAccessError};

@@ -15,6 +15,8 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::request::query::Query;
+
 /// First version whose text ends with the fields of [`BLOB_2018`].
 const OLDEST: &str = "2018-11-09";
 /// First version whose text contains the encryption scope.
@@ -31,31 +33,31 @@ enum Line {
     Empty,
 }
 
-use Line::{Account as ACCOUNT, Empty, Of, Resource as RESOURCE};
+use Line::{Account, Empty, Of, Resource};
 
 // The lines of the text, by kind and version. The line after the version's `sr` is that of a snapshot.
 #[rustfmt::skip]
 const BLOB_2018: &[Line] = &[
-    Of("sp"), Of("st"), Of("se"), RESOURCE, Of("si"), Of("sip"), Of("spr"), Of("sv"), Of("sr"), Empty,
+    Of("sp"), Of("st"), Of("se"), Resource, Of("si"), Of("sip"), Of("spr"), Of("sv"), Of("sr"), Empty,
     Of("rscc"), Of("rscd"), Of("rsce"), Of("rscl"), Of("rsct"),
 ];
 #[rustfmt::skip]
 const BLOB_2020: &[Line] = &[
-    Of("sp"), Of("st"), Of("se"), RESOURCE, Of("si"), Of("sip"), Of("spr"), Of("sv"), Of("sr"), Empty, Of("ses"),
+    Of("sp"), Of("st"), Of("se"), Resource, Of("si"), Of("sip"), Of("spr"), Of("sv"), Of("sr"), Empty, Of("ses"),
     Of("rscc"), Of("rscd"), Of("rsce"), Of("rscl"), Of("rsct"),
 ];
 #[rustfmt::skip]
 const TABLE: &[Line] = &[
-    Of("sp"), Of("st"), Of("se"), RESOURCE, Of("si"), Of("sip"), Of("spr"), Of("sv"),
+    Of("sp"), Of("st"), Of("se"), Resource, Of("si"), Of("sip"), Of("spr"), Of("sv"),
     Of("spk"), Of("srk"), Of("epk"), Of("erk"),
 ];
 #[rustfmt::skip]
 const ACCOUNT_2018: &[Line] = &[
-    ACCOUNT, Of("sp"), Of("ss"), Of("srt"), Of("st"), Of("se"), Of("sip"), Of("spr"), Of("sv"), Empty,
+    Account, Of("sp"), Of("ss"), Of("srt"), Of("st"), Of("se"), Of("sip"), Of("spr"), Of("sv"), Empty,
 ];
 #[rustfmt::skip]
 const ACCOUNT_2020: &[Line] = &[
-    ACCOUNT, Of("sp"), Of("ss"), Of("srt"), Of("st"), Of("se"), Of("sip"), Of("spr"), Of("sv"), Of("ses"), Empty,
+    Account, Of("sp"), Of("ss"), Of("srt"), Of("st"), Of("se"), Of("sip"), Of("spr"), Of("sv"), Of("ses"), Empty,
 ];
 
 /// The parameters that replace header fields of a response to a read.
@@ -240,7 +242,7 @@ impl KeyRange {
 /// The signature that a query claims to carry.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
-    parameters: Vec<(String, String)>,
+    parameters: Query,
     lines: &'static [Line],
     resource: String,
 }
@@ -251,9 +253,14 @@ impl Claim {
     /// # Errors
     /// The parameters are malformed, or ask for what is not supported.
     pub(super) fn parse(head: &Parts, service: Service) -> Result<Self, SharedAccessError> {
-        let parameters = parameters(head.uri.query().unwrap_or_default())?;
+        let malformed = SharedAccessError::Malformed("names and values");
+        let parameters = Query::parse(head.uri.query().unwrap_or_default()).map_err(|_| malformed)?;
+        // They could move text from one line to another.
+        if parameters.has_control() {
+            return Err(malformed);
+        }
         let mut claim = Self { parameters, lines: &[], resource: String::new() };
-        if claim.parameters.iter().any(|(name, _)| name.starts_with("sk")) {
+        if claim.parameters.names().any(|name| name.starts_with("sk")) {
             return Err(SharedAccessError::Unsupported("user delegation is not supported"));
         }
         if claim.find("si").is_some() {
@@ -288,8 +295,8 @@ impl Claim {
     pub(super) fn text(&self, account: &str) -> String {
         let line = |line: &Line| match line {
             Of(name) => self.find(name).unwrap_or_default(),
-            ACCOUNT => account,
-            RESOURCE => &self.resource,
+            Account => account,
+            Resource => &self.resource,
             Empty => "",
         };
         self.lines.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -357,31 +364,13 @@ impl Claim {
 
     /// Returns the value of a parameter, unless it is empty.
     fn find(&self, name: &str) -> Option<&str> {
-        let found = self.parameters.iter().find(|(other, _)| other == name);
-        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+        self.parameters.get(name).filter(|value| !value.is_empty())
     }
 }
 
 /// Returns `true` if the query has a shared access signature.
 pub fn is_in(query: Option<&str>) -> bool {
     query.is_some_and(|query| query.split('&').any(|parameter| parameter.starts_with("sig=")))
-}
-
-/// Parses a query: names in lower case, each at most once. Control characters could move text from one line to another.
-fn parameters(query: &str) -> Result<Vec<(String, String)>, SharedAccessError> {
-    let mut parameters: Vec<(String, String)> = Vec::new();
-    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let malformed = SharedAccessError::Malformed("names and values");
-        let decoded = |text| name::decode_parameter(text).map_err(|_| malformed);
-        let (name, value) = (decoded(name)?.to_ascii_lowercase(), decoded(value)?.into_owned());
-        let is_repeated = parameters.iter().any(|(other, _)| *other == name);
-        if is_repeated || name.contains(char::is_control) || value.contains(char::is_control) {
-            return Err(malformed);
-        }
-        parameters.push((name, value));
-    }
-    Ok(parameters)
 }
 
 /// Returns the resource in the text of a blob's signature: the container, or the blob.
@@ -437,7 +426,8 @@ fn instant(text: &str) -> Option<Timestamp> {
     let full = match text.len() {
         10 => format!("{text}T00:00:00Z"),
         17 => format!("{}:00Z", text.strip_suffix('Z')?),
-        _ => text.strip_suffix('Z').map(|text| format!("{text}Z"))?,
+        _ if text.ends_with('Z') => text.to_owned(),
+        _ => return None,
     };
     let moment = OffsetDateTime::parse(&full, &Rfc3339).ok()?;
     u64::try_from(moment.unix_timestamp_nanos() / 1000).ok().map(Timestamp::from_micros)

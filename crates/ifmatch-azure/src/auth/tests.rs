@@ -38,7 +38,7 @@ impl Vector {
         } else {
             authenticate_blob(&accounts, head, now)
         };
-        account.map(|found| assert_eq!(found.account.name(), crate::accounts::DEVELOPMENT_ACCOUNT))
+        account.map(|found| assert_eq!(found.account.name(), ifmatch_blob::accounts::DEVELOPMENT_ACCOUNT))
     }
 
     fn date(&self) -> Timestamp {
@@ -122,7 +122,7 @@ fn request(target: &str, authorization: &str, date: Option<&str>) -> Parts {
 
 /// Builds the request, signed with the development account's key over `covered`.
 fn signed(target: &str, covered: &str) -> Parts {
-    let account = crate::accounts::DEVELOPMENT_ACCOUNT;
+    let account = ifmatch_blob::accounts::DEVELOPMENT_ACCOUNT;
     let date = Some("Sat, 21 Nov 2026 00:00:00 GMT");
     let text = shared_key::blob(&request(covered, "", date), account).expect("a text");
     let accounts = Accounts::development();

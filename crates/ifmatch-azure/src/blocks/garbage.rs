@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use ifmatch_core::date::HttpDate;
 
 use super::committed::CommittedList;
-use super::staging::{committed_lists, remove, staged_blocks};
+use super::staging::{COMMITTED_LISTS, STAGED_BLOCKS, remove};
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{BlobEntry, BlobStore, Delete, ListQuery, Put, Reading, StoreError, StoreErrorKind, Upload};
@@ -60,15 +60,15 @@ pub(crate) async fn collect(shared: &Context) -> Result<u64, StoreError> {
 /// Processes one page. Returns the number of entries removed and the next position, or `None` once the sweep is
 /// complete.
 async fn page(shared: &Context, cursor: &Cursor) -> Result<(u64, Option<Cursor>), StoreError> {
-    let container = cursor.kind.container()?;
+    let container = cursor.kind.container();
     let query =
         ListQuery { prefix: String::new(), after: cursor.after.clone(), limit: STEP, leases: false, delimiter: None };
     let mut removed = 0;
     let mut next = None;
-    if let Some(page) = shared.store.list(&container, &query).await? {
+    if let Some(page) = shared.store.list(container, &query).await? {
         for entry in page.items {
             let is_list = cursor.kind == Kind::Lists;
-            if !is_old(shared, entry.info.last_modified) || (is_list && is_used(shared, &container, &entry).await?) {
+            if !is_old(shared, entry.info.last_modified) || (is_list && is_used(shared, container, &entry).await?) {
                 continue;
             }
             let path = BlobPath { container: container.clone(), name: entry.name };
@@ -84,12 +84,11 @@ async fn page(shared: &Context, cursor: &Cursor) -> Result<(u64, Option<Cursor>)
 }
 
 impl Kind {
-    fn container(self) -> Result<ContainerName, StoreError> {
+    fn container(self) -> &'static ContainerName {
         match self {
-            Self::Blocks => staged_blocks(),
-            Self::Lists => committed_lists(),
+            Self::Blocks => &STAGED_BLOCKS,
+            Self::Lists => &COMMITTED_LISTS,
         }
-        .map_err(broken)
     }
 }
 

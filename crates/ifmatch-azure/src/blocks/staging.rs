@@ -1,6 +1,7 @@
 //! The internal blobs that hold the staged blocks and the block list of a blob.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -14,7 +15,7 @@ use crate::containers;
 use crate::error::AzureError;
 use crate::request::BlockId;
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
+use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobStore, ContainerInfo, Delete, ListQuery, StoreError};
 
 /// Number of entries read from the store at a time.
@@ -23,13 +24,13 @@ const STEP: usize = 1000;
 const PARALLEL: usize = 16;
 
 /// The container of all staged blocks.
-pub(super) fn staged_blocks() -> Result<ContainerName, InvalidName> {
-    ContainerName::internal("blocks")
-}
-
+pub(super) static STAGED_BLOCKS: LazyLock<ContainerName> = LazyLock::new(|| internal("blocks"));
 /// The container of all lists of committed blocks.
-pub(super) fn committed_lists() -> Result<ContainerName, InvalidName> {
-    ContainerName::internal("blocklists")
+pub(super) static COMMITTED_LISTS: LazyLock<ContainerName> = LazyLock::new(|| internal("blocklists"));
+
+#[expect(clippy::expect_used, reason = "both names have only letters")]
+fn internal(name: &str) -> ContainerName {
+    ContainerName::internal(name).expect("the name is valid")
 }
 
 /// The internal paths that belong to one blob.
@@ -39,7 +40,6 @@ pub(super) fn committed_lists() -> Result<ContainerName, InvalidName> {
 pub(crate) struct BlobPaths {
     owner: Owner,
     folder: String,
-    blocks: ContainerName,
 }
 
 /// The container for which blocks are staged.
@@ -71,22 +71,22 @@ pub(crate) type StagedBlocks = BTreeMap<BlockId, Staged>;
 impl BlobPaths {
     /// Looks up the blob's container and returns the paths.
     pub(crate) async fn of(context: &Context, blob: &BlobPath) -> Result<Self, AzureError> {
-        Self::within(&containers::find(context, &blob.container).await?, blob)
+        Ok(Self::within(&containers::find(context, &blob.container).await?, blob))
     }
 
     /// Returns the paths of a blob in this container.
-    pub(crate) fn within(container: &ContainerInfo, blob: &BlobPath) -> Result<Self, AzureError> {
+    fn within(container: &ContainerInfo, blob: &BlobPath) -> Self {
         let owner = Owner { container: blob.container.clone(), created: container.created };
         let created = owner.created.map_or(0, Timestamp::micros);
         let name = ContentHash::of(blob.name.as_str().as_bytes()).hex();
         let folder = format!("{}/{created:016x}/{name}/", blob.container);
-        Ok(Self { owner, folder, blocks: staged_blocks()? })
+        Self { owner, folder }
     }
 
     /// Returns the path of a staged block.
     pub(super) fn block(&self, id: &BlockId) -> Result<BlobPath, AzureError> {
         Ok(BlobPath {
-            container: self.blocks.clone(),
+            container: STAGED_BLOCKS.clone(),
             name: BlobName::new(&format!("{}{}", self.folder, id.to_hex()))?,
         })
     }
@@ -98,7 +98,7 @@ impl BlobPaths {
 
     /// Returns the path of a list of committed blocks.
     pub(super) fn list(&self, id: &str) -> Result<BlobPath, AzureError> {
-        Ok(BlobPath { container: committed_lists()?, name: BlobName::new(&format!("{}{id}", self.folder))? })
+        Ok(BlobPath { container: COMMITTED_LISTS.clone(), name: BlobName::new(&format!("{}{id}", self.folder))? })
     }
 
     /// Loads the staged blocks, ordered by id.
@@ -127,12 +127,12 @@ impl BlobPaths {
         limit: usize,
     ) -> Result<(Vec<(BlockId, Staged)>, Option<String>), AzureError> {
         let query = ListQuery { prefix: self.folder.clone(), after, limit, leases: false, delimiter: None };
-        let Some(page) = store.list(&self.blocks, &query).await.map_err(AzureError::of_blob)? else {
+        let Some(page) = store.list(&STAGED_BLOCKS, &query).await.map_err(AzureError::of_blob)? else {
             return Ok((Vec::new(), None));
         };
         let staged = page.items.into_iter().filter_map(|entry| {
             let id = BlockId::from_hex(entry.name.as_str().strip_prefix(&self.folder)?)?;
-            let path = BlobPath { container: self.blocks.clone(), name: entry.name };
+            let path = BlobPath { container: STAGED_BLOCKS.clone(), name: entry.name };
             Some((id, Staged { path, length: entry.info.length, tag: entry.info.tag }))
         });
         Ok((staged.collect(), page.next))
@@ -142,11 +142,10 @@ impl BlobPaths {
 /// Returns all blocks staged for a blob in an existing container.
 pub(crate) async fn all(context: &Context, blob: &BlobPath) -> Result<StagedBlocks, AzureError> {
     let container = containers::find(context, &blob.container).await?;
-    let blocks = staged_blocks()?;
-    if context.store.peek().is_some_and(|store| store.is_empty(&blocks)) {
+    if context.store.peek().is_some_and(|store| store.is_empty(&STAGED_BLOCKS)) {
         return Ok(StagedBlocks::new());
     }
-    BlobPaths::within(&container, blob)?.staged(&*context.store).await
+    BlobPaths::within(&container, blob).staged(&*context.store).await
 }
 
 /// Removes staged blocks, unless they were staged again meanwhile. Blocks that cannot be removed now are garbage

@@ -4,10 +4,10 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE;
 use http::header::HOST;
 use http::request::Parts;
+use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::name::ContainerName;
 
 use super::query::Query;
-use crate::accounts::{Account, Accounts};
 use crate::error::AzureError;
 
 /// Maximum and default number of items in a page.

@@ -4,23 +4,20 @@ use crate::error::AzureError;
 use ifmatch_blob::name;
 
 /// Query parameters: names in lower case, each at most once, values decoded.
-#[derive(Debug, Default)]
-pub(super) struct Query(Vec<(String, String)>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Parses the part after the question mark. A plus is a space: Go's and Rust's clients write one so, and sign a space.
-    pub(super) fn parse(text: &str) -> Result<Self, AzureError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, AzureError> {
         let mut query = Self::default();
-        for parameter in text.split('&').filter(|parameter| !parameter.is_empty()) {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let decoded = |text| {
-                name::decode_parameter(text).map_err(|error| AzureError::bad_request("InvalidUri", error.to_string()))
-            };
-            let (name, value) = (decoded(name)?.to_ascii_lowercase(), decoded(value)?.into_owned());
+        for parameter in name::parameters(text) {
+            let (name, value) = parameter.map_err(|error| AzureError::bad_request("InvalidUri", error.to_string()))?;
+            let name = name.to_ascii_lowercase();
             if query.get(&name).is_some() {
                 return Err(AzureError::invalid_parameter(&name, "must not be repeated"));
             }
-            query.0.push((name, value));
+            query.0.push((name, value.into_owned()));
         }
         Ok(query)
     }
@@ -31,12 +28,17 @@ impl Query {
     }
 
     /// Returns the value of a parameter.
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
+    /// Returns `true` if a name or a value has a control character.
+    pub(crate) fn has_control(&self) -> bool {
+        self.0.iter().any(|(name, value)| name.contains(char::is_control) || value.contains(char::is_control))
+    }
+
     /// Returns the names of all parameters.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::accounts::{Account, Accounts};
 use crate::error::AzureError;
+use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::name::{self, BlobName, BlobPath, ContainerName, NameErrorKind};
 
 /// The resource that a path names, as named in the store.

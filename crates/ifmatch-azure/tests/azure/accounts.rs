@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::Method;
 use ifmatch_azure::AzureDialect;
-use ifmatch_azure::accounts::Accounts;
 use ifmatch_blob::BlobService;
+use ifmatch_blob::accounts::Accounts;
 use tower::ServiceExt;
 
 use crate::signer::{Form, Signer};
@@ -78,5 +78,5 @@ async fn accounts_have_separate_containers() {
     assert!(reports.get("/box?restype=container&comp=list").await.text().contains("ContainerName=\"box\""));
     // The plain dialect's name for another account's container.
     client.get("/reports.box/a").await.refused(400, "InvalidResourceName");
-    assert!(accounts().iter().map(ifmatch_azure::accounts::Account::name).eq(["photos", "reports"]));
+    assert!(accounts().iter().map(ifmatch_blob::accounts::Account::name).eq(["photos", "reports"]));
 }

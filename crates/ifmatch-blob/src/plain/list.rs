@@ -128,10 +128,9 @@ fn answer(head: &Parts, listing: &impl Serialize) -> Response<BlobBody> {
 
 fn parse(query: &str) -> Result<ListQuery, Problem> {
     let mut parsed = ListQuery { prefix: String::new(), after: None, limit: MAX_LIMIT, leases: false, delimiter: None };
-    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let value = name::decode_parameter(value).map_err(|error| Problem::bad_request(error.to_string()))?;
-        match name {
+    for parameter in name::parameters(query) {
+        let (name, value) = parameter.map_err(|error| Problem::bad_request(error.to_string()))?;
+        match &*name {
             "prefix" => parsed.prefix = value.into_owned(),
             "after" => parsed.after = Some(value.into_owned()),
             "limit" => parsed.limit = limit(&value)?,

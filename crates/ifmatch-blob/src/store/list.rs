@@ -1,7 +1,12 @@
 //! Listings.
 
+use futures_util::stream::{self, BoxStream, Stream};
+use futures_util::{StreamExt, TryStreamExt};
+
+use super::BlobStore;
 use super::change::ContainerInfo;
 use super::read::BlobInfo;
+use crate::error::StoreError;
 use crate::name::{BlobName, ContainerName};
 
 /// The part of a listing to return.
@@ -41,6 +46,62 @@ impl ListQuery {
         let delimiter = self.delimiter.as_deref()?;
         let at = name.get(self.prefix.len()..)?.find(delimiter)?;
         name.get(..self.prefix.len() + at + delimiter.len())
+    }
+
+    /// Lists the blobs of this page and of all pages after it. Each page is read only when it is needed. A container that does
+    /// not exist has no blobs.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use futures_util::TryStreamExt;
+    /// use http_body_util::Full;
+    /// use ifmatch_blob::BlobStore;
+    /// use ifmatch_blob::name::{BlobPath, ContainerName};
+    /// use ifmatch_blob::store::{ListQuery, Put, Upload};
+    /// use ifmatch_blob_embedded::EmbeddedStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = EmbeddedStore::open(folder.path()).await?;
+    /// for path in ["/notes/a", "/notes/b", "/notes/c"] {
+    ///     store.put(&BlobPath::parse(path)?, Put::new(Upload::new(Full::<Bytes>::from("text")))).await?;
+    /// }
+    ///
+    /// let notes = ContainerName::new("notes")?;
+    /// let query = ListQuery { prefix: String::new(), after: None, limit: 1, leases: false, delimiter: None };
+    /// let entries: Vec<_> = query.blobs(&store, &notes).try_collect().await?;
+    /// assert_eq!(entries.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn blobs<'a>(
+        self,
+        store: &'a dyn BlobStore,
+        container: &'a ContainerName,
+    ) -> BoxStream<'a, Result<BlobEntry, StoreError>> {
+        let pages = stream::try_unfold(Some(self), move |query| async move {
+            let Some(query) = query else { return Ok(None) };
+            let page = store.list(container, &query).await?;
+            Ok::<_, StoreError>(page.map(|page| query.entries(page)))
+        });
+        pages.try_flatten().boxed()
+    }
+
+    /// Lists the containers of this page and of all pages after it, like [`ListQuery::blobs`].
+    pub fn containers(self, store: &dyn BlobStore) -> BoxStream<'_, Result<ContainerEntry, StoreError>> {
+        let pages = stream::try_unfold(Some(self), move |query| async move {
+            let Some(query) = query else { return Ok(None) };
+            let page = store.containers(&query).await?;
+            Ok::<_, StoreError>(Some(query.entries(page)))
+        });
+        pages.try_flatten().boxed()
+    }
+
+    /// Returns the entries of a page, and the query for the next page.
+    fn entries<T>(self, page: Page<T>) -> (impl Stream<Item = Result<T, StoreError>>, Option<Self>) {
+        let next = page.next.map(|after| Self { after: Some(after), ..self });
+        (stream::iter(page.items.into_iter().map(Ok)), next)
     }
 }
 

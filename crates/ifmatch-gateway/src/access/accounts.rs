@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
-use ifmatch_azure::accounts::{Account, Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use ifmatch_blob::accounts::{Account, Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use serde::Deserialize;
 
 use crate::config::address::Exposure;

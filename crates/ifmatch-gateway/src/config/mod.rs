@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ifmatch_azure::accounts::Accounts;
+use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::cors::Cors;
 use ifmatch_blob::waits::Waits;
 

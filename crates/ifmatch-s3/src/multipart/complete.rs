@@ -404,8 +404,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use http_body_util::Full;
-    use ifmatch_azure::accounts::Accounts;
     use ifmatch_blob::BlobService;
+    use ifmatch_blob::accounts::Accounts;
     use ifmatch_blob::name::ContainerName;
     use ifmatch_blob::store::BlobStore;
     use ifmatch_blob::test_util::{Hook, Hooked, ManualClock, Step};
@@ -428,7 +428,7 @@ mod tests {
     #[async_trait::async_trait]
     impl Hook for Stop {
         async fn before(&self, step: Step, container: &ContainerName) {
-            let is_part = step == Step::Open && *container == super::super::upload::parts().unwrap();
+            let is_part = step == Step::Open && *container == *super::super::upload::PARTS;
             if is_part && self.reads.fetch_add(1, Ordering::SeqCst) == 0 {
                 self.reached.notify_one();
                 self.go_on.notified().await;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobEntry, ListQuery, Reading, StoreError};
 
-use super::upload::{broken, parts, remove, uploads};
+use super::upload::{PARTS, UPLOADS, remove};
 
 /// Retention of uploads since their last change, and of parts.
 const MAX_AGE: Duration = Duration::from_hours(7 * 24);
@@ -15,28 +16,23 @@ const STEP: usize = 500;
 
 /// Removes old uploads, and old parts without an upload. Returns the number of entries removed.
 pub(crate) async fn collect(context: &Context) -> Result<u64, StoreError> {
-    Ok(sweep(context, &uploads().map_err(broken)?).await? + sweep(context, &parts().map_err(broken)?).await?)
+    Ok(sweep(context, &UPLOADS).await? + sweep(context, &PARTS).await?)
 }
 
 async fn sweep(context: &Context, container: &ContainerName) -> Result<u64, StoreError> {
     let store = &*context.store;
-    let (mut removed, mut after) = (0, None);
-    loop {
-        let query = ListQuery { prefix: String::new(), after, limit: STEP, leases: false, delimiter: None };
-        let Some(page) = store.list(container, &query).await? else { return Ok(removed) };
-        for entry in page.items {
-            if !is_old(context, &entry) || has_upload(context, &entry).await? {
-                continue;
-            }
-            let path = BlobPath { container: container.clone(), name: entry.name };
-            // An entry that was written meanwhile is kept.
-            removed += u64::from(remove(store, &path, entry.info.tag.as_ref()).await.is_ok());
+    let query = ListQuery { prefix: String::new(), after: None, limit: STEP, leases: false, delimiter: None };
+    let mut entries = query.blobs(store, container);
+    let mut removed = 0;
+    while let Some(entry) = entries.try_next().await? {
+        if !is_old(context, &entry) || has_upload(context, &entry).await? {
+            continue;
         }
-        after = page.next;
-        if after.is_none() {
-            return Ok(removed);
-        }
+        let path = BlobPath { container: container.clone(), name: entry.name };
+        // An entry that was written meanwhile is kept.
+        removed += u64::from(remove(store, &path, entry.info.tag.as_ref()).await.is_ok());
     }
+    Ok(removed)
 }
 
 fn is_old(context: &Context, entry: &BlobEntry) -> bool {
@@ -48,7 +44,7 @@ fn is_old(context: &Context, entry: &BlobEntry) -> bool {
 async fn has_upload(context: &Context, entry: &BlobEntry) -> Result<bool, StoreError> {
     let Some((upload, _)) = entry.name.as_str().rsplit_once('/') else { return Ok(false) };
     let Ok(name) = BlobName::new(upload) else { return Ok(false) };
-    let path = BlobPath { container: uploads().map_err(broken)?, name };
+    let path = BlobPath { container: UPLOADS.clone(), name };
     Ok(context.store.open(&path, Reading::HEAD.without_lease()).await?.is_some())
 }
 

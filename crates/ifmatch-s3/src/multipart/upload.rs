@@ -1,14 +1,17 @@
 //! An upload in parts, and where it is kept: a blob for the upload, and one for each part, in internal containers.
 
 use std::collections::BTreeMap;
+use std::future::ready;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use http_body_util::{BodyExt, Full};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{
-    BlobInfo, BlobStore, ContainerInfo, Delete, ListQuery, Put, Reading, StoreError, StoreErrorKind, Upload as Body,
+    BlobEntry, BlobInfo, BlobStore, ContainerInfo, Delete, ListQuery, Put, Reading, StoreError, StoreErrorKind,
+    Upload as Body,
 };
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::Timestamp;
@@ -26,6 +29,11 @@ use crate::error;
 const STEP: usize = 1000;
 /// Maximum number of parts removed concurrently.
 const PARALLEL: usize = 16;
+
+/// The container of all uploads.
+pub(super) static UPLOADS: LazyLock<ContainerName> = LazyLock::new(|| internal("uploads"));
+/// The container of all parts.
+pub(super) static PARTS: LazyLock<ContainerName> = LazyLock::new(|| internal("parts"));
 
 /// An upload in parts. Every change is a write on the condition of the version before.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -90,23 +98,26 @@ impl Place {
     }
 
     /// Prefix of the names of all uploads to a bucket.
-    pub(crate) fn bucket(&self) -> String {
+    pub(crate) fn bucket_prefix(&self) -> String {
         format!("{}/{:016x}/", self.container, self.created.map_or(0, Timestamp::micros))
     }
 
     /// The path of the upload.
     fn path(&self) -> Result<BlobPath, InvalidName> {
-        Ok(BlobPath { container: uploads()?, name: BlobName::new(&format!("{}{}", self.bucket(), self.id))? })
+        Ok(BlobPath {
+            container: UPLOADS.clone(),
+            name: BlobName::new(&format!("{}{}", self.bucket_prefix(), self.id))?,
+        })
     }
 
     /// Prefix of the names of the upload's parts.
-    fn folder(&self) -> String {
-        format!("{}{}/", self.bucket(), self.id)
+    fn parts_prefix(&self) -> String {
+        format!("{}{}/", self.bucket_prefix(), self.id)
     }
 
     pub(crate) fn part(&self, number: i32) -> S3Result<BlobPath> {
-        let name = BlobName::new(&format!("{}{number:05}", self.folder())).map_err(error::of_name)?;
-        Ok(BlobPath { container: parts().map_err(error::of_name)?, name })
+        let name = BlobName::new(&format!("{}{number:05}", self.parts_prefix())).map_err(error::of_name)?;
+        Ok(BlobPath { container: PARTS.clone(), name })
     }
 
     /// Loads an upload, which must be one for this key.
@@ -129,7 +140,7 @@ impl Place {
     ) -> Result<Option<EntityTag>, StoreError> {
         let text = serde_json::to_vec(upload).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?;
         let preconditions = match tag {
-            Some(tag) => is_still(Some(tag)),
+            Some(tag) => unchanged(Some(tag)),
             None => Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::NONE },
         };
         let put = Put { preconditions, ..Put::new(Body::new(Full::new(Bytes::from(text)))) };
@@ -143,24 +154,16 @@ impl Place {
 
     /// Returns the parts in the order of their numbers, after this number.
     pub(crate) async fn parts(&self, store: &dyn BlobStore, after: i32) -> Result<Vec<Part>, StoreError> {
-        let (container, folder) = (parts().map_err(broken)?, self.folder());
-        let mut found = Vec::new();
-        let mut after = (after > 0).then(|| format!("{folder}{after:05}"));
-        loop {
-            let query = ListQuery { prefix: folder.clone(), after, limit: STEP, leases: false, delimiter: None };
-            let Some(page) = store.list(&container, &query).await? else { return Ok(found) };
-            for entry in page.items {
-                let number = entry.name.as_str().strip_prefix(&folder).and_then(|number| number.parse().ok());
-                let Some(number) = number else { continue };
-                let path = BlobPath { container: container.clone(), name: entry.name };
-                let (length, tag) = (entry.info.length, entry.info.tag.clone());
-                found.push(Part { path, number, length, tag, info: entry.info });
-            }
-            after = page.next;
-            if after.is_none() {
-                return Ok(found);
-            }
-        }
+        let prefix = self.parts_prefix();
+        let after = (after > 0).then(|| format!("{prefix}{after:05}"));
+        let query = ListQuery { prefix: prefix.clone(), after, limit: STEP, leases: false, delimiter: None };
+        let part = |entry: BlobEntry| {
+            let number = entry.name.as_str().strip_prefix(&prefix)?.parse().ok()?;
+            let path = BlobPath { container: PARTS.clone(), name: entry.name };
+            let (length, tag) = (entry.info.length, entry.info.tag.clone());
+            Some(Part { path, number, length, tag, info: entry.info })
+        };
+        query.blobs(store, &PARTS).try_filter_map(|entry| ready(Ok(part(entry)))).try_collect().await
     }
 
     /// Removes all parts. Those that cannot be removed now are collected later.
@@ -180,23 +183,16 @@ impl Place {
 /// Returns the open uploads to a bucket by key and id.
 pub(crate) async fn of_bucket(backend: &Backend, place: &Place) -> Result<Vec<(Upload, String)>, StoreError> {
     let store = &*backend.context.store;
-    let (container, prefix) = (uploads().map_err(broken)?, place.bucket());
+    let prefix = place.bucket_prefix();
+    let query = ListQuery { prefix: prefix.clone(), after: None, limit: STEP, leases: false, delimiter: None };
+    let mut entries = query.blobs(store, &UPLOADS);
     let mut found = BTreeMap::new();
-    let mut after = None;
-    loop {
-        let query = ListQuery { prefix: prefix.clone(), after, limit: STEP, leases: false, delimiter: None };
-        let Some(page) = store.list(&container, &query).await? else { break };
-        for entry in page.items {
-            let Some(id) = entry.name.as_str().strip_prefix(&prefix).map(str::to_owned) else { continue };
-            let path = BlobPath { container: container.clone(), name: entry.name };
-            let Some(loaded) = load(store, &path).await? else { continue };
-            if !matches!(loaded.upload.state, State::Done { .. }) {
-                found.insert((loaded.upload.key.clone(), id), loaded.upload);
-            }
-        }
-        after = page.next;
-        if after.is_none() {
-            break;
+    while let Some(entry) = entries.try_next().await? {
+        let Some(id) = entry.name.as_str().strip_prefix(&prefix).map(str::to_owned) else { continue };
+        let path = BlobPath { container: UPLOADS.clone(), name: entry.name };
+        let Some(loaded) = load(store, &path).await? else { continue };
+        if !matches!(loaded.upload.state, State::Done { .. }) {
+            found.insert((loaded.upload.key.clone(), id), loaded.upload);
         }
     }
     Ok(found.into_iter().map(|((_, id), upload)| (upload, id)).collect())
@@ -211,25 +207,21 @@ async fn load(store: &dyn BlobStore, path: &BlobPath) -> Result<Option<Loaded>, 
 
 /// Removes a blob if it still has this tag.
 pub(super) async fn remove(store: &dyn BlobStore, path: &BlobPath, tag: Option<&EntityTag>) -> Result<(), StoreError> {
-    store.delete(path, Delete { preconditions: is_still(tag), ..Delete::default() }).await
+    store.delete(path, Delete { preconditions: unchanged(tag), ..Delete::default() }).await
 }
 
-fn is_still(tag: Option<&EntityTag>) -> Preconditions {
+/// The condition that a blob still has this tag. Without a tag, it is never true.
+fn unchanged(tag: Option<&EntityTag>) -> Preconditions {
     let if_match = Some(TagList::Tags(tag.into_iter().cloned().collect()));
     Preconditions { if_match, ..Preconditions::NONE }
 }
 
-/// The container of all uploads.
-pub(super) fn uploads() -> Result<ContainerName, InvalidName> {
-    ContainerName::internal("uploads")
+#[expect(clippy::expect_used, reason = "both names have only letters")]
+fn internal(name: &str) -> ContainerName {
+    ContainerName::internal(name).expect("the name is valid")
 }
 
-/// The container of all parts.
-pub(super) fn parts() -> Result<ContainerName, InvalidName> {
-    ContainerName::internal("parts")
-}
-
-pub(super) fn broken(error: InvalidName) -> StoreError {
+fn broken(error: InvalidName) -> StoreError {
     StoreError::new(StoreErrorKind::Unreadable, error)
 }
 

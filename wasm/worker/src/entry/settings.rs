@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::Method;
-use ifmatch_azure::accounts::{Account, Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use ifmatch_blob::access::Access;
+use ifmatch_blob::accounts::{Account, Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use ifmatch_blob::cors::Cors;
 use ifmatch_core::policy::RequirePreconditions;
 

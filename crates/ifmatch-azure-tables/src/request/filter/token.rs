@@ -74,7 +74,8 @@ fn word(word: &str) -> Option<Token> {
     })
 }
 
-/// Parses a number in lower case: an `Edm.Int64` with suffix `l`, an `Edm.Double` with `d`, a point or an exponent.
+/// Parses a number in lower case. Without a suffix, an integer is an `Edm.Int32`, an `Edm.Int64` if it does not fit, and an
+/// `Edm.Double` if it fits neither. `l` makes an `Edm.Int64`; `d`, a point or an exponent makes an `Edm.Double`.
 fn number(word: &str) -> Option<Value> {
     if let Some(digits) = word.strip_suffix('l') {
         return whole(digits).map(Value::Int64);

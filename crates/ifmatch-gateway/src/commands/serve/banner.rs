@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-use ifmatch_azure::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use ifmatch_blob::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
 use crate::cli::terminal::{self, Style};
 use crate::commands::listen::Bound;

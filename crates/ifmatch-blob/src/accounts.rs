@@ -1,25 +1,26 @@
-//! Storage accounts: the names and keys with which requests of the Azure dialect are signed.
+//! Storage accounts: the names and keys with which clients of Azure and of S3 sign their requests.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use ifmatch_blob::name::ContainerName;
 pub use ifmatch_core::shared_key::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use ifmatch_core::shared_key::{InvalidKey, Key};
 use thiserror::Error;
 
+use crate::name::ContainerName;
+
 /// The accounts of a service. The first is the *default* account: the plain dialect shows its containers under their
-/// own names. Cheap to clone. Empty by default, so that every request of the Azure dialect is rejected.
+/// own names. Cheap to clone. Empty by default, so that every signed request is rejected.
 ///
 /// ```
-/// use ifmatch_azure::accounts::{Account, Accounts};
+/// use ifmatch_blob::accounts::{Account, Accounts};
 ///
 /// let accounts = Accounts::new([Account::new("photos", "c2VjcmV0")?, Account::new("reports", "c2VjcmV0")?])?;
 /// let photos = accounts.get("photos").unwrap();
 /// assert!(accounts.is_default(photos));
 /// assert!(accounts.get("unknown").is_none());
-/// # Ok::<(), ifmatch_azure::accounts::InvalidAccount>(())
+/// # Ok::<(), ifmatch_blob::accounts::InvalidAccount>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Accounts(Arc<[Account]>);
@@ -54,7 +55,7 @@ impl Accounts {
     /// dot for any other. Returns `None` for a name that Azure does not allow.
     ///
     /// ```
-    /// use ifmatch_azure::accounts::{Account, Accounts};
+    /// use ifmatch_blob::accounts::{Account, Accounts};
     ///
     /// let accounts = Accounts::new([Account::new("photos", "c2VjcmV0")?, Account::new("reports", "c2VjcmV0")?])?;
     /// let [photos, reports] = ["photos", "reports"].map(|name| accounts.get(name).unwrap());
@@ -63,7 +64,7 @@ impl Accounts {
     /// assert_eq!(may.as_str(), "reports.may");
     /// assert_eq!((accounts.name_of(reports, &may), accounts.name_of(photos, &may)), (Some("may"), None));
     /// assert!(accounts.container(photos, "reports.may").is_none());
-    /// # Ok::<(), ifmatch_azure::accounts::InvalidAccount>(())
+    /// # Ok::<(), ifmatch_blob::accounts::InvalidAccount>(())
     /// ```
     pub fn container(&self, account: &Account, name: &str) -> Option<ContainerName> {
         let container = is_container_name(name).then(|| format!("{}{name}", self.prefix(account)))?;
@@ -108,14 +109,14 @@ fn is_container_name(name: &str) -> bool {
 /// An account has one or two keys, so that one can be replaced while the other is in use. Cheap to clone.
 ///
 /// ```
-/// use ifmatch_azure::accounts::Account;
+/// use ifmatch_blob::accounts::Account;
 ///
 /// let account = Account::new("photos", "c2VjcmV0")?.and_key("YW5vdGhlcg==")?;
 /// assert_eq!(account.name(), "photos");
 /// assert!(Account::new("Photos", "c2VjcmV0").is_err());
 /// assert!(Account::new("photos", "no base64!").is_err());
 /// assert_eq!("photos:c2VjcmV0".parse::<Account>()?.name(), "photos");
-/// # Ok::<(), ifmatch_azure::accounts::InvalidAccount>(())
+/// # Ok::<(), ifmatch_blob::accounts::InvalidAccount>(())
 /// ```
 #[derive(Clone)]
 pub struct Account {
@@ -166,7 +167,7 @@ impl Account {
     }
 
     /// Returns the keys, ready for signing.
-    pub(crate) fn keys(&self) -> &[Key] {
+    pub fn keys(&self) -> &[Key] {
         &self.keys
     }
 }
