@@ -54,8 +54,10 @@ impl Builder {
         self.never_store([SET_COOKIE])
     }
 
-    /// Sets the maximum size of all stored responses, in bytes. Defaults to 256 MiB. Bodies that are still arriving may
-    /// take another five sixteenths of it.
+    /// Sets the maximum size of all stored responses, in bytes. Defaults to 256 MiB.
+    ///
+    /// In addition, bodies that are still arriving may take 5/16 of it, bodies that clients are reading 5/32, and, with a
+    /// disk, responses on their way to it 1/16.
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.config.capacity = bytes;

@@ -83,7 +83,7 @@ impl CacheHandle {
     /// [`stale_if_unreachable`](crate::Builder::stale_if_unreachable) permit their use, the permitted time begins with the
     /// purge. Returns the number of URLs with responses not purged before.
     pub fn soft_purge(&self, what: &Purge) -> usize {
-        let (table, now) = (&self.0.table, self.0.now());
+        let (table, now) = (&self.0.table, self.0.wall());
         let purged = match what {
             Purge::Url(url) => self.keys(url).iter().filter(|key| table.soft_purge(key, now)).count(),
             Purge::Prefix(prefix) => table.soft_purge_prefix(&self.prefix(prefix), now),
@@ -106,7 +106,7 @@ impl CacheHandle {
     /// Returns the time of the clock of the cache, its [interval clock](ifmatch_runtime::Clock::now), for
     /// [`trust_until`](Self::trust_until).
     pub fn now(&self) -> Timestamp {
-        self.0.monotonic_now()
+        self.0.now()
     }
 
     /// Returns the keys of a URL, according to the rules for queries.
@@ -181,7 +181,7 @@ pub struct StoredVariant {
 impl CacheHandle {
     /// Looks a URL and its equivalent spellings up, as a [purge](crate::Purge::Url) of it does. It counts as no request.
     pub fn look_up(&self, url: &str) -> LookedUp {
-        let (state, now) = (&self.0, self.0.now());
+        let (state, now) = (&self.0, self.0.wall());
         let mut found = LookedUp::default();
         for key in self.keys(url) {
             found.is_on_disk |= state.table.is_on_disk(&key);

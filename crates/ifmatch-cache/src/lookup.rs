@@ -57,7 +57,7 @@ impl Plan {
         let is_as_sent = stored.as_ref().is_none_or(|stored| Revalidation::of(stored, request).is_none());
         let flight_key = if is_as_sent { flight_key.with_condition(request.condition()) } else { flight_key };
         let terms = stored.as_ref().map(|stored| &stored.meta.terms);
-        let now = state.monotonic_now();
+        let now = state.now();
         let personal = || now < found.entry.personal_until && has_credential(&request.head.headers);
         // A request that began earlier may have seen a response that was purged elsewhere since.
         let unshared = !trusted
@@ -78,7 +78,7 @@ pub(crate) fn lookup<T>(state: &CacheState, request: &CacheRequest) -> Lookup<T>
 /// Decides whether what was found can answer the request. `trusted` says if stored responses could be used without validation
 /// *before* it was looked up: a purge elsewhere may have become known since, and removed it.
 pub(crate) fn decide<T>(state: &CacheState, request: &CacheRequest, found: &Found, trusted: bool) -> Lookup<T> {
-    let now = state.now();
+    let now = state.wall();
     let forward = |why| Lookup::Forward(Plan::new(state, request, found, trusted, why));
     let Some(stored) = found.stored() else {
         let same = |stored: &Stored| is_same_target(&stored.meta.secondary_key.implicit_key, &request.implicit_key);
@@ -102,7 +102,7 @@ pub(crate) fn decide<T>(state: &CacheState, request: &CacheRequest, found: &Foun
         }
     }
     // An origin that has just failed is not asked again by each request.
-    let is_resting = || found.entry.failing.is_some_and(|failing| state.monotonic_now() < failing.until);
+    let is_resting = || found.entry.failing.is_some_and(|failing| state.now() < failing.until);
     if reuse == Reuse::StaleWhileRevalidate && is_resting() {
         reuse = Reuse::Stale;
     }

@@ -1,12 +1,8 @@
 //! The state of a cache, shared by all clones of its layer.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use futures_util::future::{Either, select};
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::Clock;
 
@@ -30,7 +26,7 @@ pub(crate) struct CacheState {
     pub(crate) recent_heads: RecentHeads,
     /// Time until which stored responses may be used without validation, by the interval clock, in microseconds.
     trusted_until: AtomicU64,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl CacheState {
@@ -55,12 +51,12 @@ impl CacheState {
     }
 
     /// Returns the wall-clock time, which origins use.
-    pub(crate) fn now(&self) -> Timestamp {
+    pub(crate) fn wall(&self) -> Timestamp {
         self.clock.wall()
     }
 
     /// Returns the time of the interval clock, for pauses that a change of the system time must not lengthen.
-    pub(crate) fn monotonic_now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
@@ -72,14 +68,6 @@ impl CacheState {
     /// Returns `true` if stored responses may be used without validation.
     pub(crate) fn is_trusted(&self) -> bool {
         let until = self.trusted_until.load(Ordering::SeqCst);
-        until == u64::MAX || self.monotonic_now().micros() < until
-    }
-
-    /// Runs a future with a timeout. Returns `None` if it did not complete in time.
-    pub(crate) async fn within<T>(&self, timeout: Duration, work: impl Future<Output = T>) -> Option<T> {
-        match select(pin!(work), pin!(self.clock.sleep(timeout))).await {
-            Either::Left((done, _)) => Some(done),
-            Either::Right(_) => None,
-        }
+        until == u64::MAX || self.now().micros() < until
     }
 }

@@ -112,7 +112,7 @@ impl PostRequest {
         head.headers.clone_from(request.headers());
         let flags = RequestFlags::of(&head.headers);
         let request = CacheRequest::new(head, key.clone(), flags, &state.config);
-        Self { request, began: state.table.next_ordinal(), requested: state.now() }
+        Self { request, began: state.table.next_ordinal(), requested: state.wall() }
     }
 
     /// Stores the response for later GETs, if its `Content-Location` names the target, it states a lifetime, and no other
@@ -129,7 +129,7 @@ impl PostRequest {
     {
         let headers = response.headers();
         let named = headers.get(CONTENT_LOCATION).and_then(|location| same_origin(target, location));
-        let lifetime = explicit(headers, &state.config.governing(headers), state.now()).unwrap_or_default();
+        let lifetime = explicit(headers, &state.config.governing(headers), state.wall()).unwrap_or_default();
         let is_resource = named.is_some_and(|named| named.as_str() == target);
         let alone = changed.before < self.began;
         if response.status() != StatusCode::OK || !is_resource || lifetime.is_zero() || !alone {

@@ -1,16 +1,11 @@
 //! Checks leases over every interleaving, and the model checker itself by breaking the protocol.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "tests fail by panicking, and print the size of the model"
-)]
+mod common;
 
+use common::holds;
 use ifmatch_core::command::Authority;
-use ifmatch_sim::actor::Task::{self, Break, Hold, Overwrite, Return};
-use ifmatch_sim::model::{Protocol, Sabotage};
-use stateright::{Checker, Model};
+use ifmatch_sim::protocol::actor::Task::{self, Break, Hold, Overwrite, Return};
+use ifmatch_sim::protocol::{Protocol, Sabotage};
 
 /// Permits last longer than leases, so that only the lease ends a write in time.
 fn protocol(tasks: &[Task], ticks: u8) -> Protocol {
@@ -25,51 +20,33 @@ fn protocol(tasks: &[Task], ticks: u8) -> Protocol {
     }
 }
 
-fn holds(protocol: &Protocol) {
-    holds_for(&[Authority::Register, Authority::Resource], protocol);
-}
-
-fn holds_for(authorities: &[Authority], protocol: &Protocol) {
-    for &authority in authorities {
-        let model = Protocol { authority, ..protocol.clone() };
-        let checker = model.checker().threads(2).spawn_bfs().join();
-        println!("{:?} {authority:?}: {} states", protocol.tasks, checker.unique_state_count());
-        checker.assert_properties();
-    }
-}
-
-/// Disables a check, and expects the model checker to find the fault that it prevents.
 fn breaks(sabotage: Sabotage, property: &'static str, model: Protocol) {
-    model.clone().checker().spawn_bfs().join().assert_no_discovery(property);
-    let checker = Protocol { sabotage, ..model }.checker().spawn_bfs().join();
-    let path = checker.discovery(property);
-    assert!(path.is_some(), "with {sabotage:?}, {property:?} must fail");
+    common::breaks(Protocol { sabotage, ..model.clone() }, property, model);
 }
 
 #[test]
 fn a_lease_that_ends_during_a_write_of_a_holder_and_a_thief() {
-    holds(&protocol(&[Hold, Hold], 3));
+    holds(protocol(&[Hold, Hold], 3).under_each_authority());
 }
 
 #[test]
 fn a_holder_a_thief_and_a_breaker() {
-    holds(&protocol(&[Hold, Hold, Break], 1));
+    holds(protocol(&[Hold, Hold, Break], 1).under_each_authority());
 }
 
 #[test]
 fn a_holder_a_thief_a_breaker_and_a_writer_without_an_id() {
-    let all = protocol(&[Hold, Hold, Break, Overwrite], 1);
-    holds_for(&[Authority::Register], &Protocol { crashes: 0, ..all });
+    holds([Protocol { crashes: 0, ..protocol(&[Hold, Hold, Break, Overwrite], 1) }]);
 }
 
 #[test]
 fn a_holder_a_breaker_and_a_writer_without_an_id() {
-    holds(&protocol(&[Hold, Break, Overwrite], 1));
+    holds(protocol(&[Hold, Break, Overwrite], 1).under_each_authority());
 }
 
 #[test]
 fn a_holder_that_returns_late_and_a_writer_without_an_id() {
-    holds(&protocol(&[Return, Overwrite], 3));
+    holds(protocol(&[Return, Overwrite], 3).under_each_authority());
 }
 
 #[test]

@@ -1,16 +1,11 @@
 //! Checks the write protocol over every interleaving, and the model checker itself by breaking the protocol.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "tests fail by panicking, and print the size of the model"
-)]
+mod common;
 
+use common::holds;
 use ifmatch_core::command::Authority;
-use ifmatch_sim::actor::Task::{self, Create, Edit, Overwrite, Read};
-use ifmatch_sim::model::{Protocol, Sabotage};
-use stateright::{Checker, Model};
+use ifmatch_sim::protocol::actor::Task::{self, Create, Edit, Overwrite, Read};
+use ifmatch_sim::protocol::{Protocol, Sabotage};
 
 fn protocol(tasks: &[Task], bytes: Option<u8>) -> Protocol {
     Protocol {
@@ -27,51 +22,36 @@ fn protocol(tasks: &[Task], bytes: Option<u8>) -> Protocol {
 /// The initial content of the resource.
 const OTHER: Option<u8> = Some(99);
 
-fn holds(protocol: &Protocol) {
-    holds_for(&[Authority::Register, Authority::Resource], protocol);
-}
-
-fn holds_for(authorities: &[Authority], protocol: &Protocol) {
-    for authority in authorities {
-        let model = Protocol { authority: *authority, ..protocol.clone() };
-        let checker = model.checker().threads(2).spawn_bfs().join();
-        println!("{:?} {authority:?}: {} states", protocol.tasks, checker.unique_state_count());
-        checker.assert_properties();
-    }
-}
-
-/// Disables a check, and expects the model checker to find the fault that it prevents.
 fn breaks(sabotage: Sabotage, property: &'static str, model: Protocol) {
-    let checker = Protocol { sabotage, ..model }.checker().spawn_bfs().join();
-    let path = checker.discovery(property);
-    assert!(path.is_some(), "with {sabotage:?}, {property:?} must fail");
+    common::breaks(Protocol { sabotage, ..model.clone() }, property, model);
 }
 
 #[test]
 fn three_editors_and_a_crash_lose_no_update() {
-    holds(&protocol(&[Edit, Edit, Edit], OTHER));
+    holds(protocol(&[Edit, Edit, Edit], OTHER).under_each_authority());
 }
 
 #[test]
 fn three_creators_and_a_crash_create_once() {
-    holds(&protocol(&[Create, Create, Create], None));
+    holds(protocol(&[Create, Create, Create], None).under_each_authority());
 }
 
 #[test]
 fn an_editor_a_creator_an_overwriter_and_a_reader_do_not_conflict() {
-    let all = protocol(&[Edit, Create, Overwrite, Read], OTHER);
-    holds_for(&[Authority::Register], &all);
-    holds_for(&[Authority::Resource], &protocol(&[Edit, Overwrite, Read], OTHER));
+    holds([
+        protocol(&[Edit, Create, Overwrite, Read], OTHER),
+        Protocol { authority: Authority::Resource, ..protocol(&[Edit, Overwrite, Read], OTHER) },
+    ]);
 }
 
 #[test]
 fn two_editors_and_a_reader_never_see_a_tag_on_other_bytes() {
-    holds(&protocol(&[Edit, Edit, Read], OTHER));
+    holds(protocol(&[Edit, Edit, Read], OTHER).under_each_authority());
 }
 
 #[test]
 fn late_ticks_change_nothing() {
-    holds(&Protocol { ticks: 3, ..protocol(&[Edit, Overwrite], OTHER) });
+    holds(Protocol { ticks: 3, ..protocol(&[Edit, Overwrite], OTHER) }.under_each_authority());
 }
 
 #[test]

@@ -1,25 +1,17 @@
 //! Checks the log of purges over every interleaving, and the model by disabling each rule.
 
-#![allow(clippy::print_stdout, reason = "tests print the size of the model")]
+mod common;
 
+use common::holds;
 use ifmatch_sim::purge::{NOTHING_OLDER, Purges, Sabotage};
-use stateright::{Checker, HasDiscoveries, Model};
 
 /// One node that follows the purges of another one, with a clock that is one and a half percent slow.
 fn purges(purges: u8, rates: &[u64], ticks: u8) -> Purges {
     Purges { purges, rates: rates.to_vec(), ticks, crashes: 0, failovers: 0, sabotage: Sabotage::Nothing }
 }
 
-fn holds(model: Purges) {
-    let checker = model.checker().threads(2).spawn_bfs().join();
-    println!("{} states", checker.unique_state_count());
-    checker.assert_properties();
-}
-
-/// Disables a rule, and expects the model checker to find the stale response that it prevents.
 fn breaks(sabotage: Sabotage, model: Purges) {
-    let checker = Purges { sabotage, ..model }.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-    assert!(checker.discovery(NOTHING_OLDER).is_some(), "with {sabotage:?}, the promise must fail");
+    common::breaks(Purges { sabotage, ..model.clone() }, NOTHING_OLDER, model);
 }
 
 /// Purges arrive at the first node only, so that the other one learns of them from the log.
@@ -29,22 +21,22 @@ fn one() -> Purges {
 
 #[test]
 fn one_purge_and_a_slow_clock() {
-    holds(one());
+    holds([one()]);
 }
 
 #[test]
 fn purges_at_both_nodes_with_a_gap_in_the_log() {
-    holds(purges(2, &[1_000, 985], 3));
+    holds([purges(2, &[1_000, 985], 3)]);
 }
 
 #[test]
 fn one_purge_and_a_node_that_restarts() {
-    holds(Purges { crashes: 1, ..purges(1, &[1_000, 985], 3) });
+    holds([Purges { crashes: 1, ..purges(1, &[1_000, 985], 3) }]);
 }
 
 #[test]
 fn one_purge_that_a_failover_loses() {
-    holds(Purges { failovers: 1, ..purges(1, &[1_000, 985], 3) });
+    holds([Purges { failovers: 1, ..purges(1, &[1_000, 985], 3) }]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The memory budget for bodies that are still arriving.
+//! A memory budget that many bodies share: those still arriving, or those kept for their readers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
+use ifmatch_runtime::task::timeout;
 
 use crate::body::broadcast::{Broadcast, Broken};
 use crate::body::budget::Reservation;
@@ -104,10 +105,10 @@ impl Fill {
     {
         loop {
             let next = poll_fn(|cx| body.as_mut().poll_frame(cx));
-            match self.state.within(IDLE, next).await {
-                Some(frame) => return as_bytes(frame).transpose().map_err(Broken::from),
-                None if self.broadcast.has_readers() => {}
-                None => return Err(broken("the origin paused while the body had no readers")),
+            match timeout(&*self.state.clock, IDLE, next).await {
+                Ok(frame) => return as_bytes(frame).transpose().map_err(Broken::from),
+                Err(_) if self.broadcast.has_readers() => {}
+                Err(_) => return Err(broken("the origin paused while the body had no readers")),
             }
         }
     }
@@ -124,7 +125,7 @@ impl Fill {
     /// Waits until the readers leave room for more, where the body may be too long to be kept.
     async fn wait_for_readers(&self) {
         let patience = self.state.config.patience;
-        while self.state.within(patience, poll_fn(|cx| self.broadcast.poll_room(cx))).await.is_none() {
+        while timeout(&*self.state.clock, patience, poll_fn(|cx| self.broadcast.poll_room(cx))).await.is_err() {
             self.broadcast.drop_slowest();
         }
     }

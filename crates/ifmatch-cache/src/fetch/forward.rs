@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, Request, Response, StatusCode};
 use ifmatch_core::problem::Problem;
-use ifmatch_runtime::task::detach;
+use ifmatch_runtime::task::{detach, timeout};
 
 use crate::fetch::head;
 use crate::fetch::origin::{Fetch, Fetched, NewResponse};
@@ -161,7 +161,7 @@ impl Forwarding {
     async fn wait(&self, flight: &Arc<Flight>) -> Result<Outcome, Leader> {
         let mut round = 0;
         loop {
-            if let Some(outcome) = self.state.within(self.state.config.patience, flight.outcome()).await {
+            if let Ok(outcome) = timeout(&*self.state.clock, self.state.config.patience, flight.outcome()).await {
                 return Ok(outcome);
             }
             if let Some(leader) = self.state.flights.relieve(&self.request.key, flight, round) {
@@ -211,7 +211,7 @@ impl Forwarding {
     fn unmodified<T>(&mut self, stored: &Stored) -> Response<ResponseBody<T>> {
         self.tally.set(RequestOutcome::Collapsed);
         let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
-        respond::unmodified(&self.state.recent_heads, &self.request, stored, self.state.now(), status)
+        respond::unmodified(&self.state.recent_heads, &self.request, stored, self.state.wall(), status)
     }
 
     /// Reads the response that the request selects from disk, if the memory has none.
@@ -244,7 +244,7 @@ impl Forwarding {
     /// Responds with another request's response, if it also answers this one. A request that has `waited` may use
     /// it even if it is stale by now, since the response to its own request would be, too.
     fn collapsed<T>(&mut self, stored: &Stored, waited: bool) -> Option<Response<ResponseBody<T>>> {
-        let now = self.state.now();
+        let now = self.state.wall();
         let terms = &stored.meta.terms;
         let reuse = terms.reuse(&self.request.directives, stored.meta.age(now));
         let fresh = matches!(reuse, Reuse::Fresh | Reuse::StaleWhileRevalidate);
@@ -262,7 +262,7 @@ impl Forwarding {
     /// Turns the result of this request's own fetch into a response.
     fn conclude<T, E>(&mut self, fetched: Result<Fetched<T>, E>) -> Result<Response<ResponseBody<T>>, E> {
         let status = CacheStatus::forwarded(self.plan.why);
-        let now = self.state.now();
+        let now = self.state.wall();
         match fetched {
             Err(error) => {
                 self.tally.set(RequestOutcome::ErrorUnreachable);
@@ -307,7 +307,7 @@ impl Forwarding {
 
     /// Responds with a stale response because the origin failed, if that is allowed.
     fn stale<T>(&mut self, origin: Option<StatusCode>) -> Option<Response<ResponseBody<T>>> {
-        let (stored, now) = (self.plan.stored.clone()?, self.state.now());
+        let (stored, now) = (self.plan.stored.clone()?, self.state.wall());
         let unreachable = if origin.is_some() { Duration::ZERO } else { self.state.config.stale_if_unreachable };
         let serves = stored.meta.terms.serves_error(&self.request.directives, stored.meta.age(now), unreachable);
         if !serves || !self.plan.trusted {
@@ -327,7 +327,7 @@ impl Forwarding {
         mut self,
         mut inner: S,
     ) -> Result<Response<ResponseBody<S::Body>>, S::Error> {
-        let requested = self.state.now();
+        let requested = self.state.wall();
         let request = Request::from_parts(self.request.head.clone(), B::default());
         let response = match inner.run(request).await {
             Ok(response) => response,

@@ -43,7 +43,7 @@ pub(crate) fn update_stored<T>(
         audience: state.config.audience,
         began: stored.meta.began,
         requested,
-        received: state.now(),
+        received: state.wall(),
         heuristic: state.config.heuristic,
         while_revalidate: state.config.stale_while_revalidate,
         unstored: &state.config.unstored,
@@ -55,7 +55,7 @@ pub(crate) fn update_stored<T>(
     };
     // The response concerns only this client.
     let own = refusal(head.headers());
-    if stored.meta.withstands(status, own, state.now()) || own.is_some_and(|refusal| refusal.is_personal(fields)) {
+    if stored.meta.withstands(status, own, state.wall()) || own.is_some_and(|refusal| refusal.is_personal(fields)) {
         return;
     }
     let agrees = status == stored.meta.status && head_agrees(head.headers(), &stored.meta.headers, len);

@@ -113,7 +113,7 @@ impl Fetch {
         B: Default,
     {
         for _ in 0..2 {
-            let (began, requested) = (self.state.table.next_ordinal(), self.state.now());
+            let (began, requested) = (self.state.table.next_ordinal(), self.state.wall());
             let response = match inner.run(self.request()).await {
                 Ok(response) => response,
                 Err(error) => {
@@ -123,7 +123,7 @@ impl Fetch {
                 }
             };
             self.note_failure(is_failure(response.status()).then_some(false));
-            let times = Times { asked: began, began, requested, received: self.state.now() };
+            let times = Times { asked: began, began, requested, received: self.state.wall() };
             match &self.revalidation {
                 Revalidation::Validate(stored) if response.status() == StatusCode::NOT_MODIFIED => {
                     let stored = stored.clone();
@@ -170,7 +170,7 @@ impl Fetch {
     fn note_failure(&self, unreachable: Option<bool>) {
         let is_news = if unreachable.is_some() { self.is_sharable } else { self.failing };
         if self.stored.is_some() && is_news {
-            let until = self.state.monotonic_now().saturating_add(PAUSE);
+            let until = self.state.now().saturating_add(PAUSE);
             let failing = unreachable.map(|unreachable| Failing { until, unreachable });
             self.state.table.note_failure(&self.key, failing);
         }
@@ -249,7 +249,7 @@ impl Fetch {
     where
         T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     {
-        let received = self.state.now();
+        let received = self.state.wall();
         self.new_response(response, Times { asked, began, requested, received })
     }
 
@@ -348,7 +348,7 @@ impl Fetch {
 
     /// Discards the stored response if the new one supersedes it but must not be stored.
     fn not_stored(&self, status: StatusCode, refusal: Option<Refusal>, why: RequestOutcome) {
-        let until = self.state.monotonic_now().saturating_add(UNSHARED);
+        let until = self.state.now().saturating_add(UNSHARED);
         if refusal == Some(Refusal::Credential) && self.leader.is_some() {
             self.state.table.expect_personal(&self.key, until, why);
         }
@@ -367,7 +367,7 @@ impl Fetch {
     /// only.
     fn supersede(&self, status: StatusCode, refusal: Option<Refusal>) {
         if let Some(stored) = &self.stored
-            && !stored.meta.withstands(status, refusal, self.state.now())
+            && !stored.meta.withstands(status, refusal, self.state.wall())
         {
             self.state.table.discard(&self.key, stored);
         }

@@ -5,8 +5,8 @@ use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseId, Leas
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 
-use crate::actor::{Actor, Grant, Held, Operation, Seen, Step, Task, observed};
-use crate::model::{Fault, Protocol, Sabotage, World, without_permit};
+use super::actor::{Actor, Grant, Held, Operation, Seen, Step, Task, observed};
+use super::{Fault, Protocol, Sabotage, World, without_permit};
 
 impl World {
     /// Returns the actors that believe they hold the lease and have not lost it by a break.

@@ -1,4 +1,4 @@
-//! The model: its possible events, their effect, and its properties.
+//! The model's possible events, their effect, and its properties.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Doubt, O
 use ifmatch_core::record::{Record, Variant};
 use stateright::{Model, Property};
 
-use crate::actor::{Actor, Bytes, End, Grant, METHOD, Seen, Step, Task, observed, tag};
-use crate::lease::lease_use;
-use crate::model::{Fault, Leases, Protocol, Sabotage, TICK, World, without_permit};
+use super::actor::{Actor, Bytes, End, Grant, METHOD, Seen, Step, Task, observed, tag};
+use super::lease::lease_use;
+use super::{Fault, Leases, Protocol, Sabotage, TICK, World, without_permit};
 
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,11 @@
-//! The model's parameters and its state.
+//! A model of guarded writes and leases. It runs the real `Record::apply`.
+//!
+//! [`Protocol`] has a register, a resource, writers, a reader, a clock and crashes. Each step of an actor is one message to
+//! the register or the resource, and steps of other actors may come between any two steps. [`Sabotage`] disables one check.
+
+pub mod actor;
+mod lease;
+mod transitions;
 
 use std::collections::BTreeSet;
 
@@ -6,7 +13,8 @@ use ifmatch_core::command::{Authority, Command};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 
-use crate::actor::{Actor, Bytes, Task};
+use self::actor::{Actor, Bytes, Task};
+pub use self::transitions::Event;
 
 /// The check that the model disables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +45,7 @@ pub enum Sabotage {
     RenewAfterDoubt,
 }
 
-/// The model.
+/// The model: its actors and its limits.
 #[derive(Clone, Debug)]
 pub struct Protocol {
     /// The tasks of the actors.
@@ -115,6 +123,12 @@ impl World {
 }
 
 impl Protocol {
+    /// Returns the model under each authority.
+    #[must_use]
+    pub fn under_each_authority(self) -> [Self; 2] {
+        [Authority::Register, Authority::Resource].map(|authority| Self { authority, ..self.clone() })
+    }
+
     pub(crate) fn swap(&self, world: &mut World, loaded: &Record, next: Option<Record>) -> bool {
         let Some(next) = next else { return true };
         let expected = world.register.revision() == loaded.revision();
