@@ -1,6 +1,6 @@
 //! The register of the example passes the conformance suite.
 
-use ifmatch_register::conformance::{self, Traits};
+use ifmatch_register::conformance::{self, RaceSize};
 
 #[path = "../examples/custom_register.rs"]
 pub mod custom_register;
@@ -9,5 +9,5 @@ pub mod custom_register;
 async fn conforms() {
     let folder = tempfile::tempdir().expect("a folder");
     let register = custom_register::FolderRegister::open(folder.path()).expect("a register");
-    conformance::run(register, Traits::default().with_race(8, 5)).await;
+    conformance::run(register, RaceSize::new(8, 5)).await;
 }

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::{Method, Request};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::conformance::{self, Traits};
+use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use support::{Answer, Client, full};
@@ -77,5 +77,5 @@ impl Register for Remote {
 /// Ends with races, among them clients whose history must be linearizable.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_register_conforms_through_two_handles() {
-    conformance::run_shared(async || Remote::connect(), Traits::default().with_race(8, 10)).await;
+    conformance::run_shared(async || Remote::connect(), RaceSize::new(8, 10)).await;
 }

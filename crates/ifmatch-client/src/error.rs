@@ -31,7 +31,7 @@ pub struct Error {
 pub enum ErrorKind {
     /// The condition is false: another writer was first. Nothing was written.
     Conflict {
-        /// The current version, if the server told it.
+        /// The current version, if the server reported it.
         current: Option<Version>,
     },
     /// Every attempt within the time limit lost to another writer. Nothing was written.
@@ -79,8 +79,8 @@ impl Error {
     pub(crate) fn ignores(condition: &str) -> Self {
         let why =
             "it accepted a write although the condition is false, so clients would overwrite each other's changes";
-        let way_out = "use a server that honours conditions (`ifmatch check URL` tests one)";
-        Self::refused(format!("the server ignores {condition}: {why}: {way_out}"))
+        let way_out = "Use a server that honours conditions (`ifmatch check URL` tests one)";
+        Self::refused(format!("the server ignores {condition}: {why}. {way_out}"))
     }
 
     pub(crate) fn lost() -> Self {

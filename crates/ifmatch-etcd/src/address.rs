@@ -29,10 +29,11 @@ pub struct Address {
 }
 
 impl Address {
-    /// Verifies the members' certificates against `root`, in PEM format, instead of the certificates of the system.
+    /// Verifies the members' certificates against `root`, in PEM format, instead of the certificates of the system. Has no
+    /// effect on an address of the scheme `etcd`.
     ///
     /// # Errors
-    /// [`ConnectErrorKind::Url`] if `root` is not a certificate.
+    /// [`ConnectErrorKind::Certificate`] if `root` is not a certificate.
     pub fn with_root_certificate(mut self, root: &[u8]) -> Result<Self, ConnectError> {
         let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(root));
         self.members = self.members.into_iter().map(|member| with_tls(member, &tls)).collect::<Result<_, _>>()?;
@@ -94,5 +95,5 @@ impl fmt::Debug for Address {
 }
 
 fn with_tls(member: Endpoint, tls: &ClientTlsConfig) -> Result<Endpoint, ConnectError> {
-    member.tls_config(tls.clone()).map_err(|error| ConnectError::new(ConnectErrorKind::Url, error))
+    member.tls_config(tls.clone()).map_err(|error| ConnectError::new(ConnectErrorKind::Certificate, error))
 }

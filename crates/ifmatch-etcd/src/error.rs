@@ -17,8 +17,10 @@ pub struct ConnectError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectErrorKind {
-    /// The URL or the certificate is not valid.
+    /// The URL is not valid.
     Url,
+    /// The root certificate is not valid.
+    Certificate,
     /// No member answers, or their certificates are not trusted.
     Unreachable,
     /// The members reject the user or the password.
@@ -43,6 +45,7 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let advice = match self.kind {
             ConnectErrorKind::Url => "not the address of an etcd cluster",
+            ConnectErrorKind::Certificate => "the root certificate for etcd is not valid",
             ConnectErrorKind::Unreachable => {
                 "no etcd member can be reached: check the addresses, the certificate, and that a majority runs"
             }

@@ -13,25 +13,25 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_etcd::EtcdRegister;
-use ifmatch_register::conformance::{self, Traits};
+use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 use ifmatch_testbed::etcd::start;
 
-fn traits() -> Traits {
-    Traits::default().with_race(8, 5)
+fn size() -> RaceSize {
+    RaceSize::new(8, 5)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {
     let server = start(&[]).await;
-    conformance::run(connect(&server.url()).await, traits()).await;
+    conformance::run(connect(&server.url()).await, size()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_through_two_handles() {
     let server = start(&[]).await;
-    conformance::run_shared(async || connect(&server.url()).await, traits()).await;
+    conformance::run_shared(async || connect(&server.url()).await, size()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,7 +41,7 @@ async fn two_processes_share_the_register() {
         (server.url(), server)
     };
     let open = async |url: &str| connect(url).await;
-    conformance::run_in_two_processes("two_processes_share_the_register", start, open, traits()).await;
+    conformance::run_in_two_processes("two_processes_share_the_register", start, open, size()).await;
 }
 
 /// Replaces whatever record there is. On a busy machine, the first attempts may exceed the time limit.

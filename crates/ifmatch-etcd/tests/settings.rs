@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::connect;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_etcd::{Address, ConnectErrorKind, EtcdRegister};
-use ifmatch_register::conformance::{self, Traits};
+use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::{Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_testbed::etcd::{etcdctl, start};
 use ifmatch_testbed::{Proxy, free_port};
@@ -43,7 +43,7 @@ async fn users_are_verified() {
     etcdctl(&server, &["auth", "enable"]);
     let address = server.address();
     let register = connect(&format!("etcd://root:correct@{address}")).await;
-    conformance::run(register, Traits::default().with_race(2, 1)).await;
+    conformance::run(register, RaceSize::new(2, 1)).await;
     for user in ["root:mistake@", ""] {
         let (kind, message) = refusal(&format!("etcd://{user}{address}")).await;
         assert_eq!(kind, ConnectErrorKind::Denied, "{message}");
@@ -51,8 +51,7 @@ async fn users_are_verified() {
     }
 }
 
-/// A cluster restored from a backup has another identity and may lack acknowledged swaps.
-/// A cluster with the names, addresses and token of the former one has the same identity.
+/// A register notices a cluster that lacks changes it has seen, even one with the same identity.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_lacks_changes_is_noticed() {
     let mut server = start(&[]).await;
@@ -70,7 +69,7 @@ async fn a_cluster_that_lacks_changes_is_noticed() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // A new process has seen nothing else.
+    // A new process cannot notice: it has seen no change.
     assert_eq!(connect(&server.url()).await.load(&key).await.unwrap(), None);
 }
 
@@ -99,7 +98,7 @@ async fn another_cluster_is_noticed() {
 async fn prefixes_separate_registers() {
     let server = start(&[]).await;
     let (one, other) = (connect(&format!("{}/one", server.url())).await, connect(&server.url()).await);
-    conformance::run(one, Traits::default().with_race(2, 1)).await;
+    conformance::run(one, RaceSize::new(2, 1)).await;
     assert_eq!(other.scan(&Scan { limit: 1, ..Scan::default() }).await.unwrap(), []);
 }
 
@@ -123,7 +122,7 @@ async fn certificates_are_verified() {
             Err(error) => assert!(!error.to_string().contains("certificate verify"), "{error}"),
         }
     };
-    conformance::run(register, Traits::default().with_race(2, 1)).await;
+    conformance::run(register, RaceSize::new(2, 1)).await;
 
     let stranger = generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
     let mistrusted = address().with_root_certificate(stranger.as_bytes()).unwrap();

@@ -11,9 +11,9 @@ use ifmatch_core::share::SlotLimit;
 pub struct Limits {
     /// Maximum size of a request head, in bytes; at least 8 KiB.
     pub header_size: usize,
-    /// Limits on connections.
+    /// Limits on connections. Zero slots are not allowed.
     pub connections: SlotLimit,
-    /// Limits on concurrent requests.
+    /// Limits on concurrent requests. Zero slots are not allowed.
     pub requests: SlotLimit,
     /// Maximum number of concurrent requests on one HTTP/2 connection.
     pub streams: u32,

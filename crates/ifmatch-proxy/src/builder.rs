@@ -124,7 +124,8 @@ impl ProxyBuilder {
         self
     }
 
-    /// Checks the health of every server, and sends no requests to an unhealthy one: see [`Proxy::watch_health`].
+    /// Checks the health of every server. An unhealthy server gets requests only if every other server is unhealthy, or has
+    /// failed for the same request: see [`Proxy::watch_health`].
     #[must_use]
     pub fn health_check(mut self, check: HealthCheck) -> Self {
         self.health = Some(check);

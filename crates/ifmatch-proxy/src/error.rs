@@ -37,7 +37,8 @@ pub enum ProxyErrorKind {
     Broken,
     /// The upstream did not answer in time: 504.
     Timeout,
-    /// All servers have reached their request limit, and the queue is full: 503. Nothing was sent.
+    /// No slot became free: the queue is full, this client has all the places it may have, or the request waited until its
+    /// timeout: 503. Nothing was sent.
     Overloaded,
     /// All servers [hang](crate::Upstream::breaker): 503. Nothing was sent.
     Unavailable,

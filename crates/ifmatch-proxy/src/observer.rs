@@ -16,12 +16,8 @@ pub enum Event<'a> {
     Exchange {
         /// Route of the upstream, as configured.
         route: &'a str,
-        /// Host and port of the server, as configured.
-        server: &'a str,
-        /// Status of the response, or the error.
-        outcome: Result<StatusCode, ProxyErrorKind>,
-        /// Time until the response began, including the time to connect.
-        duration: Duration,
+        /// The attempt.
+        exchange: &'a Exchange,
     },
     /// A request was rejected because no server of an upstream could take it.
     #[non_exhaustive]

@@ -312,13 +312,13 @@ impl Shared {
         response: &Result<Response<Incoming>, ProxyError>,
         duration: Duration,
     ) {
-        let (route, server) = (target.name, server.authority.as_str());
         let outcome = response.as_ref().map(Response::status).map_err(ProxyError::kind);
-        if let Some(last) = head.extensions.get::<LastExchange>() {
-            last.set(Exchange { server: server.to_owned(), outcome, duration });
-        }
+        let exchange = Exchange { server: server.authority.as_str().to_owned(), outcome, duration };
         if let Some(observer) = &self.observer {
-            observer.observe(Event::Exchange { route, server, outcome, duration });
+            observer.observe(Event::Exchange { route: target.name, exchange: &exchange });
+        }
+        if let Some(last) = head.extensions.get::<LastExchange>() {
+            last.set(exchange);
         }
     }
 

@@ -10,17 +10,15 @@ use common::{get, key, set};
 use ifmatch_redb::{OpenErrorKind, RedbRegister};
 use ifmatch_register::{Driver, DriverError, RegisterErrorKind, Scan};
 
-type Opened = Driver;
-
 /// Names far enough apart to be on separate pages.
 const NAMES: [&str; 4] = ["010", "060", "110", "140"];
 
-fn open(platter: &Platter) -> Opened {
+fn open(platter: &Platter) -> Driver {
     Driver::new(RedbRegister::open_in(platter.clone()).unwrap()).assume_absent()
 }
 
 /// Creates a database large enough that a write leaves most pages unchanged.
-async fn filled(platter: &Platter) -> (Opened, Known) {
+async fn filled(platter: &Platter) -> (Driver, Known) {
     let driver = open(platter);
     let mut known = Known::default();
     let mut writes = tokio::task::JoinSet::new();
@@ -57,7 +55,7 @@ struct Number {
 }
 
 impl Known {
-    async fn set(&mut self, driver: &Opened, name: &str) -> Result<(), DriverError> {
+    async fn set(&mut self, driver: &Driver, name: &str) -> Result<(), DriverError> {
         let number = self.0.entry(name.to_owned()).or_default();
         number.tried += 1;
         let written = set(driver, name, number.tried).await;
@@ -72,7 +70,7 @@ impl Known {
         written
     }
 
-    async fn get(&mut self, driver: &Opened, name: &str) -> Result<(), DriverError> {
+    async fn get(&mut self, driver: &Driver, name: &str) -> Result<(), DriverError> {
         let number = self.0.entry(name.to_owned()).or_default();
         let found = get(driver, name).await?;
         let is_possible = found == number.sure || found.is_some_and(|found| number.possible.contains(&found));
@@ -81,7 +79,7 @@ impl Known {
         Ok(())
     }
 
-    async fn check(&mut self, driver: &Opened) {
+    async fn check(&mut self, driver: &Driver) {
         let names: Vec<String> = self.0.keys().cloned().collect();
         for name in names {
             self.get(driver, &name).await.unwrap();
@@ -112,7 +110,7 @@ async fn one_failure_loses_no_acknowledged_write_and_no_database() {
                     // A failure is reported, or the interrupted operation is repeated.
                     let _ = known.set(&driver, name).await;
                 }
-                platter.has_failed();
+                platter.cancel_failure();
                 match meanwhile {
                     Meanwhile::Nothing => {}
                     Meanwhile::Reads => known.check(&driver).await,
@@ -148,13 +146,13 @@ async fn nothing_that_was_acknowledged_or_read_ever_disappears() {
                 2 => {}
                 3 | 4 => {
                     if known.get(&driver, name).await.is_err() {
-                        assert!(platter.has_failed(), "seed {seed}: a read fails without a cause");
+                        assert!(platter.take_failed(), "seed {seed}: a read fails without a cause");
                     }
                     continue;
                 }
                 _ => {
                     if known.set(&driver, name).await.is_err() {
-                        assert!(platter.has_failed(), "seed {seed}: a write fails without a cause");
+                        assert!(platter.take_failed(), "seed {seed}: a write fails without a cause");
                     }
                     continue;
                 }
@@ -163,12 +161,12 @@ async fn nothing_that_was_acknowledged_or_read_ever_disappears() {
             driver = match RedbRegister::open_in(platter.clone()) {
                 Ok(register) => Driver::new(register).assume_absent(),
                 Err(error) => {
-                    assert!(platter.has_failed(), "seed {seed}: {error}");
+                    assert!(platter.take_failed(), "seed {seed}: {error}");
                     open(&platter)
                 }
             };
         }
-        platter.has_failed();
+        platter.cancel_failure();
         known.check(&driver).await;
         platter.lose_power();
         drop(driver);

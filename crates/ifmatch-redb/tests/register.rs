@@ -6,14 +6,14 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_redb::{OpenErrorKind, RedbRegister};
 use ifmatch_register::{
     Key, Register, Scan, Swap,
-    conformance::{self, Traits},
+    conformance::{self, RaceSize},
 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {
     let folder = tempfile::tempdir().unwrap();
     let register = RedbRegister::open(folder.path().join("index.redb")).unwrap();
-    conformance::run(register, Traits::default().with_race(8, 5)).await;
+    conformance::run(register, RaceSize::new(8, 5)).await;
 }
 
 /// One process may have several handles, but not several databases.
@@ -21,7 +21,7 @@ async fn conforms() {
 async fn conforms_through_two_handles() {
     let folder = tempfile::tempdir().unwrap();
     let register = Arc::new(RedbRegister::open(folder.path().join("index.redb")).unwrap());
-    conformance::run_shared(async || Arc::clone(&register), Traits::default().with_race(8, 5)).await;
+    conformance::run_shared(async || Arc::clone(&register), RaceSize::new(8, 5)).await;
 }
 
 /// Short and long pages are read differently.

@@ -18,8 +18,10 @@ pub struct ConnectError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectErrorKind {
-    /// The URL or the certificate is not valid.
+    /// The URL is not valid.
     Url,
+    /// The root certificate is not valid.
+    Certificate,
     /// The server does not answer, or its certificate is not trusted.
     Unreachable,
     /// The server rejects the user or the password.
@@ -45,6 +47,7 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let advice = match self.kind {
             ConnectErrorKind::Url => "not the URL of a Redis server",
+            ConnectErrorKind::Certificate => "the root certificate for Redis is not valid",
             ConnectErrorKind::Unreachable => "the Redis server cannot be reached: check its address and certificate",
             ConnectErrorKind::Denied => "the Redis server denies access: check the user, the password and its rights",
             ConnectErrorKind::Unsuitable => "the Redis server cannot hold a register",

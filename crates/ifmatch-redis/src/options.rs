@@ -36,14 +36,14 @@ impl Options {
     /// Parses a `rediss://` URL. The server's certificate is verified against `root`, in PEM format.
     ///
     /// # Errors
-    /// [`ConnectErrorKind::Url`] if it is not such a URL, or if `root` is not a certificate.
+    /// [`ConnectErrorKind::Url`] if it is not such a URL, and [`ConnectErrorKind::Certificate`] if `root` is not a certificate.
     pub fn with_root_certificate(url: &str, root: &[u8]) -> Result<Self, ConnectError> {
         if !root.windows(PEM.len()).any(|bytes| bytes == PEM) {
-            return Err(ConnectError::new(ConnectErrorKind::Url, "the root is not a certificate in PEM format"));
+            return Err(ConnectError::new(ConnectErrorKind::Certificate, "it has no certificate in PEM format"));
         }
         let certificates = TlsCertificates { client_tls: None, root_cert: Some(root.to_vec()) };
         let client = Client::build_with_tls(parse(url)?, certificates);
-        let client = client.map_err(|error| ConnectError::new(ConnectErrorKind::Url, error))?;
+        let client = client.map_err(|error| ConnectError::new(ConnectErrorKind::Certificate, error))?;
         Ok(Self { client, prefix: "ifmatch:".to_owned() })
     }
 

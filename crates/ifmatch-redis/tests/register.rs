@@ -3,23 +3,23 @@
 mod common;
 
 use common::connect;
-use ifmatch_register::conformance::{self, Traits};
+use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_testbed::redis::{durable, start};
 
-fn traits() -> Traits {
-    Traits::default().with_race(8, 5)
+fn size() -> RaceSize {
+    RaceSize::new(8, 5)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {
     let server = durable().await;
-    conformance::run(connect(&server.url()).await, traits()).await;
+    conformance::run(connect(&server.url()).await, size()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_through_two_handles() {
     let server = start(&[]).await;
-    conformance::run_shared(async || connect(&server.url()).await, traits()).await;
+    conformance::run_shared(async || connect(&server.url()).await, size()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,5 +29,5 @@ async fn two_processes_share_the_register() {
         (server.url(), server)
     };
     let open = async |url: &str| connect(url).await;
-    conformance::run_in_two_processes("two_processes_share_the_register", start, open, traits()).await;
+    conformance::run_in_two_processes("two_processes_share_the_register", start, open, size()).await;
 }

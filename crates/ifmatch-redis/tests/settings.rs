@@ -8,7 +8,7 @@ use std::fs;
 use common::send;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_redis::{ConnectErrorKind, Options, RedisRegister};
-use ifmatch_register::conformance::{self, Traits};
+use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::{Key, Register, Scan};
 use ifmatch_testbed::free_port;
 use ifmatch_testbed::redis::start;
@@ -99,7 +99,7 @@ async fn registers_with_different_prefixes_share_a_server() {
     let open =
         async |prefix| RedisRegister::connect_with(Options::new(&server.url()).unwrap().with_prefix(prefix)).await;
     let (one, other) = (open("one:").await.unwrap(), open("other:").await.unwrap());
-    conformance::run(one, Traits::default().with_race(2, 1)).await;
+    conformance::run(one, RaceSize::new(2, 1)).await;
     let all = Scan { limit: 1, ..Scan::default() };
     assert_eq!(other.scan(&all).await.unwrap(), []);
 }
@@ -122,7 +122,7 @@ async fn certificates_are_verified() {
 
     let trusted = Options::with_root_certificate(&url, cert.pem().as_bytes()).unwrap();
     let register = RedisRegister::connect_with(trusted).await.unwrap();
-    conformance::run(register, Traits::default().with_race(2, 1)).await;
+    conformance::run(register, RaceSize::new(2, 1)).await;
 
     let stranger = generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
     let mistrusted = Options::with_root_certificate(&url, stranger.as_bytes()).unwrap();
@@ -130,5 +130,6 @@ async fn certificates_are_verified() {
     assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
     assert_eq!(refusal(&url).await.0, ConnectErrorKind::Unreachable, "the system does not trust it");
     assert_eq!(refusal(&format!("redis://localhost:{tls_port}")).await.0, ConnectErrorKind::Unreachable);
-    assert!(Options::with_root_certificate(&url, b"no certificate").is_err());
+    let error = Options::with_root_certificate(&url, b"no certificate").unwrap_err();
+    assert_eq!(error.kind(), ConnectErrorKind::Certificate, "{error}");
 }

@@ -22,9 +22,10 @@ const EVICTION_TRIES: usize = 32;
 
 /// A register in memory, for a single process or for tests. Its records end with the process.
 ///
-/// With a limit, it evicts records that a probe of the resource would restore. If all records belong to writes in flight or
-/// to leases, it takes no new record, and fails with [`RegisterErrorKind::Full`]; records that it has can still be changed.
-/// Without a limit, it evicts nothing.
+/// With a limit, it evicts records that a probe of the resource would restore. To make room, it examines up to 32 records of
+/// the key's shard. If each of them belongs to a write in flight or a lease, it takes no new record and fails with
+/// [`RegisterErrorKind::Full`], even if other records could be evicted. Existing records can still be changed. Without a
+/// limit, it evicts nothing.
 #[derive(Debug)]
 pub struct MemoryRegister {
     shards: Vec<Mutex<Shard>>,

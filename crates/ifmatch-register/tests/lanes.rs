@@ -10,7 +10,7 @@ use http::Method;
 use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::conformance::{self, Traits};
+use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::lanes::{BATCH, Batches, Lanes, QueuedSwap};
 use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use ifmatch_runtime::nonce;
@@ -134,7 +134,7 @@ async fn lanes_conform() {
     let engine = Engine::new(Semaphore::MAX_PERMITS);
     let connections = || [(); 2].map(|()| Connection(Arc::clone(&engine)));
     let register = Gathered(Lanes::start(connections(), connections(), LONG), Arc::clone(&engine));
-    conformance::run(register, Traits::default()).await;
+    conformance::run(register, RaceSize::default()).await;
     assert!(engine.batches().iter().any(|batch| batch.len() > 1), "no two calls were gathered");
 }
 

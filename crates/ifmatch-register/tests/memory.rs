@@ -13,30 +13,30 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Token, Variant};
 use ifmatch_register::{
     Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Wrapper,
-    conformance::{self, Traits},
+    conformance::{self, RaceSize},
 };
 use ifmatch_runtime::{async_trait, nonce};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {
-    conformance::run(MemoryRegister::unbounded(), Traits::default()).await;
+    conformance::run(MemoryRegister::unbounded(), RaceSize::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_through_two_handles() {
     let register = Arc::new(MemoryRegister::unbounded());
-    conformance::run_shared(async || Arc::clone(&register), Traits::default()).await;
+    conformance::run_shared(async || Arc::clone(&register), RaceSize::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[should_panic(expected = "a second creation conflicts")]
 async fn handles_of_two_registers_do_not_conform() {
-    conformance::run_shared(async || MemoryRegister::unbounded(), Traits::default()).await;
+    conformance::run_shared(async || MemoryRegister::unbounded(), RaceSize::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_behind_a_pointer() {
-    conformance::run(Arc::new(MemoryRegister::unbounded()), Traits::default()).await;
+    conformance::run(Arc::new(MemoryRegister::unbounded()), RaceSize::default()).await;
 }
 
 /// A register with a listing frozen at the time its first page was requested.
@@ -67,7 +67,7 @@ impl Wrapper for Snapshots {
 #[should_panic(expected = "a page shows all swaps before its request")]
 async fn a_listing_from_a_snapshot_does_not_conform() {
     let register = Snapshots { records: MemoryRegister::unbounded(), listing: Mutex::default() };
-    conformance::run(register, Traits::default().with_race(2, 1)).await;
+    conformance::run(register, RaceSize::new(2, 1)).await;
 }
 
 fn key(number: usize) -> Key {

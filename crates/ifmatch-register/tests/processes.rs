@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use futures_util::FutureExt;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::conformance::{self, Traits};
+use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::{Key, Register, RegisterError, Scan, Swap, async_trait};
 
 /// A register in a file, which the processes lock in turn.
@@ -94,21 +94,21 @@ async fn start() -> (String, tempfile::TempDir) {
     (folder.path().join("records").to_str().unwrap().to_owned(), folder)
 }
 
-fn traits() -> Traits {
-    Traits::default().with_race(4, 5)
+fn size() -> RaceSize {
+    RaceSize::new(4, 5)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_share_a_register() {
     let open = async |path: &str| InFile::correct(path);
-    conformance::run_in_two_processes("two_processes_share_a_register", start, open, traits()).await;
+    conformance::run_in_two_processes("two_processes_share_a_register", start, open, size()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_reads_from_its_own_memory_is_found() {
     let open = async |path: &str| InFile::wrong(path);
     let test = "a_process_that_reads_from_its_own_memory_is_found";
-    let run = conformance::run_in_two_processes(test, start, open, traits());
+    let run = conformance::run_in_two_processes(test, start, open, size());
     let result = AssertUnwindSafe(run).catch_unwind().await;
     if std::env::var_os("IFMATCH_CONFORMANCE_PROCESS").is_some() {
         return result.expect("the second process only records");
@@ -122,5 +122,5 @@ async fn a_process_that_reads_from_its_own_memory_is_found() {
 #[should_panic(expected = "is the name of the test right?")]
 async fn a_second_process_that_runs_nothing_is_found() {
     let open = async |path: &str| InFile::correct(path);
-    conformance::run_in_two_processes("no_such_test", start, open, traits()).await;
+    conformance::run_in_two_processes("no_such_test", start, open, size()).await;
 }

@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 use ifmatch_blob_objects::{Backing, ObjectRegister, OpenErrorKind};
-use ifmatch_register::conformance::{self, Traits};
+use ifmatch_register::conformance::{self, RaceSize};
 use object_store::memory::InMemory;
 
-fn traits() -> Traits {
-    Traits::default().with_race(8, 5)
+fn size() -> RaceSize {
+    RaceSize::new(8, 5)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_in_memory() {
     let register = ObjectRegister::open(Backing::new(Arc::new(InMemory::new()))).await.unwrap();
-    conformance::run(register, traits()).await;
+    conformance::run(register, size()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_through_two_handles() {
     let objects = Arc::new(InMemory::new());
     let open = async || ObjectRegister::open(Backing::new(objects.clone()).with_prefix("a/b".into())).await.unwrap();
-    conformance::run_shared(open, traits()).await;
+    conformance::run_shared(open, size()).await;
 }
 
 #[tokio::test]

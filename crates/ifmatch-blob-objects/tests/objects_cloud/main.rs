@@ -164,12 +164,12 @@ async fn an_unusable_server_is_refused_with_advice() {
 async fn a_register_on_s3_conforms() {
     let server = s3::start().await;
     let open = async || ObjectRegister::connect("s3://bucket", server.settings()).await.unwrap();
-    register_conformance::run_shared(open, register_conformance::Traits::default().with_race(4, 3)).await;
+    register_conformance::run_shared(open, register_conformance::RaceSize::new(4, 3)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_register_on_azurite_conforms() {
     let server = azurite::start().await;
     let open = async || ObjectRegister::connect("az://container", server.settings()).await.unwrap();
-    register_conformance::run_shared(open, register_conformance::Traits::default().with_race(4, 3)).await;
+    register_conformance::run_shared(open, register_conformance::RaceSize::new(4, 3)).await;
 }

@@ -71,7 +71,7 @@ pub(super) fn strong_tag(headers: &HeaderMap) -> Option<Version> {
     std::str::from_utf8(tag.as_bytes()).ok().map(Version::new)
 }
 
-/// Returns the time since the content was written at least, by one clock: that of `Date` and `Last-Modified`, which are cut to seconds.
+/// Returns a lower bound of the content's age, from the server's `Date` and `Last-Modified`, which are truncated to seconds.
 pub(super) fn age(headers: &HeaderMap) -> Option<Duration> {
     let of = |name| HttpDate::from_headers(headers, name).map(HttpDate::unix);
     let seconds = of(DATE)?.checked_sub(of(LAST_MODIFIED)?)?.checked_sub(1)?;

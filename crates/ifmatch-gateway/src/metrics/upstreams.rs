@@ -78,11 +78,12 @@ impl Server {
 impl Observer for UpstreamMetrics {
     fn observe(&self, event: Event<'_>) {
         match event {
-            Event::Exchange { route, server, outcome, duration, .. } => {
-                let Some(server) = self.0.get(route).and_then(|upstream| upstream.servers.get(server)) else { return };
-                server.count(outcome);
-                if outcome.is_ok() {
-                    server.seconds.record(duration.as_secs_f64());
+            Event::Exchange { route, exchange, .. } => {
+                let Some(upstream) = self.0.get(route) else { return };
+                let Some(server) = upstream.servers.get(exchange.server.as_str()) else { return };
+                server.count(exchange.outcome);
+                if exchange.outcome.is_ok() {
+                    server.seconds.record(exchange.duration.as_secs_f64());
                 }
             }
             Event::Rejected { route, reason, .. } => {

@@ -3,8 +3,8 @@
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
 
-/// Removes white space around values. RFC 9113 §8.2.1 calls such a request malformed; like in HTTP/1, it is no part of the value,
-/// so that `Cookie`, `If-Match` and others mean the same to everyone behind this server.
+/// Removes white space around values. RFC 9113 §8.2.1 calls such a request malformed. As in HTTP/1, the white space is not part of
+/// the value, so `Cookie`, `If-Match` and others mean the same to every recipient behind this server.
 pub(super) fn trim(headers: &mut HeaderMap) {
     for value in headers.values_mut() {
         let trimmed = value.as_bytes().trim_ascii();

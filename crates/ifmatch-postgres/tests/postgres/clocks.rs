@@ -1,6 +1,6 @@
-//! Processes with clocks that disagree. The time is the server's, so that permits and leases do not depend on theirs.
+//! Processes with clocks that disagree. The server tells the time: permits and leases do not depend on the processes' clocks.
 //!
-//! The test binary starts itself once for each clock, with libfaketime.
+//! The test binary starts one process of itself for each clock, with libfaketime.
 
 use std::process::{Command as Process, Stdio};
 use std::time::Duration;

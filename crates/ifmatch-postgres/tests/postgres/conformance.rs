@@ -1,20 +1,20 @@
 //! The conformance suite: through one handle, through two, and in two processes.
 
 use ifmatch_postgres::PostgresRegister;
-use ifmatch_register::conformance::{self, Traits};
+use ifmatch_register::conformance::{self, RaceSize};
 
 use crate::server::{connect, start};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {
     let server = start().await;
-    conformance::run(connect(&server).await, Traits::default()).await;
+    conformance::run(connect(&server).await, RaceSize::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_through_two_handles() {
     let server = start().await;
-    conformance::run_shared(async || connect(&server).await, Traits::default()).await;
+    conformance::run_shared(async || connect(&server).await, RaceSize::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -25,5 +25,5 @@ async fn two_processes_share_the_register() {
     };
     let open = async |url: &str| PostgresRegister::connect(url).await.expect("the server runs");
     let test = "conformance::two_processes_share_the_register";
-    conformance::run_in_two_processes(test, begin, open, Traits::default()).await;
+    conformance::run_in_two_processes(test, begin, open, RaceSize::default()).await;
 }

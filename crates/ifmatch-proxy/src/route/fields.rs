@@ -10,11 +10,11 @@ use ifmatch_core::fields::{forwarded, hop_by_hop};
 
 use crate::upstream::InvalidUpstream;
 
-/// Fields that delimit the content of a message or tell its coding, or that the proxy keeps itself.
+/// Fields that delimit a message's content or name its coding, and `Via`, which the proxy writes.
 const COMMON: [HeaderName; 5] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, TRAILER, VIA];
 
-/// Fields that select the resource, the version or the part that a request is about, or a coding that its client understands. Those
-/// that describe the client are the proxy's, too.
+/// Fields that select the resource, the version or the part that a request is about, or a coding that its client understands. The
+/// proxy also sets the fields that describe the client (`Forwarded`, `X-Forwarded-*`).
 const OF_REQUESTS: [HeaderName; 10] = [
     ACCEPT_ENCODING,
     EXPECT,
@@ -71,8 +71,8 @@ impl FieldRules {
     /// Removes a field.
     ///
     /// # Errors
-    /// Fails if the name is invalid, or if no route may change this field: those of one connection, those that delimit or select
-    /// the content, conditions, validators, and those of the proxy.
+    /// Fails if the name is invalid, or if the field is fixed: hop-by-hop, framing, condition and validator fields, and those
+    /// that the proxy sets.
     pub fn remove(mut self, name: &str) -> Result<Self, InvalidUpstream> {
         self.remove.push(self.name(name)?);
         Ok(self)

@@ -30,8 +30,9 @@ pub(crate) struct ServerSlot<'a> {
 /// The reason why a request gets no server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Rejected {
-    /// All servers have reached their request limit, and the queue is full, or those of this client.
-    Full,
+    /// No slot became free: the queue is full, this client has all the places it may have, or the request waited until its
+    /// timeout.
+    NoSlot,
     /// All servers hang. The first of them is probed after this time.
     Unavailable(Duration),
 }
@@ -59,9 +60,9 @@ impl Upstream {
                 Some(Taken::Slot(slot)) => slot,
                 Some(Taken::Place(mut place)) => match timeout_at(deadline, place.slot()).await {
                     Ok(Some(slot)) => slot,
-                    Ok(None) | Err(_) => return Err(Rejected::Full),
+                    Ok(None) | Err(_) => return Err(Rejected::NoSlot),
                 },
-                None => return Err(Rejected::Full),
+                None => return Err(Rejected::NoSlot),
             };
             let server = &self.servers[slot.server()];
             // Its breaker may have opened meanwhile.

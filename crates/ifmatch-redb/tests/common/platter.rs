@@ -74,8 +74,12 @@ impl Platter {
         self.world().fails = Some((call, number));
     }
 
+    pub(crate) fn cancel_failure(&self) {
+        self.world().fails = None;
+    }
+
     /// Returns `true` if the scheduled failure has occurred, and cancels it otherwise.
-    pub(crate) fn has_failed(&self) -> bool {
+    pub(crate) fn take_failed(&self) -> bool {
         self.world().fails.take().is_none()
     }
 

@@ -1,10 +1,10 @@
 //! The test suite that every register must pass:
 //!
 //! ```
-//! use ifmatch_register::{MemoryRegister, conformance::{self, Traits}};
+//! use ifmatch_register::{MemoryRegister, conformance::{self, RaceSize}};
 //!
 //! # async fn test() {
-//! conformance::run(MemoryRegister::unbounded(), Traits::default()).await;
+//! conformance::run(MemoryRegister::unbounded(), RaceSize::default()).await;
 //! # }
 //! ```
 //!
@@ -14,12 +14,12 @@
 #![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a test suite reports failures by panicking")]
 
 mod contract;
+mod handles;
 pub mod history;
 mod listing;
 #[cfg(unix)]
 mod processes;
 mod race;
-mod shared;
 pub mod workload;
 
 use std::sync::Arc;
@@ -31,33 +31,30 @@ use ifmatch_core::record::Record;
 
 use crate::key::Key;
 use crate::register::Register;
+use handles::Handles;
 #[cfg(unix)]
 pub use processes::run_in_two_processes;
-use shared::Handles;
 
-/// Properties in which registers may differ.
+/// The size of the races. Use a smaller one for a slow engine.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Traits {
-    /// Number of tasks in a race. Defaults to 16; use fewer for a slow backend.
+pub struct RaceSize {
+    /// Number of tasks in a race. Defaults to 16.
     pub racers: usize,
     /// Number of times that each task must win. Defaults to 20.
     pub rounds: usize,
 }
 
-impl Default for Traits {
+impl Default for RaceSize {
     fn default() -> Self {
         Self { racers: 16, rounds: 20 }
     }
 }
 
-impl Traits {
-    /// Sets the size of the races.
-    #[must_use]
-    pub fn with_race(mut self, racers: usize, rounds: usize) -> Self {
-        self.racers = racers;
-        self.rounds = rounds;
-        self
+impl RaceSize {
+    /// Creates a size: the number of tasks, and the number of times that each one must win.
+    pub fn new(racers: usize, rounds: usize) -> Self {
+        Self { racers, rounds }
     }
 }
 
@@ -71,22 +68,22 @@ impl Traits {
 /// ```
 /// use std::sync::Arc;
 /// use ifmatch_register::MemoryRegister;
-/// use ifmatch_register::conformance::{self, Traits};
+/// use ifmatch_register::conformance::{self, RaceSize};
 ///
 /// # async fn test() {
 /// let register = Arc::new(MemoryRegister::unbounded());
-/// conformance::run_shared(async || Arc::clone(&register), Traits::default()).await;
+/// conformance::run_shared(async || Arc::clone(&register), RaceSize::default()).await;
 /// # }
 /// ```
-pub async fn run_shared<R: Register>(open: impl AsyncFn() -> R, traits: Traits) {
-    run(Handles::new([Arc::new(open().await), Arc::new(open().await)]), traits).await;
+pub async fn run_shared<R: Register>(open: impl AsyncFn() -> R, size: RaceSize) {
+    run(Handles::new([Arc::new(open().await), Arc::new(open().await)]), size).await;
 }
 
 /// Checks the whole contract of [`Register`].
 ///
 /// # Panics
 /// If the register violates the contract. The message states the requirement.
-pub async fn run(register: impl Register, traits: Traits) {
+pub async fn run(register: impl Register, size: RaceSize) {
     let register: Arc<dyn Register> = Arc::new(register);
     contract::absent_key_loads_nothing(&*register).await;
     contract::created_once(&*register).await;
@@ -98,11 +95,11 @@ pub async fn run(register: impl Register, traits: Traits) {
     listing::pages_cover_the_prefix_in_order(&*register).await;
     listing::listing_shows_current_records(&*register).await;
     listing::each_page_is_as_fresh_as_a_load(&*register).await;
-    race::one_creator(&register, traits).await;
-    race::increments_are_exact(&register, traits).await;
-    race::permits_exclude_each_other(&register, traits).await;
-    race::reads_never_go_back(&register, traits).await;
-    race::histories_are_linearizable(&register, traits).await;
+    race::one_creator(&register, size).await;
+    race::increments_are_exact(&register, size).await;
+    race::permits_exclude_each_other(&register, size).await;
+    race::reads_never_go_back(&register, size).await;
+    race::histories_are_linearizable(&register, size).await;
 }
 
 /// Returns a key that is unique to this check and run.

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::history::{self, Operation};
 use super::workload::{Client, Workload};
-use super::{Traits, fresh_key};
+use super::{RaceSize, fresh_key};
 use crate::register::Register;
 
 /// Environment variable of the second process: the keys' prefix and the register's address.
@@ -32,7 +32,7 @@ const OPERATION: &str = "operation: ";
 /// # struct MyServer;
 /// # impl MyServer { fn start() -> Self { Self } fn url(&self) -> String { String::new() } }
 /// # async fn connect(_url: &str) -> ifmatch_register::MemoryRegister { ifmatch_register::MemoryRegister::unbounded() }
-/// use ifmatch_register::conformance::{self, Traits};
+/// use ifmatch_register::conformance::{self, RaceSize};
 ///
 /// // #[tokio::test(flavor = "multi_thread")]
 /// async fn two_processes_share_the_register() {
@@ -41,26 +41,26 @@ const OPERATION: &str = "operation: ";
 ///         (server.url(), server)
 ///     };
 ///     let open = async |url: &str| connect(url).await;
-///     conformance::run_in_two_processes("two_processes_share_the_register", start, open, Traits::default()).await;
+///     conformance::run_in_two_processes("two_processes_share_the_register", start, open, RaceSize::default()).await;
 /// }
 /// ```
 pub async fn run_in_two_processes<R: Register, G>(
     test: &str,
     start: impl AsyncFnOnce() -> (String, G),
     open: impl AsyncFn(&str) -> R,
-    traits: Traits,
+    size: RaceSize,
 ) {
     if let Ok(place) = std::env::var(SECOND) {
         let (prefix, address) = place.split_once(' ').expect("the first process sets both");
         let register: Arc<dyn Register> = Arc::new(open(address).await);
-        print(&second(&register, &workload(prefix, traits), traits).await);
+        print(&second(&register, &workload(prefix, size), size).await);
         return;
     }
     let (address, _guard) = start().await;
     let (register, prefix) = (Arc::new(open(&address).await), fresh_key("processes"));
-    let workload = workload(prefix.as_str(), traits);
+    let workload = workload(prefix.as_str(), size);
     let is_over = Arc::new(AtomicBool::new(false));
-    let clients: Vec<_> = (0..traits.racers)
+    let clients: Vec<_> = (0..size.racers)
         .map(|number| {
             let (client, register, is_over) = (workload.client(number), Arc::clone(&register), Arc::clone(&is_over));
             tokio::spawn(async move { run_until(client, &*register, |_| is_over.load(Ordering::SeqCst)).await })
@@ -74,22 +74,22 @@ pub async fn run_in_two_processes<R: Register, G>(
         operations.extend(client.await.expect("a client").into_history());
     }
     // Another handle, without anything in memory.
-    let mut last = workload.client(2 * traits.racers);
+    let mut last = workload.client(2 * size.racers);
     last.load_all(&open(&address).await, now).await;
     operations.extend(last.into_history());
     history::check(&operations).unwrap_or_else(|violation| panic!("{violation}"));
 }
 
-fn workload(prefix: &str, traits: Traits) -> Workload {
-    Workload::new(prefix, KEYS, 2 * traits.racers + 1)
+fn workload(prefix: &str, size: RaceSize) -> Workload {
+    Workload::new(prefix, KEYS, 2 * size.racers + 1)
 }
 
 /// Runs the clients of the second process until each has swapped a number of times.
-async fn second(register: &Arc<dyn Register>, workload: &Workload, traits: Traits) -> Vec<Operation> {
-    let clients: Vec<_> = (0..traits.racers)
+async fn second(register: &Arc<dyn Register>, workload: &Workload, size: RaceSize) -> Vec<Operation> {
+    let clients: Vec<_> = (0..size.racers)
         .map(|number| {
-            let (client, register) = (workload.client(traits.racers + number), Arc::clone(register));
-            tokio::spawn(async move { run_until(client, &*register, |client| client.wins() >= traits.rounds).await })
+            let (client, register) = (workload.client(size.racers + number), Arc::clone(register));
+            tokio::spawn(async move { run_until(client, &*register, |client| client.wins() >= size.rounds).await })
         })
         .collect();
     let mut operations = Vec::new();

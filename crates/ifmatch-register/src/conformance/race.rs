@@ -9,17 +9,17 @@ use ifmatch_core::command::{Authority, Begin, Command, Outcome, Refusal};
 use ifmatch_core::precondition::Preconditions;
 
 use super::workload::Workload;
-use super::{Traits, fresh_key, history, put};
+use super::{RaceSize, fresh_key, history, put};
 use crate::driver::Driver;
 use crate::register::{Register, Scan};
 
 /// Every racer writes with `If-None-Match: *`. One creates the resource, the others are refused.
-pub(super) async fn one_creator(register: &Arc<dyn Register>, traits: Traits) {
+pub(super) async fn one_creator(register: &Arc<dyn Register>, size: RaceSize) {
     let create = if_none_match_any();
-    for _ in 0..traits.rounds {
+    for _ in 0..size.rounds {
         let key = fresh_key("creator");
         let created = Arc::new(AtomicUsize::new(0));
-        race(traits.racers, |racer| {
+        race(size.racers, |racer| {
             let (driver, key) = (Driver::new(Arc::clone(register)).assume_absent(), key.clone());
             let (create, created) = (create.clone(), Arc::clone(&created));
             async move {
@@ -37,13 +37,13 @@ pub(super) async fn one_creator(register: &Arc<dyn Register>, traits: Traits) {
 }
 
 /// Every racer repeatedly reads a number and writes its successor if the number has not changed since.
-pub(super) async fn increments_are_exact(register: &Arc<dyn Register>, traits: Traits) {
+pub(super) async fn increments_are_exact(register: &Arc<dyn Register>, size: RaceSize) {
     let key = fresh_key("counter");
-    race(traits.racers, |_| {
+    race(size.racers, |_| {
         let (driver, key) = (Driver::new(Arc::clone(register)).assume_absent(), key.clone());
         async move {
             let mut wins = 0;
-            while wins < traits.rounds {
+            while wins < size.rounds {
                 wins += usize::from(increment(&driver, &key).await);
             }
         }
@@ -51,7 +51,7 @@ pub(super) async fn increments_are_exact(register: &Arc<dyn Register>, traits: T
     .await;
     let record = register.load(&key).await.expect("load").expect("the counter exists");
     let sum = number(record.state(record.revision().timestamp()).version().map(|v| &v.payload()[..]));
-    assert_eq!(sum, (traits.racers * traits.rounds) as u64, "no increment is lost");
+    assert_eq!(sum, (size.racers * size.rounds) as u64, "no increment is lost");
 }
 
 async fn increment(driver: &Driver, key: &crate::Key) -> bool {
@@ -71,11 +71,11 @@ async fn increment(driver: &Driver, key: &crate::Key) -> bool {
 
 /// Every racer has its own driver, as another process would. It takes the permit, checks that it is alone, and returns the
 /// permit.
-pub(super) async fn permits_exclude_each_other(register: &Arc<dyn Register>, traits: Traits) {
+pub(super) async fn permits_exclude_each_other(register: &Arc<dyn Register>, size: RaceSize) {
     let key = fresh_key("permit");
     let inside = Arc::new(AtomicUsize::new(0));
     let patience = Duration::from_secs(60);
-    race(traits.racers, |_| {
+    race(size.racers, |_| {
         let driver = Driver::new(Arc::clone(register)).with_patience(patience);
         let (key, inside) = (key.clone(), Arc::clone(&inside));
         async move {
@@ -103,17 +103,17 @@ pub(super) async fn permits_exclude_each_other(register: &Arc<dyn Register>, tra
 
 /// Racers share the highest revision they have written or read. Every later load, scan or revision lookup must find that
 /// revision or a later one. Fails for a cache that an older record can enter.
-pub(super) async fn reads_never_go_back(register: &Arc<dyn Register>, traits: Traits) {
+pub(super) async fn reads_never_go_back(register: &Arc<dyn Register>, size: RaceSize) {
     let key = fresh_key("reads");
     let known = Arc::new(AtomicU64::new(0));
-    let writing = Arc::new(AtomicUsize::new(traits.racers.div_ceil(4)));
-    race(traits.racers, |racer| {
+    let writing = Arc::new(AtomicUsize::new(size.racers.div_ceil(4)));
+    race(size.racers, |racer| {
         let driver = Driver::new(Arc::clone(register)).assume_absent();
         let (key, known, writing) = (key.clone(), Arc::clone(&known), Arc::clone(&writing));
         async move {
             if racer % 4 == 0 {
                 let none = Preconditions::default();
-                for _ in 0..traits.rounds {
+                for _ in 0..size.rounds {
                     let write = Command::Write(put(&racer.to_le_bytes(), &none));
                     let applied = driver.apply(&key, &write).await.expect("apply");
                     known.fetch_max(applied.after.revision().get(), Ordering::SeqCst);
@@ -147,16 +147,16 @@ async fn look(driver: &Driver, key: &crate::Key, known: &AtomicU64) {
 }
 
 /// Racers load, list and swap a few keys at random. Their recorded history must be linearizable.
-pub(super) async fn histories_are_linearizable(register: &Arc<dyn Register>, traits: Traits) {
-    let workload = Workload::new(fresh_key("history").as_str(), 3, traits.racers);
+pub(super) async fn histories_are_linearizable(register: &Arc<dyn Register>, size: RaceSize) {
+    let workload = Workload::new(fresh_key("history").as_str(), 3, size.racers);
     let clock = Arc::new(AtomicU64::new(0));
     let operations = Arc::new(Mutex::new(Vec::new()));
-    race(traits.racers, |racer| {
+    race(size.racers, |racer| {
         let (mut client, register) = (workload.client(racer), Arc::clone(register));
         let (clock, operations) = (Arc::clone(&clock), Arc::clone(&operations));
         async move {
             let now = || clock.fetch_add(1, Ordering::SeqCst);
-            while client.wins() < traits.rounds {
+            while client.wins() < size.rounds {
                 client.step(&*register, now).await;
                 tokio::task::yield_now().await;
             }

@@ -114,8 +114,8 @@ impl Workload {
 }
 
 impl Client {
-    /// Carries out one operation on a random key: a swap, a load, or a listing of all keys. Returns `false` if the
-    /// register failed: pause before the next operation.
+    /// Carries out one operation on a random key: a swap, a load, a question for the revision that is known without waiting,
+    /// or a listing of the frequent keys. Returns `false` if the register failed: pause before the next operation.
     ///
     /// `now` is a clock that all clients share. Failed operations are not repeated.
     ///
