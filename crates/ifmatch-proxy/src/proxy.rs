@@ -293,7 +293,7 @@ impl Shared {
             Ok(None) => Err(ProxyErrorKind::Unreachable.into()),
             Err(rejected) => {
                 let error = match rejected {
-                    Rejected::Full => ProxyErrorKind::Overloaded.into(),
+                    Rejected::NoSlot => ProxyErrorKind::Overloaded.into(),
                     Rejected::Unavailable(pause) => ProxyError::unavailable(pause),
                 };
                 if let Some(observer) = &self.observer {

@@ -168,7 +168,7 @@ impl Shard {
         }
     }
 
-    /// Puts a record. Evicts others beyond the limit, which a shard exceeds by what its own records grow.
+    /// Puts a record. A new record evicts others until the shard is within its limit, which growth of existing records may exceed.
     fn put(&mut self, key: &Key, next: &Record, limit: Limit) -> Result<(), RegisterError> {
         let size = size(key, next);
         let before = self.records.get(key).map_or(0, |record| self::size(key, record));
