@@ -1,5 +1,5 @@
 //! Tests of the test clients: if they misread framing, no other test could be trusted.
-#![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::convert::Infallible;
 use std::io::{Read, Write};

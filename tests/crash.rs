@@ -1,5 +1,5 @@
 //! kill -9 during many writes, repeatedly: acknowledged writes survive, no blob is mixed, and leftovers are removed.
-#![expect(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,5 +1,5 @@
 //! The examples run, and work as described.
-#![allow(clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};

@@ -1,5 +1,5 @@
 //! The layer around tower-http's `ServeDir`, over real sockets: large files are streamed, and ranges work.
-#![allow(clippy::expect_used, reason = "a failed expectation is a failed test")]
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 use bytes::Bytes;
 use http::Request;

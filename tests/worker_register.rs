@@ -1,7 +1,7 @@
 //! The conformance suite on the register of Durable Objects, in the Worker's runtime.
 //!
 //! `cargo xtask test --only worker` runs this test. `IFMATCH_URL` is the URL of the Worker in wasm/register.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

@@ -1,5 +1,5 @@
 //! The cases of ifmatch-cache with `ifmatch proxy`, real sockets and a manual clock.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "../../crates/ifmatch-cache/tests/cache/case.rs"]
 mod case;

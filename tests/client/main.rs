@@ -1,5 +1,5 @@
 //! The client and its commands against the real gateway: contention, faults of the network, stopped and killed processes.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod azure;
 mod check;

@@ -1,6 +1,6 @@
 //! Several gateways beside each other, with one store and one register on PostgreSQL.
 
-#![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod crowd;
 mod gateways;

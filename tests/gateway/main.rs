@@ -1,6 +1,6 @@
 //! The real binary over real sockets: startup, access and its log, accounts, leases, limits, shares, TLS, HTTP/2, reload, shutdown,
 //! the service manager, metrics, the proxy, verification, backups, import and export, and invalid input.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod access;
 mod access_log;

@@ -1,12 +1,7 @@
 //! Test support: starts the real binary and real servers, and talks to them over real sockets.
 //!
-//! All functions panic on failure: a failed expectation is a failed test.
-#![allow(
-    clippy::missing_panics_doc,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a failed expectation is a failed test"
-)]
+//! All functions panic on failure.
+#![allow(clippy::missing_panics_doc, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "the output of a failed test")]
 
 mod answer;

@@ -1,5 +1,5 @@
 //! The memory of the cache while a thousand slow clients read large bodies.
-#![allow(clippy::expect_used, reason = "a failed expectation is a failed test")]
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::convert::Infallible;
 use std::future::poll_fn;

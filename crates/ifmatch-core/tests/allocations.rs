@@ -1,6 +1,6 @@
 //! Bounds on the allocations of the paths that every request to a service behind the layer takes.
 
-#![expect(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use allocation_counter::measure;
 use bytes::Bytes;

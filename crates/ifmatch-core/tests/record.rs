@@ -1,6 +1,6 @@
 //! The write protocol, command by command.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 

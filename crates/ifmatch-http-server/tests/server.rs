@@ -1,5 +1,5 @@
 //! A server over real sockets, with a handler written for each test.
-#![expect(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
 //! `kill -9` during concurrent writes: every acknowledged swap survives.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Loss of power, torn writes and single disk failures: every acknowledged or observed change survives.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Scans: pages, and callers that go away.
 
-#![allow(clippy::unwrap_used, reason = "a test speaks by panicking")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -1,6 +1,6 @@
 //! The system clocks in a process with a time of day set by libfaketime. The process is this program itself.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! A custom spawner. It is set for the whole process, so this file has a single test.
 
-#![allow(clippy::unwrap_used, reason = "a test speaks by panicking")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Mutex;
 

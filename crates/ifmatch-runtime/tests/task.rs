@@ -1,6 +1,6 @@
 //! Detached tasks that complete, panic or have no runtime, and time limits.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::future::pending;
 use std::sync::Arc;

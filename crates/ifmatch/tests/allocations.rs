@@ -1,5 +1,5 @@
 //! The cost of a 304 from memory, the most frequent response of a service behind the layer.
-#![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::convert::Infallible;
 

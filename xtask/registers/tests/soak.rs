@@ -1,5 +1,5 @@
 //! The soak test in a short form, on each engine.
-#![expect(clippy::expect_used, reason = "a failed expectation is a failed test")]
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
 

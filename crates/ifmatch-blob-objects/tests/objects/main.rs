@@ -1,6 +1,6 @@
 //! The object store adapter on a folder and in memory: the conformance suite, and faults.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The object store adapter on real servers: an S3 server in this process, and Azurite.
 
-#![expect(clippy::expect_used, reason = "a failed expectation is a failed test")]
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! The blob service over the embedded store, called as a tower service.
-#![expect(clippy::expect_used, reason = "a failed expectation is a failed test")]
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "../../../../tests/support/answer.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]

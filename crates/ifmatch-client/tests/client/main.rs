@@ -1,5 +1,5 @@
 //! Updates, locks, elections, queues and watches on a store in memory, with lost answers, cuts and stopped clocks.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod cancelled;
 mod election;

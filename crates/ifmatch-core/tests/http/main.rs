@@ -1,6 +1,6 @@
 //! Tests of the HTTP rules: tables from the RFCs, known bugs of other implementations, and properties.
 
-#![expect(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod known_bugs;
 mod naive;

@@ -1,6 +1,6 @@
 //! Tests of leases: every cell of Azure's tables, retries, time, writes in flight, ids, and random sequences.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test speaks by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod fencing;
 mod ids;

@@ -1,5 +1,5 @@
 //! Tests of the layer around an inner service that stops, fails and changes on request, with a manual clock.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed expectation is a failed test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod clocks;
 mod compression;
