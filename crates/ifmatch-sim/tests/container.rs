@@ -29,31 +29,31 @@ fn reads_by_memory_return_no_bytes_of_a_deleted_container() {
 
 #[test]
 fn a_deletion_must_wait_for_memories() {
-    breaks(writers(ContainerSabotage::OmitWait), WRITES, writers(ContainerSabotage::Nothing));
+    breaks(writers(ContainerSabotage::OmitWait), WRITES);
 }
 
 #[test]
 fn without_a_margin_a_slow_clock_outlives_the_deletion() {
-    breaks(writers(ContainerSabotage::OmitMargin), WRITES, writers(ContainerSabotage::Nothing));
+    breaks(writers(ContainerSabotage::OmitMargin), WRITES);
 }
 
 #[test]
 fn memories_must_count_from_before_the_question() {
-    breaks(writers(ContainerSabotage::CountFromAnswer), WRITES, writers(ContainerSabotage::Nothing));
+    breaks(writers(ContainerSabotage::CountFromAnswer), WRITES);
 }
 
 #[test]
 fn memories_must_end() {
-    breaks(writers(ContainerSabotage::KeepMemory), WRITES, writers(ContainerSabotage::Nothing));
+    breaks(writers(ContainerSabotage::KeepMemory), WRITES);
 }
 
 #[test]
 fn the_memory_of_a_reader_must_end() {
-    breaks(reader(ContainerSabotage::KeepMemory), READS, reader(ContainerSabotage::Nothing));
+    breaks(reader(ContainerSabotage::KeepMemory), READS);
 }
 
 /// A late object of the deleted container is still in the store.
 #[test]
 fn a_reader_must_compare_incarnations() {
-    breaks(reader(ContainerSabotage::IgnoreIncarnation), READS, reader(ContainerSabotage::Nothing));
+    breaks(reader(ContainerSabotage::IgnoreIncarnation), READS);
 }

@@ -6,6 +6,7 @@ use common::holds;
 use ifmatch_core::command::Authority;
 use ifmatch_sim::protocol::actor::Task::{self, Break, Hold, Overwrite, Return};
 use ifmatch_sim::protocol::{Protocol, Sabotage};
+use stateright::{Checker, Model};
 
 /// Permits last longer than leases, so that only the lease ends a write in time.
 fn protocol(tasks: &[Task], ticks: u8) -> Protocol {
@@ -21,7 +22,8 @@ fn protocol(tasks: &[Task], ticks: u8) -> Protocol {
 }
 
 fn breaks(sabotage: Sabotage, property: &'static str, model: Protocol) {
-    common::breaks(Protocol { sabotage, ..model.clone() }, property, model);
+    model.clone().checker().spawn_bfs().join().assert_no_discovery(property);
+    common::breaks(Protocol { sabotage, ..model }, property);
 }
 
 #[test]

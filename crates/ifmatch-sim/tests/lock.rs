@@ -10,7 +10,7 @@ fn model(clients: usize, ticks: u8) -> LockModel {
 }
 
 fn breaks(sabotage: LockSabotage, property: &'static str, model: LockModel) {
-    common::breaks(LockModel { sabotage, ..model.clone() }, property, model);
+    common::breaks(LockModel { sabotage, ..model }, property);
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn protocol(tasks: &[Task], bytes: Option<u8>) -> Protocol {
 const OTHER: Option<u8> = Some(99);
 
 fn breaks(sabotage: Sabotage, property: &'static str, model: Protocol) {
-    common::breaks(Protocol { sabotage, ..model.clone() }, property, model);
+    common::breaks(Protocol { sabotage, ..model }, property);
 }
 
 #[test]

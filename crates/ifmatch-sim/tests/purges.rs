@@ -11,7 +11,7 @@ fn purges(purges: u8, rates: &[u64], ticks: u8) -> Purges {
 }
 
 fn breaks(sabotage: Sabotage, model: Purges) {
-    common::breaks(Purges { sabotage, ..model.clone() }, NOTHING_OLDER, model);
+    common::breaks(Purges { sabotage, ..model }, NOTHING_OLDER);
 }
 
 /// Purges arrive at the first node only, so that the other one learns of them from the log.
