@@ -46,7 +46,7 @@ pub enum LockSabotage {
 }
 
 /// The model's parameters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct LockModel {
     /// Number of clients.
     pub clients: usize,
