@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
+use http::uri::Authority;
 
 use crate::ProxyErrorKind;
 
@@ -68,7 +69,7 @@ pub struct LastExchange(Arc<Mutex<Option<Exchange>>>);
 #[non_exhaustive]
 pub struct Exchange {
     /// Host and port of the server, as configured.
-    pub server: String,
+    pub server: Authority,
     /// Status of the response, or the error.
     pub outcome: Result<StatusCode, ProxyErrorKind>,
     /// Time until the response began, including the time to connect.

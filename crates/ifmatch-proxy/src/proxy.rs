@@ -313,7 +313,7 @@ impl Shared {
         duration: Duration,
     ) {
         let outcome = response.as_ref().map(Response::status).map_err(ProxyError::kind);
-        let exchange = Exchange { server: server.authority.as_str().to_owned(), outcome, duration };
+        let exchange = Exchange { server: server.authority.clone(), outcome, duration };
         if let Some(observer) = &self.observer {
             observer.observe(Event::Exchange { route: target.name, exchange: &exchange });
         }
