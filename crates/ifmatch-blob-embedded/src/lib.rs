@@ -2,8 +2,8 @@
 //!
 //! A blob is one record. Its payload contains the header fields, and the body itself if it has at most 4 KiB; otherwise the
 //! name of the body's file. A write of a longer body stores it under a unique name, makes it durable, and then swaps the
-//! record, which is the commit point. The previous body is deleted afterwards. A crash therefore leaves the old blob or the new one, and possibly an unreferenced file, which
-//! the next start collects.
+//! record, which is the commit point. The previous body is deleted afterwards. A crash therefore leaves the old blob or the
+//! new one, and possibly an unreferenced file, which the next start collects.
 //!
 //! The name of a body is its hash and a random number. It can thus be verified, and no two versions share a file, so
 //! there are no reference counts. A version that differs from the previous one only in its header fields keeps its

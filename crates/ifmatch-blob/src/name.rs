@@ -285,23 +285,13 @@ pub fn decode(text: &str) -> Result<Cow<'_, str>, InvalidName> {
     percent_decode_str(text).decode_utf8().map_err(|_| InvalidName(NameErrorKind::Utf8))
 }
 
-/// Decodes a name or value of a query, in which a plus is a space, as in a form. Rejects malformed escapes.
-///
-/// ```
-/// use ifmatch_blob::name::decode_parameter;
-/// assert_eq!(decode_parameter("a+b%2Bc").as_deref(), Ok("a b+c"));
-/// ```
-pub fn decode_parameter(text: &str) -> Result<Cow<'_, str>, InvalidName> {
-    if text.contains('+') { Ok(decode(&text.replace('+', " "))?.into_owned().into()) } else { decode(text) }
-}
-
-/// Returns the parameters of a query in their order, names and values [decoded](decode_parameter). Empty ones are skipped,
-/// and a parameter without `=` has an empty value.
+/// Returns the parameters of a query in their order, names and values decoded: a plus is a space, as in a form, and malformed
+/// escapes are rejected. Empty parameters are skipped, and one without `=` has an empty value.
 ///
 /// ```
 /// use ifmatch_blob::name::parameters;
-/// let found = parameters("a=b+c&&%64").collect::<Result<Vec<_>, _>>()?;
-/// assert_eq!(found, [("a".into(), "b c".into()), ("d".into(), "".into())]);
+/// let found = parameters("a=a+b%2Bc&&%64").collect::<Result<Vec<_>, _>>()?;
+/// assert_eq!(found, [("a".into(), "a b+c".into()), ("d".into(), "".into())]);
 /// assert!(parameters("a=%zz").all(|parameter| parameter.is_err()));
 /// # Ok::<(), ifmatch_blob::name::InvalidName>(())
 /// ```
@@ -310,6 +300,10 @@ pub fn parameters(query: &str) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         Ok((decode_parameter(name)?, decode_parameter(value)?))
     })
+}
+
+fn decode_parameter(text: &str) -> Result<Cow<'_, str>, InvalidName> {
+    if text.contains('+') { Ok(decode(&text.replace('+', " "))?.into_owned().into()) } else { decode(text) }
 }
 
 macro_rules! shown_as_text {

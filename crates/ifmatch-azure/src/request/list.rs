@@ -114,7 +114,7 @@ impl List {
 fn limit(text: Option<&str>) -> Result<usize, AzureError> {
     match text.map(str::parse::<u64>) {
         None => Ok(MAX_RESULTS),
-        Some(Ok(limit @ 1..)) => Ok(usize::try_from(limit).map_or(MAX_RESULTS, |limit| limit.min(MAX_RESULTS))),
+        Some(Ok(limit @ 1..)) => Ok(usize::try_from(limit).unwrap_or(MAX_RESULTS).min(MAX_RESULTS)),
         Some(Ok(0)) => Err(AzureError::bad_request("OutOfRangeQueryParameterValue", "maxresults must be at least 1")),
         Some(Err(_)) => Err(AzureError::invalid_parameter("maxresults", "must be a number")),
     }

@@ -145,7 +145,7 @@ fn parse(query: &str) -> Result<ListQuery, Problem> {
 
 fn limit(text: &str) -> Result<usize, Problem> {
     match text.parse::<u64>() {
-        Ok(limit @ 1..) => Ok(usize::try_from(limit).map_or(MAX_LIMIT, |limit| limit.min(MAX_LIMIT))),
+        Ok(limit @ 1..) => Ok(usize::try_from(limit).unwrap_or(MAX_LIMIT).min(MAX_LIMIT)),
         _ => Err(Problem::bad_request(format!("limit is a number from 1 to {MAX_LIMIT}"))),
     }
 }
