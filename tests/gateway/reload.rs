@@ -196,6 +196,30 @@ fn the_log_names_the_settings_that_a_reload_does_not_change() {
     assert!(gateway.stderr().contains(expected), "{}", gateway.stderr());
 }
 
+/// The settings without a console on the network would allow access without a token, and the console is still there.
+#[test]
+fn a_reload_does_not_open_a_console_that_others_can_reach() {
+    let site = Site::new();
+    let config = |settings: &str| {
+        let proxy = "[proxy]\nupstream = ['http://127.0.0.1:9']";
+        site.write("config", &format!("listen = '127.0.0.1:0'\n{settings}\n{proxy}\n"));
+    };
+    config("console = '0.0.0.0:0'\nwrite-token = ['correct-horse-battery-staple']");
+    let mut command = Gateway::command();
+    command.env_remove("IFMATCH_CONSOLE").args(["proxy", "--config"]).arg(site.path("config"));
+    let mut gateway = Gateway::launch(command);
+    let console = gateway.line_after("console on ");
+    let address = console.trim().trim_start_matches("http://").replace("0.0.0.0", "127.0.0.1").parse().unwrap();
+    let status = || exchange(address, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").status;
+    let before = status();
+    assert_ne!(before, 200);
+    for changed in ["console = 'off'", "console = '127.0.0.1:0'"] {
+        config(changed);
+        reload(&gateway, FAILED);
+        assert_eq!(status(), before, "{changed}");
+    }
+}
+
 /// Each of these configurations has another token, which must not apply.
 #[test]
 fn an_unusable_configuration_changes_nothing() {

@@ -34,8 +34,12 @@ impl<'a> Reloadable<'a> {
     pub(crate) fn read(&self, new: &'a ServerConfig) -> Result<Credentials<'a>, Error> {
         let addresses =
             |config: &ServerConfig| (config.listen.clone(), config.admin_listen, config.redirect_listen.clone());
-        if addresses(new) != addresses(self.started) {
-            return Err(Error::usage("the listen address cannot be changed by SIGHUP: restart to listen elsewhere"));
+        // A console on this machine may come and go with the tokens: its address then is the default one.
+        let public_console = self.started.console.address.filter(|address| !address.is_loopback());
+        if addresses(new) != addresses(self.started)
+            || public_console.is_some() && new.console.address != public_console
+        {
+            return Err(Error::usage("a listen address cannot be changed by SIGHUP: restart to listen elsewhere"));
         }
         let certificates = match (self.tls, &new.tls[..]) {
             (None, []) => None,
