@@ -153,6 +153,21 @@ impl Builder {
         self
     }
 
+    /// Names the errors of the inner service that say nothing about the origin, because it was not asked: a client has too many
+    /// requests under way, for example. They concern the request that gets one, and no other: the others do not get stale
+    /// responses or errors as if the origin had failed.
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// # struct TooManyRequests;
+    /// let layer = CacheLayer::builder().unasked_by(|error| error.is::<TooManyRequests>()).build();
+    /// ```
+    #[must_use]
+    pub fn unasked_by(mut self, errors: fn(&dyn Any) -> bool) -> Self {
+        self.config.unasked = errors;
+        self
+    }
+
     /// Excludes these response fields from storage, such as request ids. The client that causes a request to the inner service
     /// still gets them.
     #[must_use]

@@ -29,6 +29,8 @@ pub(crate) struct Config {
     pub(crate) query: QueryRules,
     /// Returns `true` if an error of the inner service means that a write has changed nothing.
     pub(crate) unchanged: fn(&dyn Any) -> bool,
+    /// Returns `true` if an error of the inner service says nothing about the origin, which was not asked.
+    pub(crate) unasked: fn(&dyn Any) -> bool,
     pub(crate) unstored: Vec<HeaderName>,
     pub(crate) always_validate: bool,
     pub(crate) bypass: Option<fn(&Uri, &HeaderMap) -> bool>,
@@ -51,6 +53,7 @@ impl Default for Config {
             rules: Rules::default(),
             query: QueryRules::default(),
             unchanged: |_| false,
+            unasked: |_| false,
             unstored: Vec::new(),
             always_validate: false,
             bypass: None,

@@ -85,6 +85,30 @@ impl ProxyError {
         }
     }
 
+    /// Returns `true` if no upstream was asked, for a reason that concerns this request or its client only: the error says
+    /// nothing about the upstreams.
+    ///
+    /// ```
+    /// use ifmatch_proxy::{ProxyError, ProxyErrorKind};
+    ///
+    /// assert!(ProxyError::from(ProxyErrorKind::Overloaded).is_of_request());
+    /// assert!(!ProxyError::from(ProxyErrorKind::Unreachable).is_of_request());
+    /// ```
+    pub fn is_of_request(&self) -> bool {
+        match self.kind {
+            ProxyErrorKind::NoRoute
+            | ProxyErrorKind::Unsupported
+            | ProxyErrorKind::AmbiguousPath
+            | ProxyErrorKind::Loop
+            | ProxyErrorKind::Interrupted
+            | ProxyErrorKind::Overloaded => true,
+            ProxyErrorKind::Broken
+            | ProxyErrorKind::Timeout
+            | ProxyErrorKind::Unreachable
+            | ProxyErrorKind::Unavailable => false,
+        }
+    }
+
     /// Returns the response for the client. It omits details, which are for the log.
     pub fn problem(&self) -> Problem {
         let (status, name) = match self.kind {

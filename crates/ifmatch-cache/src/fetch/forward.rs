@@ -137,11 +137,16 @@ impl Forwarding {
                     flight_key.varying(stored.meta.secondary_key.vary.clone(), &self.request.head.headers)
                 }
                 Outcome::Failed(failure) => {
-                    failures.push(failure.client);
-                    match self.failed(failure.status, &failures) {
-                        Some(turn) => return turn,
-                        None if failure.client == self.request.client => flight_key,
-                        None => flight_key.apart_from(failure.client),
+                    if failure.is_of_origin {
+                        failures.push(failure.client);
+                        if let Some(turn) = self.failed(failure.status, &failures) {
+                            return turn;
+                        }
+                    }
+                    if failure.client == self.request.client {
+                        flight_key
+                    } else {
+                        flight_key.apart_from(failure.client)
                     }
                 }
                 // The leader may have found the response in the store.

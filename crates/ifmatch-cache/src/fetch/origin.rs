@@ -117,8 +117,11 @@ impl Fetch {
             let response = match inner.run(self.request()).await {
                 Ok(response) => response,
                 Err(error) => {
-                    self.note_failure(Some(true));
-                    self.tell(self.failure(None));
+                    let is_of_origin = !(self.state.config.unasked)(&error);
+                    if is_of_origin {
+                        self.note_failure(Some(true));
+                    }
+                    self.tell(Outcome::Failed(Failure { is_of_origin, status: None, client: self.address }));
                     return Err(error);
                 }
             };
@@ -159,10 +162,6 @@ impl Fetch {
 
     fn client_is_conditional(&self) -> bool {
         self.client.headers.contains_key(IF_NONE_MATCH) || self.client.headers.contains_key(IF_MODIFIED_SINCE)
-    }
-
-    fn failure(&self, status: Option<StatusCode>) -> Outcome {
-        Outcome::Failed(Failure { status, client: self.address })
     }
 
     /// Records if the origin fails for a stored response: until it answers again, a usable stale response is served
@@ -319,7 +318,8 @@ impl Fetch {
             Ok(storable) => Ok(storable),
             Err(outcome) => {
                 if failed {
-                    self.tell(self.failure(Some(head.status)));
+                    let (status, client) = (Some(head.status), self.address);
+                    self.tell(Outcome::Failed(Failure { is_of_origin: true, status, client }));
                 }
                 self.not_stored(head.status, refusal, outcome);
                 Err(if failed { RequestOutcome::ErrorStatus } else { outcome })

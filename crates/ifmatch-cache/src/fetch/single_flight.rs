@@ -6,6 +6,8 @@
 //!   response, to either request, is for all. After the same time, the next one asks.
 //! - **A follower comes later than the others**, so that its wait ends between theirs. In each round of waiting one request asks,
 //!   whenever the round of a follower ends.
+//! - **The leader's request is not sent**, because its client has too many under way. Other clients wait for a request of one of
+//!   theirs: they know nothing about the origin yet.
 //! - **The leader's request is the reason why the origin fails.** Other clients wait for a request of one of theirs, which that
 //!   client cannot join. A second client that fails shows that the origin does.
 
@@ -75,15 +77,17 @@ pub(crate) enum Outcome {
     Ready(Stored),
     /// The condition shared by all waiting requests is false, so each gets this 304.
     Unmodified(Stored),
-    /// The origin failed.
+    /// The request failed.
     Failed(Failure),
     /// The response is for one client only, or the request was abandoned: the others must ask for themselves.
     Alone,
 }
 
-/// A failure of the origin.
+/// A failure of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
+    /// `false` if the origin was not asked, for a reason that concerns this request only.
+    pub(crate) is_of_origin: bool,
     /// `None` if the origin did not respond.
     pub(crate) status: Option<StatusCode>,
     /// The client of the request that failed.

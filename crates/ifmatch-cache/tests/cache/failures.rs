@@ -1,6 +1,15 @@
 //! Origins that fail while a stale response may be used.
 
-use crate::support::{FRESH, World, response, settle};
+use std::any::Any;
+
+use futures_util::future::join_all;
+
+use crate::support::{FRESH, Unreachable, World, get, response, settle};
+
+/// A cache whose inner service fails before it asks the origin.
+fn refusing() -> World {
+    World::with(|builder| builder.unasked_by(<dyn Any>::is::<Unreachable>))
+}
 
 #[tokio::test]
 async fn requests_do_not_wait_for_a_failed_origin() {
@@ -64,4 +73,42 @@ async fn an_unstored_response_ends_the_failure() {
     assert_eq!(world.get_with("/", &[("authorization", "x"), ("cache-control", "no-cache")]).await.text(), "own");
     world.origin.will(200, &FRESH, "new");
     assert_eq!(world.get("/").await.text(), "new");
+}
+
+/// A client has too many requests under way, so its next one is not sent. It may use a stale response, and the others still ask
+/// the origin.
+#[tokio::test]
+async fn a_request_that_was_not_sent_says_nothing_about_the_origin() {
+    let world = refusing();
+    world.origin.will(200, &FRESH, "old");
+    world.get("/").await;
+    world.pass(61);
+    world.origin.will_fail();
+    assert_eq!(world.get("/").await.text(), "old");
+    world.origin.will(200, &FRESH, "new");
+    assert_eq!(world.get("/").await.text(), "new");
+}
+
+/// Two clients have too many requests under way, and each of them was to ask on behalf of all.
+#[tokio::test]
+async fn nobody_gets_the_failure_of_a_request_that_was_not_sent() {
+    let world = refusing();
+    let held = [world.origin.will_wait(), world.origin.will_wait()];
+    world.origin.will(200, &FRESH, "new");
+    let clients: Vec<_> = (1..=6)
+        .map(|number| {
+            let mut world = world.clone();
+            world.cache.set_client([192, 0, 2, number].into());
+            tokio::spawn(async move { world.try_send(get("/", &[])).await.map(|response| response.status()) })
+        })
+        .collect();
+    for (asked, held) in held.into_iter().enumerate() {
+        world.origin.reached(asked + 1).await;
+        settle().await;
+        drop(held);
+    }
+    let answers: Vec<_> = join_all(clients).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 2, "{answers:?}");
+    assert!(answers.iter().flatten().all(|status| *status == 200), "{answers:?}");
+    assert_eq!(world.origin.count(), 3);
 }

@@ -127,6 +127,7 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
     let builder = cache::builder(cache)?.scheme(config.server.scheme()).overwritten(proxy.overwritten());
     let builder =
         builder.unchanged_by(|error| error.downcast_ref().is_some_and(|error: &ProxyError| !error.is_in_doubt()));
+    let builder = builder.unasked_by(|error| error.downcast_ref().is_some_and(ProxyError::is_of_request));
     let builder = builder.query(config.query.clone()).normalize_accept_encoding();
     let sharing = config.sharing;
     let builder = builder.heuristic(sharing.heuristic).stale_if_unreachable(sharing.stale_if_unreachable);
