@@ -439,7 +439,15 @@ impl Driver {
                 return Err(ambiguous.or(DriverError::Contention));
             }
             let now = self.now();
-            self.check_time(command).map_err(|error| ambiguous.or(error.into()))?;
+            if let Err(error) = self.check_time(command) {
+                if is_loaded {
+                    return Err(ambiguous.or(error.into()));
+                }
+                // The record was seen long ago, and so was the time. A load samples it again.
+                is_loaded = true;
+                stored = self.shared.register.load(key).await?;
+                continue;
+            }
             let before = self.view(key, stored.take(), now);
             let mut transition = before.apply(command, now);
             if self.is_locked_out(writer, key, &Proposed::of(command, &before, &transition, now)) {

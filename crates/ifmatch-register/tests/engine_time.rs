@@ -28,14 +28,16 @@ const SECOND: u64 = 1_000_000;
 struct Server {
     records: MemoryRegister,
     now: AtomicU64,
+    /// The processes' own clock, in microseconds.
+    local: AtomicU64,
     /// Error of the time, in microseconds.
     error: AtomicU64,
 }
 
 impl Server {
     fn new() -> Arc<Self> {
-        let (now, error) = (AtomicU64::new(1_000_000 * SECOND), AtomicU64::new(1_000));
-        Arc::new(Self { records: MemoryRegister::unbounded(), now, error })
+        let (now, local) = (AtomicU64::new(1_000_000 * SECOND), AtomicU64::new(SECOND));
+        Arc::new(Self { records: MemoryRegister::unbounded(), now, local, error: AtomicU64::new(1_000) })
     }
 }
 
@@ -145,10 +147,12 @@ async fn patience_ends_by_the_processs_own_clock() {
 struct Sampled(Arc<Server>, EngineClock);
 
 impl Sampled {
-    const LOCAL: Timestamp = Timestamp::from_micros(SECOND);
+    fn local(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.local.load(Ordering::SeqCst))
+    }
 
     fn sample(&self) {
-        self.1.sample(Self::LOCAL, Self::LOCAL, Timestamp::from_micros(self.0.now.load(Ordering::SeqCst)));
+        self.1.sample(self.local(), self.local(), Timestamp::from_micros(self.0.now.load(Ordering::SeqCst)));
     }
 }
 
@@ -159,7 +163,7 @@ impl Wrapper for Sampled {
     }
 
     fn engine(&self) -> Engine {
-        Engine { time: self.1.time(Self::LOCAL), ..Engine::default() }
+        Engine { time: self.1.time(self.local()), ..Engine::default() }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
@@ -197,6 +201,21 @@ async fn a_permit_is_not_broken_early_after_the_engines_clock_was_set_back() {
     assert!(matches!(granted, Outcome::Granted(_)), "{granted:?}");
     let refused = begin(&before).await;
     assert!(matches!(refused, Outcome::Refused(Refusal::InFlight { .. })), "{refused:?}");
+}
+
+/// A body arrives for longer than the last sample of the time can be trusted, and nothing else uses the register.
+#[tokio::test]
+async fn a_permit_is_granted_long_after_the_record_was_seen() {
+    let engine = Server::new();
+    let process = Driver::with_clock(Sampled(Arc::clone(&engine), EngineClock::default()), Wrong(0));
+    let seen = process.load(&key()).await.unwrap();
+    for clock in [&engine.now, &engine.local] {
+        clock.fetch_add(600 * SECOND, Ordering::SeqCst);
+    }
+    let begin =
+        Begin::new(&Method::PUT, &Preconditions::NONE, nonce().unwrap(), TTL).with_authority(Authority::Register);
+    let (applied, _lock) = process.begin(&key(), Some(seen), begin).await.unwrap();
+    assert!(matches!(applied.outcome, Outcome::Granted(_)), "{:?}", applied.outcome);
 }
 
 /// The handler's own clock stands still, an hour ahead.
