@@ -248,7 +248,7 @@ impl Connect for Place {
         let replication_id = check(&info)?;
         let identity = self.identify(&mut connection, replication_id).await?;
         let open = Open { connection, identity, has_ended };
-        self.sample(&open).await;
+        self.sample(&open).await?;
         Ok(open)
     }
 
@@ -269,14 +269,13 @@ impl Place {
         format!("{}r/{key}", self.options.prefix)
     }
 
-    /// Samples the server's time. Without an answer, the bounds of the time widen; the call beside it has its own result.
-    async fn sample(&self, open: &Open) {
+    /// Samples the server's time. Without an answer, the bounds of the time widen; a call beside it has its own result.
+    async fn sample(&self, open: &Open) -> Result<(), RedisError> {
         let sent = SystemClock.now();
-        let time: Result<(u64, u64), RedisError> = cmd("TIME").query_async(&mut open.connection.clone()).await;
-        if let Ok((seconds, micros)) = time {
-            let time = Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros));
-            self.clock.sample(sent, SystemClock.now(), time);
-        }
+        let (seconds, micros): (u64, u64) = cmd("TIME").query_async(&mut open.connection.clone()).await?;
+        let time = Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros));
+        self.clock.sample(sent, SystemClock.now(), time);
+        Ok(())
     }
 
     /// Returns the register's identity, as stored. Creates the register if this process has not seen it before.

@@ -53,6 +53,15 @@ async fn a_wrong_password_is_reported_without_showing_it() {
     }
 }
 
+/// Without the server's time, processes would compare deadlines with clocks of their own.
+#[tokio::test]
+async fn a_user_without_the_right_to_read_the_time_is_refused() {
+    let server = start(&[]).await;
+    send(&server, &["ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all", "-time"]).await;
+    let (kind, message) = refusal(&format!("redis://limited:secret@{}", server.address())).await;
+    assert_eq!(kind, ConnectErrorKind::Denied, "{message}");
+}
+
 #[tokio::test]
 async fn a_replica_is_refused() {
     let (primary, replica) = (start(&[]).await, start(&[]).await);
