@@ -286,6 +286,8 @@ impl Keeper {
                 {
                     self.snapshot = found;
                 }
+                // The conflict may be with a renewal that has taken effect without an answer.
+                Written::Conflict(error, None) => return Err(Error::unknown(error.to_string())),
                 // Otherwise another client holds it already.
                 Written::Done(_) | Written::Superseded | Written::Conflict(..) => return Ok(()),
             }
