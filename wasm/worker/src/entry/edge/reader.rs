@@ -6,8 +6,12 @@ use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 use worker::web_sys;
 
+use crate::tasks::timeout;
+
 /// Number of bytes per step, except for the last.
 const STEP: u32 = 64 << 10;
+/// Time limit of a step, in milliseconds.
+const STILL: u32 = 300_000;
 
 #[wasm_bindgen]
 extern "C" {
@@ -67,12 +71,13 @@ impl Reader {
     /// Returns the next bytes, or `None` at the end of the stream.
     ///
     /// # Errors
-    /// The stream failed.
+    /// The stream failed, or its next bytes did not come in time.
     pub(crate) async fn next(&mut self) -> Result<Option<Uint8Array>, JsValue> {
         if self.has_ended {
             return Ok(None);
         }
-        let step = self.reader.read_at_least(STEP, Uint8Array::new_with_length(STEP)).await;
+        let step = timeout(STILL, self.reader.read_at_least(STEP, Uint8Array::new_with_length(STEP))).await;
+        let step = step.map_err(|late| js_sys::Error::new(&format!("waited for the next bytes of a body: {late}")))?;
         self.has_ended = step.as_ref().map_or(true, Step::done);
         Ok(step?.value().filter(|bytes| bytes.length() > 0))
     }

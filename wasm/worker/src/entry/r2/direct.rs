@@ -19,8 +19,6 @@ use super::upload::Upload;
 use super::{TIMEOUT, failure, in_time};
 use crate::entry::edge::reader::Reader;
 
-/// Time limit for the next 64 KiB of a body, in milliseconds.
-const STILL: u32 = 300_000;
 /// Number of the only part.
 pub(super) const PART: u16 = 1;
 
@@ -84,11 +82,7 @@ async fn pump(location: &Path, from: &ReadableStream, to: &[WritableStreamDefaul
         in_time("R2 and the hash to take the next bytes of a body", TIMEOUT, done)
     };
     let mut reader = Reader::new(from).map_err(failed)?;
-    let mut next = async || {
-        let next = async { reader.next().await.map_err(failed) };
-        in_time("the next bytes of a body", STILL, next).await
-    };
-    while let Some(chunk) = next().await? {
+    while let Some(chunk) = reader.next().await.map_err(failed)? {
         all(to.iter().map(|writer| writer.write_with_chunk(&chunk)).collect()).await?;
     }
     all(to.iter().map(WritableStreamDefaultWriter::close).collect()).await.map(drop)
