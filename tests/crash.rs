@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request};
 use ifmatch_core::digest::ContentHash;
+use ifmatch_testbed::within;
 use support::{Answer, Client, Gateway, full};
 use tokio::task::JoinSet;
 
@@ -54,9 +55,13 @@ async fn kill_9_during_a_hundred_writes() {
             writers.spawn(write_until_the_end(round.clone(), writer));
         }
         // A short pause, so that the kill does not coincide with the step before a response.
-        while round.acknowledged.load(Relaxed) < killed_after {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        within("the writes before the kill", async {
+            while round.acknowledged.load(Relaxed) < killed_after {
+                assert!(writers.try_join_next().is_none(), "a write has failed before the kill");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
         tokio::time::sleep(Duration::from_millis(7)).await;
         tokio::task::block_in_place(|| gateway.kill());
         writers.join_all().await;

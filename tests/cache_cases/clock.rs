@@ -25,14 +25,23 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Creates a clock that starts at [`START`].
+    /// Creates a clock an hour before [`START`], for a process to start by.
     pub(crate) fn new() -> Self {
-        let began = SystemClock.now();
-        let start = Duration::from_secs(START.unsigned_abs());
-        let offset = start.as_secs_f64() - Timestamp::default().until(began).as_secs_f64();
-        let clock = Self { began, offset, advanced: 0, folder: tempfile::tempdir().unwrap() };
-        clock.set();
+        let mut clock =
+            Self { began: Timestamp::default(), offset: 0.0, advanced: 0, folder: tempfile::tempdir().unwrap() };
+        clock.begin(START.unsigned_abs() - 3600);
         clock
+    }
+
+    /// Advances to [`START`], once the process has started.
+    pub(crate) fn start(&mut self) {
+        self.begin(START.unsigned_abs());
+    }
+
+    fn begin(&mut self, at: u64) {
+        self.began = SystemClock.now();
+        self.offset = Duration::from_secs(at).as_secs_f64() - Timestamp::default().until(self.began).as_secs_f64();
+        self.set();
     }
 
     /// Makes a new process use this clock.

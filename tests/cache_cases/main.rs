@@ -72,6 +72,7 @@ fn run(case: &Case, framing: Framing, clock: &mut Clock) -> Result<(), String> {
     command.args(["proxy", "--listen", "127.0.0.1:0", "--upstream", &origin.url()]);
     clock.rules(&mut command);
     let gateway = Gateway::launch(command);
+    clock.start();
     let mut last = Last::default();
     for (at, step) in case.steps.iter().enumerate() {
         clock.advance(case::wait(step));

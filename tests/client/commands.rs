@@ -1,13 +1,17 @@
 //! `ifmatch lock` and `ifmatch elect` as processes: exclusion, exit codes, signals, and holders that are stopped or killed.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 use ifmatch_testbed::{Network, Proxy};
 use support::{Gateway, run};
 
 use crate::serve;
+
+/// Limit of each wait for a command, far beyond what a busy machine needs.
+const LIMIT: Duration = Duration::from_mins(5);
 
 /// Runs `sh` with a script under a lock.
 fn locked(url: &str, flags: &[&str], script: &str) -> support::Finished {
@@ -17,7 +21,7 @@ fn locked(url: &str, flags: &[&str], script: &str) -> support::Finished {
 /// A command in the background. Killed when dropped, together with the command that it runs.
 pub(crate) struct Guarded {
     child: Child,
-    output: BufReader<ChildStdout>,
+    lines: Receiver<String>,
 }
 
 impl Guarded {
@@ -31,14 +35,18 @@ impl Guarded {
         command.args(arguments).args(["--", "sh", "-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("ifmatch starts");
         let output = BufReader::new(child.stdout.take().expect("piped"));
-        Self { child, output }
+        let (line, lines) = channel();
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|read| line.send(read)));
+        Self { child, lines }
     }
 
     /// Returns the next line of the command's output, or an empty one at the end.
-    pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("a pipe");
-        line.trim().to_owned()
+    pub(crate) fn line(&self) -> String {
+        match self.lines.recv_timeout(LIMIT) {
+            Ok(line) => line.trim().to_owned(),
+            Err(RecvTimeoutError::Disconnected) => String::new(),
+            Err(RecvTimeoutError::Timeout) => panic!("the next line of the command: not within {LIMIT:?}"),
+        }
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -46,7 +54,14 @@ impl Guarded {
     }
 
     pub(crate) fn code(&mut self) -> Option<i32> {
-        self.child.wait().expect("a child").code()
+        let late = Instant::now() + LIMIT;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status.code();
+            }
+            assert!(Instant::now() < late, "the end of the command: not within {LIMIT:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -178,10 +193,10 @@ fn a_stopped_holder_finds_the_lock_lost() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = serve(folder.path());
     let url = gateway.url("/locks/a");
-    let mut stopped = Guarded::start(&["lock", &url, "--ttl", "3s"], "echo started; exec sleep 600");
+    let mut stopped = Guarded::start(&["lock", &url, "--ttl", "9s"], "echo started; exec sleep 600");
     assert_eq!(stopped.line(), "started");
     stopped.signal("STOP");
-    assert_eq!(locked(&url, &["--ttl", "3s"], "true").status.code(), Some(0));
+    assert_eq!(locked(&url, &["--ttl", "9s"], "true").status.code(), Some(0));
     stopped.signal("CONT");
     assert_eq!(stopped.code(), Some(70));
 }
@@ -194,13 +209,13 @@ fn a_lost_lock_is_no_success_of_the_command() {
     let go = folder.path().join("go");
     let script = format!("echo started; while [ ! -e {} ]; do sleep 0.05; done; echo ended", go.display());
     let urls: Vec<_> = (0..4).map(|number| gateway.url(&format!("/locks/{number}"))).collect();
-    let mut stopped: Vec<_> = urls.iter().map(|url| Guarded::start(&["lock", url, "--ttl", "3s"], &script)).collect();
+    let mut stopped: Vec<_> = urls.iter().map(|url| Guarded::start(&["lock", url, "--ttl", "9s"], &script)).collect();
     for holder in &mut stopped {
         assert_eq!(holder.line(), "started");
         holder.signal("STOP");
     }
     std::thread::scope(|scope| {
-        let others: Vec<_> = urls.iter().map(|url| scope.spawn(|| locked(url, &["--ttl", "3s"], "true"))).collect();
+        let others: Vec<_> = urls.iter().map(|url| scope.spawn(|| locked(url, &["--ttl", "9s"], "true"))).collect();
         assert!(others.into_iter().all(|other| other.join().unwrap().status.code() == Some(0)));
     });
     std::fs::write(&go, "").unwrap();

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ifmatch_client::{Client, ErrorKind};
-use ifmatch_testbed::{Network, Proxy};
+use ifmatch_testbed::{Network, Proxy, within};
 
 use crate::serve;
 
 /// Far beyond the time that the updates take.
 const PATIENCE: Duration = Duration::from_hours(1);
-/// The shortest time to live.
-const TTL: Duration = Duration::from_secs(3);
+/// Long enough for a holder on a busy machine, which has lost the lock if it is late with a renewal by five seconds.
+const TTL: Duration = Duration::from_secs(9);
 /// Name of the test that runs itself in other processes, and the variables with which it does.
 const STOPPED: &str = "faults::a_stopped_holder_that_goes_on_writing_changes_nothing_after_the_next_one";
 const URL: &str = "IFMATCH_STOPPED_URL";
@@ -48,7 +48,7 @@ async fn a_lock_is_lost_before_it_is_taken_over_however_the_network_is_cut() {
             assert!(held.is_lost(), "two holders: {network:?}");
             next
         };
-        let (next, ()) = tokio::join!(acquire, held.lost());
+        let (next, ()) = within("the next holder", async { tokio::join!(acquire, held.lost()) }).await;
         assert!(next.fence() > held.fence());
     };
     join_all([Network::Silent, Network::BlackHole, Network::Reset].map(cut)).await;
@@ -72,9 +72,12 @@ async fn updates_go_on_after_the_gateway_was_killed_and_none_is_lost_or_repeated
     };
     let writers: Vec<_> = (0..8).map(writer).collect();
     for reached in [30, 80, 130, 180] {
-        while done.load(Ordering::Relaxed) < reached {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        within("the updates before the kill", async {
+            while done.load(Ordering::Relaxed) < reached {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
         // Writes take effect, and their answers are lost with the gateway.
         proxy.set(Network::Silent);
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -83,7 +86,7 @@ async fn updates_go_on_after_the_gateway_was_killed_and_none_is_lost_or_repeated
         proxy.set(Network::Whole);
     }
     for writer in writers {
-        writer.await.unwrap();
+        within("the end of a writer", writer).await.unwrap();
     }
     assert_eq!(client(&url).json::<usize>("hits").get().await.unwrap().unwrap().value, 400);
 }
@@ -132,7 +135,7 @@ async fn stop_in_the_middle(url: &str, number: usize) {
         let sent = Command::new("kill").args([signal, &process.id().to_string()]).status().unwrap();
         assert!(sent.success());
     };
-    assert!(accepted.next().is_some(), "no write was accepted");
+    assert_eq!(accepted.next(), Some(1), "the lock was lost before the first write");
     signal("-STOP");
     let (client, key) = (client(url), number.to_string());
     let next = client.lock(format!("lock-{key}")).ttl(TTL).acquire().await.unwrap();

@@ -57,7 +57,7 @@ async fn excludes(settings: Settings, url: &'static str) {
     let first = tokio::task::spawn_blocking({
         let settings = settings.clone();
         move || {
-            let mut first = Guarded::of(ifmatch(&settings), &["lock", url], "echo $IFMATCH_FENCE; exec sleep 600");
+            let first = Guarded::of(ifmatch(&settings), &["lock", url], "echo $IFMATCH_FENCE; exec sleep 600");
             let fence: u64 = first.line().parse().expect("a number");
             (first, fence)
         }

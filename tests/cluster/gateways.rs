@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::Method;
-use ifmatch_testbed::etcd;
+use ifmatch_testbed::{etcd, within};
 use support::azure::Azure;
 use support::{Answer, Client};
 use tokio::task::block_in_place;
@@ -154,12 +154,15 @@ async fn a_deleted_container_stays_empty() {
         writer.await.unwrap();
     }
     assert!(acknowledged.load(Relaxed) > 0, "no write was acknowledged");
-    loop {
-        let deleted = azure[0].blob(Method::DELETE, "/docs?restype=container", &[], "").await;
-        if matches!(deleted.status.as_u16(), 202 | 404) {
-            break;
+    within("the deletion of the container", async {
+        loop {
+            let deleted = azure[0].blob(Method::DELETE, "/docs?restype=container", &[], "").await;
+            if matches!(deleted.status.as_u16(), 202 | 404) {
+                break;
+            }
         }
-    }
+    })
+    .await;
     azure[1].create_container("docs").await.expect(201);
     for azure in &azure {
         let listed = azure.blob(Method::GET, "/docs?restype=container&comp=list", &[], "").await.expect(200);
@@ -193,9 +196,12 @@ async fn a_wait_ends_with_a_change_by_another_gateway() {
 
 /// Returns once a request waits at the gateway.
 async fn waiting(client: &Client) {
-    while !client.get("/-/metrics", &[]).await.expect(200).text().contains("ifmatch_waits 1") {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    within("a request that waits at the gateway", async {
+        while !client.get("/-/metrics", &[]).await.expect(200).text().contains("ifmatch_waits 1") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
 }
 
 /// A fencing token that one gateway has seen protects from late writes through another.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ifmatch_testbed::{postgres, redis};
+use ifmatch_testbed::{postgres, redis, within};
 use support::{Client, Gateway, run};
 use tokio::task::block_in_place;
 
@@ -79,9 +79,12 @@ async fn a_killed_gateway_takes_no_acknowledged_write_with_it() {
             (writer, last)
         });
     }
-    while clients[1].get("/docs/7", &[]).await.status != 200 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    within("the first write of the last writer", async {
+        while clients[1].get("/docs/7", &[]).await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
     block_in_place(|| cluster.gateways[0].kill());
     while let Some(ended) = writers.join_next().await {
         let (writer, last) = ended.unwrap();

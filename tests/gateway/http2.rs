@@ -4,6 +4,7 @@ use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use http::{Request, Response, StatusCode};
+use ifmatch_testbed::within;
 use support::raw::{Connection, exchange};
 use support::{Client, Gateway};
 use tokio::net::TcpStream;
@@ -113,12 +114,15 @@ async fn a_reset_body_is_not_stored() {
         assert!(other.await.unwrap().status().is_success());
         // The request for the metrics is the only one left.
         let client = Client::new(gateway.address());
-        loop {
-            let metrics = client.get("/-/metrics", &[]).await.expect(200);
-            if metrics.text().lines().any(|line| line == "ifmatch_requests_in_flight 1") {
-                break;
+        within("the end of the other requests", async {
+            loop {
+                let metrics = client.get("/-/metrics", &[]).await.expect(200);
+                if metrics.text().lines().any(|line| line == "ifmatch_requests_in_flight 1") {
+                    break;
+                }
             }
-        }
+        })
+        .await;
         client.get("/c/a", &[]).await.expect(404);
     }
 }

@@ -17,9 +17,10 @@ const LEASED = Array.from({ length: 8 }, (_, at) => `/crash/leased-${at}`);
 // Starts a server in a separate process, so that its runtime can be killed.
 async function serve(persist) {
   const node = spawn(process.execPath, [SERVE, "--modules", FOLDER, "--port", "0", "--persist", persist], {
-    stdio: ["pipe", "pipe", "ignore"],
+    stdio: ["pipe", "pipe", "inherit"],
   });
-  const [line] = await once(readline.createInterface(node.stdout), "line");
+  const signal = limit("the line of the server's address");
+  const [line] = await once(readline.createInterface(node.stdout), "line", { signal });
   const url = new URL(line.replace("blobs on ", ""));
   let hasEnded = false;
   const end = async (signal) => {
@@ -29,7 +30,7 @@ async function serve(persist) {
     for (const runtime of runtimes) {
       process.kill(Number(runtime), signal);
     }
-    await once(node, "exit");
+    await once(node, "exit", { signal: limit("the end of the killed server") });
   };
   return { fetch: (target, init) => ask(url, target, init), hasEnded: () => hasEnded, end };
 }
@@ -47,8 +48,10 @@ test("acknowledged writes are intact after a crash, and no lease has two holders
     await check(server, known);
     let done = 0;
     let kill;
-    const killed = new Promise((resolve) => {
+    const killed = new Promise((resolve, reject) => {
       kill = resolve;
+      const late = limit(`${WRITERS} acknowledged writes, and half as many again`);
+      late.addEventListener("abort", () => reject(late.reason));
     });
     const writer = async (writer) => {
       const target = `/crash/${writer}`;

@@ -196,7 +196,7 @@ test("when other bodies fill the memory, writes get 503 and reads are served", a
 test("bodies without a length count as they arrive", async (t) => {
   const { fetch, url } = await start(t);
   const begin = (at, bytes) => {
-    const request = http.request(new URL(`/docs/chunked-${at}`, url), { method: "PUT", agent: false });
+    const request = http.request(new URL(`/docs/chunked-${at}`, url), { method: "PUT", agent: false, signal: limit(`the status of PUT ${at}`) });
     const status = new Promise((resolve) => {
       request.on("response", (response) => resolve(response.resume().statusCode)).on("error", resolve);
     });
@@ -219,7 +219,7 @@ test("a long body whose MD5 the Worker computes counts as it arrives", async (t)
   const fields = { "content-length": String(12 << 20), "content-md5": md5, "x-ms-blob-type": "BlockBlob" };
   const large = Array.from({ length: 5 }, (_, at) => {
     const [target, init] = signed("PUT", `/docs/md5-${at}`, fields);
-    const request = http.request(new URL(target, url), { ...init, agent: false });
+    const request = http.request(new URL(target, url), { ...init, agent: false, signal: limit(`the status of PUT ${at}`) });
     const status = new Promise((resolve) => {
       request.on("response", (response) => resolve(response.resume().statusCode)).on("error", resolve);
     });
@@ -249,7 +249,7 @@ test("a Worker without access control serves this machine only", async (t) => {
   const { fetch, url } = await start(t);
   const as = (host) =>
     new Promise((resolve, reject) => {
-      const request = http.request(new URL("/docs/a", url), { headers: { host }, agent: false }, (response) => {
+      const request = http.request(new URL("/docs/a", url), { headers: { host }, agent: false, signal: limit(`GET as ${host}`) }, (response) => {
         response.resume();
         resolve(response.statusCode);
       });

@@ -24,8 +24,9 @@ export function ask(url, target, init = {}) {
   return fetch(new URL(target, url), { ...init, headers, signal });
 }
 
-// Maximum time in seconds for a request with its body, generous for a busy machine.
-export const LIMIT = 300;
+// Maximum time in seconds for a request with its body, generous for a busy machine, and beyond the limits of the Worker, whose errors
+// say more.
+export const LIMIT = 600;
 
 // Returns a signal that aborts after the limit, with an error that names what was waited for.
 export function limit(subject) {

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use support::Gateway;
@@ -46,6 +47,8 @@ fn hang_up(gateway: &Gateway, line: &str) {
     eventually(line, || (count() > before).then_some(()));
 }
 
+/// Limit of each wait, far beyond what a busy machine needs.
+const LIMIT: Duration = Duration::from_mins(5);
 const RELOADED: &str = "reloaded the configuration";
 const FAILED: &str = "cannot reload the configuration";
 
@@ -94,13 +97,13 @@ fn a_request_in_progress_ends_at_its_former_upstream() {
     let (arrival, permission) = (Mutex::new(arrival), Mutex::new(permission));
     let former = Origin::start(move |_| {
         arrival.lock().unwrap().send(()).unwrap();
-        permission.lock().unwrap().recv().unwrap();
+        permission.lock().unwrap().recv_timeout(LIMIT).expect("the test releases the request");
         ok("", "former")
     });
     let site = Site::start(&to(&former));
     let mut slow = Connection::open(site.gateway.address());
     slow.send("GET / HTTP/1.1\r\nhost: example.com\r\n\r\n");
-    arrived.recv().unwrap();
+    arrived.recv_timeout(LIMIT).expect("the request reaches its upstream");
     site.reload(&to(&named("new")), RELOADED);
     release.send(()).unwrap();
     assert_eq!(slow.answer().expect(200).text(), "former");
