@@ -58,45 +58,36 @@ const WASM: Tool = wasm::TOOLCHAIN;
 
 /// Quick steps, and those that others depend on.
 const FIRST: &[Step] = &[
-    Step { name: "format", about: "cargo fmt changes nothing", minutes: 5, needs: &[RUSTFMT], run: format },
-    Step { name: "tree", about: "the layering of the crates", minutes: 5, needs: &[], run: tree::check },
-    Step { name: "npm", about: "installs the tests' npm packages", minutes: 15, needs: &[NPM], run: npm::install },
+    Step { name: "format", about: "cargo fmt changes nothing", needs: &[RUSTFMT], run: format },
+    Step { name: "tree", about: "the layering of the crates", needs: &[], run: tree::check },
+    Step { name: "npm", about: "installs the tests' npm packages", needs: &[NPM], run: npm::install },
 ];
 
 /// Steps that compile or run natively, in running order: quick steps first.
 const NATIVE: &[Step] = &[
-    Step { name: "tidy", about: "the repository's rules (tests/tidy.rs)", minutes: 20, needs: &[GIT], run: tidy },
-    Step {
-        name: "clippy",
-        about: "no warnings in any target, with all features",
-        minutes: 45,
-        needs: &[CLIPPY],
-        run: clippy,
-    },
-    Step { name: "fuzz", about: "the fuzz targets build", minutes: 15, needs: &[CLIPPY, CXX], run: fuzz },
-    Step { name: "doc", about: "the documentation builds, and its links work", minutes: 30, needs: &[], run: doc },
+    Step { name: "tidy", about: "the repository's rules (tests/tidy.rs)", needs: &[GIT], run: tidy },
+    Step { name: "clippy", about: "no warnings in any target, with all features", needs: &[CLIPPY], run: clippy },
+    Step { name: "fuzz", about: "the fuzz targets build", needs: &[CLIPPY, CXX], run: fuzz },
+    Step { name: "doc", about: "the documentation builds, and its links work", needs: &[], run: doc },
     Step {
         name: "site",
         about: "the documentation site builds, and its links work",
-        minutes: 30,
         needs: &[],
         run: programs::check_docs,
     },
     Step {
         name: "test",
         about: "unit and integration tests; the examples build",
-        minutes: 75,
         needs: &[ETCD, ETCDCTL, FAKETIME, NGINX, POSTGRESQL, REDIS],
         run: test,
     },
     Step {
         name: "cluster",
         about: "several gateways on one register; a short soak test",
-        minutes: 20,
         needs: &[ETCD, POSTGRESQL, REDIS],
         run: cluster,
     },
-    Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },
+    Step { name: "doctest", about: "the examples in the documentation", needs: &[], run: doctest },
 ];
 
 /// WebAssembly, and clients in other languages. They run beside the native steps, since they mostly wait: for one long link, and
@@ -105,35 +96,30 @@ const SERVED: &[Step] = &[
     Step {
         name: "wasm",
         about: "tests of the core and the layer, as WebAssembly",
-        minutes: 45,
         needs: &[NODE, WASM],
         run: wasm::in_node::check,
     },
     Step {
         name: "js",
         about: "the package for JavaScript: types, tables, Workers that use it",
-        minutes: 45,
         needs: &[NODE, NPM, WASM],
         run: js::check,
     },
     Step {
         name: "console",
         about: "the gateway's console in Chromium: its jobs, accessibility, attacks",
-        minutes: 45,
         needs: &[CHROMIUM, NODE, NPM, REDIS],
         run: console,
     },
     Step {
         name: "worker",
         about: "the Cloudflare Worker: size, tests, its register, the Azure clients",
-        minutes: 60,
         needs: &[NODE, NPM, sdk::PYTHON, WASM],
         run: worker::check::check,
     },
     Step {
         name: "sdk",
         about: "the Azure clients for Python and JavaScript; restic, rclone, azcopy",
-        minutes: 60,
         needs: &[LIBSECRET, NPM, sdk::PYTHON, RCLONE, RESTIC],
         run: sdk,
     },
