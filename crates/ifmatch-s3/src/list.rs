@@ -28,7 +28,7 @@ pub(crate) async fn version_1(
     let S3Request { input, credentials, .. } = request;
     let query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
     // A marker that is a folder has shown all names in it.
-    let is_folder = |marker: &String| query.delimiter.as_deref().is_some_and(|delimiter| marker.ends_with(delimiter));
+    let is_folder = |marker: &str| query.delimiter.as_deref().is_some_and(|by| is_folder(marker, &query.prefix, by));
     let marker = input.marker.filter(|marker| !marker.is_empty());
     let after = marker.clone().map(|marker| if is_folder(&marker) { behind(&marker) } else { marker });
     let Page { contents, common_prefixes, next, last } =
@@ -181,5 +181,32 @@ impl Query {
             storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
             ..Object::default()
         }
+    }
+}
+
+/// Returns `true` if a marker is a folder of a listing: the first delimiter behind the prefix is at its end.
+fn is_folder(marker: &str, prefix: &str, delimiter: &str) -> bool {
+    let first = marker.strip_prefix(prefix).and_then(|rest| rest.split_once(delimiter));
+    first.is_some_and(|(_, rest)| rest.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_is_a_folder_if_the_listing_shows_it_as_one() {
+        for (marker, prefix, expected) in [
+            ("b/", "", true),
+            ("photos/2026/", "photos/", true),
+            ("photos/", "photos/", false),
+            ("a/", "a/b/", false),
+            ("a/b/", "", false),
+            ("a/b", "", false),
+            ("z/", "photos/", false),
+        ] {
+            assert_eq!(is_folder(marker, prefix, "/"), expected, "{marker} {prefix}");
+        }
+        assert!(is_folder("a--", "", "--"));
     }
 }
