@@ -159,6 +159,11 @@ impl Rows for MatchingEntities<'_> {
     fn bytes((key, stored): &Self::Row) -> usize {
         stored.entity.bytes(key)
     }
+
+    /// The records of batches are in the same container.
+    fn is_position(name: &BlobName) -> bool {
+        EntityKey::parse(name.as_str()).is_some()
+    }
 }
 
 /// An entity, before or after its properties were read.

@@ -16,6 +16,11 @@ pub(crate) trait Rows: Sync {
 
     /// Returns the size of a row, in bytes.
     fn bytes(row: &Self::Row) -> usize;
+
+    /// Returns `false` for the name of a blob that belongs to no row, which is not counted: a page cannot continue after it.
+    fn is_position(_name: &BlobName) -> bool {
+        true
+    }
 }
 
 /// The part of a listing that makes up a page.
@@ -70,7 +75,7 @@ pub(crate) async fn page<R: Rows>(
     let (mut examined, mut bytes) = (0, 0);
     let mut last = None;
     while let Some(names) = store.list(container, &query).await? {
-        for entry in names.items {
+        for entry in names.items.into_iter().filter(|entry| R::is_position(&entry.name)) {
             if examined == budget.examined {
                 return Ok(Page { next: last, ..page });
             }
@@ -100,7 +105,7 @@ mod tests {
     use ifmatch_blob::name::BlobPath;
     use ifmatch_blob_embedded::EmbeddedStore;
 
-    /// Blobs with even numbers as names; the number is the row's size.
+    /// Blobs with even numbers as names; the number is the row's size. Other names are no rows.
     struct Even;
 
     impl Rows for Even {
@@ -114,6 +119,10 @@ mod tests {
         fn bytes(row: &usize) -> usize {
             *row
         }
+
+        fn is_position(name: &BlobName) -> bool {
+            name.as_str().parse::<usize>().is_ok()
+        }
     }
 
     #[tokio::test]
@@ -121,9 +130,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let store = EmbeddedStore::open(folder.path()).await.expect("a store");
         let container = ContainerName::new("numbers").expect("valid");
-        for number in 0..9 {
-            let blob =
-                BlobPath { container: container.clone(), name: BlobName::new(&number.to_string()).expect("valid") };
+        let others = ["!before", "1-between", "4-between", "4-more", "a-behind"].map(str::to_owned);
+        for name in (0..9).map(|number| number.to_string()).chain(others) {
+            let blob = BlobPath { container: container.clone(), name: BlobName::new(&name).expect("valid") };
             store.put(&blob, put(String::new(), absent())).await.expect("stored");
         }
         let budget = |examined, bytes| PageBudget { examined, bytes };
