@@ -10,7 +10,7 @@ use super::incarnation::{KEYS, Registered};
 use super::permit::of_register;
 use super::shared::Shared;
 use ifmatch_blob::name::ContainerName;
-use ifmatch_blob::store::{ContainerEntry, ContainerInfo, ListQuery, Page, StoreError};
+use ifmatch_blob::store::{ContainerEntry, ContainerInfo, ListQuery, Page, StoreError, StoreErrorKind};
 
 impl Shared {
     /// Lists the containers.
@@ -24,8 +24,14 @@ impl Shared {
             Err(error) => return Err(failure::of_read(error)),
         };
         for name in listed.iter().filter_map(|folder| ContainerName::new(folder.filename()?).ok()) {
-            let is_new = is_asked_for(query, name.as_str()) && !found.contains_key(&name);
-            if is_new && self.container(&name).await?.is_some() {
+            if !is_asked_for(query, name.as_str()) || found.contains_key(&name) {
+                continue;
+            }
+            let exists = match self.container(&name).await {
+                Err(error) if *error.kind() == StoreErrorKind::Unreadable => true,
+                container => container?.is_some(),
+            };
+            if exists {
                 found.insert(name, None);
             }
         }
@@ -55,10 +61,11 @@ impl Shared {
             for (key, record) in &page {
                 let name = key.as_str().strip_prefix(KEYS).and_then(|name| ContainerName::new(name).ok());
                 let now = self.driver.now();
+                // A container with an unreadable record refuses writes, and its blobs are there: it is listed.
                 if let (Some(name), Some(version)) = (name, record.state(now).version())
-                    && Registered::of(record, now)?.exists()
+                    && Registered::of(record, now).map_or(true, |registered| registered.exists())
                 {
-                    found.insert(name, Some(info(record, version, now)?));
+                    found.insert(name, info(record, version, now).ok());
                 }
             }
         }

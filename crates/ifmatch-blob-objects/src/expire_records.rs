@@ -50,7 +50,15 @@ impl Shared {
 
     async fn forget_container(&self, container: &ContainerName, key: &Key, record: &Record) -> Result<u64, StoreError> {
         let now = self.driver.now();
-        match Registered::of(record, now)? {
+        let registered = match Registered::of(record, now) {
+            Ok(registered) => registered,
+            // The records behind it are looked at all the same.
+            Err(error) => {
+                tracing::warn!(%container, %error, "the record of a container is unreadable");
+                return Ok(0);
+            }
+        };
+        match registered {
             Registered::Closing(_, until) | Registered::Deleting(until) if until <= now => {
                 self.resume_deletion(container);
                 Ok(0)

@@ -74,7 +74,11 @@ impl Shared {
         let blob = BlobPath { container: container.clone(), name };
         let current = match found {
             Some(current) => Some(current),
-            None => self.look(&self.location(&blob)?, members).await?,
+            // Another program can give an object a name that no request may have.
+            None => match self.location(&blob) {
+                Ok(location) => self.look(&location, members).await?,
+                Err(_) => return Ok(None),
+            },
         };
         let Some(current) = current else { return Ok(None) };
         let lease = if with_lease { self.lease_of(&blob).await? } else { None };

@@ -198,7 +198,6 @@ async fn a_container_whose_deleter_crashed_is_opened_by_the_next_request() {
     assert_eq!(process.store.container(&blob.container).await.unwrap(), None);
 }
 
-/// The deleter lists no object, and then sleeps for longer than its turn.
 /// Such as the mark of a deleter of a newer release.
 #[tokio::test]
 async fn a_container_whose_record_is_unreadable_takes_no_writes() {
@@ -209,8 +208,15 @@ async fn a_container_whose_record_is_unreadable_takes_no_writes() {
     assert_eq!(kind(process.store.put(blob, within()).await), StoreErrorKind::Unreadable);
     assert_eq!(kind(delete_empty(process, &blob.container).await), StoreErrorKind::Unreadable);
     assert_eq!(kind(process.store.container(&blob.container).await), StoreErrorKind::Unreadable);
+    // The other containers can be listed, and those behind it looked after.
+    let all = ListQuery { prefix: String::new(), after: None, limit: 10, leases: true, delimiter: None };
+    let listed = process.store.containers(&all).await.unwrap();
+    assert_eq!(listed.items.iter().map(|entry| &entry.name).collect::<Vec<_>>(), [&blob.container]);
+    let backing = Backing::new(Arc::clone(&setup.store) as Arc<dyn ObjectStore>);
+    ObjectBlobs::open_durable(backing, setup.register.clone()).await.unwrap().forget_idle().await.unwrap();
 }
 
+/// The deleter lists no object, and then sleeps for longer than its turn.
 #[tokio::test]
 async fn a_deleter_that_lost_its_turn_deletes_nothing() {
     let setup = setup().await;

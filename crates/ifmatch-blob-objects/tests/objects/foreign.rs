@@ -9,9 +9,10 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::BlobService;
 use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::store::{BoxError, Put, StoreErrorKind, Upload};
+use ifmatch_blob::store::{BoxError, ListQuery, Put, StoreErrorKind, Upload};
 use ifmatch_blob_objects::{Backing, ObjectBlobs, Support};
 use ifmatch_core::precondition::{Precondition, Preconditions};
+use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use tower::ServiceExt;
 
@@ -160,4 +161,16 @@ async fn a_large_write_is_compared_again_on_completion() {
     assert_eq!(refusal(refused).0, Precondition::IfMatch);
     assert_eq!(store.modes(), ["multipart", "overwrite"], "the parts were under way");
     assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
+}
+
+/// No request may have the name of the object, and the listing shows the others.
+#[tokio::test]
+async fn an_object_with_a_backslash_in_its_name_is_not_listed() {
+    let (store, subject) = faulty().await;
+    let blob = blob("c", "b");
+    subject.write(&blob, "ours").await;
+    store.put(&Path::parse("c/a\\b").unwrap(), "theirs".into()).await.unwrap();
+    let all = ListQuery { prefix: String::new(), after: None, limit: 10, leases: true, delimiter: None };
+    let listed = subject.store.list(&blob.container, &all).await.unwrap().expect("the container");
+    assert_eq!(listed.items.iter().map(|entry| &entry.name).collect::<Vec<_>>(), [&blob.name]);
 }
