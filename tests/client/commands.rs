@@ -5,13 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use ifmatch_testbed::{Network, Proxy};
+use ifmatch_testbed::{LIMIT, Network, Proxy};
 use support::{Gateway, run};
 
 use crate::serve;
-
-/// Limit of each wait for a command, far beyond what a busy machine needs.
-const LIMIT: Duration = Duration::from_mins(5);
 
 /// Runs `sh` with a script under a lock.
 fn locked(url: &str, flags: &[&str], script: &str) -> support::Finished {

@@ -20,4 +20,4 @@ pub use faketime::faketime;
 pub use log::Log;
 pub use proxy::{Network, Proxy};
 pub use server::{Launch, Program, Server, free_port};
-pub use wait::within;
+pub use wait::{LIMIT, within};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Limit of each wait, far beyond what a busy machine needs.
-const LIMIT: Duration = Duration::from_mins(5);
+pub const LIMIT: Duration = Duration::from_mins(5);
 
 /// Waits for something that a test expects.
 ///

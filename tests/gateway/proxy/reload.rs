@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
 
+use ifmatch_testbed::LIMIT;
 use rustls::pki_types::CertificateDer;
 use support::Gateway;
 use support::raw::Connection;
@@ -47,8 +47,6 @@ fn hang_up(gateway: &Gateway, line: &str) {
     eventually(line, || (count() > before).then_some(()));
 }
 
-/// Limit of each wait, far beyond what a busy machine needs.
-const LIMIT: Duration = Duration::from_mins(5);
 const RELOADED: &str = "reloaded the configuration";
 const FAILED: &str = "cannot reload the configuration";
 
