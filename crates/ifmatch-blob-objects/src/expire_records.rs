@@ -50,20 +50,17 @@ impl Shared {
 
     async fn forget_container(&self, container: &ContainerName, key: &Key, record: &Record) -> Result<u64, StoreError> {
         let now = self.driver.now();
-        let registered = match Registered::of(record, now) {
-            Ok(registered) => registered,
+        match Registered::of(record, now) {
             // The records behind it are looked at all the same.
             Err(error) => {
                 tracing::warn!(%container, %error, "the record of a container is unreadable");
-                return Ok(0);
+                Ok(0)
             }
-        };
-        match registered {
-            Registered::Closing(_, until) | Registered::Deleting(until) if until <= now => {
+            Ok(Registered::Closing(_, until) | Registered::Deleting(until)) if until <= now => {
                 self.resume_deletion(container);
                 Ok(0)
             }
-            gone @ Registered::Gone(_) if is_past_retention(record, now) && record.is_forgettable(now) => {
+            Ok(gone @ Registered::Gone(_)) if is_past_retention(record, now) && record.is_forgettable(now) => {
                 match self.remove_strays(container, gone.members()).await {
                     Ok(()) => self.forget(key, record).await,
                     Err(error) => {
