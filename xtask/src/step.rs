@@ -159,7 +159,6 @@ mod tests {
     const LACKS: Step = Step {
         name: "lacks",
         about: "",
-
         needs: &[Tool { name: "no-such-program-here", probe: &["no-such-program-here"], install: "get program" }],
         run: |_| Ok(()),
     };

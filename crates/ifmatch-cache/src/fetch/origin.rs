@@ -121,7 +121,7 @@ impl Fetch {
                     if is_of_origin {
                         self.note_failure(Some(true));
                     }
-                    self.tell(Outcome::Failed(Failure { is_of_origin, status: None, client: self.address }));
+                    self.tell(self.failure(is_of_origin, None));
                     return Err(error);
                 }
             };
@@ -162,6 +162,10 @@ impl Fetch {
 
     fn client_is_conditional(&self) -> bool {
         self.client.headers.contains_key(IF_NONE_MATCH) || self.client.headers.contains_key(IF_MODIFIED_SINCE)
+    }
+
+    fn failure(&self, is_of_origin: bool, status: Option<StatusCode>) -> Outcome {
+        Outcome::Failed(Failure { is_of_origin, status, client: self.address })
     }
 
     /// Records if the origin fails for a stored response: until it answers again, a usable stale response is served
@@ -318,8 +322,7 @@ impl Fetch {
             Ok(storable) => Ok(storable),
             Err(outcome) => {
                 if failed {
-                    let (status, client) = (Some(head.status), self.address);
-                    self.tell(Outcome::Failed(Failure { is_of_origin: true, status, client }));
+                    self.tell(self.failure(true, Some(head.status)));
                 }
                 self.not_stored(head.status, refusal, outcome);
                 Err(if failed { RequestOutcome::ErrorStatus } else { outcome })
