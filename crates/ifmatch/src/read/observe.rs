@@ -87,6 +87,19 @@ pub(crate) fn tag_of_revision<T: Body>(context: &ReadContext, tagged: &Tagged<T>
     long.recognize(recorded).cloned().or_else(|| long.tag(revision))
 }
 
+/// Returns `true` if the record still has the tag, and no write is in flight. A hash names its bytes at any time, but a tag of a
+/// revision only those before the next write, which may have taken effect between the beginning of the read and its response.
+pub(crate) async fn is_undisturbed(context: &ReadContext, recorded: &Recorded) -> bool {
+    let ReadContext { shared, request, .. } = context;
+    // First: a write that ends in between has changed the record.
+    if shared.unguarded.is_in_flight(&request.key) {
+        return false;
+    }
+    let record = shared.for_read(shared.driver.load(&request.key)).await;
+    let version = record.as_ref().and_then(|record| record.settled(shared.now()));
+    version.is_some_and(|version| version.tag(&recorded.variant) == Some(&recorded.tag))
+}
+
 /// Records that the resource is gone.
 pub(crate) async fn observe_absence(context: &ReadContext) {
     if let Some(record) = baseline_record(context).await

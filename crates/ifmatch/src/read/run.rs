@@ -15,7 +15,7 @@ use crate::inner::{self, InnerService, RequestContent};
 use crate::read::cache_control::Reuse;
 use crate::read::cached::{Cached, Lookup};
 use crate::read::compressed_tag;
-use crate::read::observe::{observe, observe_absence, remember, remembered, tag_of_revision};
+use crate::read::observe::{is_undisturbed, observe, observe_absence, remember, remembered, tag_of_revision};
 use crate::read::request::ReadContext;
 use crate::read::respond::{Selected, is_past};
 use crate::read::tag::{Tagged, is_encoded, own_tag, weaken};
@@ -166,10 +166,14 @@ impl ReadContext {
         let reuse = Reuse::of(&tagged.head.headers);
         let of_revision = if reuse.is_private { None } else { tag_of_revision(self, &tagged) };
         let tag = of_revision.as_ref().or(tagged.tag.as_ref());
-        let recorded = if reuse.is_private { None } else { observe(self, &tagged.head.headers, tag).await };
-        if let Some(tag) = of_revision.filter(|_| recorded.is_some()) {
-            tagged.head.headers.insert(ETAG, tag.to_header());
-            tagged.tag = Some(tag);
+        let mut recorded = if reuse.is_private { None } else { observe(self, &tagged.head.headers, tag).await };
+        if let (Some(tag), Some(found)) = (of_revision, &recorded) {
+            if Box::pin(is_undisturbed(self, found)).await {
+                tagged.head.headers.insert(ETAG, tag.to_header());
+                tagged.tag = Some(tag);
+            } else {
+                recorded = None;
+            }
         }
         if self.shared.config.behind_compression {
             compressed_tag::add_vary(&mut tagged.head.headers);

@@ -100,6 +100,38 @@ async fn a_reader_that_began_before_a_write_gets_no_tag_of_the_new_version() {
     assert_ne!(early.header("etag"), Some(written));
 }
 
+/// The read begins before a write, and finds its bytes: the recorded tag is that of the bytes before.
+#[tokio::test]
+async fn a_reader_that_finds_the_bytes_of_a_later_write_does_not_get_the_tag_before_it() {
+    for (authoritative, write) in [(true, "PUT /a"), (false, "PUT /a"), (true, "POST /a"), (false, "POST /a")] {
+        // Until the write has ended, or only taken effect.
+        for ends in [true, false] {
+            let (builder, _, _) = builder();
+            let world = World::with(&[("/a", LONG)]);
+            let builder = if authoritative { builder.authoritative() } else { builder };
+            let service = builder.hash_limit(1).build().layer(world.clone());
+            let first = ask(&service, "GET /a", &[]).await.tag();
+            let task = |target: &'static str, fields: &'static [(&str, &str)], body: &'static str| {
+                let service = service.clone();
+                tokio::spawn(async move { send(&service, request(target, fields, body)).await })
+            };
+            let reader = task("GET /a", &[("x-get-hold-before", "reader")], "");
+            world.reached("reader").await;
+            let writer = task(write, &[("x-hold-after", "writer")], "abcdefghij");
+            world.reached("writer").await;
+            if ends {
+                world.release("writer");
+                assert_eq!(writer.await.unwrap().status, 204);
+            }
+            world.release("reader");
+            let read = reader.await.unwrap();
+            assert_eq!((read.status.as_u16(), &read.body[..]), (200, &b"abcdefghij"[..]));
+            assert_ne!(read.header("etag"), Some(first), "authoritative: {authoritative}, {write}, ended: {ends}");
+            world.release("writer");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_private_representation_shares_no_tag_of_a_revision() {
     let (builder, _, _) = builder();
