@@ -50,13 +50,19 @@ fn key_of(extractor: &dyn KeyExtractor, request: &Parts, uri: Uri) -> Option<Key
 /// Resolves a reference on the same host (RFC 3986 §5.2), without its fragment.
 fn resolve(location: &HeaderValue, request: &Parts) -> Option<Uri> {
     let target = mount::uri(request);
-    let text = location.to_str().ok()?;
+    let text = std::str::from_utf8(location.as_bytes()).ok()?;
     let text = text.split('#').next()?;
-    if let Some((_, rest)) = text.split_once("://") {
+    // A colon after the first slash or question mark belongs to the path or the query.
+    let (scheme, rest) = match text.split_once(':') {
+        Some((scheme, rest)) if !scheme.contains(['/', '?']) => (Some(scheme), rest),
+        _ => (None, text),
+    };
+    if let Some(rest) = rest.strip_prefix("//") {
         let (authority, _) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
-        return (host(request)?.eq_ignore_ascii_case(authority)).then(|| text.parse().ok())?;
+        let absolute = || format!("{}://{rest}", scheme.unwrap_or("http")).parse().ok();
+        return without_port(host(request)?).eq_ignore_ascii_case(without_port(authority)).then(absolute)?;
     }
-    if text.starts_with("//") || text.split_once(':').is_some_and(|(scheme, _)| !scheme.contains(['/', '?'])) {
+    if scheme.is_some() {
         return None;
     }
     let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
@@ -77,6 +83,11 @@ fn host(request: &Parts) -> Option<&str> {
         Some(authority) => Some(authority.as_str()),
         None => request.headers.get(HOST)?.to_str().ok(),
     }
+}
+
+/// Removes a port that is usually omitted.
+fn without_port(authority: &str) -> &str {
+    [":80", ":443"].iter().find_map(|port| authority.strip_suffix(port)).unwrap_or(authority)
 }
 
 /// Removes dot segments (RFC 3986 §5.2.4) from a path that begins with a slash.
@@ -118,7 +129,13 @@ mod tests {
             ("?y=2", None),
             ("http://example.com/docs/7", None),
             ("//example.com/docs/7", None),
+            ("//Example.org/docs/7", Some("/docs/7")),
+            ("https://example.org:443/docs/7", Some("/docs/7")),
+            ("http://example.org:8080/docs/7", None),
+            ("/docs/7?return=https://app.example/", Some("/docs/7")),
+            ("7?at=12:30", Some("/docs/7")),
             ("mailto:a@b", None),
+            ("http:/docs/7", None),
         ];
         let target = Key::new("/docs/list").unwrap();
         for (location, expected) in cases {
