@@ -262,7 +262,7 @@ impl Fetch {
         T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     {
         let (head, body) = response.into_parts();
-        if head.status == StatusCode::NOT_MODIFIED && self.leader.is_some() {
+        if head.status == StatusCode::NOT_MODIFIED && self.leader.is_some() && self.flight_key.has_condition() {
             self.share_unmodified(&head, times);
         }
         let length = declared_length(&head.headers, body.size_hint().exact());

@@ -55,6 +55,12 @@ impl FlightKey {
         Self { condition, ..self }
     }
 
+    /// Returns `true` if all requests with this key have the same condition. Without one, they wait for a response that the cache
+    /// validates or completes, and have any.
+    pub(crate) fn has_condition(&self) -> bool {
+        !self.condition.is_empty()
+    }
+
     /// Returns the key of a request once a response has revealed the fields that it varies by.
     pub(crate) fn varying(&self, vary: Vary, request: &HeaderMap) -> Self {
         let selection = vary.select(request);

@@ -541,6 +541,34 @@ async fn equal_ranges_share_one_request() {
     assert_eq!(world.origin.count(), 1);
 }
 
+/// The clients wait for one validation, which turns out to be of no use, so that the first client's own condition is sent.
+#[tokio::test]
+async fn a_304_to_the_condition_of_one_client_is_not_given_to_those_without_it() {
+    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
+    let newer = [("cache-control", "max-age=60"), ("etag", "\"2\"")];
+    let world = World::default();
+    world.origin.will(200, &fields, "hello");
+    world.get("/").await;
+    world.pass(61);
+    let held = [world.origin.will_wait(), world.origin.will_wait()];
+    let leader = spawn(&world, "/", &[("if-none-match", "\"2\"")]);
+    world.origin.reached(2).await;
+    let others = [&[][..], &[("if-none-match", "\"1\"")]].map(|fields| spawn(&world, "/", fields));
+    settle().await;
+    let [validation, own] = held;
+    validation.send(response(304, &newer, "")).unwrap();
+    world.origin.reached(3).await;
+    for _ in &others {
+        world.origin.will(200, &newer, "new");
+    }
+    own.send(response(304, &newer, "")).unwrap();
+    assert_eq!(leader.await.unwrap().status, 304);
+    for answer in others {
+        let answer = answer.await.unwrap();
+        assert_eq!((answer.status.as_u16(), answer.text()), (200, "new"));
+    }
+}
+
 #[tokio::test]
 async fn one_validation_serves_all_conditions_and_ranges() {
     let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
