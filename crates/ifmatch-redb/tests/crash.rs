@@ -49,23 +49,27 @@ fn write_and_kill(path: &Path, acknowledged: usize) -> HashMap<String, u64> {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    // Returns `None` at the end, where a line may be incomplete.
+    let mut next = || {
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        line.strip_suffix('\n').map(str::to_owned)
+    };
     let mut last = HashMap::new();
     let mut seen = 0;
-    let mut note = |line: String| {
+    let mut note = |line: &str| {
         if let Some((name, number)) = line.strip_prefix("ack ").and_then(|ack| ack.split_once(' ')) {
             last.insert(name.to_owned(), number.parse().unwrap());
             seen += 1;
         }
         seen
     };
-    while note(lines.next().expect("the child keeps writing").unwrap()) < acknowledged {}
+    while note(&next().expect("the child keeps writing")) < acknowledged {}
     child.kill().unwrap();
-    // Lines written to the pipe before the kill were acknowledged as well. The last line may be incomplete.
-    let rest: Vec<_> = lines.map_while(Result::ok).collect();
-    let whole = rest.len().saturating_sub(1);
-    for line in rest.into_iter().take(whole) {
-        note(line);
+    // Lines written to the pipe before the kill were acknowledged as well.
+    while let Some(line) = next() {
+        note(&line);
     }
     child.wait().unwrap();
     last
