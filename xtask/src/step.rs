@@ -17,6 +17,9 @@ const LIMIT: Duration = Duration::from_mins(75);
 /// Time limit of an installation.
 const INSTALLATION: Duration = Duration::from_mins(15);
 
+/// How long another installation may hold the locks of apt-get, for example that of another step, or the system's daily one.
+const LOCKED: Duration = Duration::from_mins(5);
+
 /// Time limit of the steps in a second process, beginning at the end of those that they run beside.
 const BESIDE: Duration = Duration::from_hours(1);
 
@@ -122,9 +125,16 @@ impl Tool {
         if !is_root || run("apt-get", "--version").output().is_err() {
             return Ok(false);
         }
-        run("apt-get", "update -qq").passes(deadline)?;
-        // Another installation may hold the lock, for example that of another step.
-        let quiet = "install -qq --yes --no-install-recommends -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300";
+        // Unlike an installation, an update does not wait for the lock.
+        let locked = Instant::now() + LOCKED;
+        while let Err(error) = run("apt-get", "update -qq").passes(deadline) {
+            if Instant::now() > locked {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_secs(5));
+        }
+        let wait = format!("DPkg::Lock::Timeout={}", LOCKED.as_secs());
+        let quiet = format!("install -qq --yes --no-install-recommends -o Dpkg::Use-Pty=0 -o {wait}");
         run("apt-get", &format!("{quiet} {packages}")).passes(deadline)?;
         Ok(true)
     }
