@@ -57,6 +57,25 @@ fn endpoints_leave_the_site_for_a_listener_of_their_own() {
     }
 }
 
+/// So do those for tables and for S3 clients.
+#[test]
+fn no_other_listener_serves_the_endpoints() {
+    for flags in [&[][..], &["--admin-listen", "127.0.0.1:0"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let all = [&["--listen-tables", "127.0.0.1:0", "--listen-s3", "127.0.0.1:0"], flags].concat();
+        let mut gateway = serve(folder.path(), &all);
+        for address in [gateway.tables(), gateway.s3()] {
+            for path in ["/-/metrics", "/-/leases"] {
+                let status = send(address, "GET", path);
+                assert!(
+                    if flags.is_empty() { status == 200 } else { [400, 404].contains(&status) },
+                    "{address} {path}: {status}"
+                );
+            }
+        }
+    }
+}
+
 /// Clients of the site hold all connections, with requests whose bodies do not arrive.
 #[test]
 fn an_operator_gets_through_while_all_connections_are_taken() {

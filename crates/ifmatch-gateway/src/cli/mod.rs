@@ -287,7 +287,7 @@ fn adapt_to_proxy(command: clap::Command) -> clap::Command {
     let command = STORAGE.iter().fold(command, |command, flag| command.mut_arg(flag, |arg| arg.hide(true)));
     [
         ("read_token", "Bearer token for reading /-/metrics and /-/cache"),
-        ("register", "Register for --guard-writes: `redb:///FILE` or `memory:`"),
+        ("register", "Register for the records of --guard-writes, such as `redb:///FILE` or `postgres://USER@HOST/DATABASE`; by default, memory"),
         ("write_token", "Bearer token for purging by DELETE /-/cache as well"),
     ]
     .into_iter()
@@ -295,7 +295,7 @@ fn adapt_to_proxy(command: clap::Command) -> clap::Command {
 }
 
 /// The storage flags.
-const STORAGE: [&str; 10] = [
+const STORAGE: [&str; 11] = [
     "data",
     "store",
     "register_may_lose",
@@ -306,6 +306,7 @@ const STORAGE: [&str; 10] = [
     "accounts",
     "public_read",
     "cors_origin",
+    "max_waits",
 ];
 
 fn configure(args: &ServeArgs) -> Result<Config, Error> {

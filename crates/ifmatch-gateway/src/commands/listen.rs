@@ -94,7 +94,7 @@ impl Listeners {
             server.serve(if is_local { listening.plain() } else { listening }, console);
             addresses.console = Some(address);
         }
-        let gateway = Arc::new(if self.admin.is_some() { gateway.without_endpoints() } else { gateway });
+        let gateway = Arc::new(gateway.leaving_endpoints(self.admin.is_some()));
         for reserved in self.site {
             let (listeners, address) = reserved.listen()?;
             server.serve(listeners, Arc::clone(&gateway));

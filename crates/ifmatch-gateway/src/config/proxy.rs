@@ -229,6 +229,9 @@ fn reject_storage(settings: &Settings) -> Result<(), Error> {
         ("--listen-s3", matches!(settings.listen_s3, Some(OptionalAddress::On(_)))),
         ("--s3-host", !settings.s3_host.is_empty()),
         ("--accounts", !settings.accounts.is_empty()),
+        ("--public-read", settings.public_read == Some(true)),
+        ("--cors-origin", !settings.cors_origin.is_empty()),
+        ("--max-waits", settings.max_waits.is_some()),
     ];
     match set.into_iter().find(|(_, set)| *set) {
         Some((flag, _)) => Err(Error::usage(format!(
@@ -321,6 +324,9 @@ mod tests {
             ("listen-tables = '127.0.0.1:1'", "--listen-tables"),
             ("listen-s3 = '127.0.0.1:1'", "--listen-s3"),
             ("accounts = [{ name = 'a', key = 'a2V5' }]", "--accounts"),
+            ("public-read = true", "--public-read"),
+            ("cors-origin = ['https://a.example']", "--cors-origin"),
+            ("max-waits = 1", "--max-waits"),
         ] {
             let error = error(&format!("{line}\n[proxy]\nupstream = ['http://a']"));
             assert!(error.starts_with(flag) && error.contains("ifmatch serve"), "{line}: {error}");

@@ -153,7 +153,7 @@ pub struct Settings {
     /// Address of the console, or `off`.
     ///
     /// Pages for an operator's browser. If the service listens on loopback only, they are at 127.0.0.1:10004 by default; if that is
-    /// in use, the gateway warns and serves none. Addresses beyond loopback require tokens.
+    /// in use, the gateway warns and serves none. Addresses beyond loopback require tokens, as do all addresses if there are accounts.
     #[arg(long, hide_short_help = true, value_name = "IP:PORT", env = "IFMATCH_CONSOLE", help_heading = "Listening")]
     pub console: Option<OptionalAddress>,
 

@@ -127,9 +127,10 @@ enum Pending<F> {
 }
 
 impl<S> Gateway<S> {
-    /// Leaves the endpoints to another listener.
-    pub(crate) fn without_endpoints(self) -> Self {
-        Self { listener: Listener::Site, ..self }
+    /// Leaves the endpoints to another listener, if there is one.
+    pub(crate) fn leaving_endpoints(self, to_another: bool) -> Self {
+        let listener = if to_another { Listener::Site } else { self.listener };
+        Self { listener, ..self }
     }
 
     /// Returns the state.
@@ -273,7 +274,7 @@ where
             }
         }
         if self.state.blobs.is_some() && response.status().is_server_error() {
-            self.state.metrics.store_error(response.status());
+            self.state.metrics.store_error(response.status(), response.headers());
         }
         tracker.responded(&response);
         response.map(|body| ResponseBody::inner(body, tracker))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use ifmatch_http_server::Event;
 use ifmatch_register::metrics::BATCH_SIZE;
 use metrics::{
@@ -197,12 +197,16 @@ impl Metrics {
         }
     }
 
-    /// Counts an error response of the store.
-    pub(crate) fn store_error(&self, status: StatusCode) {
+    /// Counts an error response, if it is the store's.
+    pub(crate) fn store_error(&self, status: StatusCode, headers: &HeaderMap) {
+        // The outcome of a write is unknown: Azure's dialect says so with 500.
+        let is_unknown = || headers.get("x-ms-error-code").is_some_and(|code| code == "OperationTimedOut");
         let kind = match status {
             StatusCode::SERVICE_UNAVAILABLE => 1,
+            StatusCode::INTERNAL_SERVER_ERROR if is_unknown() => 1,
             StatusCode::INSUFFICIENT_STORAGE => 2,
-            _ => 0,
+            StatusCode::INTERNAL_SERVER_ERROR => 0,
+            _ => return,
         };
         self.store_errors[kind].increment(1);
     }
@@ -267,7 +271,10 @@ fn describe() {
         CONDITIONS,
         "Conditions by outcome: met, not_modified (304), failed (412), or required (428) if a condition is missing."
     );
-    describe_counter!(STORE_ERRORS, "Error responses of the store: unavailable (503), full (507), unreadable (500).");
+    describe_counter!(
+        STORE_ERRORS,
+        "Error responses of the store: unavailable (503, or a write of unknown outcome), full (507), unreadable (500)."
+    );
     describe_gauge!(CONNECTIONS, "Open connections.");
     describe_counter!(CONNECTIONS_TOTAL, "Connections accepted.");
     describe_counter!(
@@ -288,7 +295,29 @@ fn describe() {
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderName, HeaderValue};
+
     use super::*;
+
+    #[test]
+    fn an_error_of_the_store_is_counted_by_its_kind() {
+        let (metrics, _recorder) = Metrics::new().unwrap();
+        let headers =
+            |code| HeaderMap::from_iter([(HeaderName::from_static("x-ms-error-code"), HeaderValue::from_static(code))]);
+        for (status, code) in [
+            (500, "InternalError"),
+            (500, "OperationTimedOut"),
+            (501, "NotImplemented"),
+            (503, "ServerBusy"),
+            (507, "InsufficientStorage"),
+        ] {
+            metrics.store_error(StatusCode::from_u16(status).unwrap(), &headers(code));
+        }
+        for (kind, count) in [("unreadable", 1), ("unavailable", 2), ("full", 1)] {
+            let line = format!("ifmatch_store_errors_total{{kind=\"{kind}\"}} {count}\n");
+            assert!(metrics.render().contains(&line), "{line} in\n{}", metrics.render());
+        }
+    }
 
     #[test]
     fn each_metric_counts_a_request_once() {

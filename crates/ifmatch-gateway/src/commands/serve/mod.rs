@@ -95,10 +95,12 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         None => site.serve(&mut server, Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors))?,
     };
     let mut addresses = Addresses { site, tables: None, s3: None };
+    let has_admin = config.server.admin_listen.is_some();
     if let Some(reserved) = reserved_tables {
         let (listeners, address) = reserved.listen()?;
         // All requests to tables are signed.
-        server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), tables, |_, _| true)));
+        let tables = Gateway::new(Arc::clone(&state), tables, |_, _| true);
+        server.serve(listeners, Arc::new(tables.leaving_endpoints(has_admin)));
         addresses.tables = Some(address);
     }
     if let Some(reserved) = reserved_s3 {
@@ -106,10 +108,8 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         // The service rejects requests that are not signed, unless everyone may read.
         let access = Arc::clone(&state);
         let objects = objects.hosts(&config.s3_hosts).public_read(move || access.access.load().is_public_read());
-        server.serve(
-            listeners,
-            Arc::new(Gateway::new(Arc::clone(&state), objects, |_, _| true).allowing(config.cors.clone())),
-        );
+        let objects = Gateway::new(Arc::clone(&state), objects, |_, _| true).allowing(config.cors.clone());
+        server.serve(listeners, Arc::new(objects.leaving_endpoints(has_admin)));
         addresses.s3 = Some(address);
     }
     banner::print(config, &addresses);

@@ -72,7 +72,7 @@ struct Options {
     #[arg(long, value_name = "N", default_value = "16", value_parser = count)]
     jobs: NonZero<usize>,
 
-    /// Print JSON, one object per line: messages of the kinds `status`, `error` and `summary`.
+    /// Print JSON, one object per line: messages of the kinds `status`, `skipped`, `error` and `summary`.
     #[arg(long)]
     json: bool,
 }

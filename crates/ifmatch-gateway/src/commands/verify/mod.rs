@@ -58,7 +58,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, conflicts_with = "url")]
     resume: bool,
 
-    /// Print JSON, one object per line: messages of the kinds `status`, `damage` and `summary`.
+    /// Print JSON, one object per line: messages of the kinds `status`, `damage` and `summary`, and with `--url` `error`.
     #[arg(long)]
     json: bool,
 }
