@@ -1,8 +1,8 @@
 //! A queue of jobs, each a document that a worker leases for a limited time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, stream};
 use ifmatch_core::date::Timestamp;
@@ -52,6 +52,16 @@ pub struct Queue {
     attempts: u32,
     /// The versions of taken jobs, and since when they have been seen.
     seen: Arc<Mutex<HashMap<String, Observation<Version>>>>,
+    /// A reading of the clock that dates versions, or `None` if it cannot be read.
+    dates: Arc<OnceLock<Option<Reading>>>,
+}
+
+/// A reading of the clock that dates versions, which may be neither this machine's nor that of the server's `Date`.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    date: SystemTime,
+    /// A later time of the client's own clock.
+    at: Timestamp,
 }
 
 /// A job that this worker has taken.
@@ -74,7 +84,7 @@ struct Record {
 
 impl Queue {
     pub(crate) fn new(client: Client, folder: Arc<str>) -> Self {
-        Self { client, folder, attempts: u32::MAX, seen: Arc::default() }
+        Self { client, folder, attempts: u32::MAX, seen: Arc::default(), dates: Arc::default() }
     }
 
     /// Sets how often a job may be taken. One that was taken as often and is not done stays in the folder, and is not taken any more.
@@ -119,8 +129,9 @@ impl Queue {
     /// Takes the first job that no other worker has, and hides it from the others for `visibility`, at least 3 seconds.
     /// Returns `None` if there is none.
     ///
-    /// A job of a worker that has crashed is taken once its time is over: by the server's own dates if it sends `Date` and
-    /// `Last-Modified`, else after this queue object, or a clone, has seen the job for that time.
+    /// A job of a worker that has crashed is taken once its time is over: by the dates of the server (`Last-Modified`), else after this
+    /// queue object, or a clone, has seen the job for that time. To read the clock of these dates, it writes a document beside the
+    /// folder, once, and deletes it.
     ///
     /// # Errors
     /// `Unknown` if the server does not answer; a job that was taken nevertheless is available again after `visibility`.
@@ -186,9 +197,10 @@ impl Queue {
             return Ok(None);
         }
         let clock = self.client.clock();
-        let is_over = snapshot.age.is_some_and(|age| age >= record.lock.ttl());
         let challenge = self.challenge(&raw.key, &record.lock, version.clone(), clock.now());
-        if !(is_over || challenge == Challenge::TakeOver) || record.attempts >= self.attempts {
+        if record.attempts >= self.attempts
+            || (challenge != Challenge::TakeOver && self.age(snapshot.modified).await < Some(record.lock.ttl()))
+        {
             return Ok(None);
         }
         // It was read ahead. If it is deleted by now, a write without an answer would leave its outcome unknown.
@@ -205,6 +217,35 @@ impl Queue {
             Written::Done(snapshot) => Ok(Some(Job { raw, snapshot, record, deadline })),
             Written::Superseded | Written::Conflict(..) => Ok(None),
         }
+    }
+
+    /// Returns a lower bound of the time since a version was written, if the server dates versions.
+    async fn age(&self, modified: Option<SystemTime>) -> Option<Duration> {
+        let modified = modified?;
+        let reading = if let Some(reading) = self.dates.get() {
+            *reading
+        } else {
+            let reading = self.read_dates().await;
+            *self.dates.get_or_init(|| reading)
+        }?;
+        let now = reading.date + reading.at.until(self.client.clock().now());
+        // The date may be truncated to seconds.
+        now.duration_since(modified + Duration::from_secs(1)).ok()
+    }
+
+    /// Reads the clock that dates versions. The document is a new one: dates of a document that is written often may run ahead.
+    async fn read_dates(&self) -> Option<Reading> {
+        let key = format!("{}.clock-{:016x}", self.folder, nonce().ok()?).into();
+        let raw = Raw { client: self.client.clone(), key };
+        let until = self.client.until();
+        raw.write(None, Value::Null, None, &mut Pace::until(until)).await.ok()?;
+        let loaded = raw.read_until(None, until).await;
+        let at = self.client.clock().now();
+        let Ok(Loaded::Found(found, _)) = loaded else { return None };
+        if let Some(version) = &found.version {
+            let _ = self.client.delete(&raw.key, version).await;
+        }
+        Some(Reading { date: found.modified?, at })
     }
 
     fn challenge(&self, key: &str, record: &LockRecord, version: Version, now: Timestamp) -> Challenge {
@@ -252,7 +293,7 @@ impl Job {
     ///
     /// # Errors
     /// `Lost` if another worker has taken it since. `Unknown` if there is no answer: the job may then be hidden for the old
-    /// time only, or for the new one.
+    /// time only, or for the new one, as after a dropped future. It can still be extended or finished.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -271,7 +312,7 @@ impl Job {
         let sent = self.raw.client.clock().now();
         let lock = self.record.lock.lasting(visibility);
         let record = Record { lock, ..self.record.clone() };
-        self.snapshot = self.write(&record).await?;
+        self.write(&record).await?;
         (self.record, self.deadline) = (record, lock::deadline(sent, visibility));
         Ok(())
     }
@@ -280,15 +321,15 @@ impl Job {
     ///
     /// # Errors
     /// `Lost` if another worker has taken it since. `Unknown` if it is unknown whether the job was removed.
-    pub async fn done(self) -> Result<(), Error> {
-        let written = match self.write(&Record { done: true, ..self.record.clone() }).await {
+    pub async fn done(mut self) -> Result<(), Error> {
+        match self.write(&Record { done: true, ..self.record.clone() }).await {
             // Only jobs that are done are deleted, so this one is.
             Err(error) if error.is_unknown() && self.is_deleted().await => return Ok(()),
             written => written?,
-        };
+        }
         // From here on, no client writes the job. If it cannot be deleted, the next worker tries.
-        if let Some(version) = written.version {
-            let _ = self.raw.client.delete(&self.raw.key, &version).await;
+        if let Some(version) = &self.snapshot.version {
+            let _ = self.raw.client.delete(&self.raw.key, version).await;
         }
         Ok(())
     }
@@ -297,25 +338,47 @@ impl Job {
     ///
     /// # Errors
     /// As [`done`](Self::done).
-    pub async fn abandon(self) -> Result<(), Error> {
+    pub async fn abandon(mut self) -> Result<(), Error> {
         let lock = self.record.lock.released();
-        self.write(&Record { lock, ..self.record.clone() }).await.map(drop)
+        self.write(&Record { lock, ..self.record.clone() }).await
     }
 
     async fn is_deleted(&self) -> bool {
         matches!(self.raw.read_until(None, self.raw.client.until()).await, Ok(Loaded::Absent))
     }
 
-    async fn write(&self, record: &Record) -> Result<Snapshot, Error> {
+    /// Writes the job, if no other worker has taken it.
+    async fn write(&mut self, record: &Record) -> Result<(), Error> {
         let mut pace = Pace::until(self.raw.client.until());
-        match self.raw.write(Some(&self.snapshot), json(record)?, None, &mut pace).await? {
-            Written::Done(snapshot) => Ok(snapshot),
-            // Others write only jobs that were given back.
-            Written::Superseded if !record.lock.held => Ok(self.snapshot.clone()),
-            Written::Superseded | Written::Conflict(..) => {
-                Err(Error::new(ErrorKind::Lost, format!("another worker has taken the job {}", self.key())))
+        loop {
+            match self.raw.write(Some(&self.snapshot), json(record)?, None, &mut pace).await? {
+                Written::Done(snapshot) => {
+                    self.snapshot = snapshot;
+                    return Ok(());
+                }
+                // Others write only jobs that were given back.
+                Written::Superseded if !record.lock.held => return Ok(()),
+                // An extension has taken effect without an answer.
+                Written::Conflict(_, Some(Loaded::Found(found, _))) if self.is_extended_in(&found) => {
+                    self.snapshot = found;
+                }
+                // The conflict may be with such an extension.
+                Written::Conflict(error, None) => return Err(Error::unknown(error.to_string())),
+                Written::Superseded | Written::Conflict(..) => {
+                    let why = format!("another worker has taken the job {}", self.key());
+                    return Err(Error::new(ErrorKind::Lost, why));
+                }
             }
         }
+    }
+
+    /// Returns `true` if a document is this job, still taken by this worker, maybe for another time. Each taking raises
+    /// the fence, also within one process.
+    fn is_extended_in(&self, found: &Snapshot) -> bool {
+        record(found).is_ok_and(|found| {
+            let Record { attempts, done, lock, .. } = &self.record;
+            (found.attempts, found.done, &found.lock) == (*attempts, *done, &lock.lasting(found.lock.ttl()))
+        })
     }
 }
 

@@ -25,7 +25,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 
-use super::answer::{age, failure, is_done, strong_tag};
+use super::answer::{failure, is_done, modified, strong_tag};
 use super::{Backend, Found, Put, Read, Version, When};
 use crate::error::{Error, ErrorKind};
 
@@ -382,9 +382,9 @@ impl Backend for Http {
             let response = self.send(Method::GET, key, headers, Bytes::new()).await?;
             match response.status() {
                 StatusCode::OK => {
-                    let (version, age) = (strong_tag(response.headers()), age(response.headers()));
+                    let (version, modified) = (strong_tag(response.headers()), modified(response.headers()));
                     let waited = has_waited(&response);
-                    Ok(Read::Found(Found { body: response.into_body(), version, age, waited }))
+                    Ok(Read::Found(Found { body: response.into_body(), version, modified, waited }))
                 }
                 StatusCode::NOT_MODIFIED if known.is_some() => Ok(Read::Unchanged { waited: has_waited(&response) }),
                 StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Read::Absent),

@@ -50,7 +50,7 @@ impl Backend for Memory {
             None => Read::Absent,
             Some((_, version)) if Some(version) == known => Read::Unchanged { waited: false },
             Some((body, version)) => {
-                Read::Found(Found { body: body.clone(), version: Some(version.clone()), age: None, waited: false })
+                Read::Found(Found { body: body.clone(), version: Some(version.clone()), modified: None, waited: false })
             }
         };
         async { Ok(read) }.boxed()

@@ -10,7 +10,7 @@ mod objects;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -98,8 +98,8 @@ pub struct Found {
     pub body: Bytes,
     /// The version, or `None` if the server names none that a write could rely on: no tag, or a weak one.
     pub version: Option<Version>,
-    /// Time since this version was written at least, by the server's own clock, if the server tells it.
-    pub age: Option<Duration>,
+    /// When this version was written, by the clock that dates all versions of the server, if it tells.
+    pub modified: Option<SystemTime>,
     /// `true` if the backend has waited for a change, or would have.
     pub waited: bool,
 }

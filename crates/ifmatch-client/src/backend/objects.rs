@@ -53,8 +53,9 @@ impl Objects {
         if version.is_some() && version.as_ref() == known {
             return Ok(Read::Unchanged { waited: false });
         }
+        let modified = Some(result.meta.last_modified.into());
         let body = result.bytes().await.map_err(|error| failure(&error))?;
-        Ok(Read::Found(Found { body, version, age: None, waited: false }))
+        Ok(Read::Found(Found { body, version, modified, waited: false }))
     }
 }
 

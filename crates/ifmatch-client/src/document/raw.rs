@@ -1,7 +1,7 @@
 //! A stamped JSON document without a type: one conditional write, and its fate after lost answers.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use ifmatch_core::date::Timestamp;
@@ -34,8 +34,8 @@ pub(crate) struct Snapshot {
     pub(crate) value: Value,
     pub(crate) stamp: Option<Stamp>,
     pub(crate) body: Bytes,
-    /// Time since this version was written at least, if the server tells it.
-    pub(crate) age: Option<Duration>,
+    /// When this version was written, by the server's clock, if it tells.
+    pub(crate) modified: Option<SystemTime>,
     /// `None` if the server names no strong tag.
     pub(crate) version: Option<Version>,
 }
@@ -290,13 +290,13 @@ impl Attempt<'_> {
 
     fn done(self: Box<Self>, version: Version) -> Written {
         let Self { value, stamp, put, .. } = *self;
-        Written::Done(Snapshot { value, stamp: Some(stamp), body: put.body, age: None, version: Some(version) })
+        Written::Done(Snapshot { value, stamp: Some(stamp), body: put.body, modified: None, version: Some(version) })
     }
 }
 
 fn snapshot(found: &Found) -> Result<Snapshot, Error> {
     let (value, stamp) = stamp::decode(&found.body)?;
-    Ok(Snapshot { value, stamp, body: found.body.clone(), age: found.age, version: found.version.clone() })
+    Ok(Snapshot { value, stamp, body: found.body.clone(), modified: found.modified, version: found.version.clone() })
 }
 
 /// Returns the error of a write that others were always ahead of.

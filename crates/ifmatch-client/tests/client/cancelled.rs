@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use ifmatch_client::Lock;
+use ifmatch_client::{ErrorKind, Job, Lock};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
@@ -351,6 +351,70 @@ async fn an_observer_of_leaders_ends_with_the_future_that_has_it() {
         ended
     })
     .await;
+}
+
+/// What a worker does after an extension that was dropped.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Done,
+    Abandon,
+    ExtendAgain,
+}
+
+impl Next {
+    async fn run(self, mut job: Job) -> Result<(), ifmatch_client::Error> {
+        match self {
+            Self::Done => job.done().await,
+            Self::Abandon => job.abandon().await,
+            Self::ExtendAgain => {
+                job.extend(3 * TTL).await?;
+                job.done().await
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_extension_was_dropped_is_still_its_workers() {
+    for next in [Next::Done, Next::Abandon, Next::ExtendAgain] {
+        for_each_poll(|polls| async move {
+            let store = Store::default();
+            let queue = store.client().queue("jobs");
+            queue.push(&"resize").await.unwrap();
+            let mut job = queue.take(TTL).await.unwrap().unwrap();
+            fail(&store);
+            let ended = after_polls(polls, job.extend(2 * TTL)).await.map(Result::unwrap).is_some();
+            next.run(job).await.unwrap_or_else(|error| panic!("{next:?} after {polls} polls: {error}"));
+            let again = queue.take(TTL).await.unwrap().map(|job| job.attempts());
+            assert_eq!(again, matches!(next, Next::Abandon).then_some(2), "{next:?} after {polls} polls");
+            ended
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_extension_was_dropped_is_lost_once_it_is_taken_again() {
+    for next in [Next::Done, Next::Abandon, Next::ExtendAgain] {
+        for is_same_queue in [false, true] {
+            for_each_poll(|polls| async move {
+                let store = Store::default();
+                let queue = store.client().queue("jobs");
+                queue.push(&"resize").await.unwrap();
+                let mut job = queue.take(TTL).await.unwrap().unwrap();
+                let ended = after_polls(polls, job.extend(2 * TTL)).await.map(Result::unwrap).is_some();
+                let other = if is_same_queue { queue } else { store.client().queue("jobs") };
+                assert!(other.take(TTL).await.unwrap().is_none(), "taken too early, after {polls} polls");
+                sleep(2 * TTL).await;
+                let again = other.take(TTL).await.unwrap().unwrap_or_else(|| panic!("hidden after {polls} polls"));
+                let lost = next.run(job).await.expect_err("two workers have the job");
+                assert_eq!(*lost.kind(), ErrorKind::Lost, "{next:?} after {polls} polls");
+                again.done().await.unwrap();
+                ended
+            })
+            .await;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use ifmatch_client::{Client, ErrorKind};
 use tokio::time::timeout;
 
@@ -119,6 +119,37 @@ async fn a_deletion_without_an_answer_does_not_hold_up_the_worker() {
     }
 }
 
+/// An extension takes effect, and no answer arrives.
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_extension_was_not_answered_is_finished_or_its_end_is_unknown() {
+    for is_cut_again in [false, true] {
+        let store = Store::default();
+        let connection = store.connect();
+        let queue = Client::new(connection.clone()).with_clock(Steady).queue("jobs");
+        queue.push(&"resize").await.unwrap();
+        let mut job = queue.take(VISIBILITY).await.unwrap().unwrap();
+        let cut_after = async |millis| {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            connection.cut();
+        };
+        // The request takes a millisecond, and the answer another one. `join` polls the cut first, so the answer is lost.
+        let ((), extended) = join(cut_after(2), timeout(LIMIT, job.extend(2 * VISIBILITY))).await;
+        let unknown = extended.expect("the extension ends within two minutes").unwrap_err();
+        assert_eq!(*unknown.kind(), ErrorKind::Unknown);
+        connection.heal();
+        if is_cut_again {
+            // The conflict arrives, and the read after it does not.
+            let ((), done) = join(cut_after(3), timeout(LIMIT, job.done())).await;
+            let unknown = done.expect("the end of the job is settled within two minutes").unwrap_err();
+            assert_eq!(*unknown.kind(), ErrorKind::Unknown);
+        } else {
+            let done = timeout(LIMIT, job.done()).await.expect("the job is finished within two minutes");
+            done.expect("no other worker has taken it");
+            assert!(store.client().backend().list("jobs/").await.unwrap().is_empty());
+        }
+    }
+}
+
 /// The store answers reads, and no write arrives. The job would be hidden for a day.
 #[tokio::test(start_paused = true)]
 async fn a_take_without_an_answer_is_unknown_and_ends_long_before_the_visibility() {
@@ -147,7 +178,7 @@ async fn a_job_is_finished_although_the_store_was_busy() {
 #[tokio::test(start_paused = true)]
 async fn workers_that_end_at_once_recover_a_job_by_the_dates_of_the_server() {
     let store = Store::default();
-    store.tell_ages();
+    store.tell_dates();
     let worker = || store.client().queue("jobs");
     worker().push(&"resize").await.unwrap();
     let mut crashed = worker().take(VISIBILITY).await.unwrap().unwrap();
@@ -159,8 +190,27 @@ async fn workers_that_end_at_once_recover_a_job_by_the_dates_of_the_server() {
     assert_eq!(job.attempts(), 2);
     assert_eq!(*crashed.extend(VISIBILITY).await.unwrap_err().kind(), ErrorKind::Lost);
     job.abandon().await.unwrap();
+    assert!(store.client().backend().list("jobs.clock").await.unwrap().is_empty(), "the document is deleted");
     assert!(worker().max_attempts(2).take(VISIBILITY).await.unwrap().is_none());
     assert!(worker().max_attempts(3).take(VISIBILITY).await.unwrap().is_some());
+}
+
+/// A worker cannot write the document whose date it would read.
+#[tokio::test(start_paused = true)]
+async fn without_the_clock_of_the_dates_a_job_is_taken_after_it_was_seen_for_its_time() {
+    let store = Store::default();
+    store.tell_dates();
+    let worker = || store.client().queue("jobs");
+    worker().push(&"resize").await.unwrap();
+    drop(worker().take(VISIBILITY).await.unwrap().unwrap());
+    tokio::time::sleep(2 * VISIBILITY).await;
+    store.fail(|_| Fault::Request);
+    let late = worker();
+    assert!(late.take(VISIBILITY).await.unwrap().is_none());
+    store.fail(|_| Fault::None);
+    tokio::time::sleep(2 * VISIBILITY).await;
+    assert!(late.take(VISIBILITY).await.unwrap().is_some());
+    assert!(store.client().backend().list("jobs.clock").await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

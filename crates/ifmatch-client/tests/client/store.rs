@@ -5,7 +5,7 @@ use std::future::pending;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -46,8 +46,8 @@ struct Inner {
     faults: Mutex<Option<Faults>>,
     /// Tags are hashes of the bytes, as those of S3.
     hashes: AtomicBool,
-    /// Answers tell the age of the content, as `Date` and `Last-Modified` do. When each key was written.
-    ages: Mutex<Option<HashMap<String, Instant>>>,
+    /// Answers date the content, as `Last-Modified` does, by a clock of the store's own that started here. When each key was written.
+    dates: Mutex<Option<(Instant, HashMap<String, SystemTime>)>>,
     /// There are no strong tags.
     weak: AtomicBool,
 }
@@ -69,8 +69,8 @@ impl Store {
         self.0.hashes.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn tell_ages(&self) {
-        *self.0.ages.lock().unwrap() = Some(HashMap::new());
+    pub(crate) fn tell_dates(&self) {
+        *self.0.dates.lock().unwrap() = Some((Instant::now(), HashMap::new()));
     }
 
     pub(crate) fn weaken_tags(&self) {
@@ -119,8 +119,10 @@ impl Store {
             When::Is(named) => When::Is(self.own(key, named).await?),
         };
         let version = self.0.memory.put(key, &Put { when, ..put.clone() }).await?;
-        if let Some(ages) = &mut *self.0.ages.lock().unwrap() {
-            ages.insert(key.to_owned(), Instant::now());
+        if let Some((start, dates)) = &mut *self.0.dates.lock().unwrap() {
+            // In whole seconds, as in HTTP.
+            let seconds = Duration::from_secs(start.elapsed().as_secs());
+            dates.insert(key.to_owned(), SystemTime::UNIX_EPOCH + seconds);
         }
         Ok(version.and_then(|version| self.shown(version, &put.body)))
     }
@@ -161,8 +163,8 @@ impl Backend for Connection {
             if known.is_some() && known == version.as_ref() {
                 return Ok(Read::Unchanged { waited: false });
             }
-            let age = self.store.0.ages.lock().unwrap().as_ref().and_then(|ages| ages.get(key)).map(Instant::elapsed);
-            Ok(Read::Found(Found { body, version, age, waited: false }))
+            let modified = self.store.0.dates.lock().unwrap().as_ref().and_then(|(_, dates)| dates.get(key).copied());
+            Ok(Read::Found(Found { body, version, modified, waited: false }))
         }
         .boxed()
     }
