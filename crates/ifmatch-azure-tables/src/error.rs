@@ -151,7 +151,9 @@ impl From<AuthError> for TableError {
 /// Translates errors of the store that an operation does not handle itself. Details go to the log only.
 impl From<StoreError> for TableError {
     fn from(error: StoreError) -> Self {
-        tracing::error!(%error, "the store failed");
+        if *error.kind() != StoreErrorKind::Unsupported {
+            tracing::error!(%error, "the store failed");
+        }
         match error.kind() {
             StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => Self::new(Code::ServerBusy),
             StoreErrorKind::OutcomeUnknown => Self::new(Code::OperationTimedOut),

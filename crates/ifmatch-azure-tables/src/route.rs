@@ -7,7 +7,7 @@ use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body::Body;
-use ifmatch_runtime::Clock;
+use ifmatch_runtime::{Clock, task};
 
 use crate::access::Access;
 use crate::entity::etag::IfMatch;
@@ -123,10 +123,18 @@ impl Request<'_> {
         batch::multipart(self.run_batch(parts).await, id).await
     }
 
+    /// Carries out a batch. It continues if the client disconnects, since only its end removes it from the record of its partition.
     async fn run_batch(&self, parts: Vec<changeset::Part>) -> Result<Vec<Response<BlobBody>>, Failed> {
         let batch = Batch::parse(parts, &self.account, &self.access)?;
         let table = self.find(&batch.table).await.map_err(|error| (0, error))?;
-        batch.run(&self.entities_of(&table), &self.format).await
+        let Shared { store, clock, .. } = self.shared.clone();
+        let (containers, format) = (self.containers.clone(), self.format.clone());
+        let work = async move {
+            let entities = Entities { store: &*store, clock: &clock, containers: &containers, table: &table };
+            batch.run(&entities, &format).await
+        };
+        let done = task::detach(work).result().await;
+        done.unwrap_or_else(|| Err((0, TableError::new(Code::InternalError).detail("see the server's log"))))
     }
 
     async fn tables<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>

@@ -8,9 +8,10 @@
 //! 2. The batch is added to the record of the partition. From then on, the entities after count, all at once.
 //! 3. The intents are replaced by the entities after, and the batch is removed from the record.
 //!
-//! A process that ends in between leaves intents behind. Everyone reads them by the record. A writer that meets an intent of a
-//! batch that is not decided waits for a moment, and then rejects the batch, by the same record: either the batch is added as
-//! committed, or as rejected. A batch that was rejected starts over.
+//! A batch goes on if its client disconnects. A process that ends in between, or a store that fails, leaves intents behind, and the
+//! batch in the record. Everyone reads the intents by the record. A writer that meets an intent of a batch that is not decided
+//! waits for a moment, and then rejects the batch, by the same record: either the batch is added as committed, or as rejected. A
+//! batch that was rejected starts over.
 
 use serde_json::{Value as Json, json};
 

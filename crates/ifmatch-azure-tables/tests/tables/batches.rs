@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ifmatch_blob::name::ContainerName;
+use http_body_util::BodyExt;
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::store::{ListQuery, Reading};
 use ifmatch_blob::test_util::{Hook, Hooked, Step};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -14,6 +17,8 @@ use crate::support::{Answer, Client, Fixture, fixture};
 
 /// Far longer than any step takes.
 const LIMIT: Duration = Duration::from_mins(1);
+/// Pause between two looks at a batch that goes on.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Stops before one of the steps of a request.
 #[derive(Clone)]
@@ -110,6 +115,22 @@ async fn read_alone(client: &Client, expected: &Value) {
     }
 }
 
+/// Returns the record of the partition's batches, or null if there is none.
+async fn record(fixture: &Fixture) -> Value {
+    let container = ContainerName::internal("entities.photos").expect("valid");
+    let query = ListQuery { prefix: String::new(), after: None, limit: 100, leases: false, delimiter: None };
+    let page = fixture.store.list(&container, &query).await.expect("the store works").expect("the container exists");
+    let Some(entry) = page.items.into_iter().find(|entry| entry.name.as_str().ends_with("/!.p")) else {
+        return Value::Null;
+    };
+    let blob = BlobPath { container, name: entry.name };
+    let opened = fixture.store.open(&blob, Reading::WHOLE).await.expect("the store works");
+    let body = opened.expect("records are not deleted").source.read(None).await.expect("the store works");
+    let bytes = body.collect().await.expect("the store works").to_bytes();
+    serde_json::from_slice(&bytes).expect("a record is JSON")
+}
+
+/// The batch stays where it stopped, as if its process had ended.
 #[tokio::test]
 async fn a_batch_that_ends_at_any_step_took_effect_or_did_not() {
     let (mut unchanged, mut changed) = (0, 0);
@@ -151,6 +172,45 @@ async fn a_batch_that_ends_at_any_step_took_effect_or_did_not() {
     }
     // Three intents and the record come before, as many after.
     assert_eq!((unchanged, changed), (4, 4));
+}
+
+/// The client disconnects before each step. Another write may then reject the batch, which starts over.
+#[tokio::test]
+async fn a_batch_whose_client_disconnects_is_carried_out_and_leaves_the_record() {
+    for at in 0..8 {
+        for is_alone in [true, false] {
+            let (fixture, _) = prepared().await;
+            let stop = Stop::at(at, writes);
+            let stopped = stop.over(&fixture);
+            let running = tokio::spawn(async move { batch(&stopped, "*").await });
+            let reached = tokio::time::timeout(LIMIT, stop.0.reached.acquire()).await;
+            reached.expect("the batch reaches the step within a minute").expect("open").forget();
+            running.abort();
+            assert!(running.await.expect_err("there is no answer").is_cancelled());
+            if !is_alone {
+                let address = "/tab(PartitionKey='p',RowKey='a')";
+                fixture.client.send("MERGE", address, &[], r#"{"other":1}"#).await.expect(204);
+            }
+            stop.0.resumed.add_permits(1);
+            let other = if is_alone { Value::Null } else { json!(1) };
+            let expected = json!({ "a": [2, other], "b": [2, null] });
+            let is_over = async || {
+                let Value::Object(record) = record(&fixture).await else { return false };
+                query(&fixture.client).await == expected
+                    && record["committed"] == json!([])
+                    && record["rejected"] == json!([])
+            };
+            let waiting = async {
+                while !is_over().await {
+                    tokio::time::sleep(PAUSE).await;
+                }
+            };
+            if tokio::time::timeout(LIMIT, waiting).await.is_err() {
+                let (seen, record) = (query(&fixture.client).await, record(&fixture).await);
+                panic!("step {at}: the batch is not over within a minute: {seen}, {record}");
+            }
+        }
+    }
 }
 
 #[tokio::test]
