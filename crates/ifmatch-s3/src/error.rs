@@ -34,11 +34,13 @@ pub(crate) fn of_store(error: &StoreError, is_conditional: bool) -> S3Error {
         }
         StoreErrorKind::Unavailable => retry(with(S3ErrorCode::ServiceUnavailable), 1),
         StoreErrorKind::OutcomeUnknown => {
-            s3_error!(InternalError, "the outcome of the write is unknown: read the object before sending it again")
+            let what = "the outcome of the write is unknown: read the object before sending it again";
+            retry(s3_error!(ServiceUnavailable, "{what}"), 1)
         }
         _ => s3_error!(InternalError, "see the server's log"),
     };
-    if answer.status_code().is_none_or(|status| status.is_server_error()) {
+    let is_failure = *error.kind() != StoreErrorKind::Unsupported;
+    if is_failure && answer.status_code().is_none_or(|status| status.is_server_error()) {
         tracing::error!(%error, "the store failed");
     }
     answer

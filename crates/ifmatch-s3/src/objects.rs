@@ -29,7 +29,7 @@ use crate::{body, buckets, error};
 const MAX_DELETED: usize = 1000;
 /// Maximum number of objects deleted concurrently by one request.
 const PARALLEL: usize = 16;
-/// Several ranges are answered with the whole object.
+/// S3 has no responses of several ranges: `s3s` refuses requests for them.
 const LIMITS: Limits = Limits { max_ranges: 1 };
 /// The type of an object without one.
 const DEFAULT_TYPE: &str = "binary/octet-stream";

@@ -183,7 +183,7 @@ impl Completion {
             Err(_) => State::Open,
         };
         // The claim ends by itself if this fails.
-        if let Err(error) = claim.set(state).await {
+        if let Err(error) = claim.end(state).await {
             tracing::warn!(%error, "the end of an upload could not be recorded");
         } else if outcome.is_ok() {
             self.place.remove_parts(store).await;
@@ -285,25 +285,40 @@ struct Claim {
     backend: Backend,
     place: Place,
     upload: Upload,
+    mark: Arc<Mutex<Mark>>,
+}
+
+/// The mark of a claim.
+struct Mark {
     /// The tag of the upload with the mark.
-    tag: Arc<Mutex<Option<EntityTag>>>,
+    tag: Option<EntityTag>,
+    /// `true` once the request has recorded its end, which a renewal that was about to begin must not undo.
+    has_ended: bool,
 }
 
 impl Claim {
     /// A claim on an upload with this tag, before it is [renewed](Self::renew) for the first time.
     fn new(backend: &Backend, place: &Place, upload: Upload, tag: Option<EntityTag>) -> Self {
-        Self { backend: backend.clone(), place: place.clone(), upload, tag: Arc::new(Mutex::new(tag)) }
+        let mark = Arc::new(Mutex::new(Mark { tag, has_ended: false }));
+        Self { backend: backend.clone(), place: place.clone(), upload, mark }
     }
 
+    /// Renews the claim, unless it has ended.
     async fn renew(&self) -> Result<(), StoreError> {
-        self.set(State::Completing(now(&self.backend))).await
+        let mut mark = self.mark.lock().await;
+        if mark.has_ended { Ok(()) } else { self.save(State::Completing(now(&self.backend)), &mut mark).await }
     }
 
-    /// Changes the state of the upload if it is still claimed.
-    async fn set(&self, state: State) -> Result<(), StoreError> {
-        let mut tag = self.tag.lock().await;
+    /// Ends the claim with this state of the upload, if it is still claimed.
+    async fn end(&self, state: State) -> Result<(), StoreError> {
+        let mut mark = self.mark.lock().await;
+        mark.has_ended = true;
+        self.save(state, &mut mark).await
+    }
+
+    async fn save(&self, state: State, mark: &mut Mark) -> Result<(), StoreError> {
         let upload = Upload { state, ..self.upload.clone() };
-        *tag = self.place.save(&*self.backend.context.store, &upload, tag.as_ref()).await?;
+        mark.tag = self.place.save(&*self.backend.context.store, &upload, mark.tag.as_ref()).await?;
         Ok(())
     }
 
@@ -329,8 +344,8 @@ impl Claim {
 
     /// Returns `true` if no other request has changed the upload.
     async fn is_held(&self) -> Result<bool, StoreError> {
-        let tag = self.tag.lock().await;
-        Ok(self.place.load(&*self.backend.context.store).await?.is_some_and(|found| found.tag == *tag))
+        let mark = self.mark.lock().await;
+        Ok(self.place.load(&*self.backend.context.store).await?.is_some_and(|found| found.tag == mark.tag))
     }
 }
 
@@ -413,9 +428,13 @@ mod tests {
     use ifmatch_register::{Driver, MemoryRegister};
     use tempfile::TempDir;
 
+    use super::super::NewPart;
     use super::*;
     use crate::checksum::Plan;
     use crate::convert::Fields;
+
+    /// Far longer than any step takes.
+    const LIMIT: Duration = Duration::from_mins(1);
 
     /// Stops the first read of a part until the test lets it go on.
     #[derive(Clone)]
@@ -484,6 +503,34 @@ mod tests {
                 kind: None,
             }
         }
+
+        /// Begins a completion, and waits until it is about to read the part.
+        async fn stopped_completion(&self) -> tokio::task::JoinHandle<S3Result<Done>> {
+            let running = tokio::spawn(self.completion().run());
+            let reached = tokio::time::timeout(LIMIT, self.stop.reached.notified()).await;
+            reached.expect("the completion reads the part within a minute");
+            running
+        }
+
+        /// Lets a completion go on, and waits for its end.
+        async fn resume(&self, running: tokio::task::JoinHandle<S3Result<Done>>) -> S3Result<Done> {
+            self.stop.go_on.notify_one();
+            let ended = tokio::time::timeout(LIMIT, running).await;
+            ended.expect("the completion ends within a minute").expect("no panic")
+        }
+
+        /// Stores the part as a request that began while the upload was open.
+        async fn store_part(&self) -> S3Result<()> {
+            let part = NewPart { place: &self.place, key: "a", number: 1 };
+            let put = Put::new(Body::new(Full::new(Bytes::from("part"))));
+            part.store(&self.backend, put, error::plain).await.map(drop)
+        }
+
+        /// Returns the tags of the stored parts.
+        async fn tags(&self) -> Vec<Option<EntityTag>> {
+            let parts = self.place.parts(&*self.backend.context.store, 0).await.unwrap();
+            parts.into_iter().map(|part| part.tag).collect()
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -519,5 +566,66 @@ mod tests {
         let store = &setup.backend.context.store;
         let opened = store.open(&setup.completion().blob, Reading::HEAD).await.unwrap().expect("the object");
         assert_eq!(opened.info.tag, done.tag);
+    }
+
+    #[tokio::test]
+    async fn a_renewal_that_comes_late_does_not_undo_the_end() {
+        let setup = setup().await;
+        let Loaded { upload, tag } =
+            setup.place.load(&*setup.backend.context.store).await.unwrap().expect("the upload");
+        let claim = Claim::new(&setup.backend, &setup.place, upload, tag);
+        claim.renew().await.unwrap();
+        let done = State::Done { parts: String::new(), tag: None, checksum: None };
+        claim.end(done.clone()).await.unwrap();
+        claim.renew().await.unwrap();
+        let found = setup.place.load(&*setup.backend.context.store).await.unwrap().expect("the upload");
+        assert_eq!(found.upload.state, done);
+    }
+
+    /// An earlier attempt of the part that the completion lists arrives late, and replaces it.
+    #[tokio::test]
+    async fn a_part_that_arrives_during_a_completion_stays_and_can_be_sent_again() {
+        let mut setup = setup().await;
+        let running = setup.stopped_completion().await;
+        let refused = setup.store_part().await.expect_err("the upload is being completed");
+        assert_eq!(*refused.code(), s3s::S3ErrorCode::SlowDown);
+        let left = setup.tags().await;
+        assert!(left.len() == 1 && left[0] != setup.part.tag, "the part of the late attempt is left: {left:?}");
+        setup.resume(running).await.expect_err("the listed part was replaced");
+        let refused = setup.completion().run().await.expect_err("the listed part was replaced");
+        assert_eq!(*refused.code(), s3s::S3ErrorCode::InvalidPart);
+        setup.store_part().await.expect("the upload takes parts again");
+        setup.part.tag = setup.tags().await.remove(0);
+        setup.completion().run().await.expect("the part is listed with its new tag");
+    }
+
+    #[tokio::test]
+    async fn a_part_that_arrives_after_the_end_of_its_upload_is_removed() {
+        for is_completed in [true, false] {
+            let setup = setup().await;
+            if is_completed {
+                let running = setup.stopped_completion().await;
+                setup.resume(running).await.expect("nobody replaced the part");
+            } else {
+                let store = &*setup.backend.context.store;
+                let Loaded { tag, .. } = setup.place.load(store).await.unwrap().expect("the upload");
+                setup.place.remove(store, tag.as_ref()).await.unwrap();
+            }
+            let refused = setup.store_part().await.expect_err("the upload has ended");
+            assert_eq!(*refused.code(), s3s::S3ErrorCode::NoSuchUpload, "completed: {is_completed}");
+            assert_eq!(setup.tags().await, [], "completed: {is_completed}");
+        }
+    }
+
+    /// The request that completes the upload stops, as if its process had ended.
+    #[tokio::test]
+    async fn an_upload_whose_completion_ended_in_a_crash_takes_parts_again() {
+        let mut setup = setup().await;
+        let stopped = setup.stopped_completion().await;
+        setup.clock.advance(Duration::from_secs(STALE.unsigned_abs() + 1));
+        setup.store_part().await.expect("the claim is no longer renewed");
+        setup.part.tag = setup.tags().await.remove(0);
+        setup.completion().run().await.expect("it took over");
+        stopped.abort();
     }
 }

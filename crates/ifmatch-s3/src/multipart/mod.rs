@@ -5,12 +5,16 @@
 //!
 //! - Two requests complete an upload: one of them claims it, by a write on the condition of its version. The other is told to try
 //!   again, and then gets the result of the first.
-//! - A request that completes an upload ends in a crash: the next one takes over its claim, which was no longer renewed.
+//! - A request that completes an upload ends in a crash: the next one takes over its claim, which was no longer renewed. Until then,
+//!   the upload takes parts again.
 //! - A request that completes an upload stops for longer than its claim lasts, and another one completes it: before its write, the
 //!   first one finds its claim lost, and fails.
 //! - A part is replaced or removed before it is read: its tag differs, and nothing is written.
 //! - An upload is aborted while it is completed: one of both changes it first, and the other fails.
 //! - A part arrives after its upload was completed or aborted: it is removed again.
+//! - A part arrives while its upload is completed: it stays, since it may have replaced another one, and its client is told to try
+//!   again. If the completion has not read the part yet, it fails as above, and the upload takes parts again: the client sends
+//!   the part once more, and lists its new tag. Otherwise the upload is completed with the part that was read.
 //! - The bucket is replaced: the new one has none of the parts, and the write fails.
 
 mod complete;
@@ -30,7 +34,7 @@ use s3s::dto::{
     ListPartsOutput, MultipartUpload, Part as ListedPart, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput,
     UploadPartOutput,
 };
-use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use time::OffsetDateTime;
 
 use crate::backend::{Backend, refuse};
@@ -166,10 +170,13 @@ impl NewPart<'_> {
         let path = self.place.part(self.number)?;
         let put = Put { limit: backend.context.max_body, ..put };
         let written = store.put(&path, put).await.map_err(|failed| explain(&failed))?;
-        if let Err(closed) = self.check(backend).await {
-            // A part that is left is collected later.
-            drop(upload::remove(store, &path, written.tag.as_ref()).await);
-            return Err(closed);
+        if let Err(refused) = self.check(backend).await {
+            // Otherwise the upload may take parts again, and this one may have replaced one that its completion lists.
+            if *refused.code() == S3ErrorCode::NoSuchUpload {
+                // A part that is left is collected later.
+                drop(upload::remove(store, &path, written.tag.as_ref()).await);
+            }
+            return Err(refused);
         }
         Ok(written)
     }
@@ -180,7 +187,12 @@ impl NewPart<'_> {
             return Err(s3_error!(InvalidArgument, "the number of a part must be from 1 to {MAX_PARTS}"));
         }
         let Upload { state, checksum, .. } = self.place.find(&*backend.context.store, self.key).await?.upload;
-        if state == State::Open { Ok(checksum) } else { Err(upload::no_such_upload()) }
+        match state {
+            State::Open => Ok(checksum),
+            State::Completing(since) if complete::is_stale(backend, since) => Ok(checksum),
+            State::Completing(_) => Err(complete::in_progress()),
+            State::Done { .. } => Err(upload::no_such_upload()),
+        }
     }
 }
 
