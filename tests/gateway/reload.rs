@@ -186,13 +186,13 @@ fn the_log_names_the_settings_that_a_reload_does_not_change() {
             format!("[proxy]\nupstream = ['http://127.0.0.1:9']\ndefault-ttl = '{ttl}'\nconnect-timeout = '{ttl}'");
         site.write("config", &format!("listen = '127.0.0.1:0'\n{changed}\n{proxy}\n"));
     };
-    config("max-waits = 2", "1s");
+    config("max-connections = 301", "1s");
     let gateway = site.start("proxy");
     reload(&gateway, RELOADED);
     assert!(!gateway.stderr().contains("a reload does not change"), "{}", gateway.stderr());
-    config("max-waits = 1", "2s");
+    config("max-connections = 300", "2s");
     reload(&gateway, RELOADED);
-    let expected = "a reload does not change --max-waits, --default-ttl: restart to apply the new values";
+    let expected = "a reload does not change --max-connections, --default-ttl: restart to apply the new values";
     assert!(gateway.stderr().contains(expected), "{}", gateway.stderr());
 }
 
