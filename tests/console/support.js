@@ -71,6 +71,7 @@ export async function open(browser, url, options = {}) {
 
 /// Checks that a page is accessible, in light and in dark, and that nothing of it acts.
 export async function check(page) {
+  await page.waitForLoadState(); // a click waits for the answer, not for the style sheet
   assert.deepEqual(page.troubles, [], `trouble on ${page.url()}`);
   for (const colorScheme of ["dark", "light"]) {
     await page.emulateMedia({ colorScheme });
