@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 use crate::Answer;
 
 /// Timeout of the server, far beyond the expected time.
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(2);
 /// Maximum number of headers in a response.
 const MAX_HEADERS: usize = 128;
 
@@ -179,6 +179,9 @@ impl Connection {
                 read > 0
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                panic!("the server sent nothing for {TIMEOUT:?}, after {:?}", String::from_utf8_lossy(&self.buffer))
+            }
             Err(error) => panic!("{error}, after {:?}", String::from_utf8_lossy(&self.buffer)),
         }
     }

@@ -11,7 +11,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 
 use ifmatch_runtime::task::{self, Elapsed};
-use ifmatch_runtime::{Clock, KeyedQueue, MAX_POLL_INTERVAL, RandomError, SystemClock};
+use ifmatch_runtime::{Clock, KeyedQueue, MAX_POLL_INTERVAL, RandomError, SystemClock, nonce};
 
 use crate::ambiguous::Ambiguous;
 use crate::deadlines::Deadlines;
@@ -21,6 +21,9 @@ use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
 
 /// Maximum number of swaps tried for one command.
 const MAX_SWAPS: usize = 100;
+/// Time after which a command that keeps meeting other writers is not tried again: on a slow register, [`MAX_SWAPS`] swaps
+/// take longer than clients wait.
+const MAX_CONTENTION: Duration = Duration::from_secs(10);
 /// Maximum number of ambiguous swaps of one command.
 const MAX_AMBIGUOUS: usize = 3;
 /// Maximum error of the engine's time when a permit is granted, as a share of its duration and in total: the margin by
@@ -75,7 +78,7 @@ pub enum DriverError {
     #[error(transparent)]
     Register(#[from] RegisterError),
     /// Other writers changed the record during every attempt. Nothing was changed; try again later.
-    #[error("other writers changed the record during {MAX_SWAPS} attempts: try again later")]
+    #[error("other writers changed the record during every attempt: try again later")]
     Contention,
 }
 
@@ -331,14 +334,14 @@ impl Driver {
         seen: Option<Record>,
         command: &Command<'_>,
     ) -> Result<Applied, DriverError> {
+        // By the process's own clock: the engine's may stand still.
+        let give_up = self.shared.clock.now().saturating_add(self.patience);
         let applied = self.apply_as(writer, key, seen, command).await?;
         if in_flight(&applied.outcome).is_none() {
             return Ok(applied);
         }
         // Joined before the record is read again, so that no wakeup is missed.
         let mut turn = self.shared.waiters.join(key);
-        // By the process's own clock: the engine's may stand still.
-        let give_up = self.shared.clock.now().saturating_add(self.patience);
         let mut pauses = pauses().with_max_delay(MAX_POLL_INTERVAL).without_max_times().build();
         loop {
             let applied = self.apply_as(writer, key, None, command).await?;
@@ -352,7 +355,7 @@ impl Driver {
             if left.is_zero() {
                 return Ok(applied);
             }
-            let pause = pauses.next().unwrap_or(MAX_POLL_INTERVAL).min(self.now().until(deadline)).min(left);
+            let pause = jittered(pauses.next().unwrap_or(MAX_POLL_INTERVAL)).min(self.now().until(deadline)).min(left);
             let sleep = self.shared.clock.sleep(pause.max(PAUSE.0));
             select(pin!(turn.woken()), pin!(sleep)).await;
         }
@@ -429,6 +432,7 @@ impl Driver {
             Some(seen) => Some(seen).filter(|seen| seen.revision() != Revision::NONE),
             None => self.shared.register.load(key).await?,
         };
+        let give_up = self.shared.clock.now().saturating_add(MAX_CONTENTION);
         let mut pauses = pauses().with_max_times(MAX_SWAPS).build();
         loop {
             if let Some(mine) = ambiguous.find(stored.as_ref()) {
@@ -481,10 +485,10 @@ impl Driver {
                 }
                 Err(error) => return Err(ambiguous.or(error.into())),
             }
-            let Some(pause) = pauses.next() else {
-                return Err(ambiguous.or(DriverError::Contention));
-            };
-            self.shared.clock.sleep(pause).await;
+            match pauses.next() {
+                Some(pause) if self.shared.clock.now() < give_up => self.shared.clock.sleep(jittered(pause)).await,
+                _ => return Err(ambiguous.or(DriverError::Contention)),
+            }
         }
     }
 }
@@ -514,7 +518,13 @@ impl<'t> Proposed<'t> {
 }
 
 fn pauses() -> ExponentialBuilder {
-    ExponentialBuilder::default().with_min_delay(PAUSE.0).with_max_delay(PAUSE.1).with_jitter()
+    ExponentialBuilder::default().with_min_delay(PAUSE.0).with_max_delay(PAUSE.1)
+}
+
+/// Lengthens a pause at random, to up to twice its length. Writers that pause for the same times keep meeting each other.
+fn jittered(pause: Duration) -> Duration {
+    let micros = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
+    nonce().map_or(pause, |random| pause + Duration::from_micros(random % micros.max(1)))
 }
 
 fn in_flight(outcome: &Outcome) -> Option<Timestamp> {

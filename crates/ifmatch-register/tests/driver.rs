@@ -304,6 +304,47 @@ impl Clock for Leaping {
     }
 }
 
+/// A clock that stands still, and notes the waits.
+#[derive(Debug, Default)]
+struct Noting(Mutex<Vec<Duration>>);
+
+#[async_trait]
+impl Clock for Noting {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(0)
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.0.lock().unwrap().push(duration);
+    }
+}
+
+/// Writers that pause for the same times keep meeting each other.
+#[tokio::test]
+async fn writers_that_met_pause_for_different_times() {
+    let mut waits = Vec::new();
+    for _ in 0..2 {
+        let clock = Arc::new(Noting::default());
+        let driver = Driver::with_clock(Faulty::new(&[Fault::Overtaken; 20]), Arc::clone(&clock)).assume_absent();
+        let none = Preconditions::default();
+        driver.apply(&key(), &Command::Write(put(&none, b"mine"))).await.unwrap();
+        waits.push(clock.0.lock().unwrap().clone());
+    }
+    assert_eq!(waits.iter().map(Vec::len).collect::<Vec<_>>(), [20, 20]);
+    assert_ne!(waits[0], waits[1]);
+}
+
+/// On a slow register, a hundred swaps would take longer than clients wait.
+#[tokio::test]
+async fn contention_ends_by_time_too() {
+    let register = Faulty::new(&[Fault::Overtaken; 10]);
+    let driver = Driver::with_clock(Arc::clone(&register), Leaping::default()).assume_absent();
+    let none = Preconditions::default();
+    let error = driver.apply(&key(), &Command::Write(put(&none, b"mine"))).await.unwrap_err();
+    assert!(matches!(error, DriverError::Contention), "{error}");
+    assert_eq!(register.faults.lock().unwrap().len(), 8, "swaps after 20 seconds");
+}
+
 /// The swap may still take place. The end of the lease before the next attempt does not decide the first one.
 #[tokio::test]
 async fn an_ambiguous_swap_is_not_denied_because_time_has_passed() {

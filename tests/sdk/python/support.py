@@ -3,7 +3,7 @@
 import threading
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -57,22 +57,34 @@ def refused(call, status, *codes):
 
 
 def race(count, work):
-    """Runs `work(number)` in `count` threads that start together, and returns the results by number."""
+    """Runs `work(number)` in `count` threads that start together, and returns the results by number.
+
+    Raises the error that came first: the others may wait in vain for the thread that failed.
+    """
     barrier = threading.Barrier(count, timeout=PATIENCE)
+    errors = []
 
     def run(number):
         barrier.wait()
-        return work(number)
+        try:
+            return work(number)
+        except BaseException as error:
+            errors.append(error)
+            raise
 
     with ThreadPoolExecutor(count) as threads:
-        return list(threads.map(run, range(count)))
+        done = [threads.submit(run, number) for number in range(count)]
+        wait(done)
+    if errors:
+        raise errors[0]
+    return [future.result() for future in done]
 
 
 def again(attempt, pause=0.01):
     """Repeats `attempt` with increasing pauses until it returns something other than None."""
     deadline = time.monotonic() + PATIENCE
     while (result := attempt()) is None:
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, f"{PATIENCE} seconds without a result"
         time.sleep(pause)
         pause = min(pause * 1.5, 0.5)
     return result
