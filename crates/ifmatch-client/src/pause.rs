@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
-use ifmatch_runtime::{Clock, nonce};
+use ifmatch_runtime::{Clock, jittered};
 
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(1);
@@ -23,14 +23,6 @@ impl Backoff {
         self.pauses += 1;
         jittered(full)
     }
-}
-
-/// Returns a random duration from half of `full` to `full`.
-pub(crate) fn jittered(full: Duration) -> Duration {
-    // Without random numbers there is no jitter, which is slower but correct.
-    let part = nonce().unwrap_or(u64::MAX) >> 48;
-    let half = full / 2;
-    half + half.mul_f64(f64::from(u16::try_from(part).unwrap_or(u16::MAX)) / f64::from(u16::MAX))
 }
 
 /// Waits until a time of the interval clock, which also advances while the machine is suspended.

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::{StreamExt, stream};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lock::{self, Challenge, LockRecord, MIN_TTL, Observation};
-use ifmatch_runtime::{Clock, nonce};
+use ifmatch_runtime::{Clock, jittered, nonce};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,7 +16,6 @@ use crate::backend::Version;
 use crate::client::Client;
 use crate::document::{Loaded, Pace, Raw, Snapshot, Written};
 use crate::error::{Error, ErrorKind};
-use crate::pause::jittered;
 
 /// Number of jobs that are read at a time.
 const READ_AHEAD: usize = 16;

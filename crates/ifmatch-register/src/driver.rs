@@ -11,7 +11,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 
 use ifmatch_runtime::task::{self, Elapsed};
-use ifmatch_runtime::{Clock, KeyedQueue, MAX_POLL_INTERVAL, RandomError, SystemClock, nonce};
+use ifmatch_runtime::{Clock, KeyedQueue, MAX_POLL_INTERVAL, RandomError, SystemClock, jittered};
 
 use crate::ambiguous::Ambiguous;
 use crate::deadlines::Deadlines;
@@ -30,6 +30,7 @@ const MAX_AMBIGUOUS: usize = 3;
 /// which handlers end before their permits.
 const TIME_ERROR: (u32, Duration) = (10, Duration::from_secs(3));
 /// Shortest and longest pause between swaps. Pauses between polls of a write in flight grow up to [`MAX_POLL_INTERVAL`].
+/// Each is lengthened at random, to up to twice its length.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(50));
 /// Shortest and longest pause between attempts in the background to reach a register that failed.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -355,7 +356,8 @@ impl Driver {
             if left.is_zero() {
                 return Ok(applied);
             }
-            let pause = jittered(pauses.next().unwrap_or(MAX_POLL_INTERVAL)).min(self.now().until(deadline)).min(left);
+            let pause =
+                jittered(2 * pauses.next().unwrap_or(MAX_POLL_INTERVAL)).min(self.now().until(deadline)).min(left);
             let sleep = self.shared.clock.sleep(pause.max(PAUSE.0));
             select(pin!(turn.woken()), pin!(sleep)).await;
         }
@@ -486,7 +488,7 @@ impl Driver {
                 Err(error) => return Err(ambiguous.or(error.into())),
             }
             match pauses.next() {
-                Some(pause) if self.shared.clock.now() < give_up => self.shared.clock.sleep(jittered(pause)).await,
+                Some(pause) if self.shared.clock.now() < give_up => self.shared.clock.sleep(jittered(2 * pause)).await,
                 _ => return Err(ambiguous.or(DriverError::Contention)),
             }
         }
@@ -519,12 +521,6 @@ impl<'t> Proposed<'t> {
 
 fn pauses() -> ExponentialBuilder {
     ExponentialBuilder::default().with_min_delay(PAUSE.0).with_max_delay(PAUSE.1)
-}
-
-/// Lengthens a pause at random, to up to twice its length. Writers that pause for the same times keep meeting each other.
-fn jittered(pause: Duration) -> Duration {
-    let micros = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
-    nonce().map_or(pause, |random| pause + Duration::from_micros(random % micros.max(1)))
 }
 
 fn in_flight(outcome: &Outcome) -> Option<Timestamp> {

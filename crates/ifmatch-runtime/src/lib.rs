@@ -32,4 +32,4 @@ pub use clock::{Clock, SystemClock};
 #[cfg(feature = "test-util")]
 pub use manual_clock::ManualClock;
 pub use platform::{KeyedLocks, KeyedQueue, MAX_POLL_INTERVAL, Turn};
-pub use random::{RandomError, nonce, random_bytes};
+pub use random::{RandomError, jittered, nonce, random_bytes};

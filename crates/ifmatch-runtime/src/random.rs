@@ -1,6 +1,7 @@
 //! Random numbers from the system, drawn in batches because a system call costs more than its use.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 /// Numbers per system call.
 const BATCH: usize = 32;
@@ -38,6 +39,14 @@ pub fn nonce() -> Result<u64, RandomError> {
 /// If the system fails to provide random numbers.
 pub fn random_bytes() -> Result<[u8; 16], RandomError> {
     Ok((u128::from(nonce()?) << 64 | u128::from(nonce()?)).to_ne_bytes())
+}
+
+/// Returns a random duration from half of `full` to `full`, so that writers that met do not meet again.
+pub fn jittered(full: Duration) -> Duration {
+    // Without random numbers there is no jitter, which is slower but correct.
+    let part = nonce().unwrap_or(u64::MAX) >> 48;
+    let half = full / 2;
+    half + half.mul_f64(f64::from(u16::try_from(part).unwrap_or(u16::MAX)) / f64::from(u16::MAX))
 }
 
 #[cfg(test)]

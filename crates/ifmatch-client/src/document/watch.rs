@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use ifmatch_runtime::{Clock, task};
+use ifmatch_runtime::{Clock, jittered, task};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use tokio::sync::watch::{Receiver, Sender};
 
 use super::{Document, Loaded, Versioned};
 use crate::error::Error;
-use crate::pause::{Backoff, jittered};
+use crate::pause::Backoff;
 
 /// Time to ask the server to wait for a change.
 pub(crate) const LONG_POLL: Duration = Duration::from_secs(25);

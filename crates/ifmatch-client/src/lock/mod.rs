@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lock::{self, Challenge, LockRecord, MIN_TTL, Observation};
-use ifmatch_runtime::{Clock, nonce, task};
+use ifmatch_runtime::{Clock, jittered, nonce, task};
 use std::pin::pin;
 use tokio::sync::oneshot;
 
@@ -17,7 +17,7 @@ use crate::backend::Version;
 use crate::client::Client;
 use crate::document::{Document, LONG_POLL, Loaded, Pace, Raw, Snapshot, Waited, Written};
 use crate::error::Error;
-use crate::pause::{Backoff, jittered, sleep_until};
+use crate::pause::{Backoff, sleep_until};
 
 /// Default time to live.
 const TTL: Duration = Duration::from_secs(30);
