@@ -20,8 +20,12 @@
 //!         results
 //!     }
 //!
-//!     async fn load(&mut self, _keys: &[Key]) -> Result<Vec<Option<Record>>, RegisterError> {
-//!         unimplemented!("an example")
+//!     async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Record>>, RegisterError> {
+//!         let mut records = Vec::new();
+//!         for key in keys {
+//!             records.push(self.0.load(key).await?);
+//!         }
+//!         Ok(records)
 //!     }
 //! }
 //!
