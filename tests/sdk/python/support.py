@@ -1,9 +1,11 @@
 """Helpers: the tables in ../cases, outcomes, racing threads, waiting."""
 
+import os
 import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,18 @@ from azure.core.exceptions import HttpResponseError
 
 # Retry connection failures only: the server may close an idle connection, but a retry must not hide an error.
 OPTIONS = {"retry_status": 0, "retry_read": 1, "retry_connect": 1, "initial_backoff": 0, "read_timeout": 120}
+
+class LastResponse(HTTPResponse):
+    """A response after which the client closes the connection."""
+
+    def begin(self):
+        super().begin()
+        self.will_close = True
+
+
+# The clients do not retry a POST. For a server that closes idle connections early, open a new one each time.
+if os.environ.get("IFMATCH_SDK_KEEP_ALIVE") == "off":
+    HTTPConnection.response_class = LastResponse
 
 # Far longer than any lease in the suite, even on a busy machine.
 PATIENCE = 600
