@@ -26,7 +26,7 @@ fn large_bodies_are_served_from_the_folder_also_after_a_crash() {
     });
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    let flags = ["--cache", "1MiB", "--cache-disk", "1MiB", "--cache-dir", path];
+    let flags = ["--cache", "1MiB", "--cache-body-size", "1KiB", "--cache-disk", "1MiB", "--cache-dir", path];
     let mut gateway = before(&origin, &flags);
     assert_eq!(get(&gateway, "/a", "").expect(200).text(), large);
     let hit =

@@ -20,7 +20,7 @@ use crate::gateway::request_id::X_REQUEST_ID;
 /// Fails if the folder for large bodies cannot be used.
 pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
     // Each request has its own id.
-    let builder = CacheLayer::builder().capacity(config.memory).never_store([X_REQUEST_ID]);
+    let builder = CacheLayer::builder().capacity(config.memory).entry_limit(config.body).never_store([X_REQUEST_ID]);
     let Some((folder, bytes)) = &config.disk else { return Ok(builder) };
     folder::check("--cache-dir", folder)?;
     // Accessible to this user only: it may contain blobs that others need a token for.

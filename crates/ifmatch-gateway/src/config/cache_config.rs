@@ -12,6 +12,8 @@ use crate::error::Error;
 pub struct CacheConfig {
     /// Memory, in bytes.
     pub memory: u64,
+    /// Maximum size of a body in memory, in bytes.
+    pub body: u64,
     /// Folder for larger bodies and its capacity in bytes, if any.
     pub disk: Option<(PathBuf, u64)>,
 }
@@ -31,6 +33,10 @@ impl CacheConfig {
             };
         }
         let bytes = required(settings.cache_disk, "--cache-disk")?.bytes();
-        Ok(Some(Self { memory, disk: settings.cache_dir.clone().map(|folder| (folder, bytes)) }))
+        Ok(Some(Self {
+            memory,
+            body: required(settings.cache_body_size, "--cache-body-size")?.bytes(),
+            disk: settings.cache_dir.clone().map(|folder| (folder, bytes)),
+        }))
     }
 }

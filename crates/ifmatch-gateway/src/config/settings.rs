@@ -74,10 +74,15 @@ pub struct Settings {
     /// Memory for the cache; 0 disables it.
     ///
     /// `proxy` caches responses of upstreams. `serve` caches blobs of an object store, and revalidates them for each
-    /// request. A body takes at most a sixteenth of the memory; longer ones are cached in --cache-dir, if set, and otherwise not
-    /// at all.
+    /// request.
     #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE", help_heading = "Cache")]
     pub cache: Option<ByteSize>,
+
+    /// Maximum size of a body in memory, at most a quarter of the cache.
+    ///
+    /// Larger bodies are cached in --cache-dir, if set, and otherwise not at all.
+    #[arg(long, hide_short_help = true, value_name = "SIZE", env = "IFMATCH_CACHE_BODY_SIZE", help_heading = "Cache")]
+    pub cache_body_size: Option<ByteSize>,
 
     /// Folder for cached bodies that memory has no room for.
     ///
@@ -384,6 +389,7 @@ impl Settings {
     pub fn defaults() -> Self {
         Self {
             require_conditions: Some(false),
+            cache_body_size: Some(ByteSize::from_bytes(16 << 20)),
             cache_disk: Some(ByteSize::from_bytes(10 << 30)),
             listen: vec![ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_000)))],
             listen_tables: Some(OptionalAddress::On(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_002))))),
@@ -421,6 +427,7 @@ impl Settings {
             register_may_lose: self.register_may_lose.or(fallback.register_may_lose),
             require_conditions: self.require_conditions.or(fallback.require_conditions),
             cache: self.cache.or(fallback.cache),
+            cache_body_size: self.cache_body_size.or(fallback.cache_body_size),
             cache_dir: self.cache_dir.or(fallback.cache_dir),
             cache_disk: self.cache_disk.or(fallback.cache_disk),
             listen: first_set(self.listen, fallback.listen),
@@ -463,6 +470,7 @@ impl Settings {
     pub(crate) fn shown_defaults() -> Vec<(&'static str, String)> {
         let defaults = Self::defaults();
         let shown = [
+            ("cache_body_size", defaults.cache_body_size.map(|size| size.to_string())),
             ("cache_disk", defaults.cache_disk.map(|size| size.to_string())),
             ("listen", defaults.listen.first().map(ToString::to_string)),
             ("listen_tables", defaults.listen_tables.map(|listen| listen.to_string())),

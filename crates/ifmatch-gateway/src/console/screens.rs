@@ -236,7 +236,7 @@ impl NotStored {
             (_, "lifetime") => {
                 "the response has neither a lifetime (Cache-Control, Expires) nor a validator (ETag, Last-Modified)"
             }
-            (_, "too-large") => "the response is larger than the cache permits: raise --cache, or set --cache-dir",
+            (_, "too-large") => "the response is larger than the cache permits: see --cache-body-size",
             (_, "malformed") => "the length or the range of the response is malformed",
             (_, "invalidated") => "the resource was changed or purged while the response arrived",
             _ => "the response may not be stored",
