@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_new_folder_is_private() {
         let folder = std::env::temp_dir().join(format!("ifmatch-cache-{}", std::process::id()));
-        let config = CacheConfig { memory: 1 << 20, disk: Some((folder.clone(), 1 << 20)) };
+        let config = CacheConfig { memory: 1 << 20, body: 1 << 16, disk: Some((folder.clone(), 1 << 20)) };
         let opened = builder(&config).map(drop);
         let mode = std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777;
         std::fs::remove_dir_all(&folder).unwrap();
