@@ -95,3 +95,24 @@ async fn jobs_go_through_the_listing_of_the_gateway() {
         assert!(queue.take(Duration::from_mins(1)).await.unwrap().is_none());
     }
 }
+
+/// Each worker takes one job and ends, as those that a timer starts: only the dates of the gateway tell that the time of the first is
+/// over.
+#[tokio::test]
+async fn workers_that_end_at_once_recover_a_job_from_the_gateway() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let worker = || client(&gateway.url("/box")).queue("jobs");
+    worker().push(&"resize").await.unwrap();
+    drop(worker().take(Duration::from_secs(3)).await.unwrap().expect("a job"));
+    let taken_again = async {
+        loop {
+            if let Some(job) = worker().take(Duration::from_mins(1)).await.unwrap() {
+                return job;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    let job = tokio::time::timeout(Duration::from_mins(2), taken_again).await.expect("a job within two minutes");
+    assert_eq!(job.attempts(), 2);
+}

@@ -21,6 +21,9 @@ use crate::error::{Error, ErrorKind};
 const READ_AHEAD: usize = 16;
 /// Interval between looks for a job.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Time after which a server tells the date of a version, at the latest: one that rounds dates up to whole seconds tells none that is
+/// still to come.
+const DATE_DELAY: Duration = Duration::from_millis(1_100);
 
 /// A queue of jobs.
 ///
@@ -238,7 +241,11 @@ impl Queue {
         let raw = Raw { client: self.client.clone(), key };
         let until = self.client.until();
         raw.write(None, Value::Null, None, &mut Pace::until(until)).await.ok()?;
-        let loaded = raw.read_until(None, until).await;
+        let mut loaded = raw.read_until(None, until).await;
+        if matches!(&loaded, Ok(Loaded::Found(found, _)) if found.modified.is_none()) {
+            self.client.clock().sleep(DATE_DELAY).await;
+            loaded = raw.read_until(None, until).await;
+        }
         let at = self.client.clock().now();
         let Ok(Loaded::Found(found, _)) = loaded else { return None };
         if let Some(version) = &found.version {

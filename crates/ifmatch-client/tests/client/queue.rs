@@ -177,8 +177,14 @@ async fn a_job_is_finished_although_the_store_was_busy() {
 /// Each worker takes one job and ends, as those that a timer starts. None sees the job for long.
 #[tokio::test(start_paused = true)]
 async fn workers_that_end_at_once_recover_a_job_by_the_dates_of_the_server() {
+    for are_rounded_up in [false, true] {
+        recover_a_job(are_rounded_up).await;
+    }
+}
+
+async fn recover_a_job(dates_are_rounded_up: bool) {
     let store = Store::default();
-    store.tell_dates();
+    store.tell_dates(dates_are_rounded_up);
     let worker = || store.client().queue("jobs");
     worker().push(&"resize").await.unwrap();
     let mut crashed = worker().take(VISIBILITY).await.unwrap().unwrap();
@@ -199,7 +205,7 @@ async fn workers_that_end_at_once_recover_a_job_by_the_dates_of_the_server() {
 #[tokio::test(start_paused = true)]
 async fn without_the_clock_of_the_dates_a_job_is_taken_after_it_was_seen_for_its_time() {
     let store = Store::default();
-    store.tell_dates();
+    store.tell_dates(false);
     let worker = || store.client().queue("jobs");
     worker().push(&"resize").await.unwrap();
     drop(worker().take(VISIBILITY).await.unwrap().unwrap());

@@ -46,10 +46,32 @@ struct Inner {
     faults: Mutex<Option<Faults>>,
     /// Tags are hashes of the bytes, as those of S3.
     hashes: AtomicBool,
-    /// Answers date the content, as `Last-Modified` does, by a clock of the store's own that started here. When each key was written.
-    dates: Mutex<Option<(Instant, HashMap<String, SystemTime>)>>,
+    /// Answers date the content, as `Last-Modified` does, if set.
+    dates: Mutex<Option<Dates>>,
     /// There are no strong tags.
     weak: AtomicBool,
+}
+
+/// Dates by a clock of the store's own, in whole seconds, as in HTTP.
+struct Dates {
+    start: Instant,
+    /// Dates are rounded up, and told once they have come, as those of ifmatch.
+    are_rounded_up: bool,
+    /// Seconds from the start until each key was written.
+    written: HashMap<String, u64>,
+}
+
+impl Dates {
+    fn write(&mut self, key: &str) {
+        let elapsed = self.start.elapsed();
+        let seconds = elapsed.as_secs() + u64::from(self.are_rounded_up && elapsed.subsec_nanos() > 0);
+        self.written.insert(key.to_owned(), seconds);
+    }
+
+    fn tell(&self, key: &str) -> Option<SystemTime> {
+        let seconds = *self.written.get(key)?;
+        (seconds <= self.start.elapsed().as_secs()).then(|| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+    }
 }
 
 /// A client's connection to the store.
@@ -69,8 +91,8 @@ impl Store {
         self.0.hashes.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn tell_dates(&self) {
-        *self.0.dates.lock().unwrap() = Some((Instant::now(), HashMap::new()));
+    pub(crate) fn tell_dates(&self, are_rounded_up: bool) {
+        *self.0.dates.lock().unwrap() = Some(Dates { start: Instant::now(), are_rounded_up, written: HashMap::new() });
     }
 
     pub(crate) fn weaken_tags(&self) {
@@ -119,10 +141,8 @@ impl Store {
             When::Is(named) => When::Is(self.own(key, named).await?),
         };
         let version = self.0.memory.put(key, &Put { when, ..put.clone() }).await?;
-        if let Some((start, dates)) = &mut *self.0.dates.lock().unwrap() {
-            // In whole seconds, as in HTTP.
-            let seconds = Duration::from_secs(start.elapsed().as_secs());
-            dates.insert(key.to_owned(), SystemTime::UNIX_EPOCH + seconds);
+        if let Some(dates) = &mut *self.0.dates.lock().unwrap() {
+            dates.write(key);
         }
         Ok(version.and_then(|version| self.shown(version, &put.body)))
     }
@@ -163,7 +183,7 @@ impl Backend for Connection {
             if known.is_some() && known == version.as_ref() {
                 return Ok(Read::Unchanged { waited: false });
             }
-            let modified = self.store.0.dates.lock().unwrap().as_ref().and_then(|(_, dates)| dates.get(key).copied());
+            let modified = self.store.0.dates.lock().unwrap().as_ref().and_then(|dates| dates.tell(key));
             Ok(Read::Found(Found { body, version, modified, waited: false }))
         }
         .boxed()
