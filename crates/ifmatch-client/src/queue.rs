@@ -21,8 +21,8 @@ use crate::error::{Error, ErrorKind};
 const READ_AHEAD: usize = 16;
 /// Interval between looks for a job.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Time after which a server tells the date of a version, at the latest: one that rounds dates up to whole seconds tells none that is
-/// still to come.
+/// Time after which a server tells the date of a version, at the latest: ifmatch dates it to the next whole second, and tells no date
+/// that is still to come.
 const DATE_DELAY: Duration = Duration::from_millis(1_100);
 
 /// A queue of jobs.

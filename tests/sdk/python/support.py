@@ -14,6 +14,7 @@ from azure.core.exceptions import HttpResponseError
 # Retry connection failures only: the server may close an idle connection, but a retry must not hide an error.
 OPTIONS = {"retry_status": 0, "retry_read": 1, "retry_connect": 1, "initial_backoff": 0, "read_timeout": 120}
 
+
 class LastResponse(HTTPResponse):
     """A response after which the client closes the connection."""
 

@@ -55,7 +55,7 @@ struct Inner {
 /// Dates by a clock of the store's own, in whole seconds, as in HTTP.
 struct Dates {
     start: Instant,
-    /// Dates are rounded up, and told once they have come, as those of ifmatch.
+    /// Dates are those of the next whole second, and told once they have come, as those of ifmatch.
     are_rounded_up: bool,
     /// Seconds from the start until each key was written.
     written: HashMap<String, u64>,
@@ -63,8 +63,7 @@ struct Dates {
 
 impl Dates {
     fn write(&mut self, key: &str) {
-        let elapsed = self.start.elapsed();
-        let seconds = elapsed.as_secs() + u64::from(self.are_rounded_up && elapsed.subsec_nanos() > 0);
+        let seconds = self.start.elapsed().as_secs() + u64::from(self.are_rounded_up);
         self.written.insert(key.to_owned(), seconds);
     }
 

@@ -17,8 +17,8 @@ impl Fixed {
     pub(crate) fn of(settings: &Settings) -> Self {
         Self(
             fields!(settings: console data store register register_may_lose require_conditions s3_host cors_origin cache
-            cache_body_size cache_dir cache_disk max_body_size max_header_size max_connections max_connections_per_client max_requests
-            max_requests_per_client max_waits head_timeout body_timeout keep_alive shutdown_delay
+            cache_body_size cache_dir cache_disk max_body_size max_header_size max_connections max_connections_per_client
+            max_requests max_requests_per_client max_waits head_timeout body_timeout keep_alive shutdown_delay
             shutdown_grace log log_format access_log access_log_format),
         )
     }
