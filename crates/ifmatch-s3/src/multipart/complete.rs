@@ -156,7 +156,8 @@ struct Completion {
 impl Completion {
     async fn run(self) -> S3Result<Done> {
         let store = &*self.backend.context.store;
-        let Loaded { upload, tag } = self.place.find(store, &self.blob.name.to_string()).await?;
+        let (found, stored) = self.place.find_with_parts(store, &self.blob.name.to_string(), 0).await?;
+        let Loaded { upload, tag } = found;
         let algorithm = upload.checksum.algorithm;
         match &upload.state {
             State::Done { parts, tag, checksum } if *parts == self.parts => {
@@ -167,7 +168,7 @@ impl Completion {
             State::Completing(since) if !is_stale(&self.backend, *since) => return Err(in_progress()),
             State::Open | State::Completing(_) => {}
         }
-        let source = self.find(&upload).await?;
+        let source = self.select(&upload, stored)?;
         let claim = Claim::new(&self.backend, &self.place, upload.clone(), tag);
         claim.renew().await.map_err(|failed| match failed.kind() {
             StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::InFlight { .. } => in_progress(),
@@ -182,23 +183,28 @@ impl Completion {
             }
             Err(_) => State::Open,
         };
-        // The claim ends by itself if this fails.
-        if let Err(error) = claim.end(state).await {
-            tracing::warn!(%error, "the end of an upload could not be recorded");
-        } else if outcome.is_ok() {
-            self.place.remove_parts(store).await;
+        match claim.end(state).await {
+            Ok(()) if outcome.is_ok() => self.place.remove_parts(store).await,
+            Ok(()) => {}
+            Err(failed) => {
+                // The claim ends by itself.
+                tracing::warn!(error = %failed, "the end of an upload could not be recorded");
+                let is_lost = matches!(failed.kind(), StoreErrorKind::PreconditionFailed { .. });
+                if is_lost && outcome.is_err() {
+                    return Err(in_progress());
+                }
+            }
         }
         Ok(Done { tag: outcome?, checksum: algorithm.told_if_known(checksum.as_deref()) })
     }
 
-    /// Finds the listed parts.
-    async fn find(&self, upload: &Upload) -> S3Result<Source> {
+    /// Selects the listed ones of the stored parts.
+    fn select(&self, upload: &Upload, stored: Vec<Part>) -> S3Result<Source> {
         let plan = upload.checksum;
         if self.kind.as_ref().is_some_and(|kind| *kind != plan.kind()) {
             let kind = plan.kind();
             return Err(s3_error!(InvalidRequest, "the upload began with the checksum type {}", kind.as_str()));
         }
-        let stored = self.place.parts(&*self.backend.context.store, 0).await.map_err(|failed| error::plain(&failed))?;
         let mut stored: Numbered = stored.into_iter().map(|part| (part.number, part)).collect();
         let (mut parts, mut checksums) = (Vec::new(), Vec::new());
         for WantedPart { number, tag, checksum } in &self.wanted {
@@ -390,7 +396,8 @@ impl Reader {
             };
             let opened = store.open(&part.path, Reading::WHOLE.without_lease()).await?;
             let Some(mut opened) = opened.filter(|opened| opened.info.tag == part.tag) else {
-                return Err(format!("part {} was replaced or removed", part.number).into());
+                let error = s3_error!(InvalidPart, "part {} was replaced or removed", part.number);
+                return Err(Refused::new(&error).into());
             };
             let check = unverified.map(|expected| Check::new(self.algorithm, part.number, expected));
             self.current = Some((opened.source.read(None).await?, check));
@@ -426,9 +433,11 @@ mod tests {
     use ifmatch_blob::test_util::{Hook, Hooked, ManualClock, Step};
     use ifmatch_blob_embedded::EmbeddedStore;
     use ifmatch_register::{Driver, MemoryRegister};
+    use s3s::S3ErrorCode;
     use tempfile::TempDir;
 
     use super::super::NewPart;
+    use super::super::upload::{PARTS, UPLOADS};
     use super::*;
     use crate::checksum::Plan;
     use crate::convert::Fields;
@@ -436,26 +445,33 @@ mod tests {
     /// Far longer than any step takes.
     const LIMIT: Duration = Duration::from_mins(1);
 
-    /// Stops the first read of a part until the test lets it go on.
+    /// Stops one step until the test lets it go on: the one before which `left` others match.
     #[derive(Clone)]
     struct Stop {
-        reads: Arc<AtomicUsize>,
+        matches: fn(Step, &ContainerName) -> bool,
+        left: usize,
+        steps: Arc<AtomicUsize>,
         reached: Arc<tokio::sync::Notify>,
         go_on: Arc<tokio::sync::Notify>,
+    }
+
+    impl Stop {
+        fn new(matches: fn(Step, &ContainerName) -> bool, left: usize) -> Self {
+            Self { matches, left, steps: Arc::default(), reached: Arc::default(), go_on: Arc::default() }
+        }
     }
 
     #[async_trait::async_trait]
     impl Hook for Stop {
         async fn before(&self, step: Step, container: &ContainerName) {
-            let is_part = step == Step::Open && *container == *super::super::upload::PARTS;
-            if is_part && self.reads.fetch_add(1, Ordering::SeqCst) == 0 {
+            if (self.matches)(step, container) && self.steps.fetch_add(1, Ordering::SeqCst) == self.left {
                 self.reached.notify_one();
                 self.go_on.notified().await;
             }
         }
     }
 
-    /// An upload with one part, whose first completion stops.
+    /// An upload with one part, and a stop.
     struct Setup {
         backend: Backend,
         clock: ManualClock,
@@ -465,13 +481,17 @@ mod tests {
         _folder: TempDir,
     }
 
+    /// The first completion stops before it reads the part.
     async fn setup() -> Setup {
+        setup_with(Stop::new(|step, container| step == Step::Open && *container == *PARTS, 0)).await
+    }
+
+    async fn setup_with(stop: Stop) -> Setup {
         let folder = tempfile::tempdir().unwrap();
         let clock = ManualClock::default();
         let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
         let inner: Arc<dyn BlobStore> = Arc::new(EmbeddedStore::with_driver(folder.path(), driver).await.unwrap());
-        let stop = Stop { reads: Arc::default(), reached: Arc::default(), go_on: Arc::default() };
-        let store: Arc<dyn BlobStore> = Arc::new(Hooked { inner, hook: stop.clone() });
+        let store: Arc<dyn BlobStore> = Arc::new(Hooked { inner: Arc::clone(&inner), hook: stop.clone() });
         let service = BlobService::with_clock(Arc::clone(&store), clock.clone());
         let backend = Backend { context: service.context().clone(), accounts: Accounts::development() };
         let container = ContainerName::new("docs").unwrap();
@@ -479,10 +499,10 @@ mod tests {
         let place = Place::new(container, &info, &"0".repeat(32));
         let (fields, checksum) = (Fields::default(), Plan::default());
         let upload = Upload { key: "a".into(), fields, checksum, initiated: 0, state: State::Open };
-        place.save(&*store, &upload, None).await.unwrap();
+        place.save(&*inner, &upload, None).await.unwrap();
         let part = Put::new(Body::new(Full::new(Bytes::from("part"))));
-        store.put(&place.part(1).unwrap(), part).await.unwrap();
-        let part = place.parts(&*store, 0).await.unwrap().remove(0);
+        inner.put(&place.part(1).unwrap(), part).await.unwrap();
+        let part = place.parts(&*inner, 0).await.unwrap().remove(0);
         Setup { backend, clock, stop, place, part, _folder: folder }
     }
 
@@ -526,6 +546,18 @@ mod tests {
             part.store(&self.backend, put, error::plain).await.map(drop)
         }
 
+        /// Aborts the upload if it is open.
+        async fn abort(&self) -> bool {
+            let store = &*self.backend.context.store;
+            let Some(Loaded { upload, tag }) = self.place.load(store).await.unwrap() else { return false };
+            let is_open = upload.state == State::Open;
+            if is_open {
+                self.place.remove(store, tag.as_ref()).await.unwrap();
+                self.place.remove_parts(store).await;
+            }
+            is_open
+        }
+
         /// Returns the tags of the stored parts.
         async fn tags(&self) -> Vec<Option<EntityTag>> {
             let parts = self.place.parts(&*self.backend.context.store, 0).await.unwrap();
@@ -543,7 +575,7 @@ mod tests {
             // Longer than the renewal's timer, so that the renewal comes first.
             tokio::time::sleep(RENEWAL + Duration::from_secs(1)).await;
             let refused = setup.completion().run().await.expect_err("the first request goes on");
-            assert_eq!(*refused.code(), s3s::S3ErrorCode::SlowDown);
+            assert_eq!(*refused.code(), S3ErrorCode::SlowDown);
         }
         setup.stop.go_on.notify_one();
         let done = first.await.unwrap().expect("nobody else completed the upload");
@@ -562,7 +594,8 @@ mod tests {
         setup.clock.advance(Duration::from_secs(1));
         let done = setup.completion().run().await.expect("it took over");
         setup.stop.go_on.notify_one();
-        first.await.unwrap().expect_err("its claim is lost");
+        let refused = first.await.unwrap().expect_err("its claim is lost");
+        assert_eq!(*refused.code(), S3ErrorCode::SlowDown);
         let store = &setup.backend.context.store;
         let opened = store.open(&setup.completion().blob, Reading::HEAD).await.unwrap().expect("the object");
         assert_eq!(opened.info.tag, done.tag);
@@ -588,12 +621,13 @@ mod tests {
         let mut setup = setup().await;
         let running = setup.stopped_completion().await;
         let refused = setup.store_part().await.expect_err("the upload is being completed");
-        assert_eq!(*refused.code(), s3s::S3ErrorCode::SlowDown);
+        assert_eq!(*refused.code(), S3ErrorCode::SlowDown);
         let left = setup.tags().await;
         assert!(left.len() == 1 && left[0] != setup.part.tag, "the part of the late attempt is left: {left:?}");
-        setup.resume(running).await.expect_err("the listed part was replaced");
+        let refused = setup.resume(running).await.expect_err("the listed part was replaced");
+        assert_eq!(*refused.code(), S3ErrorCode::InvalidPart);
         let refused = setup.completion().run().await.expect_err("the listed part was replaced");
-        assert_eq!(*refused.code(), s3s::S3ErrorCode::InvalidPart);
+        assert_eq!(*refused.code(), S3ErrorCode::InvalidPart);
         setup.store_part().await.expect("the upload takes parts again");
         setup.part.tag = setup.tags().await.remove(0);
         setup.completion().run().await.expect("the part is listed with its new tag");
@@ -612,7 +646,7 @@ mod tests {
                 setup.place.remove(store, tag.as_ref()).await.unwrap();
             }
             let refused = setup.store_part().await.expect_err("the upload has ended");
-            assert_eq!(*refused.code(), s3s::S3ErrorCode::NoSuchUpload, "completed: {is_completed}");
+            assert_eq!(*refused.code(), S3ErrorCode::NoSuchUpload, "completed: {is_completed}");
             assert_eq!(setup.tags().await, [], "completed: {is_completed}");
         }
     }
@@ -627,5 +661,89 @@ mod tests {
         setup.part.tag = setup.tags().await.remove(0);
         setup.completion().run().await.expect("it took over");
         stopped.abort();
+    }
+
+    /// Matches the steps between which another request may end the upload.
+    fn is_of_upload(_: Step, container: &ContainerName) -> bool {
+        [&*UPLOADS, &*PARTS].contains(&container)
+    }
+
+    /// Runs a request, and runs another one right before each of its steps in turn, until it has no such step.
+    async fn before_each_step<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        request: impl Fn(&Setup) -> F,
+        other: impl AsyncFn(&Setup, tokio::task::JoinHandle<T>),
+    ) -> usize {
+        for left in 0.. {
+            let setup = setup_with(Stop::new(is_of_upload, left)).await;
+            let mut running = tokio::spawn(request(&setup));
+            let is_stopped = async {
+                tokio::select! {
+                    () = setup.stop.reached.notified() => true,
+                    _ = &mut running => false,
+                }
+            };
+            if !tokio::time::timeout(LIMIT, is_stopped).await.expect("the request stops or ends within a minute") {
+                return left;
+            }
+            other(&setup, running).await;
+        }
+        unreachable!("a request has an end");
+    }
+
+    #[tokio::test]
+    async fn one_of_two_completions_writes_and_the_other_is_told_so() {
+        let other = async |setup: &Setup, running| {
+            let other = setup.completion().run().await;
+            let first = setup.resume(running).await;
+            let again = setup.completion().run().await.expect("it is complete");
+            for outcome in [other, first] {
+                match outcome {
+                    Ok(done) => assert_eq!(done.tag, again.tag),
+                    Err(refused) => assert_eq!(*refused.code(), S3ErrorCode::SlowDown, "{refused:?}"),
+                }
+            }
+        };
+        let steps = before_each_step(|setup| setup.completion().run(), other).await;
+        assert!(steps > 3, "only {steps} steps");
+    }
+
+    #[tokio::test]
+    async fn a_completion_finds_an_upload_aborted_or_completes_it() {
+        let other = async |setup: &Setup, running| {
+            let is_aborted = setup.abort().await;
+            let outcome = setup.resume(running).await;
+            assert_eq!(outcome.is_ok(), !is_aborted, "{outcome:?}");
+            if let Err(refused) = outcome {
+                let codes = [S3ErrorCode::NoSuchUpload, S3ErrorCode::SlowDown];
+                assert!(codes.contains(refused.code()), "{refused:?}");
+            }
+        };
+        let steps = before_each_step(|setup| setup.completion().run(), other).await;
+        assert!(steps > 3, "only {steps} steps");
+    }
+
+    #[tokio::test]
+    async fn an_upload_is_listed_with_all_its_parts_or_as_ended() {
+        let list = |setup: &Setup| {
+            let (store, place) = (Arc::clone(&setup.backend.context.store), setup.place.clone());
+            async move { place.find_with_parts(&*store, "a", 0).await }
+        };
+        for is_completed in [true, false] {
+            let other = async |setup: &Setup, running: tokio::task::JoinHandle<_>| {
+                if is_completed {
+                    setup.completion().run().await.expect("nobody else completes it");
+                } else {
+                    assert!(setup.abort().await);
+                }
+                setup.stop.go_on.notify_one();
+                let listed: S3Result<(Loaded, Vec<Part>)> =
+                    tokio::time::timeout(LIMIT, running).await.expect("the listing ends within a minute").unwrap();
+                match listed {
+                    Ok((found, parts)) => assert!(parts.len() == 1 || found.upload.state != State::Open),
+                    Err(refused) => assert_eq!(*refused.code(), S3ErrorCode::NoSuchUpload),
+                }
+            };
+            assert_eq!(before_each_step(list, other).await, 2, "the listing, and the load of the upload");
+        }
     }
 }

@@ -8,7 +8,9 @@
 //! - A request that completes an upload ends in a crash: the next one takes over its claim, which was no longer renewed. Until then,
 //!   the upload takes parts again.
 //! - A request that completes an upload stops for longer than its claim lasts, and another one completes it: before its write, the
-//!   first one finds its claim lost, and fails.
+//!   first one finds its claim lost. It is told to try again.
+//! - An upload is completed or aborted while another request finds it open and lists its parts, which are removed: the request lists
+//!   them before it loads the upload, so it finds the upload ended.
 //! - A part is replaced or removed before it is read: its tag differs, and nothing is written.
 //! - An upload is aborted while it is completed: one of both changes it first, and the other fails.
 //! - A part arrives after its upload was completed or aborted: it is removed again.
@@ -229,13 +231,13 @@ pub(crate) async fn list_parts(
     let S3Request { input, credentials, .. } = request;
     let store = &*backend.context.store;
     let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
-    let Upload { state, checksum: plan, .. } = place.find(store, &input.key).await?.upload;
+    let after = input.part_number_marker.unwrap_or_default();
+    let (found, mut parts) = place.find_with_parts(store, &input.key, after).await?;
+    let Upload { state, checksum: plan, .. } = found.upload;
     if matches!(state, State::Done { .. }) {
         return Err(upload::no_such_upload());
     }
-    let after = input.part_number_marker.unwrap_or_default();
     let max_parts = input.max_parts.unwrap_or(MAX_ENTRIES).clamp(0, MAX_ENTRIES);
-    let mut parts = place.parts(store, after).await.map_err(|failed| error::plain(&failed))?;
     let limit = usize::try_from(max_parts).unwrap_or_default();
     let is_truncated = parts.len() > limit;
     parts.truncate(limit);

@@ -122,9 +122,26 @@ impl Place {
 
     /// Loads an upload, which must be one for this key.
     pub(crate) async fn find(&self, store: &dyn BlobStore, key: &str) -> S3Result<Loaded> {
-        let is_id = self.id.len() == 32 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let loaded = if is_id { self.load(store).await.map_err(|failed| error::plain(&failed))? } else { None };
+        let loaded = if self.has_id() { self.load(store).await.map_err(|failed| error::plain(&failed))? } else { None };
         loaded.filter(|loaded| loaded.upload.key == key).ok_or_else(no_such_upload)
+    }
+
+    /// Loads an upload, which must be one for this key, and its parts after this number. An upload that has not ended has all of them:
+    /// they are listed first, and removed after the end.
+    pub(crate) async fn find_with_parts(
+        &self,
+        store: &dyn BlobStore,
+        key: &str,
+        after: i32,
+    ) -> S3Result<(Loaded, Vec<Part>)> {
+        let parts = if self.has_id() { self.parts(store, after).await } else { Ok(Vec::new()) };
+        let parts = parts.map_err(|failed| error::plain(&failed))?;
+        Ok((self.find(store, key).await?, parts))
+    }
+
+    /// Returns `true` if the id has the form of an upload's.
+    fn has_id(&self) -> bool {
+        self.id.len() == 32 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
     pub(crate) async fn load(&self, store: &dyn BlobStore) -> Result<Option<Loaded>, StoreError> {
