@@ -445,26 +445,26 @@ mod tests {
     /// Far longer than any step takes.
     const LIMIT: Duration = Duration::from_mins(1);
 
-    /// Stops one step until the test lets it go on: the one before which `left` others match.
+    /// Lets some matching steps pass, and stops the next one until the test lets it go on.
     #[derive(Clone)]
     struct Stop {
         matches: fn(Step, &ContainerName) -> bool,
-        left: usize,
+        passing: usize,
         steps: Arc<AtomicUsize>,
         reached: Arc<tokio::sync::Notify>,
         go_on: Arc<tokio::sync::Notify>,
     }
 
     impl Stop {
-        fn new(matches: fn(Step, &ContainerName) -> bool, left: usize) -> Self {
-            Self { matches, left, steps: Arc::default(), reached: Arc::default(), go_on: Arc::default() }
+        fn new(matches: fn(Step, &ContainerName) -> bool, passing: usize) -> Self {
+            Self { matches, passing, steps: Arc::default(), reached: Arc::default(), go_on: Arc::default() }
         }
     }
 
     #[async_trait::async_trait]
     impl Hook for Stop {
         async fn before(&self, step: Step, container: &ContainerName) {
-            if (self.matches)(step, container) && self.steps.fetch_add(1, Ordering::SeqCst) == self.left {
+            if (self.matches)(step, container) && self.steps.fetch_add(1, Ordering::SeqCst) == self.passing {
                 self.reached.notify_one();
                 self.go_on.notified().await;
             }
@@ -532,11 +532,11 @@ mod tests {
             running
         }
 
-        /// Lets a completion go on, and waits for its end.
-        async fn resume(&self, running: tokio::task::JoinHandle<S3Result<Done>>) -> S3Result<Done> {
+        /// Lets a request go on, and waits for its end.
+        async fn resume<T>(&self, running: tokio::task::JoinHandle<T>) -> T {
             self.stop.go_on.notify_one();
             let ended = tokio::time::timeout(LIMIT, running).await;
-            ended.expect("the completion ends within a minute").expect("no panic")
+            ended.expect("the request ends within a minute").expect("no panic")
         }
 
         /// Stores the part as a request that began while the upload was open.
@@ -578,7 +578,7 @@ mod tests {
             assert_eq!(*refused.code(), S3ErrorCode::SlowDown);
         }
         setup.stop.go_on.notify_one();
-        let done = first.await.unwrap().expect("nobody else completed the upload");
+        let done = first.await.unwrap().expect("no other request completed the upload");
         let again = setup.completion().run().await.expect("it is complete");
         assert_eq!(again.tag, done.tag);
     }
@@ -639,11 +639,9 @@ mod tests {
             let setup = setup().await;
             if is_completed {
                 let running = setup.stopped_completion().await;
-                setup.resume(running).await.expect("nobody replaced the part");
+                setup.resume(running).await.expect("no other request replaced the part");
             } else {
-                let store = &*setup.backend.context.store;
-                let Loaded { tag, .. } = setup.place.load(store).await.unwrap().expect("the upload");
-                setup.place.remove(store, tag.as_ref()).await.unwrap();
+                assert!(setup.abort().await);
             }
             let refused = setup.store_part().await.expect_err("the upload has ended");
             assert_eq!(*refused.code(), S3ErrorCode::NoSuchUpload, "completed: {is_completed}");
@@ -673,8 +671,8 @@ mod tests {
         request: impl Fn(&Setup) -> F,
         other: impl AsyncFn(&Setup, tokio::task::JoinHandle<T>),
     ) -> usize {
-        for left in 0.. {
-            let setup = setup_with(Stop::new(is_of_upload, left)).await;
+        for passing in 0.. {
+            let setup = setup_with(Stop::new(is_of_upload, passing)).await;
             let mut running = tokio::spawn(request(&setup));
             let is_stopped = async {
                 tokio::select! {
@@ -683,7 +681,7 @@ mod tests {
                 }
             };
             if !tokio::time::timeout(LIMIT, is_stopped).await.expect("the request stops or ends within a minute") {
-                return left;
+                return passing;
             }
             other(&setup, running).await;
         }
@@ -711,7 +709,7 @@ mod tests {
     async fn a_completion_finds_an_upload_aborted_or_completes_it() {
         let other = async |setup: &Setup, running| {
             let is_aborted = setup.abort().await;
-            let outcome = setup.resume(running).await;
+            let outcome: S3Result<Done> = setup.resume(running).await;
             assert_eq!(outcome.is_ok(), !is_aborted, "{outcome:?}");
             if let Err(refused) = outcome {
                 let codes = [S3ErrorCode::NoSuchUpload, S3ErrorCode::SlowDown];
@@ -729,15 +727,13 @@ mod tests {
             async move { place.find_with_parts(&*store, "a", 0).await }
         };
         for is_completed in [true, false] {
-            let other = async |setup: &Setup, running: tokio::task::JoinHandle<_>| {
+            let other = async |setup: &Setup, running| {
                 if is_completed {
-                    setup.completion().run().await.expect("nobody else completes it");
+                    setup.completion().run().await.expect("no other request completes the upload");
                 } else {
                     assert!(setup.abort().await);
                 }
-                setup.stop.go_on.notify_one();
-                let listed: S3Result<(Loaded, Vec<Part>)> =
-                    tokio::time::timeout(LIMIT, running).await.expect("the listing ends within a minute").unwrap();
+                let listed: S3Result<(Loaded, Vec<Part>)> = setup.resume(running).await;
                 match listed {
                     Ok((found, parts)) => assert!(parts.len() == 1 || found.upload.state != State::Open),
                     Err(refused) => assert_eq!(*refused.code(), S3ErrorCode::NoSuchUpload),

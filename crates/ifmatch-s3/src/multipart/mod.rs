@@ -9,8 +9,8 @@
 //!   the upload takes parts again.
 //! - A request that completes an upload stops for longer than its claim lasts, and another one completes it: before its write, the
 //!   first one finds its claim lost. It is told to try again.
-//! - An upload is completed or aborted while another request finds it open and lists its parts, which are removed: the request lists
-//!   them before it loads the upload, so it finds the upload ended.
+//! - An upload ends, and its parts are removed, between two reads of another request: the request lists the parts before it loads the
+//!   upload. If any part is missing, it finds the upload ended.
 //! - A part is replaced or removed before it is read: its tag differs, and nothing is written.
 //! - An upload is aborted while it is completed: one of both changes it first, and the other fails.
 //! - A part arrives after its upload was completed or aborted: it is removed again.

@@ -126,16 +126,18 @@ impl Place {
         loaded.filter(|loaded| loaded.upload.key == key).ok_or_else(no_such_upload)
     }
 
-    /// Loads an upload, which must be one for this key, and its parts after this number. An upload that has not ended has all of them:
-    /// they are listed first, and removed after the end.
+    /// Loads an upload, which must be one for this key, and its parts after this number. If the upload has not ended, no part is
+    /// missing: the parts are listed before the upload is loaded, and are removed only after its end.
     pub(crate) async fn find_with_parts(
         &self,
         store: &dyn BlobStore,
         key: &str,
         after: i32,
     ) -> S3Result<(Loaded, Vec<Part>)> {
-        let parts = if self.has_id() { self.parts(store, after).await } else { Ok(Vec::new()) };
-        let parts = parts.map_err(|failed| error::plain(&failed))?;
+        if !self.has_id() {
+            return Err(no_such_upload());
+        }
+        let parts = self.parts(store, after).await.map_err(|failed| error::plain(&failed))?;
         Ok((self.find(store, key).await?, parts))
     }
 
