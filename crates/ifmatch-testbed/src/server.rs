@@ -124,20 +124,29 @@ impl Server {
     /// Kills the server's processes, as a crash of its machine does.
     pub fn kill(&mut self) {
         let Some(mut child) = self.child.take() else { return };
+        // No process can start another one that survives.
+        processes::suspend(child.id());
         for id in processes::ids(child.id()) {
             processes::signal(id, Signal::KILL);
         }
         child.wait().expect("the process is ours");
     }
 
-    /// Suspends the server's processes (`SIGSTOP`).
+    /// Suspends all processes of the server (`SIGSTOP`).
+    ///
+    /// # Panics
+    /// If one still runs after two minutes.
     pub fn pause(&self) {
-        self.signal(Signal::STOP);
+        if let Some(child) = &self.child {
+            processes::suspend(child.id());
+        }
     }
 
     /// Lets suspended processes continue.
     pub fn resume(&self) {
-        self.signal(Signal::CONT);
+        for id in self.child.iter().flat_map(|child| processes::ids(child.id())) {
+            processes::signal(id, Signal::CONT);
+        }
     }
 
     /// Limits the length of each file that the server writes, as a full disk would. `None` removes the limit.
@@ -169,12 +178,6 @@ impl Server {
             tokio::time::sleep(PAUSE).await;
         }
         panic!("{} does not start again: see its output above", self.program.name);
-    }
-
-    fn signal(&self, signal: Signal) {
-        for id in self.child.iter().flat_map(|child| processes::ids(child.id())) {
-            processes::signal(id, signal);
-        }
     }
 
     /// Starts the process, and waits until it can be used. Returns `false` if it ends before.
