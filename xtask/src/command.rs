@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -147,6 +148,22 @@ impl Running {
         Err(format!("stopped at the step's time limit: {}", self.shown).into())
     }
 
+    /// Waits until the command ends, and meanwhile copies the log of its output to `shown` as it grows.
+    pub(crate) fn follow(mut self, log: &Path, shown: &mut impl Write) -> Result {
+        let mut log = File::open(log)?;
+        loop {
+            // Asked before the rest of the log is read, which is then complete.
+            let status = self.child.try_wait()?;
+            io::copy(&mut log, shown)?;
+            shown.flush()?;
+            match status {
+                None => std::thread::sleep(POLL),
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(format!("{status}: {}", self.shown).into()),
+            }
+        }
+    }
+
     /// Returns the CPU time of the command and its children in seconds.
     pub fn cpu(&self) -> Result<f64> {
         let ticks = self.processes()?.into_iter().map(|process| ticks(process, [14, 15])).sum::<Result<u32>>()?;
@@ -271,6 +288,34 @@ mod tests {
         let log = folder.join("steps/log");
         shell("echo said").log_to(&log).unwrap().passes(soon()).unwrap();
         assert_eq!(fs::read_to_string(&log).unwrap(), "said\n");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Creates a file when the first output arrives.
+    struct Answering<'a>(&'a Path, Vec<u8>);
+
+    impl Write for Answering<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            File::create(self.0)?;
+            self.1.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_log_is_shown_while_the_command_runs() {
+        let folder = std::env::temp_dir().join(format!("xtask-follow-{}", std::process::id()));
+        let (log, answer) = (folder.join("log"), folder.join("answer"));
+        let script = format!(
+            "echo first; for n in $(seq 600); do test -e {0} && echo last && exit; sleep 0.1; done; exit 1",
+            answer.display()
+        );
+        let mut shown = Answering(&answer, Vec::new());
+        shell(&script).start_with_log(&log).unwrap().follow(&log, &mut shown).unwrap();
+        assert_eq!(shown.1, b"first\nlast\n");
         fs::remove_dir_all(&folder).unwrap();
     }
 
