@@ -137,13 +137,12 @@ pub struct Running {
 
 impl Running {
     /// Waits until the command ends. Fails if the deadline passes.
-    pub(crate) fn passes(mut self, deadline: Instant) -> Result {
+    fn passes(mut self, deadline: Instant) -> Result {
         while Instant::now() < deadline {
-            match self.child.try_wait()? {
-                None => std::thread::sleep(POLL),
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => return Err(format!("{status}: {}", self.shown).into()),
+            if self.has_passed()? {
+                return Ok(());
             }
+            std::thread::sleep(POLL);
         }
         Err(format!("stopped at the step's time limit: {}", self.shown).into())
     }
@@ -153,14 +152,22 @@ impl Running {
         let mut log = File::open(log)?;
         loop {
             // Asked before the rest of the log is read, which is then complete.
-            let status = self.child.try_wait()?;
+            let passed = self.has_passed();
             io::copy(&mut log, shown)?;
             shown.flush()?;
-            match status {
-                None => std::thread::sleep(POLL),
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => return Err(format!("{status}: {}", self.shown).into()),
+            if passed? {
+                return Ok(());
             }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Returns `false` while the command runs. Fails if it has failed.
+    fn has_passed(&mut self) -> Result<bool> {
+        match self.child.try_wait()? {
+            None => Ok(false),
+            Some(status) if status.success() => Ok(true),
+            Some(status) => Err(format!("{status}: {}", self.shown).into()),
         }
     }
 
