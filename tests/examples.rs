@@ -1,24 +1,26 @@
 //! The examples run, and work as described.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use http::Request;
-use ifmatch_testbed::postgres;
+use ifmatch_testbed::{Port, postgres};
 use support::{Answer, Client, build, full};
 
 /// Timeout for the start or the end of an example.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// An example that runs until it is dropped.
-struct Example(Child);
+/// An example that runs on a port until it is dropped.
+struct Example {
+    child: Child,
+    _port: Port,
+}
 
 impl Drop for Example {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -29,9 +31,10 @@ fn program(name: &str) -> Command {
 
 /// Starts a server on a free port.
 async fn serve(name: &str) -> (Example, Client) {
-    let address = free_address();
-    let example = Example(program(name).arg(address.to_string()).spawn().expect("the example starts"));
-    let client = Client::new(address);
+    let port = Port::claim();
+    let client = Client::new(port.address());
+    let child = program(name).arg(port.address().to_string()).spawn().expect("the example starts");
+    let example = Example { child, _port: port };
     let up = async {
         while client.try_send(Request::get("/").body(full("")).expect("a request")).await.is_err() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -39,11 +42,6 @@ async fn serve(name: &str) -> (Example, Client) {
     };
     tokio::time::timeout(TIMEOUT, up).await.expect("the example listens");
     (example, client)
-}
-
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("a bound address")
 }
 
 async fn finish(name: &str) -> String {

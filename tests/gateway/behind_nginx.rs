@@ -9,7 +9,7 @@ use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use ifmatch_testbed::{Program, Server, free_port};
+use ifmatch_testbed::{Port, Program, Server};
 use rustix::process::Signal;
 use support::s3::S3;
 use support::{Client, Gateway};
@@ -42,11 +42,11 @@ fn configuration(folder: &Path, files: &Files, blobs: SocketAddr, s3: SocketAddr
     fs::write(folder.join("nginx.conf"), text).unwrap();
 }
 
-/// Starts nginx, and returns the addresses with TLS and without.
-async fn nginx(files: &Files, blobs: SocketAddr, s3: SocketAddr) -> (Server, SocketAddr, SocketAddr) {
-    let plain = free_port();
+/// Starts nginx, and returns the address with TLS and the port without.
+async fn nginx(files: &Files, blobs: SocketAddr, s3: SocketAddr) -> (Server, SocketAddr, Port) {
+    let plain = Port::claim();
     let folder = tempfile::tempdir().unwrap();
-    configuration(folder.path(), files, blobs, s3, [1, plain]);
+    configuration(folder.path(), files, blobs, s3, [1, plain.number()]);
     let text = fs::read_to_string(folder.path().join("nginx.conf")).unwrap();
     let mut program = Program::new("nginx", "nginx-light", ("https://", ""), move |port, folder| {
         fs::write(folder.join("nginx.conf"), text.replace("127.0.0.1:1 ", &format!("127.0.0.1:{port} "))).unwrap();
@@ -57,7 +57,7 @@ async fn nginx(files: &Files, blobs: SocketAddr, s3: SocketAddr) -> (Server, Soc
     program.end = Signal::TERM;
     let server = Server::start(program).await;
     let with_tls = server.address();
-    (server, with_tls, ([127, 0, 0, 1], plain).into())
+    (server, with_tls, plain)
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn conditions_signatures_waits_and_large_bodies_pass_through_nginx() {
     let files = Files::of("blobs.example");
     let (_nginx, tls, plain) = nginx(&files, gateway.address(), s3).await;
 
-    let client = Client::new(plain);
+    let client = Client::new(plain.address());
     let at = |fields: &[(&'static str, &'static str)]| [fields, &[TOKEN, ("host", "blobs.example")]].concat();
     let create = at(&[("if-none-match", "*")]);
     let first = client.put("/docs/a", &create, "one ".repeat(1_000)).await.expect(201).etag().to_owned();
@@ -111,7 +111,7 @@ async fn conditions_signatures_waits_and_large_bodies_pass_through_nginx() {
     client.get("/-/health", &at(&[])).await.expect(404);
 
     // The signature covers the name that the client used.
-    let signed = S3::new(plain, "team", KEY).at_host("s3.example");
+    let signed = S3::new(plain.address(), "team", KEY).at_host("s3.example");
     let object = signed.get("/docs/a", &[]).await.expect(200);
     assert_eq!((object.text(), object.etag()), ("two", written.etag()));
     signed.put("/docs/a", &[("if-none-match", "*")], "three").await.expect(412);

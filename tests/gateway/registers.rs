@@ -1,5 +1,6 @@
 //! `--register`: the records of an object store, or of guarded writes, in a register of their own.
 
+use ifmatch_testbed::Port;
 use support::azure::Azure;
 use support::raw::exchange;
 use support::{Client, Gateway, run};
@@ -51,10 +52,8 @@ async fn a_register_serves_another_store_after_the_operator_says_so() {
 
 #[test]
 fn a_database_that_is_not_there_is_reported_without_the_password() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
-    let register = format!("postgres://user:secret@{address}/database");
+    let port = Port::claim();
+    let register = format!("postgres://user:secret@{}/database", port.address());
     for args in [
         &["serve", "--store", "memory://", "--register", &register][..],
         &["register", "migrate", "--register", &register],

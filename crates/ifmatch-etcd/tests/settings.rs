@@ -12,7 +12,7 @@ use ifmatch_etcd::{Address, ConnectErrorKind, EtcdRegister};
 use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::{Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_testbed::etcd::{etcdctl, start};
-use ifmatch_testbed::{Proxy, free_port};
+use ifmatch_testbed::{Port, Proxy};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
 async fn refusal(url: &str) -> (ConnectErrorKind, String) {
@@ -30,7 +30,8 @@ async fn urls_of_other_servers_are_refused() {
 
 #[tokio::test]
 async fn a_missing_cluster_is_reported() {
-    let (kind, message) = refusal(&format!("etcd://127.0.0.1:{}", free_port())).await;
+    let port = Port::claim();
+    let (kind, message) = refusal(&format!("etcd://{}", port.address())).await;
     assert_eq!(kind, ConnectErrorKind::Unreachable, "{message}");
 }
 

@@ -10,7 +10,7 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_redis::{ConnectErrorKind, Options, RedisRegister};
 use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::{Key, Register, Scan};
-use ifmatch_testbed::free_port;
+use ifmatch_testbed::Port;
 use ifmatch_testbed::redis::start;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
@@ -37,7 +37,8 @@ fn passwords_are_not_shown() {
 
 #[tokio::test]
 async fn a_missing_server_is_reported() {
-    let (kind, message) = refusal(&format!("redis://127.0.0.1:{}", free_port())).await;
+    let port = Port::claim();
+    let (kind, message) = refusal(&format!("redis://{}", port.address())).await;
     assert_eq!(kind, ConnectErrorKind::Unreachable, "{message}");
 }
 
@@ -122,9 +123,9 @@ async fn certificates_are_verified() {
         folder.path().join(name).to_str().unwrap().to_owned()
     };
     let (certificate, key) = (file("certificate", cert.pem()), file("key", signing_key.serialize_pem()));
-    let tls_port = free_port();
-    let tls_port_text = tls_port.to_string();
-    let settings = ["--tls-port", &tls_port_text, "--tls-cert-file", &certificate, "--tls-key-file", &key];
+    let port = Port::claim();
+    let tls_port = port.number().to_string();
+    let settings = ["--tls-port", &tls_port, "--tls-cert-file", &certificate, "--tls-key-file", &key];
     let _server =
         start(&[&settings[..], &["--tls-ca-cert-file", &certificate, "--tls-auth-clients", "no"]].concat()).await;
     let url = format!("rediss://localhost:{tls_port}");

@@ -1,11 +1,11 @@
 //! Clusters of etcd.
 
-use std::net::Ipv4Addr;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::port::Port;
 use crate::proxy::{Network, Proxy};
-use crate::server::{Program, Server, free_port};
+use crate::server::{Program, Server};
 use crate::wait::within;
 
 /// Starts a cluster of one member.
@@ -13,8 +13,9 @@ use crate::wait::within;
 /// # Panics
 /// As for [`Server::start`].
 pub async fn start(settings: &[&str]) -> Server {
-    let peer = free_port();
-    member("one", peer, peer, "", settings).await
+    let peer = Port::claim();
+    let advertised = peer.number();
+    member("one", peer, advertised, "", settings).await
 }
 
 /// Starts a cluster of three members.
@@ -22,8 +23,9 @@ pub async fn start(settings: &[&str]) -> Server {
 /// # Panics
 /// As for [`Server::start`].
 pub async fn start_three() -> Vec<Server> {
-    let ports = [(); 3].map(|()| free_port());
-    three(ports, ports).await
+    let ports = [(); 3].map(|()| Port::claim());
+    let advertised = ports.each_ref().map(Port::number);
+    three(ports, advertised).await
 }
 
 /// A cluster of three members that reach each other by proxies.
@@ -52,10 +54,10 @@ impl Isolable {
     /// # Panics
     /// As for [`Server::start`].
     pub async fn start() -> Self {
-        let ports = [(); 3].map(|()| free_port());
+        let ports = [(); 3].map(|()| Port::claim());
         let mut proxies = Vec::new();
-        for port in ports {
-            proxies.push(Proxy::start((Ipv4Addr::LOCALHOST, port).into()).await);
+        for port in &ports {
+            proxies.push(Proxy::start(port.address()).await);
         }
         let advertised = [0, 1, 2].map(|at: usize| proxies[at].address().port());
         Self { members: three(ports, advertised).await, proxies }
@@ -107,20 +109,20 @@ fn number(member: &Server, name: &str) -> u64 {
         .unwrap_or_default()
 }
 
-async fn three(ports: [u16; 3], advertised: [u16; 3]) -> Vec<Server> {
+async fn three([one, two, three]: [Port; 3], advertised: [u16; 3]) -> Vec<Server> {
     let names = ["one", "two", "three"];
     let cluster: Vec<String> =
         names.iter().zip(advertised).map(|(name, peer)| format!("{name}=http://127.0.0.1:{peer}")).collect();
     let cluster = cluster.join(",");
-    let [one, two, three] = [0, 1, 2].map(|at| member(names[at], ports[at], advertised[at], &cluster, &[]));
-    let (one, two, three) = tokio::join!(one, two, three);
+    let start = |at: usize, peer| member(names[at], peer, advertised[at], &cluster, &[]);
+    let (one, two, three) = tokio::join!(start(0, one), start(1, two), start(2, three));
     vec![one, two, three]
 }
 
-async fn member(name: &str, port: u16, advertised: u16, cluster: &str, settings: &[&str]) -> Server {
+async fn member(name: &str, peer: Port, advertised: u16, cluster: &str, settings: &[&str]) -> Server {
     let name = name.to_owned();
-    let [peer, advertised] = [port, advertised].map(|port| format!("http://127.0.0.1:{port}"));
-    let cluster = if cluster.is_empty() { format!("{name}={peer}") } else { cluster.to_owned() };
+    let advertised = format!("http://127.0.0.1:{advertised}");
+    let cluster = if cluster.is_empty() { format!("{name}={advertised}") } else { cluster.to_owned() };
     let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
     let scheme = if settings.iter().any(|setting| setting == "--cert-file") { "https" } else { "http" };
     let program = Program::new("etcd", "etcd-server", ("etcd://", ""), move |port, folder| {
@@ -130,7 +132,7 @@ async fn member(name: &str, port: u16, advertised: u16, cluster: &str, settings:
             ["--data-dir", data],
             ["--listen-client-urls", &client],
             ["--advertise-client-urls", &client],
-            ["--listen-peer-urls", &peer],
+            ["--listen-peer-urls", &format!("http://{}", peer.address())],
             ["--initial-advertise-peer-urls", &advertised],
             ["--initial-cluster", &cluster],
             ["--logger", "zap"],

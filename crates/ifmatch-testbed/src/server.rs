@@ -1,9 +1,9 @@
-//! A server process on a free port.
+//! A server process on a port of its own.
 
 use std::fmt;
 use std::fs;
 use std::io::{ErrorKind, Write as _, stderr};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -15,9 +15,10 @@ use std::time::Duration;
 use rustix::process::{Signal, geteuid};
 use tempfile::TempDir;
 
+use crate::port::Port;
 use crate::processes;
 
-/// Number of ports to try: another process may take a free port first.
+/// Number of ports to try: a process that is no test may take a port first.
 const ATTEMPTS: usize = 20;
 /// Pause between attempts to connect to a starting server.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -50,7 +51,7 @@ pub struct Program {
 pub struct Server {
     program: Program,
     folder: TempDir,
-    port: u16,
+    port: Port,
     child: Option<Child>,
     /// Ends the watch of the test's duration when dropped.
     _watch: Sender<()>,
@@ -84,12 +85,12 @@ impl Server {
     pub async fn start(program: Program) -> Self {
         let folder = || tempfile::tempdir().expect("a temporary folder");
         let watch = watch(format!("{} of {}", program.name, thread::current().name().unwrap_or_default()));
-        let mut server = Self { program, folder: folder(), port: 0, child: None, _watch: watch };
+        let mut server = Self { program, folder: folder(), port: Port::claim(), child: None, _watch: watch };
         for _ in 0..ATTEMPTS {
-            server.port = free_port();
             if server.run().await {
                 return server;
             }
+            server.port = Port::claim();
             server.folder = folder();
         }
         panic!("{} does not start: see its output above", server.program.name);
@@ -97,7 +98,7 @@ impl Server {
 
     /// Returns the server's address.
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        self.port.address()
     }
 
     /// Returns the server's URL.
@@ -182,7 +183,7 @@ impl Server {
 
     /// Starts the process, and waits until it can be used. Returns `false` if it ends before.
     async fn run(&mut self) -> bool {
-        let command = &mut (self.program.command)(self.port, self.folder.path());
+        let command = &mut (self.program.command)(self.port.number(), self.folder.path());
         let spawned = command.stdout(Stdio::null()).spawn();
         let mut child = spawned.unwrap_or_else(|error| match error.kind() {
             ErrorKind::NotFound => self.program.missing(),
@@ -259,10 +260,4 @@ fn watch(name: String) -> Sender<()> {
         }
     });
     sender
-}
-
-/// Returns a port that was free a moment ago.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("a bound socket").port()
 }

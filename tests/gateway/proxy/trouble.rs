@@ -1,10 +1,10 @@
 //! Unreachable, silent and failing origins, excessive requests, and invalid settings.
 
 use std::io::Write;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ifmatch_testbed::Port;
 use support::raw::{Connection, exchange};
 use support::{Gateway, run};
 
@@ -13,8 +13,8 @@ use super::{before, get};
 
 #[test]
 fn an_unreachable_origin_is_502_and_a_silent_one_504() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let upstream = format!("http://{closed}");
+    let closed = Port::claim();
+    let upstream = format!("http://{}", closed.address());
     let answer = get(&Gateway::start(["proxy", "--upstream", &upstream]), "/", "").expect(502);
     assert_eq!(answer.header("content-type"), "application/problem+json");
 

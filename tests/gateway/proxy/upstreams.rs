@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ifmatch_testbed::Port;
 use support::Gateway;
 use support::raw::exchange;
 
@@ -90,16 +91,15 @@ fn upstreams_are_measured() {
             ok("cache-control: no-store\r\n", "hello")
         }
     });
-    // Its listener is closed immediately.
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let flags = [format!("--upstream={}", origin.url()), format!("--route=/closed=http://{closed}")];
+    let closed = Port::claim();
+    let flags = [format!("--upstream={}", origin.url()), format!("--route=/closed=http://{}", closed.address())];
     let gateway = Gateway::start(["proxy".to_owned()].iter().chain(&flags));
     for (path, status) in [("/", 200), ("/", 200), ("/missing", 404), ("/broken", 502), ("/closed", 502)] {
         get(&gateway, path, "").expect(status);
     }
     let server = origin.url().replace("http://", "");
     let labels = format!("route=\"/\",server=\"{server}\"");
-    let closed = format!("route=\"/closed\",server=\"{closed}\"");
+    let closed = format!("route=\"/closed\",server=\"{}\"", closed.address());
     for line in [
         format!("ifmatch_upstream_responses_total{{{labels},status=\"2xx\"}} 2"),
         format!("ifmatch_upstream_responses_total{{{labels},status=\"4xx\"}} 1"),

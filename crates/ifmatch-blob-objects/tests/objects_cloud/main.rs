@@ -11,8 +11,7 @@ use ifmatch_blob::store::{BlobStore, Delete, ListQuery, Reading, StoreErrorKind}
 use ifmatch_blob_objects::{Backing, ObjectBlobs, ObjectRegister, OpenError, OpenErrorKind};
 use ifmatch_register::MemoryRegister;
 use ifmatch_register::conformance as register_conformance;
-use ifmatch_testbed::{Network, Proxy, azurite, s3};
-use tokio::net::TcpListener;
+use ifmatch_testbed::{Network, Port, Proxy, azurite, s3};
 
 type Settings = Vec<(String, String)>;
 
@@ -141,11 +140,11 @@ async fn refusal(url: &str, settings: Settings, also: &[(&str, &str)]) -> OpenEr
 #[tokio::test]
 async fn an_unusable_server_is_refused_with_advice() {
     let (s3, azurite) = (s3::start().await, azurite::start().await);
-    let nobody = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
+    let nobody = Port::claim();
     for error in [
         refusal("az://no-such-container", azurite.settings(), &[]).await,
         refusal("s3://bucket", s3.settings(), &[("AWS_SECRET_ACCESS_KEY", "wrong")]).await,
-        refusal("s3://bucket", s3.settings(), &[("AWS_ENDPOINT", &format!("http://{nobody}"))]).await,
+        refusal("s3://bucket", s3.settings(), &[("AWS_ENDPOINT", &format!("http://{}", nobody.address()))]).await,
     ] {
         assert_eq!(error.kind(), OpenErrorKind::Unusable, "{error}");
         assert!(error.to_string().contains("check that it exists, is reachable and is writable"), "{error}");

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use ifmatch_postgres::{ConnectError, ConnectErrorKind, PostgresRegister, migrate};
 use ifmatch_register::{Key, Register};
-use ifmatch_testbed::{free_port, postgres};
+use ifmatch_testbed::{Port, postgres};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -145,7 +145,8 @@ async fn a_standby_is_refused() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_unreachable() {
-    let error = refused(&format!("postgres://postgres@127.0.0.1:{}/postgres", free_port())).await;
+    let port = Port::claim();
+    let error = refused(&format!("postgres://postgres@{}/postgres", port.address())).await;
     assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
 }
 
