@@ -8,9 +8,11 @@ use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_postgres::PostgresRegister;
-use ifmatch_register::{Key, Register, RegisterErrorKind, Swap};
+use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Swap};
 use ifmatch_runtime::nonce;
 use ifmatch_testbed::Clients;
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
 
 use crate::server::{client, connect, start};
 
@@ -109,6 +111,34 @@ async fn a_locked_row_blocks_no_other_swap() {
     assert_eq!(swap("locked".to_owned(), locked).await.unwrap().unwrap(), Swap::Done);
 }
 
+/// Starts swaps until one waits for a synchronous standby, which is missing: processes of the server read its settings some
+/// time after the call.
+async fn waiting_swap(register: &Arc<PostgresRegister>, client: &Client) -> JoinHandle<Result<Swap, RegisterError>> {
+    client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'").await.unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    for number in 0..10_000 {
+        let register = Arc::clone(register);
+        let swap = tokio::spawn(async move {
+            let record = after(&Record::absent());
+            register.compare_and_swap(&key(&number.to_string()), Revision::NONE, Some(&record)).await
+        });
+        while !swap.is_finished() {
+            if waiting(client).await == 1 {
+                return swap;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(swap.await.unwrap().unwrap(), Swap::Done, "it does not wait");
+    }
+    panic!("none of 10,000 swaps waits for the standby");
+}
+
+/// Returns the number of statements that wait for a synchronous standby.
+async fn waiting(client: &Client) -> i64 {
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    client.query_one(waiting, &[]).await.unwrap().get(0)
+}
+
 /// An operator cancels the statement that waits for a synchronous standby. The server then shows the change, which is not
 /// replicated, and warns.
 #[tokio::test(flavor = "multi_thread")]
@@ -116,21 +146,10 @@ async fn a_swap_that_was_not_replicated_is_ambiguous() {
     let server = start().await;
     let register = Arc::new(connect(&server).await);
     let client = client(&server).await;
-    client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'").await.unwrap();
-    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-    let waiting = {
-        let register = Arc::clone(&register);
-        tokio::spawn(async move {
-            let record = after(&Record::absent());
-            register.compare_and_swap(&key("k"), Revision::NONE, Some(&record)).await
-        })
-    };
+    let swap = waiting_swap(&register, &client).await;
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-    while client.query(cancel, &[]).await.unwrap().is_empty() {
-        assert!(!waiting.is_finished(), "the swap does not wait for the standby");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    let error = waiting.await.unwrap().expect_err("it is not replicated");
+    client.query(cancel, &[]).await.unwrap();
+    let error = swap.await.unwrap().expect_err("it is not replicated");
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
     assert!(error.to_string().contains("replicated"), "{error}");
 }
@@ -139,27 +158,14 @@ async fn a_swap_that_was_not_replicated_is_ambiguous() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swap_without_an_answer_is_ambiguous_and_not_cancelled() {
     let server = start().await;
-    let register = connect(&server).await;
+    let register = Arc::new(connect(&server).await);
     let client = client(&server).await;
-    client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'").await.unwrap();
-    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-    let mut record = after(&Record::absent());
-    let mut kind = None;
-    // The server reads its settings some time after the call.
-    for number in 0..100 {
-        match register.compare_and_swap(&key(&number.to_string()), Revision::NONE, Some(&record)).await {
-            Ok(_) => record = after(&Record::absent()),
-            Err(error) => {
-                kind = Some(error.kind());
-                break;
-            }
-        }
-    }
-    assert_eq!(kind, Some(RegisterErrorKind::Ambiguous));
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    let swap = waiting_swap(&register, &client).await;
+    let error = swap.await.unwrap().expect_err("it has no answer");
+    assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
     // A request to cancel would take effect some time after the answer.
     for _ in 0..20 {
-        assert_eq!(client.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0), 1, "the statement still waits");
+        assert_eq!(waiting(&client).await, 1, "the statement still waits");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
