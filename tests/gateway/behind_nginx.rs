@@ -42,7 +42,7 @@ fn configuration(folder: &Path, files: &Files, blobs: SocketAddr, s3: SocketAddr
     fs::write(folder.join("nginx.conf"), text).unwrap();
 }
 
-/// Starts nginx, and returns the address with TLS and the port without.
+/// Starts nginx, and returns its address with TLS and its port without TLS.
 async fn nginx(files: &Files, blobs: SocketAddr, s3: SocketAddr) -> (Server, SocketAddr, Port) {
     let plain = Port::claim();
     let folder = tempfile::tempdir().unwrap();

@@ -2,22 +2,22 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::net::{Ipv4Addr, SocketAddr as IpAddress, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr as SocketName, UnixListener};
 
-/// Ports that Linux does not choose itself (see `ip_local_port_range` in ip(7)).
+/// Ports below the range from which Linux assigns ports by default (`ip_local_port_range` in ip(7)).
 const PORTS: Range<u16> = 20_000..32_768;
 /// Number of ports to try.
 const ATTEMPTS: usize = 1_000;
 
-/// A port for a server. It stays claimed until this is dropped, while the server does not run, too: otherwise, the server of
-/// another test could take it and answer this test.
+/// A port for a server, claimed until this is dropped, even while the server is down. Otherwise, another test's server could
+/// take the port and answer this test.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
-    /// A socket with a name that contains the port. Linux ends it with this process.
+    /// A socket named after the port. Linux closes it when this process ends.
     _claim: UnixListener,
 }
 
@@ -25,16 +25,16 @@ impl Port {
     /// Claims a port that nothing uses.
     ///
     /// # Panics
-    /// If there is none.
+    /// If all ports tried are in use.
     pub fn claim() -> Self {
         let random =
             || PORTS.start + u16::try_from(RandomState::new().hash_one(()) % PORTS.len() as u64).expect("a u16");
-        let mut claims = (0..ATTEMPTS).filter_map(|_| Self::try_claim(random()));
-        claims.next().unwrap_or_else(|| panic!("none of {ATTEMPTS} ports is free"))
+        let claimed = (0..ATTEMPTS).find_map(|_| Self::try_claim(random()));
+        claimed.unwrap_or_else(|| panic!("none of {ATTEMPTS} ports is free"))
     }
 
     fn try_claim(number: u16) -> Option<Self> {
-        let name = SocketAddr::from_abstract_name(format!("ifmatch-testbed-{number}")).expect("a short name");
+        let name = SocketName::from_abstract_name(format!("ifmatch-testbed-{number}")).expect("a short name");
         let claim = UnixListener::bind_addr(&name).ok()?;
         TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
         Some(Self { number, _claim: claim })
@@ -46,7 +46,7 @@ impl Port {
     }
 
     /// Returns the address on this machine.
-    pub fn address(&self) -> IpAddress {
+    pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.number).into()
     }
 }

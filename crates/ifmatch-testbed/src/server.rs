@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::port::Port;
 use crate::processes;
 
-/// Number of ports to try: a process that is no test may take a port first.
+/// Number of ports to try: a process other than a test may take one first.
 const ATTEMPTS: usize = 20;
 /// Pause between attempts to connect to a starting server.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -140,11 +140,12 @@ async fn refusal(url: &str, settings: Settings, also: &[(&str, &str)]) -> OpenEr
 #[tokio::test]
 async fn an_unusable_server_is_refused_with_advice() {
     let (s3, azurite) = (s3::start().await, azurite::start().await);
-    let nobody = Port::claim();
+    let closed = Port::claim();
+    let unreachable = format!("http://{}", closed.address());
     for error in [
         refusal("az://no-such-container", azurite.settings(), &[]).await,
         refusal("s3://bucket", s3.settings(), &[("AWS_SECRET_ACCESS_KEY", "wrong")]).await,
-        refusal("s3://bucket", s3.settings(), &[("AWS_ENDPOINT", &format!("http://{}", nobody.address()))]).await,
+        refusal("s3://bucket", s3.settings(), &[("AWS_ENDPOINT", &unreachable)]).await,
     ] {
         assert_eq!(error.kind(), OpenErrorKind::Unusable, "{error}");
         assert!(error.to_string().contains("check that it exists, is reachable and is writable"), "{error}");

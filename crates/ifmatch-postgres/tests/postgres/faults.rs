@@ -111,8 +111,8 @@ async fn a_locked_row_blocks_no_other_swap() {
     assert_eq!(swap("locked".to_owned(), locked).await.unwrap().unwrap(), Swap::Done);
 }
 
-/// Starts swaps until one waits for a synchronous standby, which is missing: processes of the server read its settings some
-/// time after the call.
+/// Makes the server wait for a standby that does not exist, and returns a swap that waits for it. The server's processes read
+/// the setting some time after the call, so earlier swaps succeed.
 async fn waiting_swap(register: &Arc<PostgresRegister>, client: &Client) -> JoinHandle<Result<Swap, RegisterError>> {
     client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'").await.unwrap();
     client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
@@ -148,7 +148,7 @@ async fn a_swap_that_was_not_replicated_is_ambiguous() {
     let client = client(&server).await;
     let swap = waiting_swap(&register, &client).await;
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-    client.query(cancel, &[]).await.unwrap();
+    client.query_one(cancel, &[]).await.expect("one statement waits");
     let error = swap.await.unwrap().expect_err("it is not replicated");
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
     assert!(error.to_string().contains("replicated"), "{error}");
