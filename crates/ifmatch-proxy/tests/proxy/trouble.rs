@@ -10,16 +10,19 @@ use http::Request;
 use http_body::{Body, Frame};
 use http_body_util::Full;
 use ifmatch_proxy::{Balance, Client, HealthCheck, Proxy, ProxyErrorKind, Upstream};
+use tokio::net::TcpSocket;
 use tower::ServiceExt;
 
 use crate::support::{Origin, Step, ask, content, get, refused};
 
 const EMPTY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// Returns an address without a listener.
-async fn closed_address() -> String {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    format!("http://{}", listener.local_addr().unwrap())
+/// Returns an address that refuses connections, for as long as the socket is kept: it is bound and does not listen.
+fn closed_address() -> (TcpSocket, String) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}", socket.local_addr().unwrap());
+    (socket, url)
 }
 
 fn post() -> Request<Full<Bytes>> {
@@ -29,13 +32,13 @@ fn post() -> Request<Full<Bytes>> {
 #[tokio::test]
 async fn an_unreachable_server_is_skipped() {
     let origin = Origin::start(vec![Step::Send(EMPTY); 4]).await;
-    let upstream = Upstream::parse(&[closed_address().await, format!("http://{}", origin.address)]).unwrap();
+    let (_socket, closed) = closed_address();
+    let upstream = Upstream::parse(&[&closed, &format!("http://{}", origin.address)]).unwrap();
     let proxy = Proxy::builder().route("/", upstream).unwrap().build().unwrap();
     for _ in 0..4 {
         ask(&proxy, get("/")).await.unwrap();
     }
-    let alone =
-        Proxy::builder().route("/", Upstream::parse(&[closed_address().await]).unwrap()).unwrap().build().unwrap();
+    let alone = Proxy::builder().route("/", Upstream::parse(&[&closed]).unwrap()).unwrap().build().unwrap();
     let error = refused(&alone, get("/")).await;
     assert_eq!((error.kind(), error.problem().status().as_u16()), (ProxyErrorKind::Unreachable, 502));
 }
@@ -221,7 +224,8 @@ async fn unsupported_requests_are_rejected() {
 #[tokio::test]
 async fn content_goes_to_the_next_server_if_one_is_unreachable() {
     let origin = Origin::start(vec![Step::Send(EMPTY); 4]).await;
-    let addresses = [closed_address().await, format!("http://{}", origin.address), closed_address().await];
+    let ((_first, before), (_second, after)) = (closed_address(), closed_address());
+    let addresses = [before, format!("http://{}", origin.address), after];
     let proxy = Proxy::builder().route("/", Upstream::parse(&addresses).unwrap()).unwrap().build().unwrap();
     for _ in 0..4 {
         ask(&proxy, post()).await.unwrap();
