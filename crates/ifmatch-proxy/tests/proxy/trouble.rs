@@ -17,7 +17,7 @@ use crate::support::{Origin, Step, ask, content, get, refused};
 
 const EMPTY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// Returns an address that refuses connections, for as long as the socket is kept: it is bound and does not listen.
+/// Returns a URL that refuses connections, and the socket that reserves its port: bound, but not listening.
 fn closed_address() -> (TcpSocket, String) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
