@@ -53,16 +53,58 @@ pub trait RouterExt {
     /// let routes: Router = Router::new().route("/note", get(|| async { "hello" }));
     /// let app = routes.guarded_by(ConditionalLayer::new());
     /// ```
-    #[must_use]
-    fn guarded_by(self, layer: ConditionalLayer) -> Self;
+    fn guarded_by(self, layer: ConditionalLayer) -> Router
+    where
+        Self: HasState;
 }
 
-impl RouterExt for Router {
+impl<S> RouterExt for Router<S> {
     /// Routes, not a fallback: [`Router::route_layer`] skips fallbacks, and with them an authentication.
-    fn guarded_by(self, layer: ConditionalLayer) -> Self {
-        let guarded = any_service(layer.layer(self));
-        Self::new().route("/", guarded.clone()).route(ALL_PATHS, guarded)
+    fn guarded_by(self, layer: ConditionalLayer) -> Router
+    where
+        Self: HasState,
+    {
+        let guarded = any_service(layer.layer(self.complete()));
+        Router::new().route("/", guarded.clone()).route(ALL_PATHS, guarded)
     }
+}
+
+/// A router that has its state, so that it can answer requests: `Router<()>`.
+///
+/// The layer calls the whole router, also for the GET before a conditional PUT, so it needs one that is complete.
+///
+/// ```
+/// use axum::{Router, extract::State, routing::get};
+/// use ifmatch::{ConditionalLayer, axum::RouterExt};
+///
+/// async fn greet(State(name): State<String>) -> String {
+///     format!("hello, {name}")
+/// }
+///
+/// let notes = Router::new().route("/greeting", get(greet));
+/// let app: Router = notes.with_state("world".to_owned()).guarded_by(ConditionalLayer::new());
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "this router has no state yet, so it can't be guarded",
+    label = "`guarded_by` needs a `Router<()>`, and this is a `{Self}`",
+    note = "call `.with_state(state)` before `.guarded_by(layer)`"
+)]
+pub trait HasState: sealed::Sealed {
+    /// Returns the router.
+    #[doc(hidden)]
+    fn complete(self) -> Router;
+}
+
+impl HasState for Router {
+    fn complete(self) -> Router {
+        self
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl Sealed for axum::Router {}
 }
 
 /// A connection of `axum::serve`, so that it takes a layered router as it is.

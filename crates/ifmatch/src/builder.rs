@@ -96,6 +96,9 @@ impl Builder {
     }
 
     /// Sets the extractor of the resource that a request addresses. Defaults to the [path](crate::key::PathKey).
+    ///
+    /// With the feature `axum`, the extractor and the predicates of this builder see the URI that the client sent, even if the
+    /// router is nested.
     #[must_use]
     pub fn key(mut self, extractor: impl KeyExtractor) -> Self {
         self.config.keys = Arc::new(extractor);

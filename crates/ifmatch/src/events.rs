@@ -7,7 +7,6 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode, Uri};
 use ifmatch_core::date::Timestamp;
 
-use crate::mount;
 use crate::shared::Shared;
 
 /// A response that the layer has made in place of the inner service's.
@@ -113,7 +112,7 @@ struct Observed {
 impl Watched {
     pub(crate) fn new(shared: &Arc<Shared>, head: &Parts, is_read: bool) -> Self {
         let observed = shared.config.events.0.as_ref().map(|_| {
-            let (method, uri, start) = (head.method.clone(), mount::uri(head).clone(), shared.driver.clock().now());
+            let (method, uri, start) = (head.method.clone(), head.uri.clone(), shared.driver.clock().now());
             Box::new(Observed { shared: Arc::clone(shared), method, uri, start })
         });
         Self { is_read, observed }

@@ -8,6 +8,7 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::body::RequestBody;
+use crate::mount;
 
 /// A service that [`ConditionalLayer`](crate::ConditionalLayer) can wrap, for requests with bodies of type `B`.
 ///
@@ -62,7 +63,8 @@ where
         Service::poll_ready(self, cx)
     }
 
-    fn call(&mut self, request: Request<RequestBody<B>>) -> S::Future {
+    fn call(&mut self, mut request: Request<RequestBody<B>>) -> S::Future {
+        mount::leave(&mut request);
         Service::call(self, request)
     }
 }

@@ -16,7 +16,7 @@ use crate::mount;
 /// Requests that change the same resource must have the same key, regardless of the method; otherwise two writers can both
 /// succeed. Requests to different resources should have different keys; otherwise they wait for each other needlessly.
 ///
-/// Closures implement this trait.
+/// Closures implement this trait. With the feature `axum`, `head.uri` is the URI that the client sent, even in a nested router.
 ///
 /// ```
 /// use http::request::Parts;

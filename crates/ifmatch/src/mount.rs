@@ -1,15 +1,44 @@
-//! The URI of a request as the client sent it. A router that is mounted below a prefix sees only the rest of the path.
+//! Routers that are mounted below a prefix. axum strips the prefix from the URI of a request, and keeps the URI that the client
+//! sent among the extensions.
+//!
+//! Within the layer, `head.uri` is always the one that the client sent: predicates, keys and observers must not depend on where the
+//! router is mounted. Otherwise `guard_where(|head| head.uri.path().starts_with("/notes/"))` would guard nothing in a router
+//! nested under `/notes`: of two writers with one tag, both would succeed. [`enter`] makes it so, and [`leave`] restores the URI
+//! below the mount for the inner service.
 
-pub(crate) use imp::{map, replace, uri};
+pub(crate) use imp::{enter, leave, map, replace, uri};
 
-/// With axum, which strips the prefixes of nested routers, and keeps the original URI among the extensions.
+/// With axum.
 #[cfg(feature = "axum")]
 mod imp {
-    use axum::extract::OriginalUri;
-    use http::Uri;
-    use http::request::Parts;
+    use std::mem;
 
-    /// Returns the URI that the client sent.
+    use axum::extract::OriginalUri;
+    use http::request::Parts;
+    use http::{Request, Uri};
+
+    /// The URI below the mount, which the inner service gets.
+    #[derive(Clone)]
+    struct Below(Uri);
+
+    /// Gives a head the URI that the client sent.
+    pub(crate) fn enter(head: &mut Parts) {
+        if let Some(OriginalUri(sent)) = head.extensions.get()
+            && *sent != head.uri
+        {
+            let below = mem::replace(&mut head.uri, sent.clone());
+            head.extensions.insert(Below(below));
+        }
+    }
+
+    /// Gives a request the URI below the mount again.
+    pub(crate) fn leave<B>(request: &mut Request<B>) {
+        if let Some(Below(uri)) = request.extensions_mut().remove() {
+            *request.uri_mut() = uri;
+        }
+    }
+
+    /// Returns the URI that the client sent, of a head that may be outside the layer.
     pub(crate) fn uri(head: &Parts) -> &Uri {
         head.extensions.get::<OriginalUri>().map_or(&head.uri, |original| &original.0)
     }
@@ -17,26 +46,40 @@ mod imp {
     /// Makes a head address another resource, by its URI as clients send it.
     pub(crate) fn replace(head: &mut Parts, uri: Uri) {
         head.extensions.remove::<OriginalUri>();
+        head.extensions.remove::<Below>();
         head.uri = uri;
     }
 
-    /// Changes the URI. Returns `None` if it stays as it is.
+    /// Changes the URI, also below the mount. Returns `None` if it stays as it is.
     pub(crate) fn map(head: &mut Parts, change: impl Fn(&Uri) -> Option<Uri>) -> Option<()> {
         head.uri = change(&head.uri)?;
-        if let Some(original) = head.extensions.get_mut::<OriginalUri>()
-            && let Some(uri) = change(&original.0)
-        {
-            original.0 = uri;
-        }
+        let original = head.extensions.get_mut::<OriginalUri>().map(|OriginalUri(uri)| uri);
+        change_if_there(original, &change);
+        let below = head.extensions.get_mut::<Below>().map(|Below(uri)| uri);
+        change_if_there(below, &change);
         Some(())
+    }
+
+    fn change_if_there(uri: Option<&mut Uri>, change: impl Fn(&Uri) -> Option<Uri>) {
+        if let Some(uri) = uri
+            && let Some(changed) = change(uri)
+        {
+            *uri = changed;
+        }
     }
 }
 
 /// Without a router that strips prefixes.
 #[cfg(not(feature = "axum"))]
 mod imp {
-    use http::Uri;
     use http::request::Parts;
+    use http::{Request, Uri};
+
+    /// Leaves the head as it is.
+    pub(crate) fn enter(_: &mut Parts) {}
+
+    /// Leaves the request as it is.
+    pub(crate) fn leave<B>(_: &mut Request<B>) {}
 
     /// Returns the URI that the client sent.
     pub(crate) fn uri(head: &Parts) -> &Uri {

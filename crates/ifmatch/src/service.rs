@@ -21,7 +21,7 @@ use crate::lease::request::names_lease;
 use crate::read::ReadContext;
 use crate::read::cached::{Cached, Lookup};
 use crate::shared::Shared;
-use crate::{lease, read, responses, write};
+use crate::{lease, mount, read, responses, write};
 
 /// Adds strong entity tags, conditional requests and race-free conditional writes to an inner service. Created by
 /// [`ConditionalLayer`](crate::ConditionalLayer).
@@ -73,7 +73,8 @@ where
         let clone = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, clone);
         let shared = &self.shared;
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        mount::enter(&mut head);
         let kind = Kind::of(&head.method);
         let watched = Watched::new(shared, &head, matches!(kind, Kind::Read));
         let response = match kind {

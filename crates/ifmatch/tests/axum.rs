@@ -10,10 +10,11 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
-use http::StatusCode;
+use http::request::Parts;
+use http::{StatusCode, Uri};
 use ifmatch::axum::{CurrentVersion, RouterExt};
 use ifmatch::testing::{TestClient, assert_no_lost_update};
-use ifmatch::{Answered, ConditionalLayer, Decision, NewVersion, Permit, RequirePreconditions};
+use ifmatch::{Answered, ConditionalLayer, Decision, Key, NewVersion, Permit, RequirePreconditions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -113,6 +114,111 @@ async fn extractors_see_the_paths_of_a_guarded_router_as_those_of_a_plain_one() 
 #[should_panic(expected = "both have a fallback")]
 fn two_guarded_routers_are_not_merged() {
     drop(routes().guarded_by(ConditionalLayer::new()).merge(routes().guarded_by(ConditionalLayer::new())));
+}
+
+/// The places where a router for `/{id}` can stand so that clients find it under `/v1/notes/{id}`, and whether it has the
+/// prefix in its own routes.
+type Mount = (&'static str, bool, fn(Router, ConditionalLayer) -> Router);
+
+const MOUNTS: [Mount; 8] = [
+    ("not nested", true, |notes, layer| notes.guarded_by(layer)),
+    ("layer()", true, |notes, layer| Router::new().fallback_service(layer.layer(notes))),
+    ("merge", true, |notes, layer| Router::new().route("/health", get(async || "well")).merge(notes.guarded_by(layer))),
+    ("nest", false, |notes, layer| Router::new().nest("/v1/notes", notes.guarded_by(layer))),
+    ("nest in nest", false, |notes, layer| {
+        Router::new().nest("/v1", Router::new().nest("/notes", notes.guarded_by(layer)))
+    }),
+    ("nest around merge", false, |notes, layer| {
+        let notes = Router::new().route("/health", get(async || "well")).merge(notes.guarded_by(layer));
+        Router::new().nest("/v1/notes", notes)
+    }),
+    ("nest_service", false, |notes, layer| Router::new().nest_service("/v1/notes", layer.layer(notes))),
+    ("guarded around nest", false, |notes, layer| Router::new().nest("/v1/notes", notes).guarded_by(layer)),
+];
+
+/// A note behind the layer at each place: the client, and the path below which the note is.
+fn mounted(layer: impl Fn() -> ConditionalLayer) -> impl Iterator<Item = (&'static str, TestClient<Router>, Note)> {
+    MOUNTS.into_iter().map(move |(place, has_prefix, mount)| {
+        let note = Note::default();
+        let path = if has_prefix { "/v1/notes/{id}" } else { "/{id}" };
+        let notes = Router::new().route(path, get(read).put(write)).with_state(Arc::clone(&note));
+        (place, TestClient::new(mount(notes, layer())), note)
+    })
+}
+
+fn is_note(head: &Parts) -> bool {
+    head.uri.path().starts_with("/v1/notes/")
+}
+
+/// A guard that looks at the path below the mount selects nothing, and both writers succeed.
+#[tokio::test]
+async fn guards_see_the_path_that_the_client_sent_at_any_mount() {
+    for (place, client, note) in mounted(|| ConditionalLayer::builder().guard_where(is_note).build()) {
+        let tag = client.get("/v1/notes/1").await.tag().to_owned();
+        let statuses = [
+            client.send("PUT", "/v1/notes/1", &[("if-match", &tag)], "mine").await.status.as_u16(),
+            client.send("PUT", "/v1/notes/1", &[("if-match", &tag)], "theirs").await.status.as_u16(),
+        ];
+        assert_eq!((statuses, &**note.lock().unwrap()), ([200, 412], "mine"), "{place}");
+    }
+}
+
+#[tokio::test]
+async fn required_conditions_are_required_at_any_mount() {
+    let layer = || {
+        let builder = ConditionalLayer::builder().require_preconditions(RequirePreconditions::for_writes());
+        builder.require_where(is_note).build()
+    };
+    for (place, client, note) in mounted(layer) {
+        assert_eq!(client.send("PUT", "/v1/notes/1", &[], "blind").await.status, 428, "{place}");
+        assert_eq!(*note.lock().unwrap(), "", "{place}");
+    }
+}
+
+/// The marker of a lease operation is removed from each form of the URI: the handler of GET, which the layer runs first, sees
+/// none of them with it.
+#[tokio::test]
+async fn leases_are_acquired_and_exclude_others_at_any_mount() {
+    let acquire = [("x-ms-lease-action", "acquire"), ("x-ms-lease-duration", "15")];
+    for (place, client, note) in mounted(|| ConditionalLayer::builder().ephemeral_leases().lease_where(is_note).build())
+    {
+        let lease = client.send("PUT", "/v1/notes/1?comp=lease", &acquire, "").await.status.as_u16();
+        let write = client.send("PUT", "/v1/notes/1", &[], "another").await.status.as_u16();
+        assert_eq!((lease, write, &**note.lock().unwrap()), (201, 412, ""), "{place}");
+    }
+}
+
+/// Two resources of one layer under two prefixes. With one key, the tag that was read last would be the tag of both: it would
+/// confirm the other resource, or let replace it.
+#[tokio::test]
+async fn keys_by_closure_differ_where_the_sent_paths_differ() {
+    for (method, expected) in [("GET", 200), ("PUT", 412)] {
+        let layer = ConditionalLayer::builder().authoritative().key(|head: &Parts| Key::new(head.uri.path())).build();
+        let animal = |name: &'static str| {
+            Router::new().route("/{id}", get(async move || name).put(async || {})).guarded_by(layer.clone())
+        };
+        let client = TestClient::new(Router::new().nest("/cats", animal("cat")).nest("/dogs", animal("dog")));
+        assert_eq!(client.get("/dogs/1").await.status, 200);
+        let cat = client.get("/cats/1").await;
+        let condition = if method == "GET" { "if-none-match" } else { "if-match" };
+        assert_eq!(client.send(method, "/dogs/1", &[(condition, cat.tag())], "x").await.status, expected, "{method}");
+    }
+}
+
+/// The handler, also of the layer's own GET, gets the path below its mount, and the query of the variant that it asks for.
+#[tokio::test]
+async fn handlers_get_the_uri_below_their_mount() {
+    async fn show(uri: Uri, OriginalUri(original): OriginalUri) -> String {
+        format!("{uri} {original}")
+    }
+    let layer = ConditionalLayer::builder().guard_where(is_note).build();
+    let notes = Router::new().route("/{id}", get(show).put(show)).guarded_by(layer);
+    let client = TestClient::new(Router::new().nest("/v1/notes", notes));
+    for (method, fields) in [("GET", &[][..]), ("PUT", &[]), ("PUT", &[("if-none-match", "\"x\"")])] {
+        let answer = client.send(method, "/v1/notes/1?page=2", fields, "").await;
+        let expected = b"/1?page=2 /v1/notes/1?page=2";
+        assert_eq!((answer.status.as_u16(), &answer.body[..]), (200, &expected[..]), "{method} {fields:?}");
+    }
 }
 
 /// Requests to two mounts of one layer: neither waits for the other, since their keys hold the mount.

@@ -6,6 +6,8 @@ use http::uri::{PathAndQuery, Uri};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_core::record::Variant;
 
+use crate::mount;
+
 /// Maximum size of a recorded variant in bytes.
 const MAX_LEN: usize = 1_024;
 /// Maximum number of header fields in `Vary`.
@@ -80,9 +82,8 @@ pub(crate) fn select_variant(variant: &Variant, request: &mut Parts) {
             }
         }
     }
-    if let Some(uri) = with_query(&request.uri, query) {
-        request.uri = uri;
-    }
+    // The URI stays where it has this query already.
+    let _ = mount::map(request, |uri| with_query(uri, query));
 }
 
 fn with_query(uri: &Uri, query: Option<&str>) -> Option<Uri> {

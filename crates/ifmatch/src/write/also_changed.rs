@@ -37,7 +37,7 @@ pub(crate) fn keys<T>(extractor: &dyn KeyExtractor, target: &Key, request: &Part
 
 /// Returns `true` if a `Content-Location` names the target of the request.
 pub(crate) fn is_target(location: &HeaderValue, request: &Parts) -> bool {
-    let target = mount::uri(request);
+    let target = &request.uri;
     resolve(location, request).is_some_and(|uri| uri.path() == target.path() && uri.query() == target.query())
 }
 
@@ -49,7 +49,7 @@ fn key_of(extractor: &dyn KeyExtractor, request: &Parts, uri: Uri) -> Option<Key
 
 /// Resolves a reference on the same host (RFC 3986 §5.2), without its fragment.
 fn resolve(location: &HeaderValue, request: &Parts) -> Option<Uri> {
-    let target = mount::uri(request);
+    let target = &request.uri;
     let text = std::str::from_utf8(location.as_bytes()).ok()?;
     let text = text.split('#').next()?;
     // A colon after the first slash or question mark belongs to the path or the query.
@@ -79,7 +79,7 @@ fn resolve(location: &HeaderValue, request: &Parts) -> Option<Uri> {
 }
 
 fn host(request: &Parts) -> Option<&str> {
-    match mount::uri(request).authority() {
+    match request.uri.authority() {
         Some(authority) => Some(authority.as_str()),
         None => request.headers.get(HOST)?.to_str().ok(),
     }
