@@ -69,9 +69,17 @@ impl OpenError {
             Index::Denied => OpenErrorKind::Denied,
             Index::Full => OpenErrorKind::Full,
             Index::Damaged => OpenErrorKind::Unreadable,
+            Index::LostCommit => return Self::lost_commit(path),
             _ => OpenErrorKind::Other,
         };
         Self { kind, text: format!("the index {} cannot be opened", path.display()), source: source.into() }
+    }
+
+    fn lost_commit(path: &Path) -> Self {
+        let text = format!("the newest commit in the index {} is damaged", path.display());
+        let why = "the last acknowledged write may be missing: restore a backup, or accept the loss with `ifmatch verify \
+                   --accept-rollback`";
+        Self { kind: OpenErrorKind::Unreadable, text, source: why.into() }
     }
 
     /// The folder has been in use, but there is no index. With an empty one, all blobs would be gone.

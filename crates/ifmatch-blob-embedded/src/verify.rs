@@ -13,7 +13,7 @@ use std::thread::available_parallelism;
 use futures_util::{StreamExt, stream};
 use ifmatch_core::digest::{ContentHash, Hasher};
 use ifmatch_core::record::Record;
-use ifmatch_redb::RedbRegister;
+use ifmatch_redb::{Integrity, RedbRegister};
 use ifmatch_register::{Driver, Key, RegisterError};
 use ifmatch_runtime::nonce;
 use tokio::task::spawn_blocking;
@@ -104,6 +104,8 @@ pub enum Damage {
     Record,
     /// A part of the index differs from its checksum. Any blob may be changed or hidden.
     Index,
+    /// The newest commit in the index isn't used. Unless the machine lost power, an acknowledged write is missing.
+    RolledBack,
     /// No blob refers to the file, which can be removed: the remains of a crash.
     Superfluous,
 }
@@ -131,7 +133,22 @@ impl Verification {
     /// # Errors
     /// As for [`EmbeddedStore::open`](crate::EmbeddedStore::open), and if the folder contains no store.
     pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let path = folder.as_ref().to_owned();
+        Self::open_index(folder.as_ref().to_owned(), |index| RedbRegister::open(index)).await
+    }
+
+    /// Opens a folder as [`Verification::open`] does, even if the newest commit in its index is damaged: continues from the commit
+    /// before it, and so does the next start of the store. The last acknowledged write may be lost.
+    ///
+    /// # Errors
+    /// As for [`Verification::open`].
+    pub async fn open_rolled_back(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_index(folder.as_ref().to_owned(), |index| RedbRegister::open_rolled_back(index)).await
+    }
+
+    async fn open_index(
+        path: PathBuf,
+        open_register: fn(&Path) -> Result<RedbRegister, ifmatch_redb::OpenError>,
+    ) -> Result<Self, OpenError> {
         let open = move || {
             let index = path.join("index.redb");
             if is_missing(&index) {
@@ -141,10 +158,13 @@ impl Verification {
             let folder = Folder::create(Root::take(&path).map_err(failed)?, Arc::new(System)).map_err(failed)?;
             let failed = |error| OpenError::index(&index, error);
             // Before it is opened, which replaces an index that was not closed cleanly by a copy.
-            let is_intact = RedbRegister::is_intact(&index).map_err(failed)?;
-            let register = RedbRegister::open(&index).map_err(failed)?;
-            let damaged = Finding { blob: None, file: Some(index), damage: Damage::Index };
-            Ok((folder, register, Some(damaged).filter(|_| !is_intact)))
+            let damage = match RedbRegister::integrity(&index).map_err(failed)? {
+                Integrity::Intact => None,
+                Integrity::RolledBack => Some(Damage::RolledBack),
+                Integrity::Damaged => Some(Damage::Index),
+            };
+            let register = open_register(&index).map_err(failed)?;
+            Ok((folder, register, damage.map(|damage| Finding { blob: None, file: Some(index), damage })))
         };
         let (folder, register, index) = spawn_blocking(open).await.map_err(OpenError::other)??;
         let mut verification = Self {
@@ -352,6 +372,10 @@ impl fmt::Display for Damage {
             Self::Index => {
                 f.write_str("a part differs from its checksum, so any blob may be changed: restore a backup")
             }
+            Self::RolledBack => f.write_str(
+                "the newest commit is incomplete and isn't used: after a loss of power, nothing acknowledged is missing; \
+                 otherwise, the last acknowledged write is, so restore a backup",
+            ),
             Self::Superfluous => f.write_str("no blob refers to the file"),
         }
     }

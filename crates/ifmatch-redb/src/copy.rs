@@ -2,12 +2,13 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ifmatch_runtime::private_files;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableError, TableHandle};
 
+use crate::damage::{Contained, contained, newest_commit_is_readable};
 use crate::database::builder;
 use crate::error::OpenError;
 use crate::overlay::Overlay;
@@ -17,12 +18,33 @@ use crate::table::{RECORDS, TextKey};
 /// Cache size, in bytes, for a database opened read-only.
 const VIEW_CACHE: usize = 64 * 1024 * 1024;
 
+/// Progress of a repair from which on the newest commit is known to be whole. redb first compares its pages with their checksums,
+/// and calls back with less only if it discards that commit.
+const NEWEST_IS_WHOLE: f64 = 0.5;
+
 /// A database opened as found on disk. Repairs are kept in memory only.
 #[derive(Debug)]
 pub(crate) struct View {
-    pub(crate) database: Database,
-    /// The database was shut down cleanly, so all of it is durable.
-    pub(crate) was_closed: bool,
+    pub(crate) database: Contained,
+    pub(crate) end: End,
+}
+
+/// The way in which the last process left a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It was closed, so all of it is durable.
+    Closed,
+    /// It was not closed. Its newest commit is whole.
+    Open,
+    /// It was not closed, and its newest commit can't be used: the one before it takes its place.
+    RolledBack,
+}
+
+/// Whether to open a database whose newest commit, most likely an acknowledged one, is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rollback {
+    Refuse,
+    Accept,
 }
 
 /// Reason why a copy failed.
@@ -41,14 +63,30 @@ impl From<CopyError> for OpenError {
 }
 
 impl View {
-    pub(crate) fn open(found: Box<dyn StorageBackend>) -> Result<Self, OpenError> {
-        let repaired = Arc::new(AtomicBool::new(false));
-        let noted = Arc::clone(&repaired);
-        let database = Builder::new()
-            .set_cache_size(VIEW_CACHE)
-            .set_repair_callback(move |_| noted.store(true, Ordering::Relaxed))
-            .create_with_backend(Overlay::new(found)?)?;
-        Ok(Self { database, was_closed: !repaired.load(Ordering::Relaxed) })
+    pub(crate) fn open(found: Box<dyn StorageBackend>, rollback: Rollback) -> Result<Self, OpenError> {
+        let is_readable = newest_commit_is_readable(&*found)?;
+        if !is_readable && rollback == Rollback::Refuse {
+            return Err(OpenError::newest_commit_damaged());
+        }
+        let end = Arc::new(Mutex::new(if is_readable { End::Closed } else { End::RolledBack }));
+        let repaired = Arc::clone(&end);
+        let overlay = Overlay::new(found)?;
+        let open = move || {
+            Builder::new()
+                .set_cache_size(VIEW_CACHE)
+                .set_repair_callback(move |session| {
+                    let mut end = repaired.lock().unwrap_or_else(PoisonError::into_inner);
+                    if session.progress() < NEWEST_IS_WHOLE {
+                        *end = End::RolledBack;
+                    } else if *end == End::Closed {
+                        *end = End::Open;
+                    }
+                })
+                .create_with_backend(overlay)
+        };
+        let database = Contained::new(contained(open).map_err(OpenError::damaged)??);
+        let end = *end.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Self { database, end })
     }
 }
 
@@ -97,6 +135,10 @@ fn into_new(storage: &dyn Storage, from: Option<&Database>) -> Result<(Database,
 }
 
 fn copy_records(from: &Database, to: &mut Table<'_, TextKey, (u64, &'static [u8])>) -> Result<(), CopyError> {
+    contained(|| copy_readable(from, to)).unwrap_or_else(|page| Err(CopyError::Read(OpenError::damaged(page))))
+}
+
+fn copy_readable(from: &Database, to: &mut Table<'_, TextKey, (u64, &'static [u8])>) -> Result<(), CopyError> {
     let read = |error: redb::Error| CopyError::Read(error.into());
     let transaction = from.begin_read().map_err(|error| read(error.into()))?;
     let mut names = transaction.list_tables().map_err(|error| read(error.into()))?;

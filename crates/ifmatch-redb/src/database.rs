@@ -16,7 +16,8 @@ use ifmatch_core::record::Record;
 use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan};
 use redb::{Builder, Database, ReadableDatabase, ReadableTable};
 
-use crate::copy::{CopyError, CutOff, View, into_file, into_place};
+use crate::copy::{CopyError, CutOff, End, Rollback, View, into_file, into_place};
+use crate::damage::{Contained, contained};
 use crate::error::{OpenError, unavailable, unavailable_now};
 use crate::record_cache::Stored;
 use crate::storage::Storage;
@@ -39,7 +40,7 @@ struct Current {
 }
 
 enum State {
-    InUse(Database),
+    InUse(Contained),
     /// A failure retired the database. Its durable part is readable once reopened.
     Failed(Option<View>),
 }
@@ -56,19 +57,24 @@ pub(crate) fn builder() -> Builder {
 
 impl Shared {
     /// Opens the database in a storage, or creates it.
-    pub(crate) fn open(storage: Box<dyn Storage>) -> Result<Self, OpenError> {
-        let found = storage.open()?.map(View::open).transpose()?;
+    pub(crate) fn open(storage: Box<dyn Storage>, rollback: Rollback) -> Result<Self, OpenError> {
+        let found = storage.open()?.map(|found| View::open(found, rollback)).transpose()?;
         let database = match found {
-            Some(View { was_closed: true, database }) => {
+            Some(View { end: End::Closed, database }) => {
                 drop(database);
-                let backend = storage.open()?.ok_or_else(OpenError::removed)?;
-                builder().create_with_backend(CutOff::new(backend))?
+                let backend = CutOff::new(storage.open()?.ok_or_else(OpenError::removed)?);
+                contained(|| builder().create_with_backend(backend)).map_err(OpenError::damaged)??
             }
             found => {
-                if found.is_some() {
-                    tracing::info!("the index was not closed cleanly: its records are copied into a new file");
+                match found.as_ref().map(|found| found.end) {
+                    Some(End::RolledBack) => tracing::warn!(
+                        "the newest commit in the index is incomplete and isn't used; if the machine didn't lose power, \
+                         an acknowledged write is missing: run `ifmatch verify`, and restore a backup if in doubt"
+                    ),
+                    Some(_) => tracing::info!("the index wasn't closed cleanly: copying its records into a new file"),
+                    None => {}
                 }
-                into_place(&*storage, found.as_ref().map(|found| &found.database))?
+                into_place(&*storage, found.as_ref().map(|found| &*found.database))?
             }
         };
         Ok(Self { storage: Some(storage), ..Self::around(database)? })
@@ -76,7 +82,8 @@ impl Shared {
 
     /// Uses a database that cannot be replaced.
     pub(crate) fn around(database: Database) -> Result<Self, OpenError> {
-        create_table(&database)?;
+        let database = Contained::new(database);
+        contained(|| create_table(&database)).map_err(OpenError::damaged)??;
         let current = Current { number: 0, state: State::InUse(database) };
         Ok(Self { storage: None, current: RwLock::new(current), doubtful: Mutex::default() })
     }
@@ -93,7 +100,8 @@ impl Shared {
         *self.doubtful() = keys.cloned().collect();
         let current = self.current();
         let State::InUse(database) = &current.state else { return Err(RegisterErrorKind::Unavailable.into()) };
-        let result = commit(database);
+        let result = contained(|| commit(database));
+        let result = result.unwrap_or_else(|page| Err(RegisterError::new(RegisterErrorKind::Ambiguous, page)));
         let number = current.number;
         drop(current);
         let failed = result.as_ref().err().map(RegisterError::kind);
@@ -173,6 +181,10 @@ impl Shared {
         is_in_doubt: impl Fn() -> bool,
         work: impl Fn(&Database) -> Result<T, RegisterError>,
     ) -> Result<T, RegisterError> {
+        let work = |database: &Database| {
+            let damaged = |page| Err(RegisterError::new(RegisterErrorKind::Unreadable, page));
+            contained(|| work(database)).unwrap_or_else(damaged)
+        };
         loop {
             let current = self.current();
             let result = match &current.state {
@@ -210,7 +222,8 @@ impl Shared {
         let mut current = self.current_mut();
         if matches!(current.state, State::Failed(None)) {
             let found = storage.open().and_then(|found| found.ok_or_else(|| std::io::ErrorKind::NotFound.into()));
-            let view = View::open(found.map_err(unavailable_now)?).map_err(unavailable_now)?;
+            // The commit that failed was not acknowledged, so it may be lost.
+            let view = View::open(found.map_err(unavailable_now)?, Rollback::Accept).map_err(unavailable_now)?;
             *current = Current { number: current.number + 1, state: State::Failed(Some(view)) };
         }
         Ok(())
@@ -234,7 +247,8 @@ impl Shared {
             drop(current);
             match copied {
                 Ok(database) => {
-                    *self.current_mut() = Current { number: number + 1, state: State::InUse(database) };
+                    let state = State::InUse(Contained::new(database));
+                    *self.current_mut() = Current { number: number + 1, state };
                     self.doubtful().clear();
                     tracing::warn!("the index has failed; its records were copied into a new file");
                     return Ok(());

@@ -6,6 +6,8 @@ use std::io;
 use ifmatch_register::{RegisterError, RegisterErrorKind};
 use redb::DatabaseError;
 
+use crate::damage::DamagedPage;
+
 /// A database could not be opened.
 #[derive(Debug)]
 pub struct OpenError {
@@ -25,6 +27,8 @@ pub enum OpenErrorKind {
     Full,
     /// The file is damaged, or not a database that this release can read.
     Damaged,
+    /// The newest commit is damaged, and the last acknowledged swap may be missing with it.
+    LostCommit,
     /// Another error of the system.
     Other,
 }
@@ -45,6 +49,16 @@ impl OpenError {
         Self { kind: OpenErrorKind::Damaged, source }
     }
 
+    /// The newest commit can't be read, and it was most likely acknowledged.
+    pub(crate) fn newest_commit_damaged() -> Self {
+        Self { kind: OpenErrorKind::LostCommit, source: "the last acknowledged write may be missing".into() }
+    }
+
+    /// A page can't be read.
+    pub(crate) fn damaged(source: DamagedPage) -> Self {
+        Self { kind: OpenErrorKind::Damaged, source: source.into() }
+    }
+
     /// Returns the reason.
     pub fn kind(&self) -> OpenErrorKind {
         self.kind
@@ -58,6 +72,7 @@ impl fmt::Display for OpenError {
             OpenErrorKind::Denied => "the database file or its folder is not writable",
             OpenErrorKind::Full => "the disk has no space for the database",
             OpenErrorKind::Damaged => "the file is damaged, or not a database that this release can read",
+            OpenErrorKind::LostCommit => "the newest commit in the file is damaged: restore a backup",
             OpenErrorKind::Other => "the database could not be opened",
         };
         write!(f, "{advice}: {}", self.source)

@@ -17,6 +17,7 @@
 //! ```
 
 mod copy;
+mod damage;
 mod database;
 mod error;
 mod files;
@@ -33,7 +34,8 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use redb::{DatabaseError, StorageError};
 
-use copy::View;
+use copy::{End, Rollback, View};
+pub use damage::panic_is_contained;
 use database::Shared;
 pub use error::{OpenError, OpenErrorKind};
 use files::Files;
@@ -52,6 +54,18 @@ pub struct RedbRegister {
     cache: Arc<RecordCache>,
 }
 
+/// The state of a database, as its checksums tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Integrity {
+    /// All pages fit their checksums.
+    Intact,
+    /// The newest commit is incomplete or damaged, and isn't used. If the machine lost power, it was not acknowledged. Otherwise,
+    /// an acknowledged swap is missing.
+    RolledBack,
+    /// A page differs from its checksum.
+    Damaged,
+}
+
 impl RedbRegister {
     /// Opens the database at `path`, or creates it. Other users of the machine cannot read the file.
     ///
@@ -61,22 +75,38 @@ impl RedbRegister {
     /// # Errors
     /// [`OpenErrorKind::InUse`] if another process has the database open; [`OpenErrorKind::Denied`] if the file or its
     /// folder is not writable; [`OpenErrorKind::Full`] if there is not enough space for the copy;
-    /// [`OpenErrorKind::Damaged`] if the file is not a database that this release can read.
+    /// [`OpenErrorKind::Damaged`] if the file is not a database that this release can read; [`OpenErrorKind::LostCommit`] if its
+    /// newest commit is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_in(Files::lock(path.as_ref())?)
     }
 
-    /// Compares all pages of the database at `path` with their checksums, and returns `false` if one differs. Changes nothing.
+    /// Opens the database at `path` as [`RedbRegister::open`] does, even if its newest commit is damaged: it continues from the
+    /// commit before it. The last acknowledged swap may be lost.
+    ///
+    /// # Errors
+    /// As for [`RedbRegister::open`].
+    pub fn open_rolled_back(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::start(Shared::open(Box::new(Files::lock(path.as_ref())?), Rollback::Accept)?)
+    }
+
+    /// Compares all pages of the database at `path` with their checksums. Changes nothing.
     ///
     /// Reading does not compare them: a flipped bit can change or hide a record. A copy of a damaged page has a checksum that fits.
     ///
     /// # Errors
     /// As for [`RedbRegister::open`], and [`OpenErrorKind::Denied`] if there is no database.
-    pub fn is_intact(path: impl AsRef<Path>) -> Result<bool, OpenError> {
+    pub fn integrity(path: impl AsRef<Path>) -> Result<Integrity, OpenError> {
         let found = Files::lock(path.as_ref())?.open()?.ok_or_else(OpenError::removed)?;
-        match View::open(found)?.database.check_integrity() {
-            Err(DatabaseError::Storage(StorageError::Corrupted(_))) => Ok(false),
-            checked => Ok(checked?),
+        let mut view = match View::open(found, Rollback::Accept) {
+            Err(error) if error.kind() == OpenErrorKind::Damaged => return Ok(Integrity::Damaged),
+            view => view?,
+        };
+        match view.database.check_integrity() {
+            None | Some(Err(DatabaseError::Storage(StorageError::Corrupted(_))) | Ok(false)) => Ok(Integrity::Damaged),
+            Some(Err(error)) => Err(error.into()),
+            Some(Ok(true)) if view.end == End::RolledBack => Ok(Integrity::RolledBack),
+            Some(Ok(true)) => Ok(Integrity::Intact),
         }
     }
 
@@ -85,7 +115,7 @@ impl RedbRegister {
     /// # Errors
     /// As for [`RedbRegister::open`].
     pub fn open_in(storage: impl Storage) -> Result<Self, OpenError> {
-        Self::start(Shared::open(Box::new(storage))?)
+        Self::start(Shared::open(Box::new(storage), Rollback::Refuse)?)
     }
 
     /// Uses a database that is already open, for example one in memory.

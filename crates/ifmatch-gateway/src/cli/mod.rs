@@ -204,6 +204,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    report_panics_that_are_not_contained();
     let cli = match parse(args) {
         Ok(cli) => cli,
         Err(error) => {
@@ -233,6 +234,16 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Reference(args) => reference::print(&args, &command()),
     };
     exit(done.map(|()| 0))
+}
+
+/// Leaves the panics of a damaged index to the error that it becomes.
+fn report_panics_that_are_not_contained() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !ifmatch_redb::panic_is_contained() {
+            report(panic);
+        }
+    }));
 }
 
 /// Returns the exit code of a command. Prints its error to stderr.

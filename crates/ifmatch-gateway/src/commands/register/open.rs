@@ -149,7 +149,7 @@ fn redb_error(option: &str, error: &BoxError) -> Error {
     let message = format!("cannot use {option}: {error}");
     match error.downcast_ref().map(ifmatch_redb::OpenError::kind) {
         Some(ifmatch_redb::OpenErrorKind::InUse) => Error::in_use(message),
-        Some(ifmatch_redb::OpenErrorKind::Damaged) => Error::damaged(message),
+        Some(ifmatch_redb::OpenErrorKind::Damaged | ifmatch_redb::OpenErrorKind::LostCommit) => Error::damaged(message),
         _ => Error::runtime(message),
     }
 }

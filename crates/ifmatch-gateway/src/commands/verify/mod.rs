@@ -54,6 +54,10 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "SHARE", default_value = "100%")]
     sample: Share,
 
+    /// Open an index whose newest commit is damaged, from the commit before it: the last acknowledged write may be lost.
+    #[arg(long, conflicts_with = "url")]
+    accept_rollback: bool,
+
     /// Continue an interrupted run. The result includes the damage that it found.
     #[arg(long, conflicts_with = "url")]
     resume: bool,
@@ -93,7 +97,7 @@ Exit codes:
   0    all bodies are as they were stored
   1    could not finish
   2    invalid flags
-  3    at least one body is damaged or missing: restore its blob from a backup
+  3    a body or the index is damaged: restore it from a backup
   11   another process uses the folder
   130  stopped by a signal";
 
@@ -150,7 +154,12 @@ pub(crate) fn gc(args: &GcArgs) -> Result<(), Error> {
 }
 
 async fn verify_folder(folder: &Path, args: &VerifyArgs) -> Result<(), Error> {
-    let mut verification = Verification::open(folder).await.map_err(|error| failed(&error))?.sample(args.sample.0);
+    let opened = if args.accept_rollback {
+        Verification::open_rolled_back(folder).await
+    } else {
+        Verification::open(folder).await
+    };
+    let mut verification = opened.map_err(|error| failed(&error))?.sample(args.sample.0);
     let state = folder.join(INTERRUPTED);
     let mut losses = 0;
     if args.resume
@@ -236,6 +245,7 @@ fn line(found: &Finding, as_json: bool) -> String {
             Damage::Missing => "missing",
             Damage::Record => "record",
             Damage::Index => "index",
+            Damage::RolledBack => "rolled-back",
             Damage::Superfluous => "superfluous",
             _ => "unreadable",
         };
