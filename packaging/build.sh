@@ -44,7 +44,7 @@ licences() {
 debian_files() {
     install -D "$binary" "$1/usr/bin/ifmatch"
     install -D -m 644 packaging/ifmatch.toml "$1/etc/ifmatch/ifmatch.toml"
-    install -D -m 644 packaging/systemd/ifmatch.service "$1/lib/systemd/system/ifmatch.service"
+    install -D -m 644 -t "$1/lib/systemd/system" packaging/systemd/ifmatch.service packaging/systemd/ifmatch.socket
     install -D -m 644 -t "$1/usr/share/man/man1" "$files"/man/man1/*
     install -D -m 644 "$files/completions/ifmatch.bash" "$1/usr/share/bash-completion/completions/ifmatch"
     install -D -m 644 "$files/completions/_ifmatch" "$1/usr/share/zsh/vendor-completions/_ifmatch"

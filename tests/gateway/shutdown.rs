@@ -94,6 +94,28 @@ fn health_reports_the_shutdown_before_the_port_closes() {
     assert!(gateway.stop().status.code().is_some());
 }
 
+/// A request that is sent just before the server closes its connection is lost. During the delay, a client learns from a response
+/// that it must open another one.
+#[test]
+fn responses_close_their_connections_during_the_delay() {
+    let mut gateway = Gateway::start(["serve", "--store", "memory://", "--shutdown-delay", "1h"]);
+    let mut kept: Vec<_> = (0..16).map(|_| Connection::open(gateway.address())).collect();
+    for connection in &mut kept {
+        connection.send(get("/-/health"));
+        assert!(!connection.answer().expect(200).headers.contains_key("connection"));
+    }
+    gateway.terminate();
+    eventually("health expected 503", || {
+        Some(exchange(gateway.address(), get("/-/health"))).filter(|health| health.status == 503)
+    });
+    for connection in &mut kept {
+        connection.send(get("/"));
+        assert_eq!(connection.answer().expect(200).header("connection"), "close");
+        assert!(connection.rest().is_empty());
+    }
+    gateway.stop();
+}
+
 /// Downloads in flight are completed as well, even for a slow reader.
 #[tokio::test]
 async fn responses_in_flight_are_completed() {

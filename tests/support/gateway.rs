@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::binary;
 use crate::process::{Finished, Process};
@@ -28,7 +28,12 @@ pub struct Memory {
 
 /// Runs `ifmatch` with these arguments until it exits. A server that starts nevertheless takes a free port.
 pub fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Finished {
-    Process::start(Gateway::command().env("IFMATCH_LISTEN", "127.0.0.1:0").args(args)).finished()
+    run_command(Gateway::command().env("IFMATCH_LISTEN", "127.0.0.1:0").args(args))
+}
+
+/// Runs a prepared command until it exits.
+pub fn run_command(command: &mut Command) -> Finished {
+    Process::start(command).finished()
 }
 
 impl Gateway {
@@ -52,6 +57,7 @@ impl Gateway {
                 command.env_remove(name);
             }
         }
+        command.stdin(Stdio::null());
         command.env("IFMATCH_LISTEN_TABLES", "off");
         command.env("IFMATCH_LISTEN_S3", "off");
         command.env("IFMATCH_CONSOLE", "off");

@@ -20,6 +20,6 @@ pub mod wire;
 pub use answer::Answer;
 pub use binary::build;
 pub use client::{Body, Client, full};
-pub use gateway::{Gateway, run};
+pub use gateway::{Gateway, run, run_command};
 pub use process::Finished;
 pub use server::Server;

@@ -32,10 +32,9 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts the command with no standard input.
+    /// Starts the command.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -1,5 +1,6 @@
 //! The record of one resource: its state, its lease, the write in flight, and a revision that only grows.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::time::Duration;
 
@@ -495,6 +496,11 @@ pub enum DecodeErrorKind {
     /// A newer release wrote the record, with this encoding version.
     #[error("the record has encoding version {0}, this release reads up to {ENCODING_VERSION}: run a newer release")]
     Newer(u8),
+    /// A build from before the first release wrote the record, with this encoding version.
+    #[error(
+        "the record has encoding version {0}, and this release reads {ENCODING_VERSION}: copy the data with the build that wrote it"
+    )]
+    Older(u8),
     /// The bytes are damaged, or were never a record.
     #[error("the record is damaged: restore it from a backup, or delete it")]
     Corrupt,
@@ -533,10 +539,12 @@ impl Record {
     /// If the encoding version is unknown, or the bytes are not exactly one record.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (version, rest) = bytes.split_first().ok_or(DecodeError(DecodeErrorKind::Corrupt))?;
-        if *version > ENCODING_VERSION {
-            return Err(DecodeError(DecodeErrorKind::Newer(*version)));
+        match version.cmp(&ENCODING_VERSION) {
+            Ordering::Greater => return Err(DecodeError(DecodeErrorKind::Newer(*version))),
+            Ordering::Less => return Err(DecodeError(DecodeErrorKind::Older(*version))),
+            Ordering::Equal => {}
         }
-        let decoded = postcard::take_from_bytes::<Self>(rest).ok().filter(|_| *version == ENCODING_VERSION);
+        let decoded = postcard::take_from_bytes::<Self>(rest).ok();
         let whole = decoded.filter(|(record, left)| left.is_empty() && record.is_consistent());
         whole.map(|(record, _)| record).ok_or(DecodeError(DecodeErrorKind::Corrupt))
     }

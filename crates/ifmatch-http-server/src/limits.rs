@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use ifmatch_core::share::SlotLimit;
 
+/// Maximum number of header fields of a request, over HTTP/1 and HTTP/2. A `Cookie` in several fields counts as one.
+pub(crate) const MAX_FIELDS: usize = 100;
+
 /// Limits on what clients may hold, and for how long.
 ///
 /// A *client* is an IPv4 address or an IPv6 network (/64).

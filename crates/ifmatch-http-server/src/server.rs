@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch::{Receiver, Sender};
 use tokio::task::JoinSet;
@@ -13,14 +14,18 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
+use crate::connection::activity::Phase;
 use crate::connection::{ConnectionHandler, Shared};
 use crate::handler::AnyHandler;
 use crate::limits::Limits;
 use crate::observer::{Event, Observer};
-use crate::slots::ConnectionSlots;
+use crate::slots::{ConnectionSlot, ConnectionSlots};
 
 /// Pause before the next attempt when the process has run out of file descriptors.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Maximum number of waiting connections that a port accepts before it closes.
+const MAX_WAITING: usize = 4096;
 
 /// A server with any number of listeners.
 ///
@@ -29,7 +34,7 @@ pub struct Server {
     shared: Shared,
     /// Slots of listeners with limits of their own.
     others: Vec<Arc<ConnectionSlots>>,
-    stop: Sender<bool>,
+    phase: Sender<Phase>,
     accepting: JoinSet<()>,
 }
 
@@ -65,7 +70,7 @@ impl Server {
     /// Creates a server without listeners.
     pub fn new(limits: Limits, observer: Arc<dyn Observer>) -> Self {
         let shared = Shared::new(limits, None, observer);
-        Self { shared, others: Vec::new(), stop: Sender::new(false), accepting: JoinSet::new() }
+        Self { shared, others: Vec::new(), phase: Sender::new(Phase::Serving), accepting: JoinSet::new() }
     }
 
     /// Serves over TLS. The protocol is HTTP/2 if ALPN selects `h2`, and HTTP/1 otherwise.
@@ -89,13 +94,19 @@ impl Server {
         }
         let handler = Arc::new(ConnectionHandler::new(handler.into(), shared.clone()));
         for listener in listeners {
-            self.accepting.spawn(accept(listener, Arc::clone(&handler), shared.clone(), self.stop.subscribe()));
+            self.accepting.spawn(accept(listener, Arc::clone(&handler), shared.clone(), self.phase.subscribe()));
         }
+    }
+
+    /// Prepares a shutdown while the server goes on: each response tells its client to send later requests elsewhere
+    /// (`Connection: close`, or GOAWAY on HTTP/2). The shutdown then finds no connection on which a request is on its way.
+    pub fn drain(&self) {
+        self.phase.send_replace(Phase::Draining);
     }
 
     /// Closes the ports, and waits up to `grace` until the requests in progress have ended.
     pub async fn shut_down(&mut self, grace: Duration) {
-        self.stop.send_replace(true);
+        self.phase.send_replace(Phase::Stopping);
         // The ports close first, so that no connection arrives during the wait.
         while self.accepting.join_next().await.is_some() {}
         let all_free = async {
@@ -127,44 +138,50 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Accepts connections until the server stops, then closes the port.
-async fn accept(listener: TcpListener, handler: Arc<ConnectionHandler>, shared: Shared, mut stopping: Receiver<bool>) {
+/// Accepts connections until the server stops, then those that wait, and closes the port. A client whose connection was
+/// established has most likely sent its request.
+async fn accept(listener: TcpListener, handler: Arc<ConnectionHandler>, shared: Shared, mut phase: Receiver<Phase>) {
+    let served = phase.clone();
+    let serve = |stream: TcpStream, address: SocketAddr, slot: ConnectionSlot| {
+        let (handler, observer, phase) = (Arc::clone(&handler), Arc::clone(&shared.observer), served.clone());
+        tokio::spawn(async move {
+            observer.observe(Event::ConnectionOpened);
+            handler.serve(stream, address, slot, phase).await;
+            observer.observe(Event::ConnectionClosed);
+        });
+    };
     loop {
         let next = async {
-            let (stream, address) = next(&listener).await?;
+            let (stream, address) = listener.accept().await?;
+            stream.set_nodelay(true)?;
             let slot = shared.connections.take(address.ip()).await;
             Ok((stream, address, slot))
         };
         let next = tokio::select! {
             next = next => next,
-            _ = stopping.wait_for(|stopping| *stopping) => return,
+            _ = phase.wait_for(|phase| *phase == Phase::Stopping) => break,
         };
-        let (stream, address, slot) = match next {
-            Ok((stream, address, Some(slot))) => (stream, address, slot),
+        match next {
+            Ok((stream, address, Some(slot))) => serve(stream, address, slot),
             // The client has reached its limit, so the connection is closed.
-            Ok((_, _, None)) => continue,
+            Ok((_, _, None)) => {}
             Err(error) => {
                 if !is_caused_by_client(&error) {
                     warn!(%error, "cannot accept connections; retrying");
                     sleep(RETRY_PAUSE).await;
                 }
-                continue;
             }
-        };
-        let (handler, observer, stopping) = (Arc::clone(&handler), Arc::clone(&shared.observer), stopping.clone());
-        tokio::spawn(async move {
-            observer.observe(Event::ConnectionOpened);
-            handler.serve(stream, address, slot, stopping).await;
-            observer.observe(Event::ConnectionClosed);
-        });
+        }
     }
-}
-
-/// Accepts the next connection.
-async fn next(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
-    let (stream, address) = listener.accept().await?;
-    stream.set_nodelay(true)?;
-    Ok((stream, address))
+    // Not by tokio, which may not know of them yet.
+    let Ok(listener) = listener.into_std() else { return };
+    for (stream, address) in std::iter::from_fn(|| listener.accept().ok()).take(MAX_WAITING) {
+        let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+        let slot = shared.connections.take(address.ip()).now_or_never().flatten();
+        if let (Ok(stream), Some(slot)) = (stream, slot) {
+            serve(stream, address, slot);
+        }
+    }
 }
 
 /// Returns `true` if an accept error means that the client has disconnected, rather than a problem of this machine.

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full};
 use ifmatch_http_server::{Event, Limits, RequestBody, RequestContext, RequestHandler, Server, SlotLimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 
 /// Sends a hint, and echoes the body of a request.
 struct Echo;
@@ -118,6 +119,30 @@ async fn a_partial_head_times_out() {
     assert!(events.lock().unwrap().contains(&Event::SlowHead));
 }
 
+/// Between the end of a kept connection and the news of it, a client may send a request, which is lost. While the server drains,
+/// a connection is closed by a response, so that the client knows before it sends the next request.
+#[tokio::test]
+async fn a_draining_server_closes_connections_with_a_response_and_serves_others() {
+    let (mut server, address, _) = start(Limits::default()).await;
+    let mut kept = TcpStream::connect(address).await.unwrap();
+    let get = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    kept.write_all(get).await.unwrap();
+    let mut response = vec![0; 64];
+    let count = kept.read(&mut response).await.unwrap();
+    let response = String::from_utf8_lossy(&response[..count]).into_owned();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && !response.contains("connection: close"), "{response}");
+    server.drain();
+    let mut fresh = TcpStream::connect(address).await.unwrap();
+    for stream in [&mut kept, &mut fresh] {
+        stream.write_all(get).await.unwrap();
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).await.unwrap();
+        assert!(rest.contains("HTTP/1.1 200 OK\r\n") && rest.contains("connection: close\r\n"), "{rest}");
+    }
+    server.shut_down(Duration::from_hours(1)).await;
+    assert_eq!(server.connections(), 0);
+}
+
 #[tokio::test]
 async fn a_shutdown_completes_requests_in_progress() {
     let (mut server, address, _) = start(Limits::default()).await;
@@ -136,4 +161,77 @@ async fn a_shutdown_completes_requests_in_progress() {
     stream.read_to_string(&mut response).await.unwrap();
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("hello"), "{response}");
     assert_eq!(stopped.await.unwrap(), 0);
+}
+
+/// The connections of clients that were quick enough to connect, but whose first request was not read yet.
+#[tokio::test]
+async fn a_shutdown_answers_connections_that_wait_to_be_accepted() {
+    let (mut server, address, _) = start(Limits::default()).await;
+    let mut streams = Vec::new();
+    // Nothing runs between the connections and the shutdown, so the server has accepted none of them.
+    for _ in 0..20 {
+        let stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        streams.push(TcpStream::from_std(stream).unwrap());
+    }
+    let clients = async {
+        for stream in &mut streams {
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        }
+        for stream in &mut streams {
+            let mut response = String::new();
+            stream.read_to_string(&mut response).await.unwrap();
+            assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response:?}");
+        }
+    };
+    tokio::join!(server.shut_down(Duration::from_hours(1)), clients);
+    assert_eq!(server.connections(), 0);
+}
+
+/// A client of HTTP/2, and its connection, which ends with the server's GOAWAY.
+async fn http2(address: SocketAddr) -> (h2::client::SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    (client.ready().await.unwrap(), tokio::spawn(connection))
+}
+
+/// Sends a GET with these header fields over HTTP/2. Returns the status.
+async fn get_http2(client: &mut h2::client::SendRequest<Bytes>, fields: &[(String, &str)]) -> StatusCode {
+    let mut request = Request::get("http://a/");
+    for (name, value) in fields {
+        request = request.header(name, *value);
+    }
+    let (response, _) = client.send_request(request.body(()).unwrap(), true).unwrap();
+    response.await.unwrap().status()
+}
+
+#[tokio::test]
+async fn http2_takes_as_many_header_fields_as_http1() {
+    let (_server, address, _) = start(Limits::default()).await;
+    for (count, expected) in [(100, 200), (101, 431)] {
+        let fields: Vec<_> = (0..count).map(|number| (format!("x-{number}"), "v")).collect();
+        let (mut client, _connection) = http2(address).await;
+        assert_eq!(get_http2(&mut client, &fields).await, expected, "{count} over HTTP/2");
+        // `Host` and `Connection` are fields of HTTP/1 alone.
+        let lines: Vec<_> = fields.iter().skip(2).map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let lines = lines.concat();
+        let response =
+            exchange(address, &format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{lines}\r\n")).await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {expected} ")), "{count} over HTTP/1: {response}");
+    }
+    let crumbs: Vec<_> = (0..120).map(|_| ("cookie".to_owned(), "a=b")).collect();
+    let (mut client, _connection) = http2(address).await;
+    assert_eq!(get_http2(&mut client, &crumbs).await, 200, "one field in 120 crumbs");
+}
+
+#[tokio::test]
+async fn a_draining_server_sends_goaway_and_answers_what_is_on_its_way() {
+    let (server, address, _) = start(Limits::default()).await;
+    let (mut client, connection) = http2(address).await;
+    assert_eq!(get_http2(&mut client, &[]).await, 200);
+    server.drain();
+    let ended = tokio::time::timeout(Duration::from_mins(1), connection).await;
+    ended.expect("the server sends GOAWAY within a minute").unwrap().unwrap();
+    let (mut client, _connection) = http2(address).await;
+    assert_eq!(get_http2(&mut client, &[]).await, 200, "a new connection is served until the port closes");
 }

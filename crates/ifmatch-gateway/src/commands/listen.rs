@@ -15,6 +15,8 @@ use crate::console::Console;
 use crate::error::Error;
 use crate::gateway::Gateway;
 
+use super::inherited::Inherited;
+
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
@@ -62,15 +64,16 @@ impl Listeners {
     ///
     /// # Errors
     /// Fails if one of them is in use, unavailable or not permitted.
-    pub(crate) fn bind(config: &ServerConfig) -> Result<Self, Error> {
-        let all = |addresses: &[ListenAddress], flag| {
-            addresses.iter().map(|address| Reserved::beside(addresses, *address, flag)).collect::<Result<_, Error>>()
+    pub(crate) fn bind(config: &ServerConfig, inherited: &mut Inherited) -> Result<Self, Error> {
+        let mut all = |addresses: &[ListenAddress], flag| {
+            let bind = |address: &ListenAddress| Reserved::beside(addresses, *address, flag, inherited);
+            addresses.iter().map(bind).collect::<Result<_, Error>>()
         };
         Ok(Self {
             site: all(&config.listen, BLOBS)?,
-            admin: config.admin_listen.map(|address| Reserved::bind(address, ADMIN)).transpose()?,
             redirect: all(&config.redirect_listen, REDIRECT)?,
-            console: Reserved::optional(config.console, CONSOLE, "console")?,
+            admin: config.admin_listen.map(|address| Reserved::beside(&[], address, ADMIN, inherited)).transpose()?,
+            console: Reserved::optional(config.console, CONSOLE, "console", inherited)?,
             operators: Limits { connections: OPERATORS, requests: OPERATORS, ..config.limits },
         })
     }
@@ -154,9 +157,28 @@ impl Bound {
 ///
 /// Addresses are bound before the store is opened, to detect a port in use early, and accept connections afterwards.
 pub(crate) struct Reserved {
-    sockets: Vec<TcpSocket>,
+    sockets: Vec<Socket>,
     address: SocketAddr,
     flag: &'static str,
+}
+
+/// A socket before it is used.
+enum Socket {
+    Bound(TcpSocket),
+    /// The service manager has opened it, and it accepts connections already.
+    Inherited(std::net::TcpListener),
+}
+
+impl Socket {
+    fn listen(self) -> io::Result<TcpListener> {
+        match self {
+            Self::Bound(socket) => socket.listen(BACKLOG),
+            Self::Inherited(listener) => {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener)
+            }
+        }
+    }
 }
 
 impl Reserved {
@@ -169,9 +191,10 @@ impl Reserved {
         listener: OptionalListener,
         flag: &'static str,
         what: &'static str,
+        inherited: &mut Inherited,
     ) -> Result<Option<Self>, Error> {
         let Some(address) = listener.address else { return Ok(None) };
-        match Self::bind(address, flag) {
+        match Self::beside(&[], address, flag, inherited) {
             Ok(reserved) => Ok(Some(reserved)),
             Err(error) if listener.is_requested => Err(error),
             Err(error) => {
@@ -181,22 +204,23 @@ impl Reserved {
         }
     }
 
-    /// Binds `address`, the value of `flag`.
+    /// Binds `address`, the value of `flag`, one of several, or takes its inherited socket. `[::]` includes all addresses of
+    /// IPv4, unless one of them has the same port.
     ///
     /// # Errors
     /// Fails if the address is in use, unavailable or not permitted.
-    pub(crate) fn bind(address: ListenAddress, flag: &'static str) -> Result<Self, Error> {
-        Self::beside(&[], address, flag)
-    }
-
-    /// Binds `address`, one of several. `[::]` includes all addresses of IPv4, unless one of them has the same port.
-    fn beside(others: &[ListenAddress], address: ListenAddress, flag: &'static str) -> Result<Self, Error> {
+    fn beside(
+        others: &[ListenAddress],
+        address: ListenAddress,
+        flag: &'static str,
+        inherited: &mut Inherited,
+    ) -> Result<Self, Error> {
         let is_shared = |other: SocketAddr| other.is_ipv4() && other.port() == address.port();
         let only_ipv6 = others.iter().flat_map(|other| other.addresses()).any(is_shared);
         let mut attempts = if address.port() == 0 { ATTEMPTS } else { 1 };
         loop {
             attempts -= 1;
-            match reserve(address, only_ipv6) {
+            match reserve(address, only_ipv6, inherited) {
                 Ok((sockets, address)) => return Ok(Self { sockets, address, flag }),
                 Err((_, error)) if error.kind() == io::ErrorKind::AddrInUse && attempts > 0 => {}
                 Err((address, error)) => return Err(unavailable(address, flag, &error)),
@@ -209,7 +233,7 @@ impl Reserved {
     /// # Errors
     /// Fails if another process that has bound the same address was faster.
     pub(crate) fn listen(self) -> Result<(Vec<TcpListener>, SocketAddr), Error> {
-        let listeners = self.sockets.into_iter().map(|socket| socket.listen(BACKLOG)).collect::<io::Result<_>>();
+        let listeners = self.sockets.into_iter().map(Socket::listen).collect::<io::Result<_>>();
         listeners
             .map(|listeners| (listeners, self.address))
             .map_err(|error| unavailable(self.address, self.flag, &error))
@@ -217,14 +241,22 @@ impl Reserved {
 }
 
 /// Binds sockets at all addresses and returns them with the actual first address. An error names the failing address.
-fn reserve(address: ListenAddress, only_ipv6: bool) -> Result<(Vec<TcpSocket>, SocketAddr), (SocketAddr, io::Error)> {
-    let mut sockets: Vec<TcpSocket> = Vec::new();
+fn reserve(
+    address: ListenAddress,
+    only_ipv6: bool,
+    inherited: &mut Inherited,
+) -> Result<(Vec<Socket>, SocketAddr), (SocketAddr, io::Error)> {
+    let mut sockets: Vec<Socket> = Vec::new();
     let mut first = None;
     for mut address in address.addresses() {
         if let Some(SocketAddr::V4(first)) = first {
             address.set_port(first.port());
         }
-        match bind(address, only_ipv6) {
+        let bound = match inherited.take(address) {
+            Some(listener) => Ok((Socket::Inherited(listener), address)),
+            None => bind(address, only_ipv6).map(|(socket, bound)| (Socket::Bound(socket), bound)),
+        };
+        match bound {
             Ok((socket, bound)) => {
                 sockets.push(socket);
                 first = first.or(Some(bound));
@@ -278,7 +310,7 @@ mod tests {
         let shared = (0..ATTEMPTS).find_map(|_| {
             let (first, at) = bind("0.0.0.0:0".parse().unwrap(), false).unwrap();
             let both = [at, SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, at.port()))].map(ListenAddress::One);
-            let second = Reserved::beside(&both, both[1], BLOBS);
+            let second = Reserved::beside(&both, both[1], BLOBS, &mut Inherited::default());
             let second = if has_ipv6 { Some(second.ok()?) } else { None };
             Some((first.listen(BACKLOG).is_ok(), second.is_none_or(|second| second.listen().is_ok())))
         });

@@ -17,6 +17,7 @@ mod cache;
 mod combined_log;
 pub(crate) mod dry_run;
 mod folder;
+mod inherited;
 mod listen;
 mod log;
 mod reload;

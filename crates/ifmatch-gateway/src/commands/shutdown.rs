@@ -84,6 +84,7 @@ pub(crate) async fn serve_until_stopped(
     service_manager::stopping();
     state.stop();
     let stopped = async {
+        server.drain();
         sleep(config.shutdown_delay).await;
         server.shut_down(config.shutdown_grace).await;
     };

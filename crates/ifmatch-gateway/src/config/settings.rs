@@ -317,7 +317,8 @@ pub struct Settings {
 
     /// Time between a stop signal and the closing of the port.
     ///
-    /// Meanwhile, `/-/health` and `/-/ready` respond 503, so that load balancers stop sending requests.
+    /// During the delay, `/-/health` and `/-/ready` respond 503, so that load balancers stop sending requests, and each response
+    /// closes its connection (GOAWAY on HTTP/2), so that no request is on its way when the port closes.
     #[arg(long, value_name = "TIME", env = "IFMATCH_SHUTDOWN_DELAY", help_heading = "Running")]
     pub shutdown_delay: Option<Span>,
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use crate::slots::peer::Peer;
@@ -41,6 +42,18 @@ pub(crate) struct Client {
     pub(crate) peer: Arc<Peer>,
     /// The server's request slots.
     pub(crate) requests: Arc<RequestSlots>,
+    /// The phase of the server.
+    pub(crate) phase: Receiver<Phase>,
+}
+
+/// The phases of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Serving,
+    /// The server will stop. Each response closes its connection, so that no client has one open when the server does.
+    Draining,
+    /// The server has closed its ports. Requests in progress end.
+    Stopping,
 }
 
 /// The counters of an [`Activity`] at one time.
@@ -133,6 +146,13 @@ impl Activity {
 /// Counts bytes of a stream. Only one task at a time has the stream.
 fn add(counter: &AtomicU64, bytes: usize) {
     counter.store(counter.load(Relaxed) + bytes as u64, Relaxed);
+}
+
+impl InFlight {
+    /// Returns `true` if the server stops soon, or has begun to.
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.0.client.phase.borrow() > Phase::Serving
+    }
 }
 
 impl Drop for InFlight {

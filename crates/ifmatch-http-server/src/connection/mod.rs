@@ -12,8 +12,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::header::{CONNECTION, EXPECT};
-use http::{HeaderValue, Request, Response, Version};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Either;
 use hyper::server::conn::http1 as hyper_http1;
@@ -37,10 +38,10 @@ use crate::limits::Limits;
 use crate::observer::{Event, Observer};
 use crate::request_body::{Received, RequestBody};
 use crate::slots::{ConnectionSlot, ConnectionSlots, Registration, RequestSlots};
-use activity::{Activity, Client, InFlight};
+use activity::{Activity, Client, InFlight, Phase};
 use counted_stream::CountedStream;
 use protocol::Protocol;
-use watchdog::{CloseReason, Watchdog};
+use watchdog::{CloseReason, LINGER, Watchdog};
 
 pub(crate) mod activity;
 
@@ -90,7 +91,7 @@ impl ConnectionHandler {
         Self { http1: http1::builder(limits), http2: http2::builder(limits), handler, shared }
     }
 
-    /// Serves one connection until it ends, a timeout expires, or `stopping` becomes true and its requests are done.
+    /// Serves one connection until it ends, a timeout expires, or the server stops and its requests are done.
     ///
     /// Its `slot` is released when the stream is dropped, which includes the end of an upgraded connection.
     pub(crate) async fn serve(
@@ -98,23 +99,24 @@ impl ConnectionHandler {
         stream: TcpStream,
         address: SocketAddr,
         slot: ConnectionSlot,
-        stopping: Receiver<bool>,
+        phase: Receiver<Phase>,
     ) {
         let client = Client {
             address,
             is_secure: self.shared.tls.is_some(),
             peer: Arc::clone(&slot.peer),
             requests: Arc::clone(&self.shared.requests),
+            phase: phase.clone(),
         };
         let activity = Arc::new(Activity::new(client));
         let registration = self.shared.connections.register(&activity);
         let negotiated = timeout(self.shared.limits.head_timeout, self.negotiate(stream));
         let negotiated = tokio::select! {
             negotiated = negotiated => negotiated,
-            () = stopped(stopping.clone()) => return,
+            () = reached(Phase::Stopping, phase).then(|()| sleep(LINGER)) => return,
             () = registration.evicted() => return self.report(CloseReason::Evicted),
         };
-        let state = State { activity, registration, stopping };
+        let state = State { activity, registration };
         match negotiated {
             Ok(Ok(Negotiated::Plain(stream, protocol))) => self.run(stream, slot, protocol, state).await,
             Ok(Ok(Negotiated::Tls(stream, protocol))) => self.run(*stream, slot, protocol, state).await,
@@ -156,8 +158,12 @@ impl ConnectionHandler {
                     }
                 });
                 let connection = self.http1.serve_connection(io, service).with_upgrades();
-                let close =
-                    |connection: Pin<&mut _>, _| hyper_http1::UpgradeableConnection::graceful_shutdown(connection);
+                let close = |connection: Pin<&mut _>, close| {
+                    // hyper would close an idle connection at once, on which a request may be on its way.
+                    if close != Close::Drain {
+                        hyper_http1::UpgradeableConnection::graceful_shutdown(connection);
+                    }
+                };
                 self.drive(connection, close, watchdog, &state).await;
             }
             Protocol::Http2 => {
@@ -186,10 +192,23 @@ impl ConnectionHandler {
     ) {
         let mut connection = std::pin::pin!(connection);
         let mut tick = std::pin::pin!(poll_once(sleep(watchdog.tick()), Sleep::is_elapsed));
-        let mut stopped = std::pin::pin!(stopped(state.stopping.clone()));
+        let phase = || state.activity.client.phase.clone();
+        let mut draining = std::pin::pin!(reached(Phase::Draining, phase()));
+        let mut stopped = std::pin::pin!(async {
+            reached(Phase::Stopping, phase()).await;
+            if state.activity.snapshot().transitions == 0 {
+                // The first request is most likely on its way.
+                sleep(LINGER).await;
+            }
+        });
         let mut evicted = std::pin::pin!(state.registration.evicted());
-        let mut is_stopping = false;
+        let (mut is_draining, mut is_drained, mut is_stopping) = (false, false, false);
         let reason = loop {
+            if is_draining && !is_drained && state.activity.snapshot().transitions > 0 {
+                // Not before its first request, or a client that connects again and again would never be served.
+                close(connection.as_mut(), Close::Drain);
+                is_drained = true;
+            }
             tokio::select! {
                 biased;
                 end = connection.as_mut() => {
@@ -202,6 +221,7 @@ impl ConnectionHandler {
                     None => tick.set(poll_once(sleep(watchdog.tick()), Sleep::is_elapsed)),
                     Some(reason) => break reason,
                 },
+                () = draining.as_mut(), if !is_draining => is_draining = true,
                 () = stopped.as_mut(), if !is_stopping => {
                     close(connection.as_mut(), Close::Graceful);
                     watchdog.stop();
@@ -244,7 +264,6 @@ impl ConnectionHandler {
 struct State {
     activity: Arc<Activity>,
     registration: Registration,
-    stopping: Receiver<bool>,
 }
 
 /// A connection that is ready for its first request.
@@ -271,14 +290,17 @@ fn respond(
     // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
     let interim = queue.as_ref().filter(|_| request.version() > Version::HTTP_10).map(InterimQueue::sender);
     let context = RequestContext::new(Arc::clone(activity), interim);
-    let may_omit_body = request.version() < Version::HTTP_2 && request.headers().contains_key(EXPECT);
+    let is_http1 = request.version() < Version::HTTP_2;
+    let may_omit_body = is_http1 && request.headers().contains_key(EXPECT);
     let request = RequestBody::wrap(request, body_timeout);
     let expected = request.body().progress().filter(|_| may_omit_body);
     let response = handler.handle(request, context);
     Some(async move {
         let mut response = response.await;
-        if expected.is_some_and(|body| !body.asked()) {
-            // The client may omit the body, or send it nevertheless. The first bytes of its next request must not count as the body.
+        // The client may omit the body, or send it nevertheless. The first bytes of its next request must not count as the body.
+        let may_omit_body = expected.is_some_and(|body| !body.asked());
+        let is_last = is_http1 && in_flight.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS;
+        if may_omit_body || is_last {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if let Some(queue) = queue.filter(|queue| queue.end_request()) {
@@ -314,11 +336,11 @@ impl Body for ResponseBody {
     }
 }
 
-/// Waits until the server stops or is dropped.
-async fn stopped(mut stopping: Receiver<bool>) {
-    let sent = stopping.clone();
-    let stops = stopping.wait_for(|stopping| *stopping);
-    drop(poll_once(stops, |_| !matches!(sent.has_changed(), Ok(false))).await);
+/// Waits until the server reaches a phase, or is dropped.
+async fn reached(wanted: Phase, mut phase: Receiver<Phase>) {
+    let sent = phase.clone();
+    let reaches = phase.wait_for(|phase| *phase >= wanted);
+    drop(poll_once(reaches, |_| !matches!(sent.has_changed(), Ok(false))).await);
 }
 
 /// Polls a future once to register its waker, and again only if it `may_be_ready`. The future is polled at each step of

@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::progress_timeout::MIN_PROGRESS;
 
 /// Time that a connection without requests stays open once the server stops. A client may have sent one.
-const LINGER: Duration = Duration::from_secs(1);
+pub(super) const LINGER: Duration = Duration::from_secs(1);
 
 /// Ticks in the shortest timeout, which sets the precision of all.
 const TICKS: u32 = 4;

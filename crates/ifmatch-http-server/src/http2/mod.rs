@@ -24,13 +24,14 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::server::{self, Builder, Handshake, SendResponse};
 use h2::{Error, Reason, RecvStream};
-use http::{HeaderMap, Method, Request, Response, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tracing::debug;
 
 use crate::handler::BoxError;
 use crate::interim::InterimQueue;
-use crate::limits::Limits;
+use crate::limits::{Limits, MAX_FIELDS};
 use cancellations::Cancellations;
 use stream::Stream;
 
@@ -82,6 +83,9 @@ pub(crate) struct StreamOptions<R> {
 /// A way to close a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Close {
+    /// Tells the client to send later requests elsewhere, and responds to those that it sends nevertheless. On HTTP/1, the next
+    /// response does so.
+    Drain,
     /// Responds to requests that have arrived or are on their way.
     Graceful,
     /// Closes immediately. The client must send requests that are on their way elsewhere.
@@ -121,6 +125,9 @@ where
         let (mut head, stream) = request.into_parts();
         fields::trim(&mut head.headers);
         fields::join_cookies(&mut head.headers);
+        if head.headers.len() > MAX_FIELDS {
+            return refuse(&mut reply, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        }
         let is_head = head.method == Method::HEAD;
         let expects = !stream.is_end_stream() && expects_continue(&head.headers);
         let queue = (self.options.sends_interim || expects).then(Arc::<InterimQueue>::default);
@@ -135,9 +142,19 @@ where
     }
 }
 
+/// Answers a request that the handler does not get.
+fn refuse(reply: &mut SendResponse<Bytes>, status: StatusCode) {
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::DATE, date::now());
+    if let Err(error) = reply.send_response(response, true) {
+        debug!(%error, "a refusal was not sent");
+    }
+}
+
 fn shut_down<T: AsyncRead + AsyncWrite + Unpin>(connection: &mut server::Connection<T, Bytes>, close: Close) {
     match close {
-        Close::Graceful => connection.graceful_shutdown(),
+        Close::Drain | Close::Graceful => connection.graceful_shutdown(),
         Close::Immediate => connection.abrupt_shutdown(Reason::NO_ERROR),
     }
 }

@@ -158,7 +158,7 @@ mod tests {
     use std::task::Poll;
 
     use super::*;
-    use crate::connection::activity::Client;
+    use crate::connection::activity::{Client, Phase};
     use crate::limits::Limits;
     use crate::slots::RequestSlots;
 
@@ -184,7 +184,8 @@ mod tests {
         fn register(&self, slot: ConnectionSlot) -> Open {
             let requests = Arc::new(RequestSlots::new(&Limits::default(), Arc::new(|_| ())));
             let (address, peer) = (([127, 0, 0, 1], 1).into(), Arc::clone(&slot.peer));
-            let activity = Arc::new(Activity::new(Client { address, is_secure: false, peer, requests }));
+            let phase = tokio::sync::watch::channel(Phase::Serving).1;
+            let activity = Arc::new(Activity::new(Client { address, is_secure: false, peer, requests, phase }));
             Open { registration: self.0.register(&activity), activity, slot }
         }
 

@@ -18,6 +18,7 @@ use tower::util::MapResponse;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::inherited::Inherited;
 use super::listen;
 use super::reload::Reloadable;
 use super::shutdown::{End, Signals, serve_until_stopped};
@@ -59,7 +60,9 @@ pub(crate) fn check(config: &ProxyConfig) -> Result<(), Error> {
 
 async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
     let signals = Signals::listen()?;
-    let site = listen::Listeners::bind(&config.server)?;
+    let mut inherited = Inherited::from_env()?;
+    let site = listen::Listeners::bind(&config.server, &mut inherited)?;
+    inherited.finish()?;
     let metrics = Metrics::global()?;
     let proxy = upstreams::open(config)?;
     tokio::spawn(proxy.clone().watch_health());

@@ -17,6 +17,7 @@ use ifmatch_runtime::{Clock, SystemClock};
 use ifmatch_s3::S3Service;
 use tower_layer::Layer;
 
+use super::inherited::Inherited;
 use super::listen::{self, Listeners, Reserved};
 use super::reload::Reloadable;
 use super::shutdown::{End, Signals, serve_until_stopped};
@@ -50,9 +51,11 @@ pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
 
 async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let signals = Signals::listen()?;
-    let site = Listeners::bind(&config.server)?;
-    let reserved_tables = Reserved::optional(config.listen_tables, listen::TABLES, "tables")?;
-    let reserved_s3 = Reserved::optional(config.listen_s3, listen::S3, "S3 clients")?;
+    let mut inherited = Inherited::from_env()?;
+    let site = Listeners::bind(&config.server, &mut inherited)?;
+    let reserved_tables = Reserved::optional(config.listen_tables, listen::TABLES, "tables", &mut inherited)?;
+    let reserved_s3 = Reserved::optional(config.listen_s3, listen::S3, "S3 clients", &mut inherited)?;
+    inherited.finish()?;
     let metrics = Metrics::global()?;
     let lease_metrics = Arc::new(LeaseMetrics::new());
     let opened = storage::open(config).await?;
