@@ -109,9 +109,14 @@ test("resolve an edit conflict of two browsers", async (t) => {
   assert.equal(await merged.text(), "one, by Ann\ntwo, by Ben\n");
   assert.deepEqual(["content-type", "x-meta-owner"].map((name) => merged.headers.get(name)), ["text/markdown", "ann"]);
 
-  // A deletion names the version that was shown, too.
+  // A deletion asks first, and names the version that was shown, too.
+  await ann.getByRole("link", { name: "Delete" }).click();
+  await ann.getByRole("heading", { name: "Delete docs/notes/day.md?" }).waitFor();
+  await check(ann);
   await ann.getByRole("button", { name: "Delete" }).click();
   await ann.getByText("412:").waitFor();
+  await ben.getByRole("link", { name: "Delete" }).click();
+  assert.equal((await send(`${at.service}/docs/notes/day.md`)).status, 200);
   await ben.getByRole("button", { name: "Delete" }).click();
   await ben.getByText("The blob is deleted.").waitFor();
   assert.equal((await send(`${at.service}/docs/notes/day.md`)).status, 404);

@@ -136,6 +136,14 @@ struct Editable {
 }
 
 #[derive(Template)]
+#[template(path = "delete.html")]
+struct Deletion {
+    frame: Frame,
+    path: Text,
+    tag: Text,
+}
+
+#[derive(Template)]
 #[template(path = "merge.html")]
 struct Merge {
     frame: Frame,
@@ -285,6 +293,13 @@ impl Visit<'_> {
         let tag = EntityTag::parse(self.form.get("tag").as_bytes()).ok().filter(|tag| !tag.is_weak());
         let missing = || Failure::new(StatusCode::BAD_REQUEST, "the form has no tag: load the page again");
         tag.map(|tag| tag.to_header()).ok_or_else(missing)
+    }
+
+    /// Asks if the version that was shown is to be deleted.
+    pub(super) fn ask_to_delete(&self) -> Result {
+        self.shown_tag()?;
+        let (path, tag) = (self.form.get("path").to_owned().into(), self.form.get("tag").to_owned().into());
+        page(&Deletion { frame: self.frame("blobs"), path, tag })
     }
 
     /// Deletes the version that was shown.

@@ -233,6 +233,7 @@ impl Visit<'_> {
             (&Method::POST, "/blobs/new") => self.create_blob().await,
             (&Method::GET, "/blob") => self.blob().await,
             (&Method::POST, "/blob/save") => self.save_blob().await,
+            (&Method::GET, "/blob/delete") => self.ask_to_delete(),
             (&Method::POST, "/blob/delete") => self.delete_blob().await,
             (&Method::GET, "/raw") => self.raw().await,
             (&Method::GET, "/cache") => self.cache().await,
