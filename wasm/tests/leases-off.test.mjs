@@ -105,6 +105,25 @@ test("a deleted blob is gone, whatever is left of it", async (t) => {
   assert.deepEqual([early.status, early.headers.has("retry-after")], [503, true]);
 });
 
+// The tombstone and its removal are two writes of a key, and R2 takes one per second.
+test("a removal that R2 refuses is repeated, and the name is free again", async (t) => {
+  const wrap = `(env) => {
+    const between = ${BETWEEN};
+    const refuse = (name, args, call) => {
+      if (name === "delete" && globalThis.refuse-- > 0) throw new Error("delete: Reduce your concurrent request rate for the same object. (10058)");
+      return call(...args);
+    };
+    return { ...env, BUCKET: between(env.BUCKET, refuse) };
+  }`;
+  const { fetches, bucket } = await two(t, interposed(t, { wrap, intercept: SET }));
+  const [direct, refused] = fetches;
+  const version = etag(await write(direct, "one", { "if-none-match": "*" }));
+  await set(refused, "refuse", 2);
+  assert.equal((await refused("/docs/a", { method: "DELETE", headers: { "if-match": version } })).status, 204);
+  assert.equal(await bucket.head("docs/a"), null);
+  assert.equal((await write(direct, "two", { "if-none-match": "*" })).status, 201);
+});
+
 test("a creation waits until a deletion has ended", async (t) => {
   const { fetches } = await two(t);
   for (let round = 0; round < 3; round += 1) {

@@ -12,6 +12,7 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.case("write: a recreated blob has a new tag", created_again);
     suite.case("write: headers and metadata are stored", fields);
     suite.case("write: a replacement removes all previous headers", replaced_fields);
+    suite.case("write: Cache-Control that fetch adds is not stored", added_by_fetch);
     suite.case("write: a retry with the same key gets the first response", retried);
     suite.case("write: a key with a different body is a different request", key_with_another_body);
     suite.case("write: in chunks", chunked);
@@ -128,6 +129,18 @@ fn replaced_fields(site: &Site) {
     assert_eq!((read.header("content-type"), read.header("x-meta-other")), ("application/octet-stream", "1"));
     for (name, _) in &FIELDS[1..] {
         assert_eq!(read.field(name), "", "{name}");
+    }
+}
+
+/// `fetch` adds both fields to a request on a condition unless the program has set them.
+fn added_by_fetch(site: &Site) {
+    let (path, mut http) = (path(site), site.plain());
+    let pragma = ("pragma", "no-cache");
+    http.put(&path, &[("cache-control", "no-cache"), pragma], "text").is(201);
+    assert_eq!(http.get(&path).is(200).field("cache-control"), "");
+    for own in [&[("cache-control", "no-cache")][..], &[("cache-control", "no-transform"), pragma]] {
+        http.put(&path, own, "text").is(200);
+        assert_eq!(http.get(&path).is(200).header("cache-control"), own[0].1);
     }
 }
 

@@ -6,6 +6,8 @@ const READS = ["GET", "HEAD"];
 const NEITHER = ["OPTIONS", "TRACE"];
 // A POST without a condition creates something else than what it addresses.
 const NEED_CONDITIONS = ["PUT", "PATCH", "DELETE"];
+// Time in milliseconds for a body of unknown length to end.
+const PATIENCE = 20;
 const OPTIONS = ["current", "required", "maxLength"];
 
 /** Checks the options once, so that a misspelt one is no option that is silently off. */
@@ -80,22 +82,34 @@ async function withTag(response, method, maxLength) {
   // A HEAD without a body says nothing about the bytes.
   const isKnown = body !== null || method === "GET";
   if (headers.has("etag") || !isWhole || !isPlain || !isKnown || Number(headers.get("content-length")) > maxLength) return response;
-  const read = await upTo(maxLength, body);
+  // The length of a response that a handler streams is unknown, and its client waits for the first part, not for the last.
+  const read = await upTo(maxLength, body, headers.has("content-length") ? Infinity : PATIENCE);
   const tagged = new Response(read.body, response);
   if (read.bytes) tagged.headers.set("etag", contentTag(read.bytes));
   return tagged;
 }
 
-/** Reads a body. Beyond `most` bytes, returns it as a stream that begins with what was read. */
-async function upTo(most, body) {
+/**
+ * Reads a body. Beyond `most` bytes, or if it has not ended after some milliseconds, returns it as a stream that begins with what was
+ * read.
+ */
+async function upTo(most, body, patience) {
   const reader = body?.getReader();
-  const chunks = [];
-  let length = 0;
-  for (let next = await reader?.read(); next && !next.done; next = await reader.read()) {
-    const chunk = bytesOf(next.value);
-    chunks.push(chunk);
-    length += chunk.byteLength;
-    if (length > most) return { body: rest(chunks, reader) };
+  const [chunks, late] = [[], {}];
+  let [length, timer] = [0, undefined];
+  const deadline = patience === Infinity ? [] : [new Promise((resolve) => { timer = setTimeout(resolve, patience, late); })];
+  try {
+    for (let reading = reader?.read(); reading; reading = reader.read()) {
+      const next = await Promise.race([reading, ...deadline]);
+      if (next === late) return { body: rest(chunks, reader, reading) };
+      if (next.done) break;
+      const chunk = bytesOf(next.value);
+      chunks.push(chunk);
+      length += chunk.byteLength;
+      if (length > most) return { body: rest(chunks, reader) };
+    }
+  } finally {
+    clearTimeout(timer);
   }
   const bytes = new Uint8Array(length);
   chunks.reduce((at, chunk) => (bytes.set(chunk, at), at + chunk.byteLength), 0);
@@ -110,11 +124,13 @@ function bytesOf(chunk) {
   throw new TypeError("a part of a body is text, an ArrayBuffer, or a view of one");
 }
 
-function rest(chunks, reader) {
+/** The chunks that were read, and those that are still to come, of which one may be asked for already. */
+function rest(chunks, reader, reading) {
   return new ReadableStream({
     async pull(controller) {
       if (chunks.length) return controller.enqueue(chunks.shift());
-      const { done, value } = await reader.read();
+      const { done, value } = await (reading ?? reader.read());
+      reading = undefined;
       if (done) controller.close();
       else controller.enqueue(bytesOf(value));
     },

@@ -8,7 +8,8 @@ export type { Replaces, Version } from "./conditions.js";
  * must then replace the version `replaces(req)`, and no other: call `preconditionFailed(res)` if your storage has another one.
  * It leaves reads alone: a handler sends its tag in `ETag`, and Express answers 304.
  */
-export function conditional<Req extends IncomingMessage>(
+// eslint-disable-next-line @typescript-eslint/no-explicit-any -- what a framework adds, such as `params`, is known only to it
+export function conditional<Req extends IncomingMessage = any>(
   options?: Omit<Options<[Req]>, "maxLength">,
 ): (req: Req, res: ServerResponse, next: (error?: unknown) => void) => void;
 

@@ -147,6 +147,27 @@ for (const [name, adapt] of Object.entries(ADAPTERS)) {
     }
   });
 
+  test(`${name}: the first part of a streamed response does not wait for the rest`, async () => {
+    let release;
+    const rest = new Promise((resolve) => (release = resolve));
+    const body = new ReadableStream({
+      async start(controller) {
+        controller.enqueue(new TextEncoder().encode("first"));
+        await rest;
+        controller.enqueue(new TextEncoder().encode(", last"));
+        controller.close();
+      },
+    });
+    const { ask } = app("one", {}, () => new Response(body));
+    const found = await ask("GET");
+    const reader = found.body.getReader();
+    assert.equal(new TextDecoder().decode((await reader.read()).value), "first");
+    assert.equal(found.headers.get("etag"), null);
+    release();
+    assert.equal(new TextDecoder().decode((await reader.read()).value), ", last");
+    assert.equal((await reader.read()).done, true);
+  });
+
   test(`${name}: a response of exactly the limit has a tag, in any number of pieces`, async () => {
     const pieces = ["a".repeat(40), "b".repeat(24)];
     const body = () => new ReadableStream({

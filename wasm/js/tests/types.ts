@@ -57,6 +57,7 @@ app.put("/notes/:name", (c) => c.text(String(replaces(c)?.etag)));
 
 const router = express();
 router.use(node.conditional({ current: (req: express.Request) => `"${req.path}"`, required: true }));
+router.use("/:id", express.text(), node.conditional({ current: (req) => `"${req.params.id}"`, required: true }));
 router.put("/notes", (req, res) => (node.replaces(req) ? node.preconditionFailed(res, '"v2"') : undefined));
 // @ts-expect-error it computes no tags
 node.conditional({ maxLength: 1 });

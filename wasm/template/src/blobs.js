@@ -10,6 +10,8 @@ const KEPT = {
   contentDisposition: "content-disposition",
   cacheControl: "cache-control",
 };
+/** RFC 9110 §8.8.3. */
+const TAGS = /^\s*(\*|(W\/)?"[\x21\x23-\x7e\x80-\xff]*"(\s*,\s*(W\/)?"[\x21\x23-\x7e\x80-\xff]*")*)\s*$/;
 /** Refusals that a program expects: it reads again, waits, or gives up. All others are exceptions. */
 const REFUSALS = [404, 409, 412, 428];
 
@@ -28,6 +30,8 @@ export class Blobs extends WorkerEntrypoint {
 
   async put(name, content, { size, metadata = {}, ...options } = {}) {
     if (content === undefined || content === null) throw new TypeError("content is missing: an empty blob is \"\"");
+    // fetch would send "[object Object]" for anything else.
+    if (!isContent(content)) throw new TypeError("content is a text, an ArrayBuffer, a view of one, a Blob or a ReadableStream");
     const headers = fields(options, { ...CONDITIONS, ...LEASE, ...KEPT });
     for (const [name, value] of Object.entries(metadata)) headers.set(`x-meta-${name}`, value);
     // R2 takes a stream as it is only if its length is known.
@@ -114,9 +118,16 @@ function fields(options, known) {
     if (!Object.hasOwn(known, name)) throw new TypeError(`${JSON.stringify(name)} is no option here: use ${Object.keys(known).join(", ")}`);
     // A condition that is missing by mistake would lose an update.
     if (typeof value !== "string" || value.trim() === "") throw new TypeError(`${name} is a text that is not empty: leave the option out if there is none`);
+    // A text without quotes names no version: the condition would always or never hold.
+    if (Object.hasOwn(CONDITIONS, name) && !TAGS.test(value)) throw new TypeError(`${name} is "*", or tags with their quotes, separated by commas`);
     headers.set(known[name], value);
   }
   return headers;
+}
+
+function isContent(content) {
+  const isBytes = content instanceof ArrayBuffer || ArrayBuffer.isView(content);
+  return typeof content === "string" || isBytes || content instanceof Blob || content instanceof ReadableStream;
 }
 
 /** Returns the path of a blob. In a URL, some segments would name another blob. */

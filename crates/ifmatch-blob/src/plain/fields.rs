@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, PRAGMA,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ifmatch_core::fields;
@@ -26,7 +27,7 @@ pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> 
         content_encoding: field(headers, &CONTENT_ENCODING)?,
         content_language: field(headers, &CONTENT_LANGUAGE)?,
         content_disposition: field(headers, &CONTENT_DISPOSITION)?,
-        cache_control: field(headers, &CACHE_CONTROL)?,
+        cache_control: if is_of_fetch(headers) { None } else { field(headers, &CACHE_CONTROL)? },
         metadata: metadata(headers)?,
         ..BlobHeaders::default()
     };
@@ -35,6 +36,16 @@ pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> 
         return Err(Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "fields-too-large").detail(detail));
     }
     Ok(kept)
+}
+
+/// Returns `true` if `Cache-Control` isn't the program's. `fetch` adds these two fields to a request with `If-Match` or another
+/// condition unless the program has set them (Fetch Standard, HTTP-network-or-cache fetch), and they are about the request.
+fn is_of_fetch(headers: &HeaderMap) -> bool {
+    let is_no_cache = |name: HeaderName| {
+        let mut lines = fields::lines(headers, name);
+        lines.next().is_some_and(|value| value.as_bytes() == b"no-cache") && lines.next().is_none()
+    };
+    is_no_cache(CACHE_CONTROL) && is_no_cache(PRAGMA)
 }
 
 /// Returns `true` if a request names a lease id.

@@ -27,6 +27,11 @@ pub(super) fn of(location: &Path, error: &worker::Error) -> Error {
     }
 }
 
+/// Returns `true` for a request that R2 has refused because of its limit of one write per second and object.
+pub(super) fn is_too_soon(error: &Error) -> bool {
+    matches!(error, Error::Generic { source, .. } if source.is::<TooSoon>())
+}
+
 /// Error for a request that was not sent.
 pub(super) fn unsent(location: &Path, spent: Spent) -> Error {
     Error::PermissionDenied { path: location.to_string(), source: Box::new(spent) }

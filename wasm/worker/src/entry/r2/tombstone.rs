@@ -15,12 +15,14 @@
 //!                                              a minute later: replaces the tombstone, if it is unchanged
 //! ```
 //!
-//! A removal that reaches R2 more than a minute after the tombstone would delete a later version. A request to R2 ends after 25 seconds.
+//! A removal that reaches R2 more than a minute after the tombstone would delete a later version. A request to R2 ends after 25 seconds,
+//! and a removal is repeated only after R2 has refused it.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use ifmatch_blob_objects::TooSoon;
-use ifmatch_runtime::nonce;
+use ifmatch_runtime::{Clock, SystemClock, nonce};
 use object_store::path::Path;
 use object_store::{Error, Result, UpdateVersion};
 use worker::{Bucket, Data, Date, Object};
@@ -32,6 +34,9 @@ use super::{failure, within_limits};
 const MARK: &str = "ifmatch-deleted";
 /// Time in milliseconds after which a tombstone may be replaced, since the request that removes it must have ended.
 const LASTS: u64 = 60_000;
+/// Pause before a removal is repeated, and how often it is at most. The last one ends well before [`LASTS`].
+const WAIT: Duration = Duration::from_millis(1_100);
+const WAITS: u32 = 5;
 
 /// Returns `true` for a tombstone. The object must be described.
 pub(super) fn is_tombstone(object: &Object) -> bool {
@@ -48,10 +53,23 @@ pub(super) async fn delete(bucket: &Bucket, location: &Path, version: &UpdateVer
     let tombstone = within_limits(location, request.execute()).await?;
     tombstone.ok_or_else(|| failure::changed(location, Some(version)))?;
     // It is deleted already. What remains is replaced by the next creation.
-    if let Err(error) = within_limits(location, bucket.delete(location.as_ref())).await {
+    if let Err(error) = remove(bucket, location).await {
         tracing::info!(%location, %error, "a tombstone remains until the blob is created again");
     }
     Ok(())
+}
+
+/// Removes a tombstone. R2 takes one write of a key per second, and this is the second one: a removal that it refuses did not
+/// happen, and is repeated.
+async fn remove(bucket: &Bucket, location: &Path) -> Result<()> {
+    let mut waits = WAITS;
+    loop {
+        match within_limits(location, bucket.delete(location.as_ref())).await {
+            Err(error) if failure::is_too_soon(&error) && waits > 0 => waits -= 1,
+            removed => return removed,
+        }
+        SystemClock.sleep(WAIT).await;
+    }
 }
 
 /// Returns the version of a tombstone that a creation may replace, or `None` if there is another object.
