@@ -9,6 +9,7 @@ mod bad_input;
 mod behind_nginx;
 mod conflicts;
 mod frames;
+mod howtos;
 mod http2;
 mod leases;
 mod limits;

@@ -53,6 +53,7 @@ const RCLONE: Tool = Tool { name: "rclone", probe: &["rclone", "version"], insta
 const REDIS: Tool =
     Tool { name: "Redis", probe: &["redis-server", "--version"], install: "apt-get install redis-server" };
 const RESTIC: Tool = Tool { name: "restic", probe: &["restic", "version"], install: "apt-get install restic" };
+const VARNISH: Tool = Tool { name: "Varnish", probe: &["varnishd", "-V"], install: "apt-get install varnish" };
 /// The sources of the standard library.
 const WASM: Tool = wasm::TOOLCHAIN;
 
@@ -78,7 +79,7 @@ const NATIVE: &[Step] = &[
     Step {
         name: "test",
         about: "unit and integration tests; the examples build",
-        needs: &[ETCD, ETCDCTL, FAKETIME, NGINX, POSTGRESQL, REDIS],
+        needs: &[ETCD, ETCDCTL, FAKETIME, NGINX, POSTGRESQL, REDIS, VARNISH],
         run: test,
     },
     Step {

@@ -213,6 +213,15 @@ impl Builder {
         self
     }
 
+    /// Sets how long after its lifetime a response may be used while the inner service answers 500, 502, 503 or 504 (RFC 5861
+    /// §4). Defaults to zero. It does not apply to responses that state `stale-if-error`, forbid stale use (`must-revalidate`,
+    /// `proxy-revalidate`, `s-maxage`, `no-cache`), or have no lifetime.
+    #[must_use]
+    pub fn stale_if_error(mut self, window: Duration) -> Self {
+        self.config.stale_if_error = window;
+        self
+    }
+
     /// Sends the inner service a normal form of `Accept-Encoding` with GET and HEAD: `gzip, br, zstd`, as far as the client accepts
     /// them. Clients with different spellings then share responses that vary by the field. Off by default: the inner service no
     /// longer learns weights and other codings.

@@ -36,6 +36,7 @@ pub(crate) struct Config {
     pub(crate) bypass: Option<fn(&Uri, &HeaderMap) -> bool>,
     pub(crate) stale_if_unreachable: Duration,
     pub(crate) stale_while_revalidate: Duration,
+    pub(crate) stale_if_error: Duration,
     pub(crate) patience: Duration,
     pub(crate) normalizes_accept_encoding: bool,
 }
@@ -59,6 +60,7 @@ impl Default for Config {
             bypass: None,
             stale_if_unreachable: Duration::from_hours(1),
             stale_while_revalidate: Duration::ZERO,
+            stale_if_error: Duration::ZERO,
             patience: Duration::from_secs(10),
             normalizes_accept_encoding: false,
         }

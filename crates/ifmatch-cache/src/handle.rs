@@ -30,8 +30,8 @@ pub enum Purge {
     /// All variants stored for a URL and its equivalent spellings, such as those with redundant percent-encoding or dot
     /// segments.
     Url(String),
-    /// All responses for URLs with this prefix, such as `http://example.org/docs/`, and equivalent spellings. The host must
-    /// be in lower case, without the scheme's default port. The empty prefix matches everything.
+    /// All responses for URLs with this prefix, such as `http://example.org/docs/`, and equivalent spellings. The empty prefix
+    /// matches everything.
     Prefix(String),
     /// All responses of an origin in a cache group (RFC 9875).
     Group {
@@ -40,6 +40,38 @@ pub enum Purge {
         /// The group's name.
         name: String,
     },
+}
+
+impl Purge {
+    /// Returns the text that should be a URL, or the beginning of one, if it is none: the purge can then match nothing.
+    ///
+    /// ```
+    /// use ifmatch_cache::Purge;
+    ///
+    /// let prefix = |text: &str| Purge::Prefix(text.to_owned());
+    /// assert_eq!(prefix("http://example.org/prod").not_a_url(), None);
+    /// assert_eq!(prefix("").not_a_url(), None);
+    /// assert_eq!(prefix("products").not_a_url(), Some("products"));
+    /// ```
+    pub fn not_a_url(&self) -> Option<&str> {
+        let (text, is_sound) = match self {
+            Self::Url(url) => (url, is_url(url)),
+            Self::Prefix(prefix) => (prefix, prefix.is_empty() || begins_url(prefix)),
+            Self::Group { origin, .. } => (origin, is_url(origin)),
+        };
+        (!is_sound).then_some(text)
+    }
+}
+
+/// Returns `true` for a URL that a response may be stored for.
+fn is_url(text: &str) -> bool {
+    begins_url(text) && !Key::parse(text).is_empty()
+}
+
+/// Returns `true` for the beginning of such a URL: the scheme, and perhaps a part of the host.
+fn begins_url(text: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) && !rest.starts_with(['/', '\\', '?', '#'])
 }
 
 /// Reads counters and purges stored responses. Cheap to clone. Returned by

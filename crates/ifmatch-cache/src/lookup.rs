@@ -9,7 +9,7 @@ use crate::fetch::revalidation::Revalidation;
 use crate::fetch::single_flight::FlightKey;
 use crate::metrics::Outcome;
 use crate::policy::cache_status::{CacheStatus, Forward};
-use crate::policy::credential::has_credential;
+use crate::policy::resource_rules::ResourceRules;
 use crate::policy::reuse::Reuse;
 use crate::policy::vary::Vary;
 use crate::request::{CacheRequest, is_same_target};
@@ -58,7 +58,8 @@ impl Plan {
         let flight_key = if is_as_sent { flight_key.with_condition(request.condition()) } else { flight_key };
         let terms = stored.as_ref().map(|stored| &stored.meta.terms);
         let now = state.now();
-        let personal = || now < found.entry.personal_until && has_credential(&request.head.headers);
+        let has_credential = || ResourceRules::of(&request.head.extensions).has_credential(&request.head.headers);
+        let personal = || now < found.entry.personal_until && has_credential();
         // A request that began earlier may have seen a response that was purged elsewhere since.
         let unshared = !trusted
             || now < found.entry.unshared_until

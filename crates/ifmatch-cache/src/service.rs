@@ -105,7 +105,7 @@ where
                 match lookup(state, &request) {
                     Lookup::Hit(response, outcome) => {
                         state.counters.ended(outcome);
-                        if response.body().may_fall_behind() {
+                        if response.body().may_break_off() {
                             let response = resumable::<B, _>(response, &request, inner.clone());
                             return Either::Left(ready(Ok(response)));
                         }

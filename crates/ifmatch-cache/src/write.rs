@@ -110,6 +110,7 @@ impl PostRequest {
         let (mut head, ()) = Request::new(()).into_parts();
         head.uri.clone_from(request.uri());
         head.headers.clone_from(request.headers());
+        head.extensions.clone_from(request.extensions());
         let flags = RequestFlags::of(&head.headers);
         let request = CacheRequest::new(head, key.clone(), flags, &state.config);
         Self { request, began: state.table.next_ordinal(), requested: state.wall() }

@@ -47,14 +47,16 @@ pub struct ProxyBuilder {
 
 impl ProxyBuilder {
     /// Routes requests for a host, a path or both to an upstream, or to a [`Route`] with more rules: `example.com/images/`,
-    /// `example.com` or `/`. The most specific route wins; a route matches its path and every path below.
+    /// `example.com` or `/`. `*.example.com` is for all hosts below `example.com`, at any depth, and not for that itself. The most
+    /// specific route wins: the host counts first, then the path. A route matches its path and every path below.
     ///
     /// If routes or upstreams have paths, every reading of a request's path by a server must lead to the same route.
     /// Paths with dot segments are rejected, as are paths that lead elsewhere because of empty segments, parameters,
     /// backslashes or escapes. Accepted paths are forwarded in their normal form (RFC 3986 §6.2.2).
     ///
     /// # Errors
-    /// Fails if the host is invalid, if servers could read the path in several ways, or if it has no prefix to strip.
+    /// Fails if the host is invalid, if servers could read the path in several ways, if it has no prefix to strip, or if there is a
+    /// route with the same host and path.
     pub fn route(mut self, pattern: &str, route: impl Into<Route>) -> Result<Self, InvalidUpstream> {
         self.routes.add(pattern, route.into())?;
         Ok(self)
@@ -156,9 +158,13 @@ impl ProxyBuilder {
     ///
     /// # Errors
     /// Fails if an upstream uses TLS, the system has no root certificates, and there are [no others](Self::trust).
-    pub fn build(self) -> io::Result<Proxy> {
+    pub fn build(mut self) -> io::Result<Proxy> {
         let secure = self.routes.upstreams().any(Upstream::is_secure);
         let certificates = if secure { self.certificates } else { Certificates::unused() };
+        for route in self.routes.all_mut() {
+            let client = |timeout| Client::new(timeout, certificates.clone(), self.http2);
+            route.client = route.connect_timeout.map(client).transpose()?;
+        }
         let client = Client::new(self.timeouts.connect, certificates, self.http2)?;
         Ok(Proxy::new(Shared {
             client,

@@ -1,5 +1,6 @@
 //! The service, which forwards a request and returns the response.
 
+use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::future::{Future, pending};
@@ -32,7 +33,7 @@ use crate::forward::upgrade::UpgradeRequest;
 use crate::forward::via::Name;
 use crate::observer::{Event, Exchange, LastExchange, Observer, UpstreamState};
 use crate::route::public_url::Forwarded;
-use crate::route::{Routes, Target};
+use crate::route::{Route, Routes, Target};
 use crate::upstream::breaker::{Outcome, Requester};
 use crate::upstream::client::{self, SendError};
 use crate::upstream::health::{self, HealthCheck};
@@ -122,6 +123,23 @@ impl Proxy {
         target.redirection()?.ok()
     }
 
+    /// Returns what is [attached](crate::Route::attach) to the route of a request, for layers in front, such as their own settings.
+    ///
+    /// ```
+    /// use ifmatch_proxy::{Proxy, Route, Upstream};
+    ///
+    /// let route = Route::from(Upstream::parse(&["http://127.0.0.1:8000"])?).attach("slow");
+    /// let proxy = Proxy::builder().route("/reports", route)?.build().expect("no TLS");
+    /// let attached = |path: &str| proxy.attached::<&str>(&path.parse().expect("a path"), &http::HeaderMap::new());
+    /// assert_eq!((attached("/reports/1").as_deref(), attached("/").as_deref()), (Some(&"slow"), None));
+    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+    /// ```
+    pub fn attached<T: Any + Send + Sync>(&self, uri: &Uri, headers: &HeaderMap) -> Option<Arc<T>> {
+        let shared = self.shared.borrow();
+        let target = shared.routes.attach().then(|| shared.routes.find(uri, headers).ok()).flatten()?;
+        target.route.attached()
+    }
+
     /// Returns the current state of all upstreams, for metrics.
     ///
     /// ```
@@ -157,7 +175,7 @@ impl Proxy {
         let new = Arc::clone(&other.shared.borrow());
         drop(other);
         self.shared.send_modify(|shared| {
-            new.routes.inherit(&shared.routes, new.health.is_some());
+            new.routes.inherit(&shared.routes, new.health.as_ref());
             let forwarding = Forwarding { trust_forwarded: shared.forwarding.trust_forwarded, ..new.forwarding };
             let timeouts = Timeouts { answer: shared.timeouts.answer, ..new.timeouts };
             *shared = Arc::new(Shared {
@@ -172,16 +190,15 @@ impl Proxy {
         });
     }
 
-    /// Checks the health of all servers for ever, if the builder set a [health check](ProxyBuilder::health_check).
+    /// Checks the health of the servers for ever, as far as the builder or their route set a
+    /// [health check](ProxyBuilder::health_check).
     /// Spawn this next to the server.
     pub async fn watch_health(self) {
         let mut changes = self.shared.subscribe();
         loop {
             let shared = Arc::clone(&changes.borrow_and_update());
             let watch = async {
-                if let Some(check) = &shared.health {
-                    health::watch(&shared.client, shared.routes.upstreams(), check).await;
-                }
+                health::watch(&shared.client, shared.routes.checked(shared.health.as_ref())).await;
                 pending::<()>().await;
             };
             tokio::select! {
@@ -268,7 +285,7 @@ impl Shared {
                 tried.push(server);
                 // With a slot in hand, a request does not wait for another one, which may belong to a request that waits for this one.
                 let has_response = outcome != Err(ProxyErrorKind::Unreachable);
-                let patience = if has_response { Duration::ZERO } else { self.timeouts.connect };
+                let patience = if has_response { Duration::ZERO } else { self.timeouts_of(&target).connect };
                 if body.is_whole()
                     && let Some(upstream) = target.route.upstream()
                 {
@@ -285,10 +302,19 @@ impl Shared {
         }
     }
 
+    /// Returns the timeouts of a route.
+    fn timeouts_of(&self, target: &Target<'_>) -> Timeouts {
+        let Route { connect_timeout, answer_timeout, .. } = target.route;
+        Timeouts {
+            connect: connect_timeout.unwrap_or(self.timeouts.connect),
+            answer: answer_timeout.unwrap_or(self.timeouts.answer),
+        }
+    }
+
     /// Finds a slot at any server.
     async fn first_slot<'a>(&self, target: &Target<'a>, requester: Requester) -> Result<ServerSlot<'a>, ProxyError> {
         let Some(upstream) = target.route.upstream() else { return Err(ProxyErrorKind::NoRoute.into()) };
-        match upstream.acquire(&[], requester, self.timeouts.connect).await {
+        match upstream.acquire(&[], requester, self.timeouts_of(target).connect).await {
             Ok(Some(slot)) => Ok(slot),
             Ok(None) => Err(ProxyErrorKind::Unreachable.into()),
             Err(rejected) => {
@@ -346,9 +372,10 @@ impl Shared {
             }
             Some(request)
         };
-        let too_slow = body.wait_for_stall(self.timeouts.answer);
+        let too_slow = body.wait_for_stall(self.timeouts_of(target).answer);
+        let client = target.route.client.as_ref().unwrap_or(&self.client);
         let result = tokio::select! {
-            result = self.client.send(server, upgrade, body, outgoing) => result,
+            result = client.send(server, upgrade, body, outgoing) => result,
             () = too_slow => {
                 admission.record(Outcome::Hung);
                 return Err(ProxyErrorKind::Timeout.into());
@@ -388,7 +415,8 @@ impl Shared {
         headers::response(response.headers_mut(), version, upgraded);
         forwarded.publish(response.headers_mut());
         target.route.response.apply(response.headers_mut());
-        Ok(response.map(|body| ProxyBody::new(body, self.timeouts.answer, slot)))
+        let pause = self.timeouts_of(target).answer;
+        Ok(response.map(|body| ProxyBody::new(body, pause, slot)))
     }
 }
 

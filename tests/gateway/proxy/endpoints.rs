@@ -116,6 +116,14 @@ fn a_purge_removes_the_selected_responses_only() {
     assert!(status(&get(&gateway, "/b", "")).contains("fwd=uri-miss"));
     delete(&gateway, "/-/cache", "").expect(400);
     delete(&gateway, "/-/cache?url=a&prefix=b", "").expect(400);
+    // A purge or a look-up of what can be no URL would say that it found nothing.
+    for what in ["prefix=products", "prefix=/products/", "url=x", "url=products/1", "group=g&origin=shop.example"] {
+        let refused = delete(&gateway, &format!("/-/cache?{what}"), "").expect(400);
+        assert_eq!(refused.header("content-type"), "application/problem+json", "{what}");
+        assert!(refused.text().contains("https://shop.example/products/"), "{what}: {}", refused.text());
+        delete(&gateway, &format!("/-/cache?{what}&local=true&soft=true"), "").expect(400);
+    }
+    exchange(gateway.address(), "GET /-/cache?url=x HTTP/1.1\r\nhost: localhost\r\n\r\n").expect(400);
     assert!(origin.asked().iter().all(|asked| asked.head.starts_with("get /")), "{:?}", origin.asked());
 }
 

@@ -10,7 +10,7 @@ mod http2;
 mod lies;
 mod loops;
 mod memory;
-mod origin;
+pub(crate) mod origin;
 mod reload;
 mod routes;
 mod sharing;

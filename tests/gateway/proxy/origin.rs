@@ -6,23 +6,23 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// An origin on a free port, which records its requests.
-pub(super) struct Origin {
+pub(crate) struct Origin {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 /// A request as received.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// Method, path and fields, in lower case.
-    pub(super) head: String,
+    pub(crate) head: String,
     /// The content.
-    pub(super) content: Vec<u8>,
+    pub(crate) content: Vec<u8>,
 }
 
 impl Origin {
     /// Responds to each request with the bytes that the function returns.
-    pub(super) fn start<T: AsRef<[u8]>>(answer: impl Fn(&Asked) -> T + Send + Sync + 'static) -> Self {
+    pub(crate) fn start<T: AsRef<[u8]>>(answer: impl Fn(&Asked) -> T + Send + Sync + 'static) -> Self {
         Self::converse(move |asked, stream| {
             // The proxy may have disconnected.
             drop(stream.write_all(answer(asked).as_ref()));
@@ -30,8 +30,16 @@ impl Origin {
     }
 
     /// Gives the function access to the stream.
-    pub(super) fn converse(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    pub(crate) fn converse(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
+        Self::converse_at(SocketAddr::from(([127, 0, 0, 1], 0)), answer)
+    }
+
+    /// Does the same at this address.
+    pub(crate) fn converse_at(
+        address: SocketAddr,
+        answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).expect("a free port");
         let address = listener.local_addr().expect("a bound address");
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
         let (answer, seen) = (Arc::new(answer), Arc::clone(&asked));
@@ -51,19 +59,24 @@ impl Origin {
     }
 
     /// Returns its URL, for `--upstream`.
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
+    /// Returns its address.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Returns the requests so far.
-    pub(super) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().expect("no panic").clone()
     }
 }
 
 impl Asked {
     /// The value of a field.
-    pub(super) fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 }
@@ -105,6 +118,6 @@ fn chunks(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
 }
 
 /// Returns a complete response with these fields.
-pub(super) fn ok(fields: &str, content: &str) -> String {
+pub(crate) fn ok(fields: &str, content: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n{fields}\r\n{content}", content.len())
 }

@@ -189,3 +189,15 @@ async fn certificates_are_exchanged() {
         assert_eq!(health.status(), 200);
     }
 }
+
+/// The guard of the running proxy gives a write up after its own time. A reload takes it away only in the file.
+#[test]
+fn a_reload_gives_no_route_of_a_guarded_proxy_a_time_of_its_own() {
+    let origin = named("one");
+    let site = Site::start(&format!("{}guard-writes = true\n", to(&origin)));
+    let slow = format!("[[proxy.route]]\nmatch = '/slow'\nupstream = ['{}']\nanswer-timeout = '1h'\n", origin.url());
+    site.reload(&format!("{}{slow}", to(&origin)), FAILED);
+    site.reload(&format!("{}guard-writes = true\n{slow}", to(&origin)), FAILED);
+    assert!(site.gateway.stderr().contains("remove answer-timeout from the routes"));
+    site.reload(&format!("{}{}", to(&origin), slow.replace("answer-timeout = '1h'", "")), RELOADED);
+}

@@ -102,3 +102,39 @@ fn a_route_redirects_without_being_cached() {
         (ask(&gateway, "old.example", "/a?b=c", "").header("location") == "https://newer.example/").then_some(())
     });
 }
+
+/// The cache sees the field, so a purge of the group holds. No client sees it, of a stored response or of a new one.
+#[test]
+fn a_hidden_field_still_names_the_groups_of_a_purge() {
+    let origin =
+        Origin::start(|_| ok("cache-control: max-age=600\r\nsurrogate-key: post-1\r\netag: \"1\"\r\n", "hello"));
+    let gateway = start(&format!(
+        "[[proxy.route]]\nmatch = 'a.example'\nupstream = ['{0}']\nresponse-headers.hide = ['Surrogate-Key']\n\
+         [[proxy.route]]\nmatch = 'b.example'\nupstream = ['{0}']\n",
+        origin.url()
+    ));
+    let answers = ["", "", "if-none-match: \"1\"\r\n"].map(|fields| ask(&gateway, "a.example", "/", fields));
+    assert_eq!(answers.each_ref().map(|answer| answer.status.as_u16()), [200, 200, 304]);
+    assert!(super::is_hit(&answers[1]), "{answers:?}");
+    assert!(answers.iter().all(|answer| !answer.headers.contains_key("surrogate-key")), "{answers:?}");
+    assert_eq!(ask(&gateway, "b.example", "/", "").header("surrogate-key"), "post-1");
+    let purge = "DELETE /-/cache?group=post-1&origin=http://a.example HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    assert_eq!(exchange(gateway.address(), purge).expect(200).json()["purged"], 1);
+    assert!(!super::is_hit(&ask(&gateway, "a.example", "/", "")));
+}
+
+/// The upstream does not get the cookie, so its response belongs to no client, and may have a lifetime by a guess or by a rule.
+#[test]
+fn a_cookie_that_the_route_removes_rules_out_no_lifetime() {
+    let origin = Origin::start(|_| ok("last-modified: mon, 01 jan 2024 00:00:00 gmt\r\n", "hello"));
+    let gateway = start(&format!(
+        "[[proxy.route]]\nmatch = 'a.example'\nupstream = ['{0}']\nrequest-headers.remove = ['Cookie']\n\
+         [[proxy.route]]\nmatch = 'b.example'\nupstream = ['{0}']\nrequest-headers.set.Cookie = 'site=1'\n\
+         [[proxy.route]]\nmatch = 'c.example'\nupstream = ['{0}']\nrequest-headers.remove = ['X-Site']\n",
+        origin.url()
+    ));
+    for (host, is_stored) in [("a.example", true), ("b.example", true), ("c.example", false)] {
+        let answers = [(); 2].map(|()| ask(&gateway, host, "/", "cookie: visitor=1\r\n").expect(200));
+        assert_eq!(super::is_hit(&answers[1]), is_stored, "{host}: {answers:?}");
+    }
+}

@@ -39,7 +39,11 @@ async fn ask(gateway: &Gateway, files: &[&Files], host: &str, path: &str) -> Ans
 async fn the_example_of_a_site_works() {
     let certificates = [Files::of("shop.example"), Files::of("blog.example")];
     let [shop, blog] = ["shop", "blog"].map(|name| Origin::start(move |_| ok("cache-control: no-store\r\n", name)));
-    let images = Origin::start(|_| ok("set-cookie: visitor=2\r\n", "image"));
+    let images = Origin::start(|asked| match asked.head.split(' ').nth(1).unwrap() {
+        "/own" => ok("cache-control: private\r\nset-cookie: visitor=2\r\n", "own"),
+        "/busy" => "HTTP/1.1 429 Busy\r\ncontent-length: 4\r\n\r\nbusy".to_owned(),
+        _ => ok("set-cookie: visitor=2\r\n", "image"),
+    });
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let file = |at: usize, name: &str| certificates[at].path(name).to_str().unwrap().to_owned();
@@ -77,11 +81,17 @@ async fn the_example_of_a_site_works() {
     assert!(shop.asked().iter().any(|asked| asked.head.starts_with("get /page?b=1 ")), "{:?}", shop.asked());
     assert_eq!(ask(&gateway, &trusted, "blog.example", "/").await.expect(200).text(), "blog");
     let image = ask(&gateway, &trusted, "shop.example", "/images/cat").await.expect(200);
-    assert_eq!((image.text(), image.header("cache-control")), ("image", "public, max-age=600"));
+    assert_eq!(image.text(), "image");
     assert!(!image.headers.contains_key("set-cookie"), "{image:?}");
     let asked = images.asked().into_iter().find(|asked| asked.head.starts_with("get /cat ")).unwrap();
     assert_eq!(asked.field("cookie"), None);
     assert!(is_hit(&ask(&gateway, &trusted, "shop.example", "/images/cat").await));
+    for path in ["/images/own", "/images/busy"] {
+        for _ in 0..2 {
+            let answer = ask(&gateway, &trusted, "shop.example", path).await;
+            assert!(!is_hit(&answer), "{path} is private or an error: {answer:?}");
+        }
+    }
 
     let moved = exchange(plain, "GET /a HTTP/1.1\r\nHost: shop.example\r\n\r\n").expect(308);
     assert_eq!(moved.header("location"), format!("https://shop.example:{}/a", gateway.address().port()));

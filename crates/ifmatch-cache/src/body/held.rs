@@ -76,6 +76,8 @@ pub(crate) struct Evicted;
 pub(crate) struct MemoryReader {
     source: Source,
     cursor: Cursor,
+    /// Position of the first byte.
+    start: u64,
     /// `true` if trailers follow.
     trailers: bool,
 }
@@ -89,13 +91,13 @@ impl MemoryReader {
     /// Creates a reader of the whole body.
     pub(crate) fn whole(content: &Arc<MemoryBody>) -> Self {
         let cursor = Cursor::at(content, 0, content.len);
-        Self { cursor, trailers: content.trailers.is_some(), source: Source::of(content) }
+        Self { cursor, start: 0, trailers: content.trailers.is_some(), source: Source::of(content) }
     }
 
     /// Creates a reader of a range.
     pub(crate) fn range(content: &Arc<MemoryBody>, range: ByteRange) -> Self {
         let cursor = Cursor::at(content, range.start(), range.end() + 1);
-        Self { cursor, trailers: false, source: Source::of(content) }
+        Self { cursor, start: range.start(), trailers: false, source: Source::of(content) }
     }
 
     /// Returns `true` if the body may be evicted before it was read.
@@ -131,9 +133,9 @@ impl MemoryReader {
         self.cursor.end - self.cursor.position
     }
 
-    /// Returns the position of the next byte in the body.
-    pub(crate) fn position(&self) -> u64 {
-        self.cursor.position
+    /// Returns the number of bytes that were read.
+    pub(crate) fn sent(&self) -> u64 {
+        self.cursor.position - self.start
     }
 
     pub(crate) fn is_at_end(&self) -> bool {
@@ -244,7 +246,7 @@ mod tests {
         let body = body(&Budget::of(0));
         let mut reader = MemoryReader::whole(&body);
         let piece = reader.next().expect("a frame").expect("a body").into_data().expect("data");
-        assert_eq!((piece.len(), reader.position()), (PIECE, PIECE as u64));
+        assert_eq!((piece.len(), reader.sent()), (PIECE, PIECE as u64));
         let chunk = body.chunks[0].as_ptr_range();
         assert!(!chunk.contains(&piece.as_ptr()), "it keeps no chunk");
     }

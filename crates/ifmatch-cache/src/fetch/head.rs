@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
 
+use crate::policy::resource_rules::ResourceRules;
 use crate::policy::reuse::is_failure;
 use crate::policy::storable::Exchange;
 use crate::policy::update::{head_agrees, shares_validator};
@@ -37,6 +38,7 @@ pub(crate) fn update_stored<T>(
         StoredBody::Broadcast(_) => return,
     };
     let fields = &request.head.headers;
+    let resource = ResourceRules::of(&request.head.extensions);
     let arrival = Arrival {
         request: fields,
         implicit_key: &request.implicit_key,
@@ -45,13 +47,15 @@ pub(crate) fn update_stored<T>(
         requested,
         received: state.wall(),
         heuristic: state.config.heuristic,
+        rules: resource,
         while_revalidate: state.config.stale_while_revalidate,
+        if_error: state.config.stale_if_error,
         unstored: &state.config.unstored,
         always_validate: state.config.always_validate,
     };
     let refusal = |response: &HeaderMap| {
         let (method, governing, rules) = (&Method::GET, &state.config.governing(response), state.config.rules);
-        Exchange { method, request: fields, status, response, governing, rules }.refusal()
+        Exchange { method, request: fields, status, response, governing, rules, resource }.refusal()
     };
     // The response concerns only this client.
     let own = refusal(head.headers());

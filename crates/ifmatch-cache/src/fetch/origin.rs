@@ -21,6 +21,7 @@ use crate::lookup::Plan;
 use crate::metrics::{NotStored, Outcome as RequestOutcome};
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::content_range::ContentRange;
+use crate::policy::resource_rules::ResourceRules;
 use crate::policy::reuse::is_failure;
 use crate::policy::storable::{Exchange, Refusal};
 use crate::policy::update::is_about;
@@ -378,7 +379,8 @@ impl Fetch {
 
     fn refusal(&self, status: StatusCode, response: &HeaderMap, governing: &Governing) -> Option<Refusal> {
         let (request, rules) = (&self.client.headers, self.state.config.rules);
-        Exchange { method: &Method::GET, request, status, response, governing, rules }.refusal()
+        let resource = ResourceRules::of(&self.client.extensions);
+        Exchange { method: &Method::GET, request, status, response, governing, rules, resource }.refusal()
     }
 
     /// Shares the response with other requests, including those that arrive before its body has.
@@ -405,7 +407,9 @@ impl Fetch {
             requested: times.requested,
             received: times.received,
             heuristic: self.state.config.heuristic,
+            rules: ResourceRules::of(&self.client.extensions),
             while_revalidate: self.state.config.stale_while_revalidate,
+            if_error: self.state.config.stale_if_error,
             unstored: &self.state.config.unstored,
             always_validate: self.state.config.always_validate,
         }

@@ -26,7 +26,7 @@ pub fn has_credential(request: &HeaderMap) -> bool {
     request.keys().any(|name| is_credential(name.as_str()))
 }
 
-fn is_credential(name: &str) -> bool {
+pub(super) fn is_credential(name: &str) -> bool {
     // Set by browsers; no field with this prefix identifies a user.
     if name == "user-agent" || name.starts_with("sec-") {
         return false;

@@ -10,8 +10,8 @@ use super::age::unix;
 use super::audience::Audience;
 use super::cache_control::{Flag, pragma_is_no_cache};
 use super::cdn_cache_control::Governing;
-use super::credential::has_credential;
 use super::fields;
+use super::resource_rules::ResourceRules;
 use super::storable::is_heuristic_status;
 
 /// The heuristic for a lifetime that the origin does not state: a fraction of the time since the last modification, or a
@@ -37,14 +37,16 @@ impl Default for Heuristic {
 
 /// Returns the lifetime of a response received at `received` for a request with these header fields.
 ///
-/// Sources in this order: `s-maxage`, `max-age`, `Expires` minus `Date`, the heuristic. A response with an invalid or
-/// repeated `Expires` is stale. The heuristic applies only to statuses that the RFCs allow, or to a `public` response. It
-/// never applies with `Pragma: no-cache`, nor in a shared cache if the request has a [credential](super::credential) or the
-/// response sets a cookie, since such a response may be private.
+/// Sources in this order: the [override](ResourceRules::override_ttl) of the operator, `s-maxage`, `max-age`, `Expires` minus
+/// `Date`, the [rule](ResourceRules::ttl) of the operator for the status, the heuristic. A response with an invalid or
+/// repeated `Expires` is stale. The heuristic applies only to statuses that the RFCs allow, or to a `public` response. The
+/// last two never apply with `Pragma: no-cache`, nor in a shared cache if the request has a [credential](super::credential) or
+/// the response sets a cookie, since such a response may be private.
 ///
 /// ```
 /// use std::time::Duration;
 /// use http::{header, HeaderMap, HeaderValue, StatusCode};
+/// use ifmatch_cache::policy::resource_rules::ResourceRules;
 /// use ifmatch_cache::policy::{audience::Audience, cdn_cache_control::Governing, freshness::lifetime};
 /// use ifmatch_core::date::Timestamp;
 ///
@@ -52,7 +54,8 @@ impl Default for Heuristic {
 /// headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=60, s-maxage=5"));
 /// let governing = Governing::of(&headers, Audience::Shared);
 /// let now = Timestamp::from_micros(0);
-/// let lifetime = lifetime(&HeaderMap::new(), StatusCode::OK, &headers, &governing, now, None);
+/// let rules = ResourceRules::default();
+/// let lifetime = lifetime(&HeaderMap::new(), StatusCode::OK, &headers, &governing, now, None, &rules);
 /// assert_eq!(lifetime, Duration::from_secs(5));
 /// ```
 pub fn lifetime(
@@ -62,14 +65,20 @@ pub fn lifetime(
     governing: &Governing,
     received: Timestamp,
     heuristic: Option<Heuristic>,
+    rules: &ResourceRules,
 ) -> Duration {
-    let stated = explicit(response, governing, received);
+    let stated = rules.override_ttl.get(status).or_else(|| explicit(response, governing, received));
+    if let Some(stated) = stated {
+        return stated;
+    }
     let own = governing.audience == Audience::Private;
-    let for_all = || own || !has_credential(request) && !response.contains_key(SET_COOKIE);
-    let guessed = |heuristic| guess(status, response, received, heuristic);
-    let cacheable = || is_heuristic_status(status) || governing.directives.has(Flag::Public);
-    let allowed = || for_all() && !pragma_is_no_cache(response) && cacheable();
-    stated.or_else(|| heuristic.filter(|_| allowed()).map(guessed)).unwrap_or_default()
+    let for_all = own || !rules.has_credential(request) && !response.contains_key(SET_COOKIE);
+    if !for_all || pragma_is_no_cache(response) {
+        return Duration::ZERO;
+    }
+    let cacheable = is_heuristic_status(status) || governing.directives.has(Flag::Public);
+    let guessed = || heuristic.filter(|_| cacheable).map(|heuristic| guess(status, response, received, heuristic));
+    rules.ttl.get(status).or_else(guessed).unwrap_or_default()
 }
 
 /// Returns the lifetime stated by the origin, if any.

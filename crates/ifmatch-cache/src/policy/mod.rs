@@ -11,6 +11,7 @@ pub mod freshness;
 pub mod groups;
 pub mod invalidate;
 pub mod query;
+pub mod resource_rules;
 pub mod reuse;
 pub mod storable;
 pub mod update;

@@ -57,13 +57,20 @@ impl Terms {
         Self { lifetime: Duration::ZERO, always_validate: true, never_stale: true, ..Self::default() }
     }
 
-    /// Returns the terms with this window for `while_revalidate` (RFC 5861 §3), unless the response states a window of its
-    /// own, forbids stale use, or has no lifetime.
+    /// Returns the terms with these windows for `while_revalidate` (RFC 5861 §3) and `if_error` (§4), unless the response states
+    /// windows of its own, forbids stale use, or has no lifetime.
     #[must_use]
-    pub fn with_default_window(self, governing: &Governing, window: Duration) -> Self {
-        let is_stated = governing.directives.stale_while_revalidate.is_some();
-        let is_forbidden = self.never_stale || self.always_validate || self.lifetime.is_zero();
-        if is_stated || is_forbidden { self } else { Self { while_revalidate: window, ..self } }
+    pub fn with_default_windows(self, governing: &Governing, while_revalidate: Duration, if_error: Duration) -> Self {
+        if self.never_stale || self.always_validate || self.lifetime.is_zero() {
+            return self;
+        }
+        let directives = &governing.directives;
+        let or = |stated: Option<Duration>, own, default| if stated.is_some() { own } else { default };
+        Self {
+            while_revalidate: or(directives.stale_while_revalidate, self.while_revalidate, while_revalidate),
+            if_error: or(directives.stale_if_error, self.if_error, if_error),
+            ..self
+        }
     }
 
     /// Returns the terms after a soft purge at this age: stale from now on, with the same permissions for stale responses.

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, Method, StatusCode};
 use super::audience::Audience;
 use super::cache_control::{Flag, RequestDirectives};
 use super::cdn_cache_control::Governing;
-use super::credential::has_credential;
+use super::resource_rules::ResourceRules;
 use super::vary::Vary;
 
 /// A request and the head of its response.
@@ -14,6 +14,7 @@ use super::vary::Vary;
 /// ```
 /// use http::{HeaderMap, Method, StatusCode};
 /// use ifmatch_cache::policy::cdn_cache_control::Governing;
+/// use ifmatch_cache::policy::resource_rules::ResourceRules;
 /// use ifmatch_cache::policy::storable::{Exchange, Refusal, Rules};
 ///
 /// let headers = HeaderMap::new();
@@ -24,6 +25,7 @@ use super::vary::Vary;
 ///     response: &headers,
 ///     governing: &Governing::default(),
 ///     rules: Rules::default(),
+///     resource: &ResourceRules::default(),
 /// };
 /// assert_eq!(exchange.refusal(), Some(Refusal::NotAllowed));
 /// ```
@@ -41,6 +43,8 @@ pub struct Exchange<'a> {
     pub governing: &'a Governing,
     /// Rules set by the operator.
     pub rules: Rules,
+    /// Rules set by the operator for this resource.
+    pub resource: &'a ResourceRules,
 }
 
 /// An operator's rules for storing.
@@ -132,11 +136,13 @@ impl Exchange<'_> {
         if !self.may_share_cookie() {
             return Some(Refusal::Cookie);
         }
-        let allowed = self.is_explicit() || directives.has(Flag::Public);
-        if !allowed && !directives.allows_sharing() && has_credential(self.request) {
+        let is_explicit = self.is_explicit() || self.is_overridden();
+        let allowed = is_explicit || directives.has(Flag::Public);
+        if !allowed && !directives.allows_sharing() && self.resource.has_credential(self.request) {
             return Some(Refusal::Credential);
         }
-        (!allowed && !is_heuristic_status(self.status)).then_some(Refusal::NotAllowed)
+        let is_cacheable = is_heuristic_status(self.status) || self.resource.ttl.get(self.status).is_some();
+        (!allowed && !is_cacheable).then_some(Refusal::NotAllowed)
     }
 
     /// Returns `true` if the response sets no cookie, a public one, or that of the only user. An excluded `Set-Cookie` does
@@ -146,10 +152,17 @@ impl Exchange<'_> {
         if self.governing.audience == Audience::Private {
             return true;
         }
-        let public = directives.has(Flag::Public) || self.rules.share_cookies;
+        // An override is the operator's word about the lifetime alone, unless the operator shares cookies, too.
+        let public = directives.has(Flag::Public) && self.is_explicit()
+            || self.rules.share_cookies && (self.is_explicit() || self.is_overridden());
         let sets =
             self.response.contains_key(SET_COOKIE) && !directives.unstored_fields().any(|name| *name == SET_COOKIE);
-        !sets || public && self.is_explicit()
+        !sets || public
+    }
+
+    /// Returns `true` if the operator sets the lifetime.
+    fn is_overridden(&self) -> bool {
+        self.resource.override_ttl.get(self.status).is_some()
     }
 
     /// Returns `true` if the origin states a lifetime.

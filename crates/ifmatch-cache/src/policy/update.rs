@@ -39,10 +39,13 @@ pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
     true
 }
 
-/// Returns `true` if a 304 refers to the stored response that the request named (§4.3.4).
+/// Returns `true` if a 304 refers to the stored response that the request named, so that this may be reused (§4.3.3, §4.3.4).
 ///
-/// A strong tag in the 304 must equal that of the stored response; a weak one must match it weakly. Without a tag, the dates
-/// must agree. A 304 without validators refers to the stored response.
+/// `If-None-Match` compares weakly (RFC 9110 §13.1.2), so the tag of the 304 must match that of the stored response weakly.
+/// Without a tag, the dates must agree. A 304 without validators refers to the stored response.
+///
+/// A weak tag in the store and a strong one in the 304 are usual: a server that compresses weakens the tag of the 200, and answers
+/// with the tag of the file. [`freshen`] then keeps the stored tag.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -50,14 +53,15 @@ pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
 ///
 /// let tagged = |tag| HeaderMap::from_iter([(header::ETAG, HeaderValue::from_static(tag))]);
 /// assert!(is_about(&tagged("\"1\""), &tagged("\"1\"")));
-/// assert!(!is_about(&tagged("\"2\""), &tagged("\"1\"")));
+/// assert!(is_about(&tagged("\"1\""), &tagged("W/\"1\"")));
+/// assert!(!is_about(&tagged("\"2\""), &tagged("W/\"1\"")));
 /// assert!(is_about(&HeaderMap::new(), &tagged("\"1\"")));
 /// ```
 pub fn is_about(not_modified: &HeaderMap, stored: &HeaderMap) -> bool {
     match (not_modified.get(ETAG), stored.get(ETAG)) {
         (Some(new), Some(old)) => {
             let tags = (EntityTag::from_header(new), EntityTag::from_header(old));
-            new == old || matches!(tags, (Ok(new), Ok(old)) if new.weak_eq(&old) && new.is_weak())
+            new == old || matches!(tags, (Ok(new), Ok(old)) if new.weak_eq(&old))
         }
         (Some(_), None) => false,
         (None, _) => match (not_modified.get(LAST_MODIFIED), stored.get(LAST_MODIFIED)) {
@@ -104,7 +108,9 @@ pub fn shares_validator(head: &HeaderMap, stored: &HeaderMap) -> bool {
 /// Updates stored header fields from a newer response (§3.2).
 ///
 /// Each field of the newer response replaces the stored one, except fields that describe the length, range and coding of
-/// the stored bytes, and fields that are never stored.
+/// the stored bytes, and fields that are never stored. A weak stored tag is not replaced by the strong one of the same name: that is
+/// the tag of other bytes, such as those before compression. With it, a client would be told that it has these, and could join parts
+/// of both.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -116,12 +122,18 @@ pub fn shares_validator(head: &HeaderMap, stored: &HeaderMap) -> bool {
 /// freshen(&mut stored, &newer);
 /// assert_eq!(stored[header::CONTENT_LENGTH], "5");
 /// assert_eq!(stored["x-a"], "b");
+/// stored.insert(header::ETAG, HeaderValue::from_static("W/\"1\""));
+/// freshen(&mut stored, &HeaderMap::from_iter([(header::ETAG, HeaderValue::from_static("\"1\""))]));
+/// assert_eq!(stored[header::ETAG], "W/\"1\"");
 /// ```
 pub fn freshen(stored: &mut HeaderMap, newer: &HeaderMap) {
     let mut newer = newer.clone();
     hop_by_hop::remove(&mut newer);
     for name in [AGE, CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, HeaderName::from_static("content-digest")] {
         newer.remove(name);
+    }
+    if is_stronger(&newer, stored) {
+        newer.remove(ETAG);
     }
     for name in newer.keys() {
         let mut lines = newer.get_all(name).iter();
@@ -135,4 +147,10 @@ pub fn freshen(stored: &mut HeaderMap, newer: &HeaderMap) {
             drop(stored.try_append(name, line.clone()));
         }
     }
+}
+
+/// Returns `true` if the newer fields have a strong tag, and the stored ones the weak one of the same name.
+fn is_stronger(newer: &HeaderMap, stored: &HeaderMap) -> bool {
+    let tag = |headers: &HeaderMap| headers.get(ETAG).and_then(|tag| EntityTag::from_header(tag).ok());
+    matches!((tag(newer), tag(stored)), (Some(new), Some(old)) if new.weak_eq(&old) && old.is_weak() && !new.is_weak())
 }

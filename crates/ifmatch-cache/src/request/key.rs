@@ -94,10 +94,13 @@ impl Key {
     pub(crate) fn prefix(start: &str) -> String {
         let host = start.find("://").map_or(0, |at| at + 3);
         let path = start[host..].find('/').map_or(start.len(), |at| host + at);
-        match start.split_at(path) {
-            (origin, "") => origin.to_owned(),
-            (origin, path) => format!("{origin}{}", normalize::normalize_prefix(path)),
+        let (origin, path) = start.split_at(path);
+        let origin = origin.to_ascii_lowercase();
+        if path.is_empty() {
+            return origin;
         }
+        let scheme = origin.split_once("://").map_or("", |(scheme, _)| scheme);
+        format!("{}{}", without_port(&origin, scheme), normalize::normalize_prefix(path))
     }
 
     /// Returns the key of another path and query on the same host.

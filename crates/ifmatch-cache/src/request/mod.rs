@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::policy::audience::Audience;
 use crate::policy::cache_control::RequestDirectives;
 use crate::policy::invalidate::is_unsafe;
+use crate::policy::resource_rules::ResourceRules;
 use crate::request::flags::{RequestFlag, RequestFlags};
 use crate::request::key::Key;
 
@@ -52,7 +53,8 @@ impl Handling {
         if !matches!(head.method, Method::GET | Method::HEAD) {
             return Self::Method;
         }
-        if !body.is_end_stream() || flags.has(RequestFlag::OriginOnly) {
+        let is_off = ResourceRules::of(&head.extensions).is_off;
+        if !body.is_end_stream() || flags.has(RequestFlag::OriginOnly) || is_off {
             let directives = config.obey_requests.then(|| RequestDirectives::from_headers(&head.headers));
             let only_if_cached = directives.is_some_and(|directives| directives.only_if_cached);
             return if only_if_cached { Self::OnlyIfCached } else { Self::Bypass };

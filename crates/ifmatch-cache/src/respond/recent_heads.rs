@@ -93,6 +93,7 @@ mod tests {
     use crate::body::in_memory::MemoryBody;
     use crate::config::Config;
     use crate::policy::cache_status::{CACHE_STATUS, Forward};
+    use crate::policy::resource_rules::ResourceRules;
     use crate::request::{CacheRequest, Handling};
     use crate::respond::respond;
     use crate::store::stored_response::{Arrival, Stored, StoredBody};
@@ -108,7 +109,9 @@ mod tests {
             requested: moment,
             received: moment,
             heuristic: None,
+            rules: &ResourceRules::default(),
             while_revalidate: Duration::ZERO,
+            if_error: Duration::ZERO,
             unstored: &[],
             always_validate: false,
         };

@@ -26,7 +26,7 @@ pub struct ResponseBody<B> {
     kind: Kind<B>,
 }
 
-/// Requests the rest of a body, given a position and the length of the body if it is known.
+/// Requests the rest of a body, given the number of bytes that were sent and the length of the body if it is known.
 type Resume<B> = Mutex<Box<dyn FnOnce(u64, Option<u64>) -> RestFuture<B> + Send>>;
 type RestFuture<B> = Pin<Box<dyn Future<Output = Result<B, BodyError>> + Send>>;
 
@@ -37,7 +37,7 @@ enum Kind<B> {
     Memory { reader: MemoryReader, resume: Option<Resume<B>> },
     Broadcast { reader: Reader, resume: Option<Resume<B>> },
     Rest { future: Mutex<RestFuture<B>> },
-    File { reader: Box<DiskReader> },
+    File { reader: Box<DiskReader>, len: u64, resume: Option<Resume<B>> },
 }
 
 impl<B> ResponseBody<B> {
@@ -66,38 +66,38 @@ impl<B> ResponseBody<B> {
         Self { kind: Kind::Broadcast { reader, resume: None } }
     }
 
-    /// Sets the function that requests the rest of the body if its reader falls behind.
+    /// Sets the function that requests the rest of the body if its reader falls behind, or if its file is damaged.
     pub(crate) fn resumed_by(mut self, ask: impl FnOnce(u64, Option<u64>) -> RestFuture<B> + Send + 'static) -> Self {
         match &mut self.kind {
             Kind::Broadcast { reader, resume } => {
                 reader.can_resume();
                 *resume = Some(Mutex::new(Box::new(ask)));
             }
-            Kind::Memory { resume, .. } => *resume = Some(Mutex::new(Box::new(ask))),
-            Kind::Inner { .. } | Kind::Chunks { .. } | Kind::Rest { .. } | Kind::File { .. } => {}
+            Kind::Memory { resume, .. } | Kind::File { resume, .. } => *resume = Some(Mutex::new(Box::new(ask))),
+            Kind::Inner { .. } | Kind::Chunks { .. } | Kind::Rest { .. } => {}
         }
         self
     }
 
-    /// Returns `true` if the bytes may no longer be kept when a slow client reads them.
-    pub(crate) fn may_fall_behind(&self) -> bool {
+    /// Returns `true` if bytes may be gone when the client reads them: no longer kept for a slow client, or damaged on the disk.
+    pub(crate) fn may_break_off(&self) -> bool {
         match &self.kind {
-            Kind::Broadcast { .. } => true,
+            Kind::Broadcast { .. } | Kind::File { .. } => true,
             Kind::Memory { reader, .. } => reader.is_borrowed(),
-            Kind::Inner { .. } | Kind::Chunks { .. } | Kind::Rest { .. } | Kind::File { .. } => false,
+            Kind::Inner { .. } | Kind::Chunks { .. } | Kind::Rest { .. } => false,
         }
     }
 
-    /// Continues with a request for the bytes from a position on.
-    fn fall_behind(resume: Option<Resume<B>>, position: u64, len: Option<u64>) -> Result<Kind<B>, BodyError> {
+    /// Continues with a request for the bytes that were not sent.
+    fn fall_behind(resume: Option<Resume<B>>, sent: u64, len: Option<u64>) -> Result<Kind<B>, BodyError> {
         let resume = resume
             .ok_or("the client read too slowly: the next bytes are no longer kept, and cannot be requested again")?;
         let resume = resume.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(Kind::Rest { future: Mutex::new(resume(position, len)) })
+        Ok(Kind::Rest { future: Mutex::new(resume(sent, len)) })
     }
 
     pub(crate) fn file(reader: DiskReader) -> Self {
-        Self { kind: Kind::File { reader: Box::new(reader) } }
+        Self { kind: Kind::File { len: reader.left(), reader: Box::new(reader), resume: None } }
     }
 
     pub(crate) fn empty() -> Self {
@@ -146,16 +146,31 @@ where
                 None => Poll::Ready(None),
                 Some(Ok(frame)) => Poll::Ready(Some(Ok(frame))),
                 Some(Err(Evicted)) => {
-                    let len = reader.position() + reader.left();
-                    match Self::fall_behind(resume.take(), reader.position(), Some(len)) {
+                    match Self::fall_behind(resume.take(), reader.sent(), Some(reader.sent() + reader.left())) {
                         Ok(rest) => self.kind = rest,
                         Err(error) => return Poll::Ready(Some(Err(error))),
                     }
                     self.poll_frame(cx)
                 }
             },
-            Kind::File { reader } => {
-                reader.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
+            Kind::File { reader, len, resume } => {
+                // A reader that fails has nothing left.
+                let (len, sent) = (*len, *len - reader.left());
+                match ready!(reader.poll_frame(cx)) {
+                    None => Poll::Ready(None),
+                    Some(Ok(frame)) => Poll::Ready(Some(Ok(frame))),
+                    Some(Err(damage)) => match resume.take() {
+                        None => Poll::Ready(Some(Err(damage.into()))),
+                        // The piece was not sent. The origin may still have this version.
+                        resume => match Self::fall_behind(resume, sent, Some(len)) {
+                            Ok(rest) => {
+                                self.kind = rest;
+                                self.poll_frame(cx)
+                            }
+                            Err(error) => Poll::Ready(Some(Err(error))),
+                        },
+                    },
+                }
             }
             Kind::Broadcast { reader, resume } => {
                 let position = match ready!(reader.poll_frame(cx)) {
@@ -193,7 +208,7 @@ where
             Kind::Memory { reader, .. } => reader.is_at_end(),
             Kind::Broadcast { reader, .. } => reader.is_at_end(),
             Kind::Rest { .. } => false,
-            Kind::File { reader } => reader.is_at_end(),
+            Kind::File { reader, .. } => reader.is_at_end(),
         }
     }
 
@@ -202,7 +217,7 @@ where
             Kind::Inner { body } => body.size_hint(),
             Kind::Chunks { chunks, .. } => SizeHint::with_exact(chunks.iter().map(|chunk| chunk.len() as u64).sum()),
             Kind::Memory { reader, .. } => SizeHint::with_exact(reader.left()),
-            Kind::File { reader } => SizeHint::with_exact(reader.left()),
+            Kind::File { reader, .. } => SizeHint::with_exact(reader.left()),
             Kind::Rest { .. } => SizeHint::default(),
             Kind::Broadcast { reader, .. } => reader.left().map_or_else(SizeHint::default, SizeHint::with_exact),
         }

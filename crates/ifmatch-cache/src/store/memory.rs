@@ -166,6 +166,7 @@ mod tests {
 
     use super::*;
     use crate::body::in_memory::MemoryBody;
+    use crate::policy::resource_rules::ResourceRules;
     use crate::store::stored_response::{Arrival, Meta, Stored, StoredBody};
 
     fn entry(len: usize) -> Arc<Entry> {
@@ -179,7 +180,9 @@ mod tests {
             requested,
             received,
             heuristic: None,
+            rules: &ResourceRules::default(),
             while_revalidate: std::time::Duration::ZERO,
+            if_error: std::time::Duration::ZERO,
             unstored: &[],
             always_validate: false,
         };

@@ -20,6 +20,7 @@ use crate::policy::audience::Audience;
 use crate::policy::cache_control::RequestDirectives;
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::{Heuristic, lifetime};
+use crate::policy::resource_rules::ResourceRules;
 use crate::policy::reuse::{Reuse, Terms};
 use crate::policy::storable::{Refusal, is_for_one_client};
 use crate::policy::vary::{Selection, Vary};
@@ -114,8 +115,12 @@ pub(crate) struct Arrival<'a> {
     pub(crate) requested: Timestamp,
     pub(crate) received: Timestamp,
     pub(crate) heuristic: Option<Heuristic>,
+    /// Rules for the resource.
+    pub(crate) rules: &'a ResourceRules,
     /// Default time for use while the response is revalidated.
     pub(crate) while_revalidate: Duration,
+    /// Default time for use in place of an error.
+    pub(crate) if_error: Duration,
     /// Further fields that must not be stored.
     pub(crate) unstored: &'a [HeaderName],
     /// `true` to revalidate before each use.
@@ -169,13 +174,15 @@ impl Meta {
 
     fn with(status: StatusCode, mut headers: HeaderMap, initial_age: Duration, arrival: &Arrival<'_>) -> Self {
         let governing = Governing::of(&headers, arrival.audience);
-        let lifetime = lifetime(arrival.request, status, &headers, &governing, arrival.received, arrival.heuristic);
+        let Arrival { request, received, heuristic, rules, while_revalidate, if_error, .. } = *arrival;
+        let lifetime = lifetime(request, status, &headers, &governing, received, heuristic, rules);
         let vary = Vary::of(&headers).unwrap_or_default();
         hop_by_hop::remove(&mut headers);
         for name in governing.directives.unstored_fields().chain(&[AGE, CONTENT_LENGTH]).chain(arrival.unstored) {
             headers.remove(name);
         }
-        let terms = Terms::new(&governing, lifetime).with_default_window(&governing, arrival.while_revalidate);
+        let windows = (rules.while_revalidate.unwrap_or(while_revalidate), rules.if_error.unwrap_or(if_error));
+        let terms = Terms::new(&governing, lifetime).with_default_windows(&governing, windows.0, windows.1);
         let last_modified = fields::date(&headers, LAST_MODIFIED);
         let groups = groups::of(&headers);
         let always_validate = arrival.always_validate || terms.always_validate || groups.is_none();

@@ -152,6 +152,64 @@ async fn a_modified_piece_is_not_served() {
     assert_eq!(world.origin.count(), 2);
 }
 
+/// Answers a request for a range of a body with this tag, and any other request with the whole.
+fn answer_ranges(head: &http::request::Parts, tag: &str, body: &str) -> http::Response<crate::support::TestBody> {
+    let field = |name| head.headers.get(name).map(|value| value.to_str().unwrap());
+    let fields = [("cache-control", "max-age=60"), ("etag", tag)];
+    let Some(range) = field("range").filter(|_| field("if-range").is_none_or(|named| named == tag)) else {
+        return response(200, &fields, body);
+    };
+    let (start, end) = range.trim_start_matches("bytes=").split_once('-').unwrap();
+    let (start, end) = (start.parse::<usize>().unwrap(), end.parse().unwrap_or(body.len() - 1));
+    let range = format!("bytes {start}-{end}/{}", body.len());
+    response(206, &[&fields[..], &[("content-range", &range)]].concat(), &body[start..=end])
+}
+
+/// A piece is damaged before a client reads it. The origin has the version, so the client gets the rest from there, also if none of
+/// it was sent, and if it asked for one range. It gets no byte of another version.
+#[tokio::test]
+async fn the_rest_of_a_damaged_file_is_requested() {
+    let whole = format!("bytes=0-{}", LEN - 1);
+    for (damaged, asked, is_current, expected) in [
+        (0, &[][..], true, Some("bytes=0-")),
+        (100_000, &[], true, Some("bytes=65536-")),
+        (LEN - 1, &[], true, Some("bytes=262144-")),
+        (100_000, &[("range", "bytes=10-199999")], true, Some("bytes=65536-199999")),
+        (0, &[("range", "bytes=10-199999")], true, Some("bytes=10-199999")),
+        (0, &[("range", &*whole)], true, Some("bytes=0-307199")),
+        (100_000, &[("range", "bytes=70000-")], true, Some("bytes=70000-307199")),
+        (100_000, &[], false, Some("bytes=65536-")),
+        (100_000, &[("range", "bytes=10-199999")], false, Some("bytes=65536-199999")),
+        (100_000, &[("range", "bytes=0-9,70000-70009")], true, None),
+    ] {
+        let (folder, world) = roomy();
+        let body = text(0);
+        world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], &body);
+        world.get("/").await;
+        change(folder.path(), damaged);
+        let (tag, current) = if is_current { ("\"1\"", text(0)) } else { ("\"2\"", text(1)) };
+        world.origin.will_each(move |head| answer_ranges(head, tag, &current));
+        let answer = world.get_with("/", asked).await;
+        let last = world.origin.seen().last().cloned().unwrap();
+        let range = last.headers.get("range").map(|range| range.to_str().unwrap().to_owned());
+        assert_eq!(range.as_deref(), expected, "{damaged} {asked:?}");
+        match (&answer.body, is_current && expected.is_some()) {
+            (Ok(came), true) => {
+                let (start, end) = match asked {
+                    [(_, range)] if *range == whole => (0, LEN),
+                    [(_, "bytes=70000-")] => (70_000, LEN),
+                    [..] if !asked.is_empty() => (10, 200_000),
+                    [..] => (0, LEN),
+                };
+                assert!(*came == body[start..end], "{damaged} {asked:?}: {} bytes", came.len());
+                assert_eq!(last.headers["if-range"], "\"1\"");
+            }
+            (Err(_), false) => {}
+            (other, _) => panic!("{damaged} {asked:?} {is_current}: {:?}", other.as_ref().map(String::len)),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_304_renews_a_response_with_its_body_on_disk() {
     let (_folder, world) = roomy();

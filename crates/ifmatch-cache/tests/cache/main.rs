@@ -15,6 +15,7 @@ mod private;
 mod queries;
 mod races;
 mod restarts;
+mod rules;
 mod slices;
 mod slow_readers;
 

@@ -36,6 +36,40 @@ async fn a_prefix_is_purged() {
 }
 
 #[tokio::test]
+async fn a_prefix_may_have_the_host_as_clients_write_it() {
+    for prefix in ["HTTP://Origin.Example/a", "http://origin.example:80/a/", "http://ORIGIN.ex", "Http://"] {
+        let world = World::default();
+        fill(&world, &["/a/1"]).await;
+        assert_eq!(world.handle.purge(&Purge::Prefix(prefix.to_owned())), 1, "{prefix}");
+    }
+}
+
+#[tokio::test]
+async fn a_purge_that_can_match_nothing_is_known() {
+    let group = |origin: &str| Purge::Group { origin: origin.to_owned(), name: "g".to_owned() };
+    let url = |text: &str| Purge::Url(text.to_owned());
+    let prefix = |text: &str| Purge::Prefix(text.to_owned());
+    for sound in ["http://a", "https://a/b?c", "HTTP://A:80/", "http://[::1]/"] {
+        for purge in [url(sound), prefix(sound), group(sound)] {
+            assert_eq!(purge.not_a_url(), None, "{purge:?}");
+        }
+    }
+    for beginning in ["", "http://", "https://a.exa"] {
+        assert_eq!(prefix(beginning).not_a_url(), None, "{beginning}");
+    }
+    for wrong in
+        ["x", "products/1", "/products/", "a.example/x", "products:1", "ftp://a/", "http:///x", "http:a", "//a/x"]
+    {
+        for purge in [url(wrong), prefix(wrong), group(wrong)] {
+            assert_eq!(purge.not_a_url(), Some(wrong), "{purge:?}");
+        }
+    }
+    for no_url in ["", "http://"] {
+        assert_eq!((url(no_url).not_a_url(), group(no_url).not_a_url()), (Some(no_url), Some(no_url)));
+    }
+}
+
+#[tokio::test]
 async fn all_equivalent_urls_are_purged() {
     let spellings = ["/a/{b}", "/a/%7Bb%7D", "/a/%7bb%7d", "/x/../a/%7B%62}", "/%61/./{b}"];
     let others = ["/A/{b}", "/a/{B}", "/a%2F{b}", "/a/{b}?"];
@@ -178,6 +212,36 @@ async fn a_304_that_sets_a_cookie_is_for_one_client() {
         let second = world.get("/").await;
         assert_eq!((second.text(), second.headers.get("set-cookie")), ("once more", None), "{method}");
     }
+}
+
+/// A server that compresses weakens the tag of the 200, and answers a validation with the tag of the file. The stored bytes are
+/// confirmed, and keep their own tag: with the strong one a client could join them with bytes before compression.
+#[tokio::test]
+async fn a_304_with_the_strong_form_of_a_weak_tag_confirms_and_keeps_the_weak_one() {
+    let world = World::default();
+    let fields = [("cache-control", "max-age=60"), ("etag", "W/\"1\""), ("content-encoding", "gzip")];
+    world.origin.will(200, &fields, "compressed");
+    world.get("/").await;
+    for at in 0..2 {
+        world.pass(61);
+        world.origin.will(304, &[("cache-control", "max-age=60"), ("etag", "\"1\""), ("x-at", "new")], "");
+        let answer = world.get("/").await;
+        assert_eq!((answer.text(), &answer.headers["x-at"]), ("compressed", &"new".parse().unwrap()), "{at}");
+        assert_eq!(
+            (&answer.headers["etag"], &answer.headers["content-encoding"]),
+            (&"W/\"1\"".parse().unwrap(), &"gzip".parse().unwrap())
+        );
+        assert_eq!(world.origin.seen().last().unwrap().headers["if-none-match"], "W/\"1\"");
+    }
+    assert!(world.get("/").await.is_hit());
+    // No range of the stored bytes is given to a client that names the strong tag, and no rest is requested by it.
+    let part = world.get_with("/", &[("range", "bytes=0-1"), ("if-range", "\"1\"")]).await;
+    assert_eq!((part.status.as_u16(), part.text()), (200, "compressed"));
+    // The tag of another version confirms nothing.
+    world.pass(61);
+    world.origin.will(304, &[("etag", "\"2\"")], "");
+    world.origin.will(200, &[], "another");
+    assert_eq!(world.get("/").await.text(), "another");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use ifmatch_cache::policy::audience::Audience;
 use ifmatch_cache::policy::cache_control::{Flag, ResponseDirectives, Scope};
 use ifmatch_cache::policy::cdn_cache_control::Governing;
 use ifmatch_cache::policy::freshness::{Heuristic, lifetime};
+use ifmatch_cache::policy::resource_rules::ResourceRules;
 use ifmatch_cache::policy::storable::{Exchange, Rules};
 use ifmatch_core::date::{HttpDate, Timestamp};
 
@@ -103,7 +104,15 @@ fn freshness() {
         let response = fields(response);
         let governing = Governing::of(&response, Audience::Shared);
         let heuristic = Some(Heuristic::default());
-        let found = lifetime(&HeaderMap::new(), code(status), &response, &governing, moment(0), heuristic);
+        let found = lifetime(
+            &HeaderMap::new(),
+            code(status),
+            &response,
+            &governing,
+            moment(0),
+            heuristic,
+            &ResourceRules::default(),
+        );
         if found != Duration::from_secs(expected.parse().unwrap()) {
             wrong.push(format!("{line}: {found:?}"));
         }
@@ -120,7 +129,8 @@ fn storable() {
         let method: Method = method.parse().unwrap();
         let status = code(status);
         let (request, response, rules) = (&request, &response, Rules::default());
-        let exchange = Exchange { method: &method, request, status, response, governing: &governing, rules };
+        let (governing, resource) = (&governing, &ResourceRules::default());
+        let exchange = Exchange { method: &method, request, status, response, governing, rules, resource };
         let found = exchange.refusal().map_or("yes".to_owned(), |refusal| format!("{refusal:?}"));
         if found != expected {
             wrong.push(format!("{line}: {found}"));

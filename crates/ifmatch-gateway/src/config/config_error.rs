@@ -31,6 +31,12 @@ pub(crate) fn describe(text: &str, error: &Error) -> String {
     let is_unknown = error.message().starts_with("unknown field");
     let start = before.rfind('\n').map_or(0, |end| end + 1);
     let line = text[start..].lines().next().unwrap_or_default();
+    if line.trim() == ROUTE
+        && let Some(offset) = line_in_route(&text[start..], error.message())
+    {
+        let number = before.matches('\n').count() + 1 + offset;
+        return format!("TOML parse error at line {number}\n{}", error.message());
+    }
     if is_public(line) && !is_unknown {
         return error.to_string().trim_end().to_owned();
     }
@@ -42,6 +48,28 @@ pub(crate) fn describe(text: &str, error: &Error) -> String {
         None => "syntax error (the line is not shown because it may contain a secret)".to_owned(),
     };
     format!("TOML parse error at line {number}, column {column}\n{what}")
+}
+
+/// Returns the line of a route's table that an error of the whole table is about, counted from that of its header: the first one with
+/// what the message quotes, or else the one that sets the key that it begins with. The line itself may have a secret.
+fn line_in_route(table: &str, message: &str) -> Option<usize> {
+    // The table ends at the header of another one. Those of its own tables begin with its name.
+    let is_other = |line: &str| line.starts_with('[') && !line.starts_with("[proxy.route.");
+    let lines = || table.lines().map(str::trim).enumerate().skip(1).take_while(|(_, line)| !is_other(line));
+    let quoted = message.split('\'').skip(1).step_by(2).find(|quoted| !quoted.is_empty());
+    let is_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+    // As whole words: 'up' is not in `upstream`.
+    let contains = |line: &str, text: &str| {
+        line.match_indices(text).any(|(at, _)| {
+            let (before, after) = (line[..at].as_bytes(), &line.as_bytes()[at + text.len()..]);
+            !is_word(before.last()) && !is_word(after.first())
+        })
+    };
+    let has_quoted = |line: &str| quoted.is_some_and(|quoted| contains(line, quoted));
+    let key = message.split([' ', ':']).next().unwrap_or_default();
+    let names_key = |line: &str| contains(line, key);
+    let find = |is: &dyn Fn(&str) -> bool| lines().find(|(_, line)| is(line)).map(|(at, _)| at);
+    find(&has_quoted).or_else(|| find(&names_key))
 }
 
 /// Smallest similarity of two names for a suggestion: that of a name of eight letters with one of them wrong, or two swapped.
@@ -77,9 +105,9 @@ fn is_public(line: &str) -> bool {
         return true;
     }
     let Some((key, _)) = line.split_once('=') else { return false };
-    let key = key.trim();
-    let is_bare = key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    is_bare && !SECRETS.contains(&key)
+    let is_bare =
+        |key: &str| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    key.trim().split('.').all(|part| is_bare(part) && !SECRETS.contains(&part))
 }
 
 #[cfg(test)]
@@ -106,7 +134,7 @@ mod tests {
             ("[proxy.route.request-headers.set]\nauthorization = 'hunter2", "line 2"),
             (
                 "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nrequest-headers.set.A = \"hunter2\\u0000\"",
-                "line 1",
+                "line 4",
             ),
             ("\"write-token\" = 'hunter2'", "line 1"),
         ] {
@@ -130,13 +158,48 @@ mod tests {
             ("[proxy]\nupstreams = ['a']", "did you mean `upstream`?"),
             ("[[proxy.route]]\nmatch = 'a'\nstrip-prefx = true", "did you mean `strip-prefix`?"),
             (
-                "[[proxy.route]]\nmatch = 'a'\ncache = 1",
-                "unknown field `cache` in this table: write it above all tables",
+                "[[proxy.route]]\nmatch = 'a'\ncache-dir = 'd'",
+                "unknown field `cache-dir` in this table: write it above all tables",
             ),
             ("colour = 1", "expected one of `data`"),
         ] {
             let error = error(text);
             assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    /// The last line of each text is that of the fault.
+    #[test]
+    fn an_error_of_a_route_has_the_line_of_the_fault() {
+        let route = "[proxy]\n[[proxy.route]]\nmatch = '/first'\nupstream = ['http://a']\n[[proxy.route]]\n";
+        let good = "match = 'b.example/x'\nupstream = ['http://b']\n";
+        for (before, fault) in [
+            ("upstream = ['http://b']\n", "match = '*b.example'"),
+            ("upstream = ['http://b']\n", "match = '/a/../b'"),
+            ("match = 'b.example'\n", "upstream = ['ftp://b']"),
+            ("match = 'b.example'\nupstream = [\n  'http://b',\n", "  'http://b weight=x'"),
+            (good, "status = 301"),
+            (good, "health-path = 'up'"),
+            (good, "answer-timeout = '0s'"),
+            (good, "request-headers.hide = ['X']"),
+            (good, "request-headers.set.Host = 'b'"),
+            (good, "response-headers.hide = ['ETag']"),
+            (good, "[proxy.route.response-headers.set]\nAge = '1'"),
+            (good, "cache.ttl = '10'"),
+            (good, "cache.ttl = { 304 = '1m' }"),
+            ("match = 'b.example'\nredirect = 'https://c'\n", "max-body-size = 1"),
+            ("match = 'b.example'\n", "redirect = 'https://c$request_uri'"),
+            ("match = 'b.example'\nupstream = ['http://b']\n", "strip-prefix = 1"),
+        ] {
+            let end = if fault.starts_with("  ") { "\n]" } else { "" };
+            let text = format!("{route}{before}{fault}{end}\n");
+            let line = format!("{route}{before}{fault}").lines().count();
+            let after = "[[proxy.route]]\nmatch = '/last'\nupstream = ['http://a']\nstatus = 301\n";
+            for text in [text.clone(), text + after] {
+                let error = error(&text);
+                let expected = [format!("at line {line}\n"), format!("at line {line},")];
+                assert!(expected.iter().any(|expected| error.contains(expected)), "{fault}: {error}");
+            }
         }
     }
 

@@ -53,7 +53,8 @@ impl ConfigFile {
         let message = error.to_string();
         let flags = message.split(|end: char| !end.is_ascii_alphanumeric() && end != '-');
         let mut keys = flags.filter_map(|word| word.strip_prefix("--")).filter(|key| !is_overridden(key));
-        match keys.find_map(|key| line_of(&self.text, key)) {
+        let line = route_line(&self.text, &message).or_else(|| keys.find_map(|key| line_of(&self.text, key)));
+        match line {
             Some(line) => Error::usage(format!("{}: line {line}: {message}", self.name)),
             None => error,
         }
@@ -82,6 +83,16 @@ fn line_of(text: &str, key: &str) -> Option<usize> {
     text.lines().position(sets).map(|before| before + 1)
 }
 
+/// Returns the number of the last line that gives a route what an error about the routes quotes first.
+fn route_line(text: &str, message: &str) -> Option<usize> {
+    let quoted =
+        message.strip_prefix("--route: '").or_else(|| message.strip_prefix("--upstream: '"))?.split('\'').next()?;
+    let quoted = ['"', '\''].map(|quote| format!("{quote}{quoted}{quote}"));
+    let names = |line: &str| quoted.iter().any(|quoted| line.contains(quoted));
+    let matches = |line: &str| line.trim().strip_prefix("match").is_some_and(names);
+    text.lines().collect::<Vec<_>>().iter().rposition(|line| matches(line)).map(|before| before + 1)
+}
+
 /// Returns `true` if a flag or a variable of this process takes precedence over a key of the file.
 fn is_overridden(key: &str) -> bool {
     let is_flag = |arg: &str| {
@@ -99,13 +110,17 @@ mod tests {
 
     #[test]
     fn an_error_has_the_line_of_the_setting_that_it_names() {
-        let text = "max-waits = 2\n[proxy]\nbalance='x'\n  upstream = []\n".to_owned();
+        let text = "max-waits = 2\n[proxy]\nbalance='x'\n  upstream = []\n\
+                    [[proxy.route]]\nmatch = '/a'\n[[proxy.route]]\nmatch = \"/a\"\n[[proxy.route]]\nmatch = '/a/b'\n"
+            .to_owned();
         let file = ConfigFile { text, name: "a.toml".into(), ..ConfigFile::default() };
         for (message, expected) in [
             ("no upstream is set: use --upstream http://a, or --route", "a.toml: line 4: no upstream"),
             ("--max-waits is 0", "a.toml: line 1: --max-waits is 0"),
             ("--max-waits-x is 0, unlike --balance", "a.toml: line 3: "),
             ("--listen is 0", "--listen is 0"),
+            ("--route: '/a' has the same host and path as the route '/a'", "a.toml: line 8: --route: '/a'"),
+            ("--route: '/c' is not valid", "--route: '/c' is not valid"),
         ] {
             let located = file.locate(Error::usage(message)).to_string();
             assert!(located.starts_with(expected), "{located}");

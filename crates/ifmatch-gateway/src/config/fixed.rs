@@ -26,8 +26,8 @@ impl Fixed {
     /// Adds those of the proxy.
     pub(crate) fn with_proxy(self, settings: &ProxySettings) -> Self {
         let proxy = fields!(settings: answer_timeout trust_forwarded guard_writes guess_lifetimes default_ttl
-            negative_ttl stale_if_unreachable stale_while_revalidate ignore_client_cache_control
-            share_cookies sort_query drop_query keep_query purge_register purge_bound purge_peer);
+            negative_ttl stale_if_unreachable stale_if_error stale_while_revalidate
+            ignore_client_cache_control share_cookies sort_query drop_query keep_query purge_register purge_bound purge_peer);
         Self([self.0, proxy].concat())
     }
 

@@ -21,6 +21,7 @@ pub mod proxy;
 pub mod proxy_settings;
 pub mod register_url;
 pub mod route;
+pub mod route_cache;
 pub mod settings;
 pub(crate) mod shown_url;
 pub mod units;
@@ -29,6 +30,7 @@ mod cache_config;
 mod collector;
 mod config_error;
 pub(crate) mod fixed;
+mod listeners;
 mod one_or_many;
 pub(crate) mod pem;
 mod server;
@@ -140,6 +142,15 @@ impl Config {
         if s3_requested && accounts.is_empty() {
             return Err(Error::usage("S3 clients need an account: set --accounts NAME:KEY, or --listen-s3 off"));
         }
+        // A default address that is taken is not served.
+        let requested = |address: Option<ListenAddress>, is_requested| address.filter(|_| is_requested);
+        listeners::check(&[
+            ("--listen", &settings.listen),
+            ("--redirect-listen", &settings.redirect_listen),
+            ("--admin-listen", settings.admin_listen.as_slice()),
+            ("--listen-tables", requested(tables, tables_requested).as_slice()),
+            ("--listen-s3", requested(s3, s3_requested).as_slice()),
+        ])?;
         let served = |address: Option<ListenAddress>| address.filter(|_| !accounts.is_empty());
         Ok(Self {
             max_waits: max_waits(&settings)?,

@@ -84,6 +84,8 @@ pub struct Sharing {
     pub heuristic: Option<Heuristic>,
     /// Time after its lifetime during which a response may be used while its upstream is unreachable.
     pub stale_if_unreachable: Duration,
+    /// Time after its lifetime during which a response may be used in place of an error, unless it states its own.
+    pub stale_if_error: Duration,
     /// Time after its lifetime during which a response may be used while it is revalidated, unless it states its own.
     pub stale_while_revalidate: Duration,
     /// `true` to ignore the directives of requests.
@@ -134,6 +136,7 @@ impl ProxyConfig {
                 heuristic: heuristic(&proxy_settings),
                 stale_if_unreachable: required(proxy_settings.stale_if_unreachable, "--stale-if-unreachable")?
                     .duration(),
+                stale_if_error: proxy_settings.stale_if_error.map(Span::duration).unwrap_or_default(),
                 stale_while_revalidate: proxy_settings.stale_while_revalidate.map(Span::duration).unwrap_or_default(),
                 ignores_client_cache_control: proxy_settings.ignore_client_cache_control.unwrap_or_default(),
                 shares_cookies: proxy_settings.share_cookies.unwrap_or_default(),
@@ -154,7 +157,15 @@ fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guar
         };
     }
     let register = super::register_url(register)?.filter(|url| *url.engine() != Engine::Memory);
+    if settings.route.iter().any(|route| route.0.answer_timeout.is_some()) {
+        return Err(guarded_timeout());
+    }
     Ok(Some(Guard { register }))
+}
+
+/// The guard gives up a write after `--answer-timeout`. A route that waits for longer would let another write begin meanwhile.
+pub(crate) fn guarded_timeout() -> Error {
+    Error::usage("--guard-writes needs one --answer-timeout for all routes: remove answer-timeout from the routes")
 }
 
 fn purges(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<PurgeConfig, Error> {
@@ -261,6 +272,15 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
         .trust_forwarded(settings.trust_forwarded.unwrap_or_default())
         .connect_timeout(positive(settings.connect_timeout, "--connect-timeout")?)
         .answer_timeout(positive(settings.answer_timeout, "--answer-timeout")?);
+    let check = |path: &str| {
+        Ok::<_, Error>(HealthCheck {
+            path: path.to_owned(),
+            interval: positive(settings.health_interval, "--health-interval")?,
+            timeout: HEALTH_TIMEOUT,
+            failures: HEALTH_FAILURES,
+            successes: HEALTH_SUCCESSES,
+        })
+    };
     let mut secure = false;
     for route in routes {
         let flag = if route.pattern == "/" { "--upstream" } else { "--route" };
@@ -268,18 +288,12 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
         let upstream = route.upstream().transpose().map_err(usage)?;
         secure |= upstream.as_ref().is_some_and(Upstream::is_secure);
         let upstream = upstream.map(|upstream| configured(upstream, settings, max_requests)).transpose()?;
-        builder = builder.route(&route.pattern, route.build(upstream).map_err(usage)?).map_err(usage)?;
+        builder = builder.route(&route.pattern, route.build(upstream, check("/")?).map_err(usage)?).map_err(usage)?;
     }
     let builder = upstream_tls::configure(builder, settings, secure)?;
     match &settings.health_path {
         None => Ok(builder),
-        Some(path) if path.starts_with('/') => Ok(builder.health_check(HealthCheck {
-            path: path.clone(),
-            interval: positive(settings.health_interval, "--health-interval")?,
-            timeout: HEALTH_TIMEOUT,
-            failures: HEALTH_FAILURES,
-            successes: HEALTH_SUCCESSES,
-        })),
+        Some(path) if path.starts_with('/') => Ok(builder.health_check(check(path)?)),
         Some(path) => Err(Error::usage(format!("--health-path is {path:?}, but must start with a slash"))),
     }
 }
@@ -377,6 +391,13 @@ mod tests {
             ("upstream = ['http://a']\nkeep-query = ['a*b']", "--keep-query contains 'a*b'"),
             ("upstream = ['http://a']\nkeep-query = ['']", "--keep-query contains ''"),
             ("route = ['a b=http://a']", "a b"),
+            ("route = ['a=http://a', 'A.=http://b']", "'A.' has the same host and path as the route 'a'"),
+            ("upstream = ['http://a']\nroute = ['/=http://b']", "--upstream: '/' has the same host and path"),
+            ("route = ['*.a=http://$b']", "'http://$b' is not a valid upstream"),
+            (
+                "guard-writes = true\n[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nanswer-timeout = '1s'",
+                "--guard-writes needs one --answer-timeout",
+            ),
             ("[[proxy.route]]\nmatch = 'a'", "line 2, column 1"),
             (
                 "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nredirect = 'http://b'",

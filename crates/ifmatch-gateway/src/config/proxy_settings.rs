@@ -35,7 +35,8 @@ pub struct ProxySettings {
 
     /// Other upstreams for a host, a path or both.
     ///
-    /// For example `example.com/images=http://10.0.0.7:8080,http://10.0.0.8:8080`. The most specific route wins.
+    /// For example `example.com/images=http://10.0.0.7:8080,http://10.0.0.8:8080`. The most specific route wins;
+    /// `*.example.com` is for all hosts below example.com.
     /// Repeatable; separated by semicolons in the environment. In the file, `[[proxy.route]]` has more options.
     #[arg(long, value_name = "ROUTE=URLS", env = "IFMATCH_ROUTE", value_delimiter = ';', help_heading = "Upstreams")]
     pub route: Vec<RouteSetting>,
@@ -206,6 +207,13 @@ pub struct ProxySettings {
     )]
     pub stale_if_unreachable: Option<Span>,
 
+    /// Time to use stale responses if the upstream answers 500, 502, 503 or 504.
+    ///
+    /// It begins when the lifetime of a response ends, unless the response forbids it or states its own stale-if-error.
+    /// Unset, only the latter counts.
+    #[arg(long, hide_short_help = true, value_name = "TIME", env = "IFMATCH_STALE_IF_ERROR", help_heading = "Cache")]
+    pub stale_if_error: Option<Span>,
+
     /// Time to use stale responses during their revalidation.
     ///
     /// It begins when the lifetime of a response ends. The proxy revalidates the response in the background, unless
@@ -356,6 +364,7 @@ impl ProxySettings {
             default_ttl: self.default_ttl.or(fallback.default_ttl),
             negative_ttl: self.negative_ttl.or(fallback.negative_ttl),
             stale_if_unreachable: self.stale_if_unreachable.or(fallback.stale_if_unreachable),
+            stale_if_error: self.stale_if_error.or(fallback.stale_if_error),
             stale_while_revalidate: self.stale_while_revalidate.or(fallback.stale_while_revalidate),
             ignore_client_cache_control: self.ignore_client_cache_control.or(fallback.ignore_client_cache_control),
             share_cookies: self.share_cookies.or(fallback.share_cookies),

@@ -3,11 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use ifmatch_proxy::{FieldRules, InvalidUpstream, Messages, Proxy, Redirect, Upstream};
+use ifmatch_cache::policy::resource_rules::ResourceRules;
+use ifmatch_proxy::{FieldRules, HealthCheck, InvalidUpstream, Messages, Proxy, Redirect, Upstream};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+
+use super::route_cache::RouteCache;
+use super::units::{ByteSize, Span};
 
 /// Status of a redirection, unless it is set: permanent, and the method stays the same.
 const STATUS: u16 = 308;
@@ -47,6 +52,28 @@ pub struct Route {
     /// Changes to the header fields of responses, before they are stored.
     #[serde(default)]
     pub response_headers: HeaderRules,
+    /// The cache of the route.
+    #[serde(default)]
+    pub cache: RouteCache,
+    /// In place of `--answer-timeout`.
+    pub answer_timeout: Option<Span>,
+    /// In place of `--connect-timeout`.
+    pub connect_timeout: Option<Span>,
+    /// In place of `--max-body-size`.
+    pub max_body_size: Option<ByteSize>,
+    /// In place of `--health-path`.
+    pub health_path: Option<String>,
+}
+
+/// What the layers in front of the proxy do for a route.
+#[derive(Debug)]
+pub(crate) struct InFront {
+    /// Maximum size of a request body, in place of that of the server.
+    pub(crate) max_body: Option<u64>,
+    /// The rules of the cache, if it has any for the route.
+    pub(crate) cache: Option<Arc<ResourceRules>>,
+    /// Fields of responses that clients do not get, if any.
+    pub(crate) hidden: Option<FieldRules>,
 }
 
 /// Changes to header fields, in this order.
@@ -59,6 +86,8 @@ pub struct HeaderRules {
     pub set: BTreeMap<String, String>,
     /// Fields to add a line of.
     pub add: BTreeMap<String, String>,
+    /// Names of fields of responses that the cache sees, and clients do not.
+    pub hide: Vec<String>,
 }
 
 /// Error returned for a route without a destination.
@@ -77,20 +106,55 @@ impl Route {
         self.redirect.is_none().then(|| Upstream::parse(&self.upstream))
     }
 
-    /// Returns the route of the proxy, with its configured upstream.
+    /// Returns the route of the proxy, with its configured upstream. Its health check, if it has one, differs from `health` by its
+    /// path.
     ///
     /// # Errors
     /// Fails if the target of a redirection or a rule for header fields is invalid.
-    pub(crate) fn build(&self, upstream: Option<Upstream>) -> Result<ifmatch_proxy::Route, InvalidUpstream> {
-        let route: ifmatch_proxy::Route = match (upstream, &self.redirect) {
+    pub(crate) fn build(
+        &self,
+        upstream: Option<Upstream>,
+        health: HealthCheck,
+    ) -> Result<ifmatch_proxy::Route, InvalidUpstream> {
+        let mut route: ifmatch_proxy::Route = match (upstream, &self.redirect) {
             (Some(upstream), _) => upstream.into(),
             (None, target) => {
                 Redirect::new(self.status.unwrap_or(STATUS), target.as_deref().unwrap_or_default())?.into()
             }
         };
-        let route = if self.strip_prefix { route.strip_prefix() } else { route };
-        let route = route.request_fields(self.request_headers.parse(Messages::Requests)?);
+        if self.strip_prefix {
+            route = route.strip_prefix();
+        }
+        if let Some(timeout) = self.answer_timeout {
+            route = route.answer_timeout(timeout.duration());
+        }
+        if let Some(timeout) = self.connect_timeout {
+            route = route.connect_timeout(timeout.duration());
+        }
+        if let Some(path) = self.health_path.clone() {
+            route = route.health_check(HealthCheck { path, ..health });
+        }
+        let requests = self.request_headers.parse(Messages::Requests)?;
+        if let Some(in_front) = self.in_front(&requests)? {
+            route = route.attach(in_front);
+        }
+        route = route.request_fields(requests);
         Ok(route.response_fields(self.response_headers.parse(Messages::Responses)?))
+    }
+
+    /// Returns what the layers in front do for the route, if anything, given the changes to its requests. The cache decides by the fields that the
+    /// upstream gets from clients.
+    fn in_front(&self, requests: &FieldRules) -> Result<Option<InFront>, InvalidUpstream> {
+        let rules = ResourceRules { unsent: requests.replaced().cloned().collect(), ..self.cache.rules() };
+        let none = FieldRules::new(Messages::Responses);
+        let hidden = self.response_headers.hide.iter().try_fold(none, |rules, name| rules.remove(name))?;
+        let in_front = InFront {
+            max_body: self.max_body_size.map(ByteSize::bytes),
+            cache: (rules != ResourceRules::default()).then(|| Arc::new(rules)),
+            hidden: Some(hidden).filter(|hidden| hidden.replaced().next().is_some()),
+        };
+        let is_any = in_front.max_body.is_some() || in_front.cache.is_some() || in_front.hidden.is_some();
+        Ok(is_any.then_some(in_front))
     }
 
     /// Returns the destination, for people.
@@ -98,15 +162,39 @@ impl Route {
         self.redirect.clone().unwrap_or_else(|| self.upstream.join(", "))
     }
 
-    /// Checks a route of the file, so that an error has its line.
+    /// Checks a route of the file, so that an error has its line: that with what the message quotes, or with the key that it begins
+    /// with.
     fn check(&self) -> Result<(), String> {
         if self.upstream.is_empty() == self.redirect.is_none() {
-            return Err("a route needs either upstream or redirect".to_owned());
+            return Err("either upstream or redirect must be set, and not both".to_owned());
         }
         if self.status.is_some() && self.redirect.is_none() {
             return Err("status needs redirect, the target".to_owned());
         }
-        let built = self.upstream().transpose().and_then(|upstream| self.build(upstream));
+        let of_upstreams = [
+            ("answer-timeout", self.answer_timeout.is_some()),
+            ("connect-timeout", self.connect_timeout.is_some()),
+            ("health-path", self.health_path.is_some()),
+            ("max-body-size", self.max_body_size.is_some()),
+            ("cache", self.cache != RouteCache::default()),
+        ];
+        if let Some((key, _)) = of_upstreams.iter().find(|(_, is_set)| *is_set && self.redirect.is_some()) {
+            return Err(format!("{key} needs upstream: a redirection asks no server"));
+        }
+        let is_zero = |span: Option<Span>| span.is_some_and(|span| span.duration().is_zero());
+        for (key, span) in [("answer-timeout", self.answer_timeout), ("connect-timeout", self.connect_timeout)] {
+            if is_zero(span) {
+                return Err(format!("{key} must be greater than zero"));
+            }
+        }
+        if let Some(path) = self.health_path.as_deref().filter(|path| !path.starts_with('/')) {
+            return Err(format!("health-path is '{path}', but must start with a slash"));
+        }
+        if !self.request_headers.hide.is_empty() {
+            return Err("hide is for response-headers: use remove for those of requests".to_owned());
+        }
+        let check = HealthCheck::of("/");
+        let built = self.upstream().transpose().and_then(|upstream| self.build(upstream, check));
         let added = built.and_then(|route| Proxy::builder().route(&self.pattern, route));
         added.map(drop).map_err(|error| error.to_string())
     }

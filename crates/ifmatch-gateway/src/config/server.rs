@@ -12,6 +12,7 @@ use super::access_log::AccessLog;
 use super::address::{Exposure, ListenAddress};
 use super::collector;
 use super::fixed::Fixed;
+use super::listeners;
 use super::optional_address::{OptionalAddress, OptionalListener};
 use super::pem::{self, PemFile};
 use super::settings::{AccessLogFormat, LogFormat, Settings};
@@ -95,10 +96,18 @@ impl ServerConfig {
     /// # Errors
     /// Names flags that are missing or contradict each other.
     pub(crate) fn new(settings: &Settings, access: Access) -> Result<Self, Error> {
+        let console = console(settings, &access)?;
+        listeners::check(&[
+            ("--listen", &settings.listen),
+            ("--redirect-listen", &settings.redirect_listen),
+            ("--admin-listen", settings.admin_listen.as_slice()),
+            // A default address that is taken is not served.
+            ("--console", console.address.filter(|_| console.is_requested).as_slice()),
+        ])?;
         Ok(Self {
             listen: settings.listen.clone(),
             admin_listen: settings.admin_listen,
-            console: console(settings, &access)?,
+            console,
             redirect_listen: settings.redirect_listen.clone(),
             tls: tls_files(settings)?,
             access,

@@ -28,8 +28,12 @@ pub(super) async fn respond(
     match *method {
         Method::GET | Method::HEAD => look_up(cache, uri.query().unwrap_or_default()),
         Method::DELETE => match parse_purges(uri.query().unwrap_or_default()) {
-            Some((order, true)) => Ok(purged(order.run(cache))),
-            Some((order, false)) => purge(cache, others, order, headers).await,
+            Some((order, is_local)) => {
+                if let Some(wrong) = order.purges.iter().find_map(Purge::not_a_url) {
+                    return Err(not_a_url(wrong));
+                }
+                if is_local { Ok(purged(order.run(cache))) } else { purge(cache, others, order, headers).await }
+            }
             None => Err(Problem::bad_request(
                 "add ?url=…, ?prefix=… or ?group=…&origin=… to select the responses to purge, and soft=true to make them stale",
             )),
@@ -50,6 +54,14 @@ async fn purge(
     let count = order.run(cache);
     others.spread(order, headers).await?;
     Ok(purged(count))
+}
+
+/// The answer to a request about something that can be the URL of no response.
+fn not_a_url(text: &str) -> Problem {
+    Problem::bad_request(format!(
+        "'{text}' is not a URL: write it with the scheme and the host that clients use, such as \
+         https://shop.example/products/"
+    ))
 }
 
 fn purged(count: usize) -> Response<Bytes> {
@@ -84,6 +96,9 @@ fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem>
         (Some((name, url)), None) if name == "url" => url,
         _ => return Err(Problem::bad_request("add ?url=… to look a URL up, or nothing for the counters")),
     };
+    if Purge::Url(url.clone().into_owned()).not_a_url().is_some() {
+        return Err(not_a_url(&url));
+    }
     let found = cache.look_up(&url);
     let variants = found.variants.iter().map(|variant| {
         json!({

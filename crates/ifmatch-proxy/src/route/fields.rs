@@ -96,10 +96,14 @@ impl FieldRules {
         Ok(self)
     }
 
+    /// Returns the fields that these rules remove or replace, in the spelling of the rules.
+    pub fn replaced(&self) -> impl Iterator<Item = &HeaderName> {
+        self.remove.iter().chain(self.set.iter().map(|(name, _)| name))
+    }
+
     /// Changes the fields of a message.
-    pub(crate) fn apply(&self, headers: &mut HeaderMap) {
-        let replaced = || self.remove.iter().chain(self.set.iter().map(|(name, _)| name));
-        let is_replaced = |name: &&HeaderName| replaced().any(|rule| is_spelling(name, rule));
+    pub fn apply(&self, headers: &mut HeaderMap) {
+        let is_replaced = |name: &&HeaderName| self.replaced().any(|rule| is_spelling(name, rule));
         for name in headers.keys().filter(is_replaced).cloned().collect::<Vec<_>>() {
             headers.remove(name);
         }

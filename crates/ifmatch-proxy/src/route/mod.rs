@@ -1,18 +1,26 @@
 //! Routing by host and path.
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Response, Uri, header};
 
 use crate::error::ProxyErrorKind;
 use crate::observer::UpstreamState;
+use crate::upstream::client::Client;
+use crate::upstream::health::HealthCheck;
 use crate::upstream::server::Server;
 use crate::upstream::{InvalidUpstream, Upstream};
 use fields::{FieldRules, Messages};
+use hosts::{Hosts, plain};
 use redirect::Redirect;
 
 pub(crate) mod fields;
+mod hosts;
 pub(crate) mod path;
 #[cfg(test)]
 mod path_fuzz;
@@ -35,12 +43,18 @@ pub(crate) struct Routes(Vec<Entry>);
 /// # drop(builder);
 /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Route {
     destination: Destination,
     strips_prefix: bool,
     pub(crate) request: FieldRules,
     pub(crate) response: FieldRules,
+    pub(crate) answer_timeout: Option<Duration>,
+    pub(crate) connect_timeout: Option<Duration>,
+    pub(crate) health: Option<HealthCheck>,
+    /// The client that connects within the timeout of this route, if it has one.
+    pub(crate) client: Option<Client>,
+    attachment: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 #[derive(Clone, Debug)]
@@ -53,8 +67,7 @@ enum Destination {
 struct Entry {
     /// As configured.
     name: String,
-    /// In lower case, without a port. `None` matches any host.
-    host: Option<String>,
+    host: Hosts,
     /// Path in its normal form.
     path: String,
     /// Path as the most tolerant server reads it.
@@ -89,7 +102,17 @@ impl From<Redirect> for Route {
 impl Route {
     fn new(destination: Destination) -> Self {
         let [request, response] = [Messages::Requests, Messages::Responses].map(FieldRules::new);
-        Self { destination, strips_prefix: false, request, response }
+        Self {
+            destination,
+            strips_prefix: false,
+            request,
+            response,
+            answer_timeout: None,
+            connect_timeout: None,
+            health: None,
+            client: None,
+            attachment: None,
+        }
     }
 
     /// Removes the path of the route from the paths of requests. The upstream gets it in `X-Forwarded-Prefix`, and the paths in its
@@ -111,12 +134,50 @@ impl Route {
         Self { response: rules, ..self }
     }
 
+    /// Sets the [answer timeout](crate::ProxyBuilder::answer_timeout) of this route, in place of that of the proxy.
+    #[must_use]
+    pub fn answer_timeout(self, timeout: Duration) -> Self {
+        Self { answer_timeout: Some(timeout), ..self }
+    }
+
+    /// Sets the [connect timeout](crate::ProxyBuilder::connect_timeout) of this route, in place of that of the proxy.
+    #[must_use]
+    pub fn connect_timeout(self, timeout: Duration) -> Self {
+        Self { connect_timeout: Some(timeout), ..self }
+    }
+
+    /// Sets the [health check](crate::ProxyBuilder::health_check) of this route's servers, in place of that of the proxy.
+    #[must_use]
+    pub fn health_check(self, check: HealthCheck) -> Self {
+        Self { health: Some(check), ..self }
+    }
+
+    /// Attaches a value for layers in front of the proxy, which [`Proxy::attached`](crate::Proxy::attached) returns.
+    #[must_use]
+    pub fn attach<T: Any + Send + Sync>(self, value: T) -> Self {
+        Self { attachment: Some(Arc::new(value)), ..self }
+    }
+
+    /// Returns the attached value of this type.
+    pub(crate) fn attached<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.attachment.clone()?.downcast().ok()
+    }
+
     /// Returns the upstream, unless the route redirects.
     pub(crate) fn upstream(&self) -> Option<&Upstream> {
         match &self.destination {
             Destination::Upstream(upstream) => Some(upstream),
             Destination::Redirect(_) => None,
         }
+    }
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { destination, strips_prefix, request, response, .. } = self;
+        let mut shown = f.debug_struct("Route");
+        shown.field("destination", destination).field("strips_prefix", strips_prefix);
+        shown.field("request", request).field("response", response).finish_non_exhaustive()
     }
 }
 
@@ -137,17 +198,17 @@ impl Routes {
     pub(crate) fn add(&mut self, text: &str, route: Route) -> Result<(), InvalidUpstream> {
         let invalid = || InvalidUpstream::route(text);
         let (host, path) = text.find('/').map_or((text, "/"), |at| text.split_at(at));
-        let host = match host {
-            "" => None,
-            host => Some(plain(&host.parse().map_err(|_| invalid())?)),
-        };
+        let host = Hosts::parse(host).ok_or_else(invalid)?;
         let path = path::normal(path).filter(|path| path::is_sound(path)).ok_or_else(invalid)?.into_owned();
         let loosest = path::loosest(&path).ok_or_else(invalid)?;
         if route.strips_prefix && path == "/" {
             return Err(InvalidUpstream::no_prefix(text));
         }
+        if let Some(other) = self.0.iter().find(|other| other.host == host && other.path == path) {
+            return Err(InvalidUpstream::twice(text, &other.name));
+        }
         self.0.push(Entry { name: text.to_owned(), host, path, loosest, route });
-        self.0.sort_by_key(|entry| std::cmp::Reverse((entry.host.is_some(), entry.path.len())));
+        self.0.sort_by_key(|entry| std::cmp::Reverse((entry.host.rank(), entry.path.len())));
         Ok(())
     }
 
@@ -158,7 +219,7 @@ impl Routes {
     /// Otherwise paths have no meaning to the proxy and are forwarded unchanged.
     pub(crate) fn find<'a>(&'a self, uri: &'a Uri, headers: &HeaderMap) -> Result<Target<'a>, ProxyErrorKind> {
         let host = host(uri, headers);
-        let for_host = || self.0.iter().filter(|entry| entry.host.is_none() || entry.host == host);
+        let for_host = || self.0.iter().filter(|entry| entry.host.include(host.as_deref()));
         if !for_host().any(Entry::has_path) {
             let Entry { name, route, .. } = for_host().next().ok_or(ProxyErrorKind::NoRoute)?;
             let path = uri.path_and_query().map_or("/", PathAndQuery::as_str).into();
@@ -188,19 +249,42 @@ impl Routes {
         self.0.iter().any(|entry| entry.route.upstream().is_none())
     }
 
+    /// Returns `true` if any route has something for layers in front.
+    pub(crate) fn attach(&self) -> bool {
+        self.0.iter().any(|entry| entry.route.attachment.is_some())
+    }
+
+    /// Returns all routes.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Route> {
+        self.0.iter_mut().map(|entry| &mut entry.route)
+    }
+
+    /// Returns the upstreams whose health is checked, with their checks.
+    pub(crate) fn checked<'a>(
+        &'a self,
+        default: Option<&'a HealthCheck>,
+    ) -> impl Iterator<Item = (&'a Upstream, &'a HealthCheck)> {
+        let check = move |entry: &'a Entry| Some((entry.route.upstream()?, entry.route.health.as_ref().or(default)?));
+        self.0.iter().filter_map(check)
+    }
+
     /// Returns all upstreams.
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Upstream> {
         self.0.iter().filter_map(|entry| entry.route.upstream())
     }
 
     /// Applies the known state of servers in `old` to the same servers in these routes: their breakers, and their health
-    /// if it `is_checked`.
-    pub(crate) fn inherit(&self, old: &Self, is_checked: bool) {
-        for server in self.servers() {
-            if let Some(known) = old.servers().find(|known| known.is_same(server)) {
-                server.inherit_breaker(known);
-                // Without checks, no server would recover.
-                server.set_unhealthy(is_checked && known.is_unhealthy());
+    /// if it is checked, by the check of the route or by the `default`.
+    pub(crate) fn inherit(&self, old: &Self, default: Option<&HealthCheck>) {
+        for (upstream, check) in self.0.iter().filter_map(|entry| Some((entry.route.upstream()?, &entry.route.health)))
+        {
+            // Without checks, no server would recover. Another check may have another result, and decides soon.
+            let is_checked = check.is_some() || default.is_some();
+            for server in &*upstream.servers {
+                if let Some(known) = old.servers().find(|known| known.is_same(server)) {
+                    server.inherit_breaker(known);
+                    server.set_unhealthy(is_checked && known.is_unhealthy());
+                }
             }
         }
     }
@@ -225,12 +309,6 @@ impl Entry {
 fn host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     let named = || headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
     uri.authority().map(plain).or_else(|| named().as_ref().map(plain))
-}
-
-/// Returns a host in lower case, without a port and without a trailing dot.
-fn plain(authority: &Authority) -> String {
-    let host = authority.host();
-    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
 /// Returns `true` if a path is the prefix or below it: `/images` includes `/images/cat`, but not `/imagesque`.
@@ -283,6 +361,57 @@ mod tests {
             ("example.com.evil.org", "/", "any /"),
         ] {
             assert_eq!(found(&routes, host, path).as_deref(), Ok(expected), "{host}{path}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_is_for_all_hosts_below_a_name() {
+        let routes = routes(&[
+            ("/", "http://any"),
+            ("/images", "http://images"),
+            ("*.Blog.example", "http://blogs"),
+            ("*.blog.example/admin", "http://admin"),
+            ("*.new.blog.example", "http://new"),
+            ("a.blog.example", "http://one"),
+        ]);
+        for (host, path, expected) in [
+            ("x.blog.example", "/", "blogs /"),
+            ("X.BLOG.example.:80", "/images", "blogs /images"),
+            ("x.y.blog.example", "/admin/x", "admin /admin/x"),
+            ("a.blog.example", "/admin", "one /admin"),
+            ("x.new.blog.example", "/admin", "new /admin"),
+            ("new.blog.example", "/", "blogs /"),
+            ("blog.example", "/images", "images /images"),
+            ("evilblog.example", "/", "any /"),
+            (".blog.example", "/", "any /"),
+            ("x.blog.example.evil", "/", "any /"),
+        ] {
+            assert_eq!(found(&routes, host, path).as_deref(), Ok(expected), "{host}{path}");
+        }
+    }
+
+    #[test]
+    fn two_routes_cannot_have_the_same_host_and_path() {
+        let to = || Route::from(Upstream::parse(&["http://a"]).expect("a server"));
+        for (one, other) in [
+            ("/", "/"),
+            ("a.example", "A.example."),
+            ("a.example", "a.example/"),
+            ("a.example", "a.example:8080"),
+            ("*.a.example", "*.A.example"),
+            ("a.example/%69mages", "a.example/images"),
+        ] {
+            let mut routes = Routes::default();
+            routes.add(one, to()).expect("a route");
+            let error = routes.add(other, to()).expect_err(other).to_string();
+            assert!(error.contains(one) && error.contains(other), "{error}");
+        }
+        for (one, other) in
+            [("/", "a.example"), ("a.example", "*.example"), ("/a", "/a/"), ("a.example/a", "a.example")]
+        {
+            let mut routes = Routes::default();
+            routes.add(one, to()).expect("a route");
+            routes.add(other, to()).expect("another route");
         }
     }
 
@@ -371,7 +500,25 @@ mod tests {
 
     #[test]
     fn a_route_s_path_must_be_plain() {
-        for route in ["/a//b", "/a;b", "/a/../b", "/a?b", "/a%2fb", "/%", "a b", "h/a#b"] {
+        for route in [
+            "/a//b",
+            "/a;b",
+            "/a/../b",
+            "/a?b",
+            "/a%2fb",
+            "/%",
+            "a b",
+            "h/a#b",
+            "*",
+            "*.",
+            "a.*",
+            "*a.example",
+            "*.*.example",
+            "$host",
+            "me@a",
+            "*.a:80",
+            "*.[::1]",
+        ] {
             assert!(
                 Routes::default().add(route, Upstream::parse(&["http://a"]).expect("a server").into()).is_err(),
                 "{route}"

@@ -42,7 +42,8 @@ impl Redirect {
         let is_path = target.strip_prefix('/').is_some_and(|rest| !rest.starts_with(['/', '\\']));
         // The path begins with a slash. A second one before it would make its first segment a host.
         let is_open = with_path && target.ends_with('/');
-        if is_open || !(is_web || is_path) || target.contains(['#', '{']) || HeaderValue::from_str(target).is_err() {
+        if is_open || !(is_web || is_path) || target.contains(['#', '{', '$']) || HeaderValue::from_str(target).is_err()
+        {
             return Err(invalid());
         }
         Ok(Self { status, target: target.to_owned(), with_path })
@@ -98,6 +99,8 @@ mod tests {
             "https://b.example{path}.evil",
             "/a#b",
             "/a b",
+            "https://b.example$request_uri",
+            "/a/$1",
         ] {
             assert!(Redirect::new(308, target).is_err(), "{target}");
         }

@@ -53,9 +53,9 @@ impl HealthCheck {
 }
 
 /// Checks the servers of these upstreams for ever.
-pub(crate) async fn watch(client: &Client, upstreams: impl Iterator<Item = &Upstream>, check: &HealthCheck) {
+pub(crate) async fn watch<'a>(client: &Client, upstreams: impl Iterator<Item = (&'a Upstream, &'a HealthCheck)>) {
     let mut tasks = JoinSet::new();
-    for upstream in upstreams {
+    for (upstream, check) in upstreams {
         for at in 0..upstream.servers.len() {
             tasks.spawn(watch_server(client.clone(), upstream.clone(), at, check.clone()));
         }

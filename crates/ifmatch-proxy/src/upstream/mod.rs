@@ -94,8 +94,9 @@ impl InvalidUpstream {
 
     pub(crate) fn redirect(target: &str) -> Self {
         Self(format!(
-            "'{target}' is not a valid target of a redirection; write a URL or a path, with {{path}} at the end for the path of \
-             the request, and no slash before that: https://www.example.com{{path}}"
+            "'{target}' is not a valid target of a redirection; write a URL or a path, with {{path}} at the end for the path and the \
+             query of the request, and no slash before that: https://www.example.com{{path}}. Variables such as $request_uri \
+             are not known; a dollar sign is %24"
         ))
     }
 
@@ -109,9 +110,13 @@ impl InvalidUpstream {
 
     pub(crate) fn route(text: &str) -> Self {
         Self(format!(
-            "'{text}' is not a valid route; for example example.com/images. Its path must not have empty segments, dot \
-             segments, parameters or escaped separators"
+            "'{text}' is not a valid route; for example example.com/images, or *.example.com for all hosts below one. Its path \
+             must not have empty segments, dot segments, parameters or escaped separators"
         ))
+    }
+
+    pub(crate) fn twice(text: &str, other: &str) -> Self {
+        Self(format!("'{text}' has the same host and path as the route '{other}'; remove one of them"))
     }
 }
 

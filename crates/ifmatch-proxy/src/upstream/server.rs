@@ -59,7 +59,12 @@ impl Server {
             Some("h2c") => (Scheme::HTTP, true),
             _ => return Err(invalid()),
         };
-        let authority = parts.authority.filter(|authority| !authority.as_str().contains('@')).ok_or_else(invalid)?;
+        let is_host = |authority: &Authority| {
+            // Other characters are valid in a URL, but in no name of a host. `$` is that of a variable of another server.
+            let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:%~".contains(&byte);
+            !authority.as_str().contains('@') && authority.host().bytes().all(is_valid)
+        };
+        let authority = parts.authority.filter(is_host).ok_or_else(invalid)?;
         let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
         if path.query().is_some() {
             return Err(invalid());
@@ -192,7 +197,17 @@ mod tests {
 
     #[test]
     fn invalid_upstreams_are_rejected() {
-        for text in ["", "example.com", "/path", "ftp://a", "http://user:secret@a", "http://a/?q", "http://"] {
+        for text in [
+            "",
+            "example.com",
+            "/path",
+            "ftp://a",
+            "http://user:secret@a",
+            "http://a/?q",
+            "http://",
+            "http://$backend",
+            "http://*",
+        ] {
             assert!(Server::parse(text).is_err(), "{text}");
         }
     }

@@ -10,6 +10,7 @@ use super::*;
 use crate::body::folder::Disk;
 use crate::body::in_memory::MemoryBody;
 use crate::body::on_disk::Written;
+use crate::policy::resource_rules::ResourceRules;
 use crate::store::entry::Entry;
 use crate::store::stored_response::Arrival;
 use crate::store::table::Table;
@@ -29,7 +30,9 @@ fn stored(began: u64, tag: &'static str) -> Stored {
         requested: Timestamp::default(),
         received: Timestamp::default(),
         heuristic: None,
+        rules: &ResourceRules::default(),
         while_revalidate: Duration::ZERO,
+        if_error: Duration::ZERO,
         unstored: &[],
         always_validate: false,
     };
@@ -182,7 +185,9 @@ fn a_head_is_restored_as_it_was() {
         requested: Timestamp::from_micros(5),
         received: Timestamp::from_micros(7_000_000),
         heuristic: None,
+        rules: &ResourceRules::default(),
         while_revalidate: Duration::ZERO,
+        if_error: Duration::ZERO,
         unstored: &[],
         always_validate: false,
     };

@@ -15,6 +15,7 @@ use crate::body::in_memory::MemoryBody;
 use crate::body::on_disk::DiskBody;
 use crate::body::slices::Slices;
 use crate::policy::content_range::ContentRange;
+use crate::policy::resource_rules::ResourceRules;
 use crate::store::stored_response::{Arrival, StoredBody};
 
 fn asking_for(language: &'static str) -> HeaderMap {
@@ -31,7 +32,9 @@ fn stored(began: u64, language: &'static str) -> Stored {
         requested: Timestamp::default(),
         received: Timestamp::default(),
         heuristic: None,
+        rules: &ResourceRules::default(),
         while_revalidate: Duration::ZERO,
+        if_error: Duration::ZERO,
         unstored: &[],
         always_validate: false,
     };

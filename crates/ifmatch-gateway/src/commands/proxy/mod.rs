@@ -134,7 +134,7 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
     let builder = builder.query(config.query.clone()).normalize_accept_encoding();
     let sharing = config.sharing;
     let builder = builder.heuristic(sharing.heuristic).stale_if_unreachable(sharing.stale_if_unreachable);
-    let builder = builder.stale_while_revalidate(sharing.stale_while_revalidate);
+    let builder = builder.stale_while_revalidate(sharing.stale_while_revalidate).stale_if_error(sharing.stale_if_error);
     let builder = if sharing.ignores_client_cache_control { builder.ignore_request_directives() } else { builder };
     Ok(if sharing.shares_cookies { builder.share_cookies() } else { builder })
 }
@@ -160,7 +160,7 @@ where
     let gateway = Gateway::new(Arc::clone(&state), service, |_, _| true).forwarding();
     print_banner(config, &addresses.serve(&mut server, gateway)?);
     let running = Reloadable { started: &config.server, tls: tls.as_ref(), state: &state };
-    let reload = || upstreams::reload(load, &proxy, &running);
+    let reload = || upstreams::reload(load, &proxy, &running, config.guard.is_some());
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
 }
 

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use ifmatch_proxy::{LastExchange, Proxy, ProxyError, ProxyErrorKind};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
+use crate::config::route::InFront;
 use crate::gateway::{SetContext, too_large};
 
 /// A service that forwards requests, and turns errors into responses.
@@ -25,7 +27,8 @@ pub(super) struct ProxyService<S> {
 }
 
 impl<S> ProxyService<S> {
-    /// Wraps `inner`, which forwards by `proxy`. Rejects bodies of more than `max_body` bytes, and forwarding loops.
+    /// Wraps `inner`, which forwards by `proxy`. Rejects bodies of more than `max_body` bytes, unless their route has another limit,
+    /// and forwarding loops.
     pub(super) fn new(inner: S, proxy: Proxy, max_body: u64) -> Self {
         Self { inner, proxy, max_body }
     }
@@ -56,7 +59,9 @@ where
 
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         let is_head = request.method() == Method::HEAD;
-        if request.body().size_hint().lower() > self.max_body {
+        let route = self.proxy.attached::<InFront>(request.uri(), request.headers());
+        let max_body = route.as_ref().and_then(|route| route.max_body).unwrap_or(self.max_body);
+        if request.body().size_hint().lower() > max_body {
             return ResponseFuture::TooLarge;
         }
         if self.proxy.is_loop(request.headers()) {
@@ -65,8 +70,11 @@ where
         if let Some(redirection) = self.proxy.redirection(request.uri(), request.headers()) {
             return ResponseFuture::Redirected { redirection: Some(redirection) };
         }
-        request.body_mut().limit(self.max_body);
-        ResponseFuture::Forwarded { response: self.inner.call(request), is_head }
+        request.body_mut().limit(max_body);
+        if let Some(rules) = route.as_ref().and_then(|route| route.cache.clone()) {
+            request.extensions_mut().insert(rules);
+        }
+        ResponseFuture::Forwarded { response: self.inner.call(request), route, is_head }
     }
 }
 
@@ -75,7 +83,7 @@ pin_project! {
     #[project = Stage]
     pub(super) enum ResponseFuture<F> {
         /// The inner service has been called.
-        Forwarded { #[pin] response: F, is_head: bool },
+        Forwarded { #[pin] response: F, route: Option<Arc<InFront>>, is_head: bool },
         /// The route redirects.
         Redirected { redirection: Option<Response<()>> },
         /// The proxy rejects the request.
@@ -93,8 +101,13 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Poll::Ready(Ok(match self.project() {
-            Stage::Forwarded { response, is_head } => match ready!(response.poll(cx)) {
-                Ok(response) => response.map(Either::Left),
+            Stage::Forwarded { response, route, is_head } => match ready!(response.poll(cx)) {
+                Ok(mut response) => {
+                    if let Some(hidden) = route.as_ref().and_then(|route| route.hidden.as_ref()) {
+                        hidden.apply(response.headers_mut());
+                    }
+                    response.map(Either::Left)
+                }
                 Err(error) => error_response(&error, *is_head),
             },
             Stage::Redirected { redirection } => {

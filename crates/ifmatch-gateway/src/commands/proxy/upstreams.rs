@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ifmatch_proxy::{Proxy, ProxyBuilder};
 
 use crate::commands::reload::Reloadable;
-use crate::config::proxy::ProxyConfig;
+use crate::config::proxy::{ProxyConfig, guarded_timeout};
 use crate::error::Error;
 use crate::metrics::upstreams::{self, UpstreamMetrics};
 
@@ -39,9 +39,13 @@ pub(super) fn build(builder: ProxyBuilder) -> Result<Proxy, Error> {
 /// is invalid.
 ///
 /// # Errors
-/// Fails if the configuration is invalid, listens elsewhere, or switches TLS on or off.
-pub(super) fn reload(load: &Load<'_>, proxy: &Proxy, running: &Reloadable<'_>) -> Result<(), Error> {
+/// Fails if the configuration is invalid, listens elsewhere, switches TLS on or off, or gives a route of a `guarded` proxy a time of
+/// its own.
+pub(super) fn reload(load: &Load<'_>, proxy: &Proxy, running: &Reloadable<'_>, guarded: bool) -> Result<(), Error> {
     let config = load()?;
+    if guarded && config.routes.iter().any(|route| route.answer_timeout.is_some()) {
+        return Err(guarded_timeout());
+    }
     let new = open(&config)?;
     running.read(&config.server)?.apply();
     upstreams::clear(proxy);
