@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_cache::CacheHandle;
@@ -13,6 +14,7 @@ use ifmatch_http_server::{Event, Observer};
 use ifmatch_proxy::Proxy;
 use ifmatch_register::Register;
 use ifmatch_runtime::{Clock, SystemClock};
+use percent_encoding::percent_decode_str;
 use tokio::sync::watch;
 
 use super::certificate::Validity;
@@ -47,6 +49,8 @@ pub(crate) struct AppState {
     pub(crate) proxy: Option<Proxy>,
     /// `true` if everyone can sign requests, with a published key.
     pub(crate) accepts_published_key: bool,
+    /// Prefixes of the containers of all accounts but the first one. They are not for readers without credentials.
+    pub(crate) withheld: Vec<String>,
     /// `true` if client information from proxies in front is trusted.
     pub(crate) trusts_forwarded: bool,
     /// The requests that lost lately.
@@ -93,6 +97,7 @@ impl AppState {
             purges: Purges::Alone,
             proxy: None,
             accepts_published_key: false,
+            withheld: Vec::new(),
             trusts_forwarded: false,
             conflicts: Conflicts::default(),
             ids: RequestIds::new(),
@@ -169,6 +174,22 @@ impl AppState {
     /// Sets if everyone can sign requests, with a published key.
     pub(crate) fn accepting_published_key(self, accepts_published_key: bool) -> Self {
         Self { accepts_published_key, ..self }
+    }
+
+    /// Keeps the containers of all accounts but the first one from readers without credentials.
+    pub(crate) fn withholding(self, accounts: &Accounts) -> Self {
+        let others = accounts.iter().filter(|account| !accounts.is_default(account));
+        Self { withheld: others.map(|account| accounts.prefix(account)).collect(), ..self }
+    }
+
+    /// Returns `true` if a path is one of these containers, or the list of all containers.
+    pub(crate) fn is_withheld(&self, path: &str) -> bool {
+        if self.withheld.is_empty() {
+            return false;
+        }
+        let path = percent_decode_str(path).decode_utf8_lossy();
+        let name = path.trim_start_matches('/');
+        name.is_empty() || self.withheld.iter().any(|prefix| name.starts_with(prefix))
     }
 
     /// Sets if client information from proxies in front is trusted.
