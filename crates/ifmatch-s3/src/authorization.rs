@@ -12,6 +12,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, Uri};
 use ifmatch_blob::accounts::{Account, Accounts};
+use ifmatch_blob::documents::Documents;
 use ifmatch_core::date::HttpDate;
 use percent_encoding::percent_decode_str;
 use s3s::access::{S3Access, S3AccessContext};
@@ -20,7 +21,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, s3_error};
 use time::OffsetDateTime;
 
 use crate::body::BODY_HASH;
-use crate::document::Expected;
+use crate::document::{Expected, Memory};
 use crate::incoming::Incoming;
 use crate::operation;
 
@@ -82,7 +83,10 @@ pub(crate) fn verified<T>(mut request: S3Request<T>) -> S3Request<T> {
 }
 
 /// Admits signed requests, and those that are [`Anonymous`] and read, if they ask for nothing that would be ignored.
-pub(crate) struct Access(pub(crate) Accounts);
+pub(crate) struct Access {
+    pub(crate) accounts: Accounts,
+    pub(crate) documents: Documents,
+}
 
 #[async_trait::async_trait]
 impl S3Access for Access {
@@ -105,14 +109,16 @@ impl S3Access for Access {
                     "only a signed request may choose header fields of the response"
                 ));
             }
-            self.0.iter().next().map(Account::name).unwrap_or_default().to_owned()
+            self.accounts.iter().next().map(Account::name).unwrap_or_default().to_owned()
         };
         operation::check(&name, request.method(), &query, request.headers())?;
         operation::check_owner(&account, &query, request.headers())?;
         if let Some(digests) = operation::document(&name) {
             let expected = Expected::of(request.headers(), digests)?;
+            let client = request.extensions_mut().get().copied();
+            let memory = Memory { documents: self.documents.clone(), client };
             if let Some(incoming) = request.extensions_mut().get::<Incoming>() {
-                incoming.expect_document(expected);
+                incoming.expect_document(expected, memory);
             }
         }
         Ok(())

@@ -46,6 +46,9 @@ impl Refused {
 
     pub(crate) fn to_error(&self) -> S3Error {
         let mut error = S3Error::with_message(self.code.clone(), self.message.clone());
+        if self.code == S3ErrorCode::SlowDown {
+            return error::retry(error, 1);
+        }
         error.set_status_code(StatusCode::BAD_REQUEST);
         error
     }

@@ -1,10 +1,12 @@
 //! Documents in requests: lists of objects to delete, of parts, and the settings of a bucket.
 //!
-//! A document is read whole, and compared with its checksums, before anything is done. All documents are read here.
+//! A document is read whole, and compared with its checksums, before anything is done. All documents are read here, into memory that they
+//! share with those of the other dialects.
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use ifmatch_blob::dialect::Client;
+use ifmatch_blob::documents::{DocumentError, Documents};
 use ifmatch_blob::headers::ContentMd5;
 use ifmatch_core::digest::ContentHash;
 use s3s::{S3Result, s3_error};
@@ -17,6 +19,13 @@ use crate::operation::Digests;
 
 /// Maximum length of a document: a list of 10,000 parts with a checksum each, or of 1,000 long names.
 pub(crate) const MAX: usize = 4 * 1024 * 1024;
+
+/// The memory for documents, and the client that takes some of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    pub(crate) documents: Documents,
+    pub(crate) client: Option<Client>,
+}
 
 /// The checksums that a document must have.
 #[derive(Clone, Debug)]
@@ -41,15 +50,15 @@ impl Expected {
         Ok(Self { md5: convert::md5(headers)?, hash, checksums: checksums.collect() })
     }
 
-    /// Reads a document.
-    pub(crate) async fn read(self, body: s3s::Body) -> Result<Bytes, Refused> {
-        let bytes = Limited::new(body, MAX).collect().await.map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                return Refused::new(&s3_error!(MaxMessageLengthExceeded, "a document has at most {MAX} bytes"));
+    /// Reads a document. Its memory is that of the bytes.
+    pub(crate) async fn read(self, memory: Memory, body: s3s::Body) -> Result<Bytes, Refused> {
+        let bytes = memory.documents.read(memory.client, body, MAX as u64).await.map_err(|error| match error {
+            DocumentError::TooLong(max) => {
+                Refused::new(&s3_error!(MaxMessageLengthExceeded, "a document has at most {max} bytes"))
             }
-            body::of_body(&error)
+            DocumentError::Crowded(crowded) => Refused::new(&s3_error!(SlowDown, "{crowded}")),
+            DocumentError::Broken(error) => body::of_body(&error),
         })?;
-        let bytes = bytes.to_bytes();
         self.compare(&bytes).map_err(|error| Refused::new(&error))?;
         Ok(bytes)
     }
@@ -74,10 +83,15 @@ impl Expected {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderName, HeaderValue};
+    use http::header::RETRY_AFTER;
+    use http::{HeaderName, HeaderValue, StatusCode};
     use s3s::S3ErrorCode;
 
     use super::*;
+
+    fn memory() -> Memory {
+        Memory { documents: Documents::default(), client: None }
+    }
 
     const MISMATCH: &str = "XAmzContentSHA256Mismatch";
 
@@ -86,7 +100,7 @@ mod tests {
             [(HeaderName::from_static(header.0), HeaderValue::from_str(header.1).unwrap())].into_iter().collect();
         let code = |code: &S3ErrorCode| code.as_str().to_owned();
         let expected = Expected::of(&headers, digests).map_err(|error| code(error.code()))?;
-        expected.read(Bytes::from(document).into()).await.map_err(|refused| code(refused.to_error().code()))
+        expected.read(memory(), Bytes::from(document).into()).await.map_err(|refused| code(refused.to_error().code()))
     }
 
     /// "123456789" is the input for which the catalogues of checksums state their values.
@@ -118,11 +132,29 @@ mod tests {
         let read = async |length| {
             let expected = Expected::of(&headers, Digests::All).unwrap();
             expected
-                .read(s3s::Body::from(vec![b' '; length]))
+                .read(memory(), s3s::Body::from(vec![b' '; length]))
                 .await
                 .map_err(|refused| refused.to_error().code().clone())
         };
         assert_eq!(read(MAX).await.map(|bytes| bytes.len()), Ok(MAX));
         assert_eq!(read(MAX + 1).await, Err(S3ErrorCode::MaxMessageLengthExceeded));
+    }
+
+    #[tokio::test]
+    async fn documents_share_memory_and_what_is_held_is_refused_to_others() {
+        let memory = Memory { documents: Documents::new(10), client: None };
+        let read = async |text: &'static str| {
+            let expected = Expected::of(&HeaderMap::new(), Digests::All).unwrap();
+            expected.read(memory.clone(), Bytes::from(text).into()).await
+        };
+        let held = read("12345678").await.unwrap();
+        let refused = read("123").await.unwrap_err().to_error();
+        assert_eq!(
+            (refused.code(), refused.status_code()),
+            (&S3ErrorCode::SlowDown, Some(StatusCode::SERVICE_UNAVAILABLE))
+        );
+        assert!(refused.headers().is_some_and(|headers| headers.contains_key(RETRY_AFTER)));
+        drop(held);
+        assert_eq!(read("123").await.unwrap(), "123");
     }
 }

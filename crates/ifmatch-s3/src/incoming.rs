@@ -19,7 +19,7 @@ use s3s::S3Error;
 
 use crate::body::Refused;
 use crate::chunks;
-use crate::document::Expected;
+use crate::document::{Expected, Memory};
 
 /// A request's body, as far as it is known. Clones share it.
 #[derive(Clone, Default)]
@@ -27,15 +27,17 @@ pub(crate) struct Incoming(Arc<State>);
 
 #[derive(Default)]
 struct State {
-    document: OnceLock<Expected>,
+    document: OnceLock<(Expected, Memory)>,
+    /// The document, whose memory is taken until the end of the request.
+    held: OnceLock<Bytes>,
     refused: OnceLock<Refused>,
 }
 
 impl Incoming {
     /// States that the body is a document, before anything of it is read.
-    pub(crate) fn expect_document(&self, expected: Expected) {
+    pub(crate) fn expect_document(&self, expected: Expected, memory: Memory) {
         // Once for a request.
-        drop(self.0.document.set(expected));
+        drop(self.0.document.set((expected, memory)));
     }
 
     /// Returns the reason why the body was refused, if it was.
@@ -76,8 +78,8 @@ impl Body for Reader {
             let outcome = match &mut this.content {
                 Content::End => return Poll::Ready(None),
                 Content::Unread(body) => match this.incoming.0.document.get() {
-                    Some(expected) => {
-                        let reading = expected.clone().read(std::mem::take(body));
+                    Some((expected, memory)) => {
+                        let reading = expected.clone().read(memory.clone(), std::mem::take(body));
                         this.content = Content::Document(Box::pin(reading));
                         continue;
                     }
@@ -94,7 +96,10 @@ impl Body for Reader {
             this.content = Content::End;
             return Poll::Ready(match outcome {
                 Ok(document) if document.is_empty() => None,
-                Ok(document) => Some(Ok(Frame::data(document))),
+                Ok(document) => {
+                    drop(this.incoming.0.held.set(document.clone()));
+                    Some(Ok(Frame::data(document)))
+                }
                 Err(refused) => Some(Err(this.incoming.refuse(refused))),
             });
         }

@@ -188,7 +188,7 @@ fn build(context: &Context, accounts: &Accounts, hosts: &[String]) -> Arc<[s3s::
         config.xml_max_body_size = document::MAX;
         let mut builder = S3ServiceBuilder::new(Backend { context: context.clone(), accounts: accounts.clone() });
         builder.set_auth(Keys { accounts: accounts.clone(), key });
-        builder.set_access(Access(accounts.clone()));
+        builder.set_access(Access { accounts: accounts.clone(), documents: context.documents.clone() });
         builder.set_route(OnlyVerify);
         builder.set_host(Hosts::new(hosts));
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));

@@ -639,11 +639,11 @@ mod tests {
         let setup = setup().await;
         let running = setup.stopped_completion().await;
         setup.store_part("part").await.expect_err("the upload is being completed");
-        assert_ne!(setup.tags().await, [setup.part.tag.clone()]);
+        assert_ne!(setup.tags().await.first(), Some(&setup.part.tag));
         let done = setup.resume(running).await.expect("the bytes are those of the list");
         let other = setup_with(Stop::new(|_, _| false, 0)).await;
         other.store_part("part").await.expect("the upload is open");
-        assert_ne!(other.tags().await, [other.part.tag.clone()]);
+        assert_ne!(other.tags().await.first(), Some(&other.part.tag));
         assert_eq!(
             other.completion().run().await.expect("the tag names these bytes").tag.is_some(),
             done.tag.is_some()
