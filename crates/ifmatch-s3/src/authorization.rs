@@ -12,7 +12,6 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, Uri};
 use ifmatch_blob::accounts::{Account, Accounts};
-use ifmatch_blob::documents::Documents;
 use ifmatch_core::date::HttpDate;
 use percent_encoding::percent_decode_str;
 use s3s::access::{S3Access, S3AccessContext};
@@ -21,7 +20,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, s3_error};
 use time::OffsetDateTime;
 
 use crate::body::BODY_HASH;
-use crate::document::{Expected, Memory};
+use crate::document::Expected;
 use crate::incoming::Incoming;
 use crate::operation;
 
@@ -83,10 +82,7 @@ pub(crate) fn verified<T>(mut request: S3Request<T>) -> S3Request<T> {
 }
 
 /// Admits signed requests, and those that are [`Anonymous`] and read, if they ask for nothing that would be ignored.
-pub(crate) struct Access {
-    pub(crate) accounts: Accounts,
-    pub(crate) documents: Documents,
-}
+pub(crate) struct Access(pub(crate) Accounts);
 
 #[async_trait::async_trait]
 impl S3Access for Access {
@@ -109,28 +105,31 @@ impl S3Access for Access {
                     "only a signed request may choose header fields of the response"
                 ));
             }
-            self.accounts.iter().next().map(Account::name).unwrap_or_default().to_owned()
+            self.0.iter().next().map(Account::name).unwrap_or_default().to_owned()
         };
         operation::check(&name, request.method(), &query, request.headers())?;
         operation::check_owner(&account, &query, request.headers())?;
         if let Some(digests) = operation::document(&name) {
             let expected = Expected::of(request.headers(), digests)?;
-            let client = request.extensions_mut().get().copied();
-            let memory = Memory { documents: self.documents.clone(), client };
             if let Some(incoming) = request.extensions_mut().get::<Incoming>() {
-                incoming.expect_document(expected, memory);
+                incoming.expect_document(expected);
             }
         }
         Ok(())
     }
 }
 
-/// Checks the form of a request's signature, not the signature itself. Returns the access key id. A signed `Date` takes the place of
-/// `x-amz-date`, which is the only one that `s3s` knows.
-pub(crate) fn check(head: &mut Parts, query: &[(String, String)]) -> S3Result<String> {
+/// Refuses the form of a web page, which `s3s` reads before it knows if the request is signed, or may be sent without a signature.
+pub(crate) fn refuse_form(head: &Parts) -> S3Result<()> {
     if head.method == Method::POST && head.headers.get_all(CONTENT_TYPE).iter().any(is_form) {
         return Err(s3_error!(NotImplemented, "uploads by HTML forms are not implemented: use PUT"));
     }
+    Ok(())
+}
+
+/// Checks the form of a request's signature, not the signature itself. Returns the access key id. A signed `Date` takes the place of
+/// `x-amz-date`, which is the only one that `s3s` knows.
+pub(crate) fn check(head: &mut Parts, query: &[(String, String)]) -> S3Result<String> {
     let (credential, signed) = match (header(head)?, has(query, SIGNATURE), has(query, SIGNATURE_2)) {
         (Some(text), false, false) if text.starts_with(ALGORITHM) => {
             (field(text, "Credential=")?.to_owned(), field(text, "SignedHeaders=")?.to_owned())
@@ -299,7 +298,10 @@ mod tests {
         assert_eq!(checked("/bucket/key?AWSAccessKeyId=photos&Signature=00", &[]), Err(S3ErrorCode::InvalidRequest));
         assert_eq!(checked("/bucket/key?%53ignature=00&X-Amz-Signature=00", &[]), Err(S3ErrorCode::InvalidRequest));
         let form = Request::post("/bucket").header("content-type", "Multipart/Form-Data; boundary=a").body(()).unwrap();
-        assert_eq!(check_head(&mut form.into_parts().0), Err(S3ErrorCode::NotImplemented));
+        assert_eq!(
+            refuse_form(&form.into_parts().0).map_err(|error| error.code().clone()),
+            Err(S3ErrorCode::NotImplemented)
+        );
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! `s3s` keeps a chunk in memory until its end, and verifies its signature then. Unsigned chunks are divided here as their bytes arrive, so
 //! that it keeps no more than a piece. The signature of a chunk is one of all its bytes: longer ones than [`MAX_SIGNED`] are refused
-//! before their bytes are read. What passes has the one form that S3 documents, since `s3s` reads `5x` as a length of 5, and a body
-//! that breaks off between two chunks as a complete one:
+//! before their bytes are read, and those beyond [`USUAL`] take of the memory for documents. What passes has the one form that S3
+//! documents, since `s3s` reads `5x` as a length of 5, and a body that breaks off between two chunks as a complete one:
 //!
 //! ```text
 //! LENGTH [;chunk-signature=SIGNATURE] CRLF BYTES CRLF … 0 [;chunk-signature=SIGNATURE] CRLF [TRAILER CRLF …] CRLF
@@ -18,13 +18,17 @@ use futures_util::stream;
 use http::HeaderMap;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::store::BoxError;
 use s3s::{S3Error, S3ErrorCode, s3_error};
 
 use crate::body::{BODY_HASH, Refused};
+use crate::document::{self, Memory};
 
-/// Maximum length of a signed chunk. The SDKs sign chunks of 64 to 128 KiB.
-const MAX_SIGNED: u64 = 1024 * 1024;
+/// Maximum length of a signed chunk.
+const MAX_SIGNED: u64 = 4 * 1024 * 1024;
+/// Length up to which a signed chunk counts as a buffer of its connection. The SDKs sign chunks of 64 to 128 KiB.
+const USUAL: u64 = 128 * 1024;
 /// Maximum length of the line before a chunk.
 const MAX_LINE: usize = 256;
 /// Prefix of the values of `x-amz-content-sha256` for a body in chunks.
@@ -43,12 +47,14 @@ pub(crate) fn are_in(headers: &HeaderMap) -> bool {
 }
 
 /// Returns a body in chunks as `s3s` may read it, and any other one as it is.
-pub(crate) fn limited(headers: &HeaderMap, body: s3s::Body) -> s3s::Body {
+pub(crate) fn limited(headers: &HeaderMap, memory: &Memory, body: s3s::Body) -> s3s::Body {
     let Some(kind) = headers.get(BODY_HASH).filter(|kind| kind.as_bytes().starts_with(STREAMING)) else { return body };
     let is_signed = kind.as_bytes() != UNSIGNED;
     let promised = headers.get(DECODED_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let reader = Reader {
         body,
+        memory: memory.clone(),
+        held: None,
         is_signed,
         promised,
         taken: 0,
@@ -61,6 +67,9 @@ pub(crate) fn limited(headers: &HeaderMap, body: s3s::Body) -> s3s::Body {
 
 struct Reader {
     body: s3s::Body,
+    memory: Memory,
+    /// The memory of a long signed chunk, which `s3s` holds until it asks for the next one.
+    held: Option<DocumentMemory>,
     is_signed: bool,
     /// The length of all chunks that the client has announced.
     promised: Option<u64>,
@@ -127,6 +136,8 @@ impl Reader {
         if self.promised.is_some_and(|promised| self.taken > promised) || (is_last && is_less) {
             return Err(malformed("the chunks do not have the length in x-amz-decoded-content-length"));
         }
+        let is_long = self.is_signed && length > USUAL;
+        self.held = is_long.then(|| self.memory.documents.begin(self.memory.client));
         if self.is_signed || is_last {
             self.ready.push_back(line);
         }
@@ -156,6 +167,9 @@ impl Reader {
         }
         let length = usize::try_from(left).unwrap_or(usize::MAX).min(self.read.len());
         let piece = self.read.split_to(length);
+        if let Some(held) = &mut self.held {
+            held.grow(length).map_err(|crowded| refused(&document::crowded(crowded)))?;
+        }
         let left = left.saturating_sub(length as u64);
         self.position = if left == 0 { Position::End } else { Position::Chunk(left) };
         if self.is_signed {
@@ -208,8 +222,12 @@ fn refused(error: &S3Error) -> BoxError {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
+    use ifmatch_blob::documents::Documents;
 
     use super::*;
+
+    /// The memory for documents.
+    const MEMORY: u32 = 6 * 1024 * 1024;
 
     const SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
 
@@ -222,7 +240,8 @@ mod tests {
         let pieces: Vec<_> =
             body.chunks(pieces).map(|piece| Ok::<_, BoxError>(Frame::data(piece.to_vec().into()))).collect();
         let body = s3s::Body::http_body_unsync(StreamBody::new(stream::iter(pieces)));
-        let mut body = limited(&headers.into_iter().collect(), body);
+        let memory = Memory { documents: Documents::new(MEMORY), client: None };
+        let mut body = limited(&headers.into_iter().collect(), &memory, body);
         let mut passed = Vec::new();
         while let Some(frame) = body.frame().await {
             match frame {
@@ -274,6 +293,28 @@ mod tests {
         let max = usize::try_from(MAX_SIGNED).unwrap();
         assert_eq!(of_length(max).await, Ok(true));
         assert_eq!(of_length(max + 1).await, Err("InvalidRequest".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn long_signed_chunks_share_the_memory_for_documents() {
+        let memory = Memory { documents: Documents::new(MEMORY), client: None };
+        let begun = async |length: usize| {
+            let headers = [(http::HeaderName::from_static(BODY_HASH), HeaderValue::from_static(SIGNED))];
+            let (line, bytes) = (signed(length), "x".repeat(length));
+            let pieces = [Ok(Frame::data(line.into())), Ok::<_, BoxError>(Frame::data(bytes.into()))];
+            let body = s3s::Body::http_body_unsync(StreamBody::new(stream::iter(pieces)));
+            let mut body = limited(&headers.into_iter().collect(), &memory, body);
+            body.frame().await.unwrap().unwrap();
+            let chunk = body.frame().await.unwrap();
+            chunk.map(|_| body).map_err(|error| error.downcast::<Refused>().unwrap().to_error().code().clone())
+        };
+        let max = usize::try_from(MAX_SIGNED).unwrap();
+        let held = begun(max).await.unwrap();
+        assert_eq!(begun(max).await.err(), Some(S3ErrorCode::SlowDown));
+        assert!(begun(usize::try_from(USUAL).unwrap()).await.is_ok());
+        assert_eq!(u64::from(memory.documents.taken()), MAX_SIGNED, "of short chunks, nothing is taken");
+        drop(held);
+        assert!(begun(max).await.is_ok());
     }
 
     #[tokio::test]

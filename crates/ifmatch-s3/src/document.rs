@@ -6,10 +6,10 @@
 use bytes::Bytes;
 use http::HeaderMap;
 use ifmatch_blob::dialect::Client;
-use ifmatch_blob::documents::{DocumentError, Documents};
+use ifmatch_blob::documents::{Crowded, DocumentError, Documents};
 use ifmatch_blob::headers::ContentMd5;
 use ifmatch_core::digest::ContentHash;
-use s3s::{S3Result, s3_error};
+use s3s::{S3Error, S3Result, s3_error};
 
 use crate::body::{self, BODY_HASH, Refused};
 use crate::checksum::Algorithm;
@@ -56,7 +56,7 @@ impl Expected {
             DocumentError::TooLong(max) => {
                 Refused::new(&s3_error!(MaxMessageLengthExceeded, "a document has at most {max} bytes"))
             }
-            DocumentError::Crowded(crowded) => Refused::new(&s3_error!(SlowDown, "{crowded}")),
+            DocumentError::Crowded(error) => Refused::new(&crowded(error)),
             DocumentError::Broken(error) => body::of_body(&error),
         })?;
         self.compare(&bytes).map_err(|error| Refused::new(&error))?;
@@ -79,6 +79,11 @@ impl Expected {
             None => Ok(()),
         }
     }
+}
+
+/// Returns the error for a body for which there is no memory.
+pub(crate) fn crowded(error: Crowded) -> S3Error {
+    s3_error!(SlowDown, "{error}")
 }
 
 #[cfg(test)]

@@ -22,22 +22,27 @@ use crate::chunks;
 use crate::document::{Expected, Memory};
 
 /// A request's body, as far as it is known. Clones share it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Incoming(Arc<State>);
 
-#[derive(Default)]
 struct State {
-    document: OnceLock<(Expected, Memory)>,
+    memory: Memory,
+    document: OnceLock<Expected>,
     /// The document, whose memory is taken until the end of the request.
     held: OnceLock<Bytes>,
     refused: OnceLock<Refused>,
 }
 
 impl Incoming {
+    pub(crate) fn new(memory: Memory) -> Self {
+        let (document, held, refused) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self(Arc::new(State { memory, document, held, refused }))
+    }
+
     /// States that the body is a document, before anything of it is read.
-    pub(crate) fn expect_document(&self, expected: Expected, memory: Memory) {
+    pub(crate) fn expect_document(&self, expected: Expected) {
         // Once for a request.
-        drop(self.0.document.set((expected, memory)));
+        drop(self.0.document.set(expected));
     }
 
     /// Returns the reason why the body was refused, if it was.
@@ -47,7 +52,7 @@ impl Incoming {
 
     /// Returns the body to be read by `s3s`.
     pub(crate) fn body(&self, head: &Parts, body: s3s::Body) -> s3s::Body {
-        let content = Content::Unread(chunks::limited(&head.headers, body));
+        let content = Content::Unread(chunks::limited(&head.headers, &self.0.memory, body));
         s3s::Body::http_body_unsync(Reader { incoming: self.clone(), content })
     }
 
@@ -78,8 +83,8 @@ impl Body for Reader {
             let outcome = match &mut this.content {
                 Content::End => return Poll::Ready(None),
                 Content::Unread(body) => match this.incoming.0.document.get() {
-                    Some((expected, memory)) => {
-                        let reading = expected.clone().read(memory.clone(), std::mem::take(body));
+                    Some(expected) => {
+                        let reading = expected.clone().read(this.incoming.0.memory.clone(), std::mem::take(body));
                         this.content = Content::Document(Box::pin(reading));
                         continue;
                     }

@@ -7,7 +7,8 @@
 //! - Parameters of the operation are taken.
 //! - The [names by which S3 selects an operation](SELECTORS) are refused, with or without a value.
 //! - A name that S3 adds tomorrow is in no list. The selectors of S3 have no value, so any other name without a value is refused,
-//!   too. Names of less than four characters, such as `v`, and those that begin with no letter are no selectors: S3 has none but `acl`.
+//!   too, unless it is a parameter of another operation. Names of less than four characters, such as `v`, and those that begin with no
+//!   letter are no selectors: S3 has none of them but `acl`.
 //! - A name with a value is ignored, as S3 does, unless it begins with `x-amz-`: S3 takes such parameters of a presigned URL for header
 //!   fields, which would be lost.
 //!
@@ -19,10 +20,6 @@ use s3s::{S3Result, s3_error};
 use crate::backend::refuse;
 use crate::checksum::{Algorithm, CHECKSUM};
 
-/// The parameters of a listing of objects.
-macro_rules! listing {
-    ($($more:literal),*) => { &["delimiter", "encoding-type", "prefix", $($more),*] };
-}
 /// The parameters of a read of an object.
 const READ: &[&str] = &[
     "partNumber",
@@ -33,6 +30,47 @@ const READ: &[&str] = &[
     "response-content-type",
     "response-expires",
     "versionId",
+];
+
+/// The operations that are served, and their parameters.
+const SERVED: &[(&str, &[&str])] = &[
+    ("AbortMultipartUpload", &["uploadId"]),
+    ("CompleteMultipartUpload", &["uploadId"]),
+    ("CopyObject", &[]),
+    ("CreateBucket", &[]),
+    ("CreateMultipartUpload", &["uploads"]),
+    ("DeleteBucket", &[]),
+    ("DeleteObject", &["versionId"]),
+    ("DeleteObjects", &["delete"]),
+    ("GetBucketLocation", &["location"]),
+    ("GetBucketVersioning", &["versioning"]),
+    ("GetObject", READ),
+    ("GetObjectAttributes", &["attributes", "versionId"]),
+    ("HeadBucket", &[]),
+    ("HeadObject", READ),
+    ("ListBuckets", &["bucket-region", "continuation-token", "max-buckets", "prefix"]),
+    (
+        "ListMultipartUploads",
+        &["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker", "uploads"],
+    ),
+    ("ListObjects", &["delimiter", "encoding-type", "marker", "max-keys", "prefix"]),
+    (
+        "ListObjectsV2",
+        &[
+            "continuation-token",
+            "delimiter",
+            "encoding-type",
+            "fetch-owner",
+            "list-type",
+            "max-keys",
+            "prefix",
+            "start-after",
+        ],
+    ),
+    ("ListParts", &["max-parts", "part-number-marker", "uploadId"]),
+    ("PutObject", &[]),
+    ("UploadPart", &["partNumber", "uploadId"]),
+    ("UploadPartCopy", &["partNumber", "uploadId"]),
 ];
 
 /// The names by which S3 selects an operation, or which only some operations take, in its order of bytes.
@@ -125,28 +163,6 @@ const ABOUT_CHECKSUMS: [&str; 3] = ["algorithm", "mode", "type"];
 /// The header fields with the owner that a client expects.
 const OWNERS: [&str; 2] = ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"];
 
-/// Returns the parameters of an operation, or `None` if it is not served.
-fn parameters(operation: &str) -> Option<&'static [&'static str]> {
-    Some(match operation {
-        "CreateBucket" | "HeadBucket" | "DeleteBucket" | "PutObject" | "CopyObject" => &[],
-        "ListBuckets" => &["bucket-region", "continuation-token", "max-buckets", "prefix"],
-        "GetBucketLocation" => &["location"],
-        "GetBucketVersioning" => &["versioning"],
-        "ListObjects" => listing!["marker", "max-keys"],
-        "ListObjectsV2" => listing!["continuation-token", "fetch-owner", "list-type", "max-keys", "start-after"],
-        "GetObject" | "HeadObject" => READ,
-        "GetObjectAttributes" => &["attributes", "versionId"],
-        "DeleteObject" => &["versionId"],
-        "DeleteObjects" => &["delete"],
-        "CreateMultipartUpload" => &["uploads"],
-        "UploadPart" | "UploadPartCopy" => &["partNumber", "uploadId"],
-        "CompleteMultipartUpload" | "AbortMultipartUpload" => &["uploadId"],
-        "ListParts" => &["max-parts", "part-number-marker", "uploadId"],
-        "ListMultipartUploads" => listing!["key-marker", "max-uploads", "upload-id-marker", "uploads"],
-        _ => return None,
-    })
-}
-
 /// The checksums of the document in a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Digests {
@@ -167,7 +183,7 @@ pub(crate) fn document(operation: &str) -> Option<Digests> {
 
 /// Refuses a request unless it is for this operation, which is served, and asks for nothing that would be ignored.
 pub(crate) fn check(operation: &str, method: &Method, query: &[(String, String)], headers: &HeaderMap) -> S3Result<()> {
-    let Some(own) = parameters(operation) else {
+    let Some((_, own)) = SERVED.iter().find(|(name, _)| *name == operation) else {
         return Err(s3_error!(NotImplemented, "{operation} is not implemented"));
     };
     for (name, value) in query.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
@@ -233,12 +249,12 @@ fn is_unknown_checksum(name: &str) -> bool {
 
 /// Returns `true` if a name selects another operation.
 fn is_selector(name: &str, value: &str) -> bool {
-    let may_be_new = || {
-        value.is_empty()
-            && name.len() >= MIN_SELECTOR
-            && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic())
-    };
-    SELECTORS.binary_search(&name).is_ok() || may_be_new()
+    if SELECTORS.binary_search(&name).is_ok() {
+        return true;
+    }
+    let is_parameter = SERVED.iter().any(|(_, parameters)| parameters.contains(&name));
+    let is_word = name.len() >= MIN_SELECTOR && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
+    value.is_empty() && is_word && !is_parameter
 }
 
 #[cfg(test)]
@@ -270,6 +286,7 @@ mod tests {
             "x-id=PutObject",
             "version=2",
             "prefix=a",
+            "start-after=",
             "X-Amz-Signature=0",
             "x-amz-acl=private",
             "x-amz-checksum-crc32=AAAAAA%3D%3D",

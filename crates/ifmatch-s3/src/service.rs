@@ -26,9 +26,10 @@ use tower_service::Service;
 use crate::answer::{self, RequestId};
 use crate::authorization::{self, Access, Anonymous};
 use crate::backend::Backend;
+use crate::document::{self, Memory};
 use crate::host::Hosts;
 use crate::incoming::Incoming;
-use crate::{conditions, document, multipart};
+use crate::{conditions, multipart};
 
 /// S3's API over a blob store. Requests are signed (Signature Version 4) with the key of an account: the account's name is the
 /// access key id, and its key in base64 the secret key. Cheap to clone.
@@ -91,6 +92,7 @@ impl S3Service {
 
     async fn respond(&self, request: Request<s3s::Body>) -> S3Result<Response<s3s::Body>> {
         let (mut head, body) = request.into_parts();
+        authorization::refuse_form(&head)?;
         let query = authorization::parameters(head.uri.query().unwrap_or_default());
         let index = if (self.public_read)() && authorization::is_anonymous(&head, &query) {
             head.extensions.insert(Anonymous);
@@ -110,7 +112,8 @@ impl S3Service {
             }
             index
         };
-        let incoming = Incoming::default();
+        let memory = Memory { documents: self.context.documents.clone(), client: head.extensions.get().copied() };
+        let incoming = Incoming::new(memory);
         let body = incoming.body(&head, body);
         head.extensions.insert(incoming.clone());
         let response = self.call_library(index, Request::from_parts(head, body)).await?;
@@ -188,7 +191,7 @@ fn build(context: &Context, accounts: &Accounts, hosts: &[String]) -> Arc<[s3s::
         config.xml_max_body_size = document::MAX;
         let mut builder = S3ServiceBuilder::new(Backend { context: context.clone(), accounts: accounts.clone() });
         builder.set_auth(Keys { accounts: accounts.clone(), key });
-        builder.set_access(Access { accounts: accounts.clone(), documents: context.documents.clone() });
+        builder.set_access(Access(accounts.clone()));
         builder.set_route(OnlyVerify);
         builder.set_host(Hosts::new(hosts));
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
