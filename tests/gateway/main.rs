@@ -19,6 +19,7 @@ mod proxy;
 mod registers;
 mod reload;
 mod s3;
+mod s3_operations;
 mod service_manager;
 mod session;
 mod shares;

@@ -56,6 +56,10 @@ async fn conditions_have_the_status_and_the_code_of_s3() {
         (get.clone(), "there", "if-match", "\"other\"", 412, "PreconditionFailed"),
         (get.clone(), "there", "if-none-match", &tag, 304, ""),
         (get.clone(), "there", "if-none-match", "\"other\"", 200, ""),
+        (get.clone(), "there", "if-none-match", &format!("\"other\", {tag}"), 304, ""),
+        (get.clone(), "there", "if-match", &format!("\"other\",{tag}"), 200, ""),
+        (head.clone(), "there", "if-match", "\"other\", \"another\"", 412, ""),
+        (get.clone(), "there", "if-match", "a, b", 400, "InvalidArgument"),
         (get.clone(), "there", "if-modified-since", "Fri, 01 Jan 2100 00:00:00 GMT", 304, ""),
         (get.clone(), "there", "if-unmodified-since", "Thu, 01 Jan 1970 00:00:00 GMT", 412, "PreconditionFailed"),
         (get.clone(), "there", "range", "bytes=1-1", 206, ""),
@@ -76,6 +80,161 @@ async fn conditions_have_the_status_and_the_code_of_s3() {
         assert!(answer.text().contains(code), "{row}: {}", answer.text());
         assert!(!code.is_empty() || status == 200 || status == 206 || answer.body.is_empty(), "{row}");
     }
+}
+
+/// Programs tell by the condition that an object exists, and their users tell the operator the id of a request.
+#[tokio::test]
+async fn an_error_names_its_condition_and_its_request() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    let tag = s3.put("/docs/a", &[], "one").await.expect(200).etag().to_owned();
+    let (other, source) = ([("if-match", "\"other\"")], ("x-amz-copy-source", "/docs/a"));
+    let copied = |name, value| [source, (name, value)];
+    for (answer, condition) in [
+        (s3.put("/docs/a", &[("if-none-match", "*")], "two").await, "If-None-Match"),
+        (s3.put("/docs/a", &other, "two").await, "If-Match"),
+        (s3.get("/docs/a", &other).await, "If-Match"),
+        (s3.get("/docs/a", &[("if-unmodified-since", "Thu, 01 Jan 1970 00:00:00 GMT")]).await, "If-Unmodified-Since"),
+        (s3.delete("/docs/a", &other).await, "If-Match"),
+        (
+            s3.put("/docs/b", &copied("x-amz-copy-source-if-none-match", &tag), "").await,
+            "x-amz-copy-source-If-None-Match",
+        ),
+        (s3.put("/docs/b", &copied("x-amz-copy-source-if-match", "\"other\""), "").await, "x-amz-copy-source-If-Match"),
+    ] {
+        refused(&answer, 412, "PreconditionFailed");
+        assert_eq!(element(answer.text(), "Condition"), condition);
+        assert_eq!(element(answer.text(), "RequestId"), answer.header("x-amz-request-id"));
+        // The name of the request in the log.
+        assert_eq!(answer.header("x-amz-request-id"), answer.header("x-request-id"));
+        assert!(!answer.headers.contains_key("x-ifmatch-condition"), "{answer:?}");
+    }
+    let first = s3.get("/docs/a", &[]).await.expect(200);
+    let second = s3.get("/docs/a", &[]).await.expect(200);
+    assert_ne!(first.header("x-amz-request-id"), second.header("x-amz-request-id"));
+    let attributes = s3.get("/docs/a?attributes", &[("x-amz-object-attributes", "ETag")]).await.expect(200);
+    assert_eq!(element(attributes.text(), "ETag"), tag.trim_matches('"'));
+}
+
+#[tokio::test]
+async fn a_deletion_of_a_version_has_no_condition() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    let tag = s3.put("/docs/a", &[], "one").await.expect(200).etag().to_owned();
+    refused(&s3.delete("/docs/a?versionId=null", &[("if-match", &tag)]).await, 501, "NotImplemented");
+    let bare = tag.trim_matches('"');
+    let entry = format!("<Key>a</Key><VersionId>null</VersionId><ETag>{bare}</ETag>");
+    let list = format!("<Delete><Object>{entry}</Object></Delete>");
+    let answer = s3.send(Method::POST, "/docs?delete", &[], list).await.expect(200);
+    assert!(answer.text().contains("<Code>NotImplemented</Code>"), "{}", answer.text());
+    s3.get("/docs/a", &[]).await.expect(200);
+    s3.delete("/docs/a?versionId=null", &[]).await.expect(204);
+    s3.get("/docs/a", &[]).await.expect(404);
+}
+
+/// A document is what its checksums say, or nothing is done.
+#[tokio::test]
+async fn a_deletion_has_the_checksums_of_its_list() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    s3.put("/docs/a", &[], "one").await.expect(200);
+    let list = "<Delete><Object><Key>a</Key></Object></Delete>";
+    let unsigned = ("x-amz-content-sha256", "UNSIGNED-PAYLOAD");
+    let zeros = "0".repeat(64);
+    for (headers, code) in [
+        ([unsigned, ("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==")], "BadDigest"),
+        ([unsigned, ("content-md5", "")], "InvalidDigest"),
+        ([unsigned, ("x-amz-checksum-crc32", "AAAAAA==")], "BadDigest"),
+        ([unsigned, ("x-amz-checksum-sha256", "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=")], "BadDigest"),
+        ([("x-amz-content-sha256", &*zeros), ("accept", "*/*")], "XAmzContentSHA256Mismatch"),
+    ] {
+        refused(&s3.send(Method::POST, "/docs?delete", &headers, list).await, 400, code);
+        refused(&s3.put("/new", &headers, list).await, 400, code);
+    }
+    s3.get("/docs/a", &[]).await.expect(200);
+    s3.send(Method::HEAD, "/new", &[], "").await.expect(404);
+    let upload = s3.send(Method::POST, "/docs/b?uploads", &[], "").await.expect(200);
+    let complete = format!("/docs/b?uploadId={}", element(upload.text(), "UploadId"));
+    let wrong = [unsigned, ("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==")];
+    refused(&s3.send(Method::POST, &complete, &wrong, "<CompleteMultipartUpload/>").await, 400, "BadDigest");
+    let long = " ".repeat(4 * 1024 * 1024 + 1);
+    refused(&s3.send(Method::POST, "/docs?delete", &[], long).await, 400, "MaxMessageLengthExceeded");
+    s3.send(Method::POST, "/docs?delete", &[("x-amz-checksum-crc32", "v6Ysrw==")], list).await.expect(200);
+    s3.get("/docs/a", &[]).await.expect(404);
+}
+
+/// An object is not kept in the clear if its client asked for encryption, if only by half, and goes to no other owner's bucket.
+#[tokio::test]
+async fn a_write_that_asks_for_what_it_would_not_get_is_refused() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    s3.put("/docs/a", &[], "one").await.expect(200);
+    for (name, value, status) in [
+        ("x-amz-server-side-encryption-customer-key", "pO3upElrwuEXSoFwCfnZPdSsmt/xWeFa0N9KgDijwVs=", 501),
+        ("x-amz-server-side-encryption-aws-kms-key-id", "a", 501),
+        ("x-amz-server-side-encryption", "AES256", 501),
+        ("x-amz-object-lock-retain-until-date", "2030-01-01T00:00:00Z", 501),
+        ("x-amz-website-redirect-location", "/b", 501),
+        ("x-amz-checksum-sha512", "AAAA", 501),
+        ("x-amz-expected-bucket-owner", "999999999999", 403),
+    ] {
+        let (header, copy) = ((name, value), ("x-amz-copy-source", "/docs/a"));
+        for answer in [
+            s3.put("/docs/b", &[header], "secret").await,
+            s3.put("/docs/b", &[header, copy], "").await,
+            s3.send(Method::POST, "/docs/b?uploads", &[header], "").await,
+        ] {
+            assert_eq!(answer.status, status, "{name}: {}", answer.text());
+        }
+    }
+    s3.get("/docs/b", &[]).await.expect(404);
+    let (owner, foreign) = ("x-amz-expected-bucket-owner", "999999999999");
+    for answer in [
+        s3.get("/docs/a", &[(owner, foreign)]).await,
+        s3.get("/docs?list-type=2", &[(owner, foreign)]).await,
+        s3.delete("/docs/a", &[(owner, foreign)]).await,
+        s3.put("/docs/b", &[("x-amz-copy-source", "/docs/a"), ("x-amz-source-expected-bucket-owner", foreign)], "")
+            .await,
+    ] {
+        refused(&answer, 403, "AccessDenied");
+    }
+    s3.get("/docs/a", &[(owner, DEVELOPMENT_ACCOUNT)]).await.expect(200);
+}
+
+/// A body in chunks, of any length if they are not signed.
+#[tokio::test]
+async fn a_body_in_chunks_is_complete_or_refused() {
+    let setup = setup().await;
+    let s3 = &setup.s3;
+    let put = async |kind: &str, length: usize, body: String| {
+        let length = length.to_string();
+        let headers = [
+            ("x-amz-content-sha256", kind),
+            ("x-amz-decoded-content-length", &*length),
+            ("x-amz-trailer", "x-amz-checksum-crc32"),
+            ("content-encoding", "aws-chunked"),
+        ];
+        s3.put("/docs/a", &headers, body).await
+    };
+    let (signed, unsigned) = ("STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER", "STREAMING-UNSIGNED-PAYLOAD-TRAILER");
+    let long = 5 * 1024 * 1024;
+    let line = |length: usize| format!("{length:x};chunk-signature={}\r\n", "0".repeat(64));
+    let bytes = "x".repeat(long);
+    for (kind, length, body, code) in [
+        (unsigned, 9, "9\r\n123456789\r\n".to_owned(), "IncompleteBody"),
+        (unsigned, 9, "9\r\n123456789\r\n0\r\n\r\n".to_owned(), "InvalidRequest"),
+        (unsigned, 8, "9\r\n123456789\r\n0\r\nx-amz-checksum-crc32:y/Q5Jg==\r\n\r\n".to_owned(), "IncompleteBody"),
+        (signed, 9, format!("{}123456789\r\n{}\r\n", line(9), line(0)), "SignatureDoesNotMatch"),
+        (signed, long, format!("{}{bytes}\r\n{}\r\n", line(long), line(0)), "InvalidRequest"),
+    ] {
+        refused(&put(kind, length, body).await, 400, code);
+    }
+    s3.get("/docs/a", &[]).await.expect(404);
+    let trailer = "0\r\nx-amz-checksum-crc32:y/Q5Jg==\r\n\r\n";
+    put(unsigned, 9, format!("9\r\n123456789\r\n{trailer}")).await.expect(200);
+    let body = format!("{long:x}\r\n{bytes}\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n");
+    refused(&put(unsigned, long, body).await, 400, "BadDigest");
+    assert_eq!(s3.get("/docs/a", &[]).await.expect(200).text(), "123456789");
 }
 
 #[tokio::test]
@@ -193,6 +352,7 @@ async fn public_reads_need_no_signature() {
         (&Method::DELETE, "/docs/a", none, "", 403, "AccessDenied"),
         (&post, "/docs?delete", none, delete, 403, "AccessDenied"),
         (&post, "/docs/a?uploads", none, "", 403, "AccessDenied"),
+        (&post, "/docs", ("content-type", "multipart/form-data; boundary=a"), "--a\r\n", 501, "NotImplemented"),
         (
             &get,
             "/docs/a",
@@ -211,6 +371,21 @@ async fn public_reads_need_no_signature() {
         assert!(answer.text().contains(code), "{row}: {}", answer.text());
     }
     assert_eq!(s3.get("/docs/a", &[]).await.expect(200).text(), "one");
+    // So does the plain dialect.
+    let (plain, token) = (Client::new(gateway.address()), [("authorization", "Bearer secret")]);
+    for (path, status) in [
+        ("/docs/a", 200),
+        ("/docs", 200),
+        ("/", 401),
+        ("/?limit=1", 401),
+        ("/reports.docs", 401),
+        ("/reports.docs/theirs", 401),
+        ("/reports%2Edocs/theirs", 401),
+        ("/%72eports.docs/theirs", 401),
+    ] {
+        assert_eq!(plain.get(path, &[]).await.status, status, "{path}");
+        assert_eq!(plain.get(path, &token).await.status, 200, "{path}");
+    }
 }
 
 #[tokio::test]
@@ -505,6 +680,21 @@ async fn signatures_are_verified_with_their_time_and_their_headers() {
     Client::new(address).put(&upload, &[], "three").await.expect(200);
     let other = upload.replace("/docs/c", "/docs/d");
     refused(&Client::new(address).put(&other, &[], "three").await, 403, "SignatureDoesNotMatch");
+
+    // A signed `Date` is a time, too.
+    for (time, status) in [(now, 200), (now - 16 * minute, 403)] {
+        let date = httpdate::fmt_http_date(time);
+        let request = s3.signed(Method::GET, "/docs/a", &[("date", &date)], "", time);
+        assert_eq!(s3.send_signed(request).await.status, status, "{date}");
+    }
+    // A list of tags that is signed.
+    let lists = [("if-none-match", "\"a\", \"b\"")];
+    let other = S3::new(address, DEVELOPMENT_ACCOUNT, "b3RoZXI=");
+    refused(&other.get("/docs/a", &lists).await, 403, "SignatureDoesNotMatch");
+    second.get("/docs/a", &lists).await.expect(200);
+    let url = s3.presigned(&Method::GET, "/docs/a", now, 60);
+    Client::new(address).get(&url, &lists).await.expect(200);
+    Client::new(address).get(&url.replace("Expires=60", "Expires=61"), &lists).await.expect(403);
 
     // The bytes of a signed body.
     let mut request = s3.signed(Method::PUT, "/docs/a", &[], "one", now);

@@ -71,7 +71,8 @@ impl S3 {
         self.send(Method::DELETE, path, headers, "").await
     }
 
-    /// Returns a request signed at this time. Its signature covers the host and the headers that begin with `x-amz-`.
+    /// Returns a request signed at this time. Its signature covers the host and the headers that begin with `x-amz-`, and a `date`,
+    /// which takes the place of `x-amz-date`.
     pub fn signed(
         &self,
         method: Method,
@@ -85,13 +86,16 @@ impl S3 {
         let given = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let mut headers: Vec<(String, String)> = given.collect();
         headers.push(("host".into(), self.host.clone()));
-        headers.push(("x-amz-date".into(), time.clone()));
+        if !headers.iter().any(|(name, _)| name == "date") {
+            headers.push(("x-amz-date".into(), time.clone()));
+        }
         if !headers.iter().any(|(name, _)| name == "x-amz-content-sha256") {
             headers.push(("x-amz-content-sha256".into(), hash));
         }
         headers.sort();
         let body = headers.iter().find(|(name, _)| name == "x-amz-content-sha256").map(|(_, value)| value.clone());
-        let signed: Vec<_> = headers.iter().filter(|(name, _)| name == "host" || name.starts_with("x-amz-")).collect();
+        let is_signed = |name: &str| name == "host" || name == "date" || name.starts_with("x-amz-");
+        let signed: Vec<_> = headers.iter().filter(|(name, _)| is_signed(name)).collect();
         let names = signed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(";");
         let lines = signed.iter().fold(String::new(), |lines, (name, value)| lines + name + ":" + value + "\n");
         let canonical = canonical(&method, path, &lines, &names, &body.expect("it was added"));

@@ -2,14 +2,27 @@
 //!
 //! `s3s` verifies signatures, and compares the time of a request, and the end of a presigned URL, with the system's clock. It
 //! accepts the older version 2, whose header has no time limit, and headers that the signature does not cover. The holder of a
-//! presigned upload could thus add `x-amz-copy-source`, and copy any object.
+//! presigned upload could thus add `x-amz-copy-source`, and copy any object. It also accepts signatures for another service, `sts`, for
+//! which it reads a body before the signature is verified; and it knows no `Date`.
+//!
+//! Once `s3s` has selected an operation, and before it reads the body, [`Access`] decides.
 
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, DATE};
 use http::request::Parts;
-use http::{HeaderValue, Method};
+use http::uri::PathAndQuery;
+use http::{HeaderName, HeaderValue, Method, Uri};
+use ifmatch_blob::accounts::{Account, Accounts};
+use ifmatch_core::date::HttpDate;
 use percent_encoding::percent_decode_str;
 use s3s::access::{S3Access, S3AccessContext};
-use s3s::{S3Error, S3Result, s3_error};
+use s3s::auth::{Credentials, SecretKey};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, s3_error};
+use time::OffsetDateTime;
+
+use crate::body::BODY_HASH;
+use crate::document::Expected;
+use crate::incoming::Incoming;
+use crate::operation;
 
 /// The algorithm of Signature Version 4.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
@@ -18,8 +31,10 @@ const SIGNATURE: &str = "X-Amz-Signature";
 const SIGNATURE_2: &str = "Signature";
 /// Maximum validity of a presigned URL, in seconds.
 const MAX_EXPIRES: u64 = 7 * 24 * 60 * 60;
-/// A header that is signed in another form, or, in presigned requests, only makes a check stricter.
-const BODY_HASH: &str = "x-amz-content-sha256";
+/// The service for which requests are signed.
+const SERVICE: &str = "s3";
+/// The time of a request, unless its `Date` is signed.
+const X_AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
 
 /// Returns `true` if a query has a signature of S3.
 pub fn is_presigned(query: Option<&str>) -> bool {
@@ -41,34 +56,80 @@ pub(crate) fn unsigned() -> S3Error {
 #[derive(Clone, Copy)]
 pub(crate) struct Anonymous;
 
-/// Admits signed requests, and those that are [`Anonymous`] and read.
-pub(crate) struct SignedOrReading;
+/// Marks a request of the account with this access key id, whose signature was verified, and then removed.
+#[derive(Clone)]
+struct Verified(String);
+
+/// Removes the signature of a request after it was verified, so that the request can be changed.
+pub(crate) fn remove(head: &mut Parts, access_key: String) -> S3Result<()> {
+    head.headers.remove(AUTHORIZATION);
+    let is_signature = |part: &&str| parameters(part).iter().any(|(name, _)| name == SIGNATURE);
+    let query: Vec<_> = head.uri.query().unwrap_or_default().split('&').filter(|part| !is_signature(part)).collect();
+    let path = format!("{}?{}", head.uri.path(), query.join("&"));
+    let mut parts = head.uri.clone().into_parts();
+    parts.path_and_query = Some(PathAndQuery::try_from(path).map_err(|error| s3_error!(error, InvalidURI))?);
+    head.uri = Uri::from_parts(parts).map_err(|error| s3_error!(error, InvalidURI))?;
+    head.extensions.insert(Verified(access_key));
+    Ok(())
+}
+
+/// Returns a request with the access key id of the signature that was [removed](remove) from it.
+pub(crate) fn verified<T>(mut request: S3Request<T>) -> S3Request<T> {
+    if let Some(Verified(access_key)) = request.extensions.remove() {
+        request.credentials = Some(Credentials { access_key, secret_key: SecretKey::from(String::new()) });
+    }
+    request
+}
+
+/// Admits signed requests, and those that are [`Anonymous`] and read, if they ask for nothing that would be ignored.
+pub(crate) struct Access(pub(crate) Accounts);
 
 #[async_trait::async_trait]
-impl S3Access for SignedOrReading {
+impl S3Access for Access {
     async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
-        if request.credentials().is_some() {
-            return Ok(());
-        }
-        let operation = request.s3_op().name();
-        let reads = matches!(operation, "GetObject" | "HeadObject" | "ListObjects" | "ListObjectsV2" | "HeadBucket");
-        if !reads || request.extensions_mut().get::<Anonymous>().is_none() {
-            return Err(unsigned());
-        }
-        // Otherwise, the author of a link could turn an object into a web page.
+        let name = request.s3_op().name().to_owned();
         let query = parameters(request.uri().query().unwrap_or_default());
-        if query.iter().any(|(name, _)| name.starts_with("response-")) {
-            return Err(s3_error!(InvalidRequest, "only a signed request may choose header fields of the response"));
+        let key = request.credentials().map(|credentials| credentials.access_key.clone());
+        let verified = request.extensions_mut().get().map(|Verified(access_key)| access_key.clone());
+        let account = if let Some(key) = key.or(verified) {
+            key
+        } else {
+            let reads = matches!(&*name, "GetObject" | "HeadObject" | "ListObjects" | "ListObjectsV2" | "HeadBucket");
+            if !reads || request.extensions_mut().get::<Anonymous>().is_none() {
+                return Err(unsigned());
+            }
+            // Otherwise, the author of a link could turn an object into a web page.
+            if query.iter().any(|(name, _)| name.starts_with("response-")) {
+                return Err(s3_error!(
+                    InvalidRequest,
+                    "only a signed request may choose header fields of the response"
+                ));
+            }
+            self.0.iter().next().map(Account::name).unwrap_or_default().to_owned()
+        };
+        operation::check(&name, request.method(), &query, request.headers())?;
+        operation::check_owner(&account, &query, request.headers())?;
+        if let Some(digests) = operation::document(&name) {
+            let expected = Expected::of(request.headers(), digests)?;
+            if let Some(incoming) = request.extensions_mut().get::<Incoming>() {
+                incoming.expect_document(expected);
+            }
         }
         Ok(())
     }
 }
 
-/// Checks the form of a request's signature, not the signature itself. Returns the access key id.
-pub(crate) fn check(head: &Parts, query: &[(String, String)]) -> S3Result<String> {
+/// Refuses the form of a web page, which `s3s` reads before it knows if the request is signed, or may be sent without a signature.
+pub(crate) fn refuse_form(head: &Parts) -> S3Result<()> {
     if head.method == Method::POST && head.headers.get_all(CONTENT_TYPE).iter().any(is_form) {
         return Err(s3_error!(NotImplemented, "uploads by HTML forms are not implemented: use PUT"));
     }
+    Ok(())
+}
+
+/// Checks the form of a request's signature, not the signature itself. Returns the access key id. A signed `Date` takes the place of
+/// `x-amz-date`, which is the only one that `s3s` knows.
+pub(crate) fn check(head: &mut Parts, query: &[(String, String)]) -> S3Result<String> {
     let (credential, signed) = match (header(head)?, has(query, SIGNATURE), has(query, SIGNATURE_2)) {
         (Some(text), false, false) if text.starts_with(ALGORITHM) => {
             (field(text, "Credential=")?.to_owned(), field(text, "SignedHeaders=")?.to_owned())
@@ -82,15 +143,42 @@ pub(crate) fn check(head: &Parts, query: &[(String, String)]) -> S3Result<String
         }
         _ => return Err(s3_error!(InvalidRequest, "sign the request with {ALGORITHM} (Signature Version 4)")),
     };
+    if is_foreign(&credential) {
+        let code = if head.headers.contains_key(AUTHORIZATION) {
+            S3ErrorCode::AuthorizationHeaderMalformed
+        } else {
+            S3ErrorCode::AuthorizationQueryParametersError
+        };
+        return Err(S3Error::with_message(code, format!("the credential must be one for the service {SERVICE}")));
+    }
     let is_signed = |name: &str| signed.split(';').any(|signed| signed.eq_ignore_ascii_case(name));
     let mut names = head.headers.keys().map(http::HeaderName::as_str);
-    match names.find(|name| name.starts_with("x-amz-") && *name != BODY_HASH && !is_signed(name)) {
-        Some(name) => Err(s3_error!(AccessDenied, "the signature does not cover the header {name}: sign it")),
-        None if !is_signed("host") => {
-            Err(s3_error!(AccessDenied, "the signature does not cover the header host: sign it"))
-        }
-        None => Ok(credential.split('/').next().unwrap_or_default().to_owned()),
+    // The hash of the body is signed in another form, or, in presigned requests, only makes a check stricter.
+    if let Some(name) = names.find(|name| name.starts_with("x-amz-") && *name != BODY_HASH && !is_signed(name)) {
+        return Err(s3_error!(AccessDenied, "the signature does not cover the header {name}: sign it"));
     }
+    if !is_signed("host") {
+        return Err(s3_error!(AccessDenied, "the signature does not cover the header host: sign it"));
+    }
+    if head.headers.contains_key(AUTHORIZATION) && !head.headers.contains_key(X_AMZ_DATE) {
+        let date = HttpDate::from_headers(&head.headers, DATE).filter(|_| is_signed("date")).and_then(amz_date);
+        let missing = || s3_error!(AccessDenied, "the request must have a time that is signed: x-amz-date, or Date");
+        head.headers.insert(X_AMZ_DATE, date.ok_or_else(missing)?);
+    }
+    Ok(credential.split('/').next().unwrap_or_default().to_owned())
+}
+
+/// Returns a time as `20261124T192224Z`.
+fn amz_date(date: HttpDate) -> Option<HeaderValue> {
+    let date = OffsetDateTime::from_unix_timestamp(date.unix()).ok()?;
+    let (year, month, day) = date.to_calendar_date();
+    let (hour, minute, second) = date.to_hms();
+    HeaderValue::try_from(format!("{year:04}{:02}{day:02}T{hour:02}{minute:02}{second:02}Z", u8::from(month))).ok()
+}
+
+/// Returns `true` if the scope of a credential names another service.
+fn is_foreign(credential: &str) -> bool {
+    credential.split('/').nth(3).is_some_and(|service| service != SERVICE)
 }
 
 fn is_form(value: &HeaderValue) -> bool {
@@ -129,8 +217,11 @@ fn presigned(query: &[(String, String)]) -> S3Result<(String, String)> {
             _ => Err(s3_error!(AuthorizationQueryParametersError, "a presigned URL must have one {wanted}")),
         }
     };
-    if only("X-Amz-Expires")?.parse::<u64>().is_ok_and(|seconds| seconds > MAX_EXPIRES) {
-        let rule = "X-Amz-Expires must be at most 604800 seconds (7 days)";
+    let expires = only("X-Amz-Expires")?;
+    // The parser of numbers takes a sign, too.
+    let seconds = expires.bytes().all(|byte| byte.is_ascii_digit()).then(|| expires.parse::<u64>().ok()).flatten();
+    if seconds.is_none_or(|seconds| seconds > MAX_EXPIRES) {
+        let rule = "X-Amz-Expires must be a number of seconds, at most 604800 (7 days)";
         return Err(s3_error!(AuthorizationQueryParametersError, "{rule}"));
     }
     Ok((only("X-Amz-Credential")?.clone(), only("X-Amz-SignedHeaders")?.clone()))
@@ -162,11 +253,12 @@ mod tests {
 
     fn checked(path: &str, headers: &[(&str, &str)]) -> Result<String, S3ErrorCode> {
         let request = headers.iter().fold(Request::put(path), |request, (name, value)| request.header(*name, *value));
-        check_head(&request.body(()).unwrap().into_parts().0)
+        check_head(&mut request.body(()).unwrap().into_parts().0)
     }
 
-    fn check_head(head: &Parts) -> Result<String, S3ErrorCode> {
-        check(head, &parameters(head.uri.query().unwrap_or_default())).map_err(|error| error.code().clone())
+    fn check_head(head: &mut Parts) -> Result<String, S3ErrorCode> {
+        let query = parameters(head.uri.query().unwrap_or_default());
+        check(head, &query).map_err(|error| error.code().clone())
     }
 
     #[test]
@@ -174,10 +266,12 @@ mod tests {
         let signed = |names: &str| format!("{ALGORITHM} Credential={SCOPE},SignedHeaders={names}, Signature=00");
         let by_header = |names: &str, other: &str| {
             let (authorization, body) = (signed(names), ("x-amz-content-sha256", "UNSIGNED-PAYLOAD"));
-            checked("/bucket/key", &[("authorization", &authorization), (other, "/a/b"), body])
+            let date = ("date", "Tue, 24 Nov 2026 19:22:24 GMT");
+            checked("/bucket/key", &[("authorization", &authorization), (other, "/a/b"), body, date])
         };
         assert_eq!(by_header("host;x-amz-date", "x-amz-date"), Ok("photos".to_owned()));
-        assert_eq!(by_header("host", "if-match"), Ok("photos".to_owned()));
+        assert_eq!(by_header("host;date", "if-match"), Ok("photos".to_owned()));
+        assert_eq!(by_header("host", "if-match"), Err(S3ErrorCode::AccessDenied));
         assert_eq!(by_header("x-amz-date", "x-amz-date"), Err(S3ErrorCode::AccessDenied));
         assert_eq!(by_header("host", "x-amz-copy-source"), Err(S3ErrorCode::AccessDenied));
         let by_url = |names: &str, expires: &str, other: &str| {
@@ -188,7 +282,9 @@ mod tests {
         assert_eq!(by_url("host", "604800", "if-match"), Ok("photos".to_owned()));
         assert_eq!(by_url("host%3Bx-amz-copy-source", "60", "x-amz-copy-source"), Ok("photos".to_owned()));
         assert_eq!(by_url("host", "60", "x-amz-copy-source"), Err(S3ErrorCode::AccessDenied));
-        assert_eq!(by_url("host", "604801", "if-match"), Err(S3ErrorCode::AuthorizationQueryParametersError));
+        for expires in ["604801", "%2B300", "+300", "-1", "", "1e3", "99999999999999999999"] {
+            assert_eq!(by_url("host", expires, "if-match"), Err(S3ErrorCode::AuthorizationQueryParametersError));
+        }
         assert_eq!(
             by_url("host&X-Amz-Expires=1", "60", "if-match"),
             Err(S3ErrorCode::AuthorizationQueryParametersError)
@@ -202,6 +298,45 @@ mod tests {
         assert_eq!(checked("/bucket/key?AWSAccessKeyId=photos&Signature=00", &[]), Err(S3ErrorCode::InvalidRequest));
         assert_eq!(checked("/bucket/key?%53ignature=00&X-Amz-Signature=00", &[]), Err(S3ErrorCode::InvalidRequest));
         let form = Request::post("/bucket").header("content-type", "Multipart/Form-Data; boundary=a").body(()).unwrap();
-        assert_eq!(check_head(&form.into_parts().0), Err(S3ErrorCode::NotImplemented));
+        assert_eq!(
+            refuse_form(&form.into_parts().0).map_err(|error| error.code().clone()),
+            Err(S3ErrorCode::NotImplemented)
+        );
+    }
+
+    #[test]
+    fn a_signed_date_takes_the_place_of_x_amz_date() {
+        let dated = |signed: &str, headers: &[(&str, &str)]| {
+            let text = format!("{ALGORITHM} Credential={SCOPE}, SignedHeaders={signed}, Signature=00");
+            let request =
+                headers.iter().fold(Request::get("/a/b"), |request, (name, value)| request.header(*name, *value));
+            let mut head = request.header("authorization", text).body(()).unwrap().into_parts().0;
+            check_head(&mut head).ok()?;
+            head.headers.get(X_AMZ_DATE).map(|date| date.to_str().unwrap().to_owned())
+        };
+        let date = ("date", "Tue, 24 Nov 2026 19:22:24 GMT");
+        assert_eq!(dated("date;host", &[date]).as_deref(), Some("20261124T192224Z"));
+        assert_eq!(dated("host", &[date]), None);
+        assert_eq!(dated("date;host", &[("date", "yesterday")]), None);
+        assert_eq!(dated("date;host", &[]), None);
+        let own = ("x-amz-date", "20261124T000000Z");
+        assert_eq!(dated("date;host;x-amz-date", &[date, own]).as_deref(), Some("20261124T000000Z"));
+    }
+
+    #[test]
+    fn a_signature_for_another_service_is_refused() {
+        let scope = SCOPE.replace("/s3/", "/sts/");
+        let text = format!("{ALGORITHM} Credential={scope}, SignedHeaders=host;x-amz-date, Signature=00");
+        let headers = [("authorization", &*text), ("x-amz-date", "20261124T000000Z")];
+        assert_eq!(checked("/bucket/key", &headers), Err(S3ErrorCode::AuthorizationHeaderMalformed));
+    }
+
+    #[test]
+    fn a_signature_is_removed_with_nothing_else() {
+        let uri = "http://host/a%2Fb/c?X-Amz-Expires=1&%58-Amz-Signature=00&versionId=null";
+        let mut head = Request::get(uri).header("authorization", "a").body(()).unwrap().into_parts().0;
+        remove(&mut head, "photos".into()).unwrap();
+        assert_eq!(head.uri, "http://host/a%2Fb/c?X-Amz-Expires=1&versionId=null");
+        assert!(!head.headers.contains_key(AUTHORIZATION));
     }
 }

@@ -113,11 +113,11 @@ impl S3 for Backend {
     }
 
     async fn get_object(&self, request: S3Request<GetObjectInput>) -> Answer<GetObjectOutput> {
-        objects::get(self, request).await
+        objects::get(self, authorization::verified(request)).await
     }
 
     async fn head_object(&self, request: S3Request<HeadObjectInput>) -> Answer<HeadObjectOutput> {
-        objects::head(self, request).await
+        objects::head(self, authorization::verified(request)).await
     }
 
     async fn get_object_attributes(

@@ -14,15 +14,16 @@ use s3s::checksum::ChecksumHasher;
 use s3s::dto::Checksum;
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders, s3_error};
 
-use crate::checksum::{self, Algorithm};
+use crate::checksum::{self, Algorithm, CHECKSUM};
 use crate::error;
+
+/// The hash of a body, or the way in which it is sent.
+pub(crate) const BODY_HASH: &str = "x-amz-content-sha256";
 
 /// Names the checksums that follow a body.
 const TRAILER: &str = "x-amz-trailer";
 /// The algorithm that a client computes, with or without a value.
 const ALGORITHMS: [&str; 2] = ["x-amz-sdk-checksum-algorithm", "x-amz-checksum-algorithm"];
-/// Prefix of the names of checksums.
-const CHECKSUM: &str = "x-amz-checksum-";
 
 /// The result of reading a body.
 #[derive(Clone, Default)]
@@ -41,6 +42,15 @@ pub(crate) struct Refused {
 impl Refused {
     pub(crate) fn new(error: &S3Error) -> Self {
         Self { code: error.code().clone(), message: error.message().unwrap_or_default().to_owned() }
+    }
+
+    pub(crate) fn to_error(&self) -> S3Error {
+        let mut error = S3Error::with_message(self.code.clone(), self.message.clone());
+        if self.code == S3ErrorCode::SlowDown {
+            return error::retry(error, 1);
+        }
+        error.set_status_code(StatusCode::BAD_REQUEST);
+        error
     }
 }
 
@@ -66,11 +76,7 @@ impl Outcome {
     /// Translates an error of the store. If the body was refused, that is the reason.
     pub(crate) fn explain(&self, failed: &StoreError, is_conditional: bool) -> S3Error {
         match self.read.get() {
-            Some(Err(refused)) if *failed.kind() == StoreErrorKind::Interrupted => {
-                let mut error = S3Error::with_message(refused.code.clone(), refused.message.clone());
-                error.set_status_code(StatusCode::BAD_REQUEST);
-                error
-            }
+            Some(Err(refused)) if *failed.kind() == StoreErrorKind::Interrupted => refused.to_error(),
             _ => error::of_store(failed, is_conditional),
         }
     }
@@ -105,13 +111,8 @@ pub(crate) fn verified(
 
 /// Returns the checksum to keep if it is in a header. The bytes are stored only if they have it.
 pub(crate) fn announced(headers: &HeaderMap, keeps: Option<Algorithm>) -> Option<FieldText> {
-    let value = |algorithm| Some(headers.get(field(algorithm))?.to_str().ok()?.to_owned());
+    let value = |algorithm: Algorithm| Some(headers.get(algorithm.field())?.to_str().ok()?.to_owned());
     checksum::kept(&checksum::each(value), keeps)
-}
-
-/// Returns the name of the field with a checksum.
-fn field(algorithm: Algorithm) -> String {
-    format!("{CHECKSUM}{}", algorithm.name())
 }
 
 /// Returns the elements of a list, in lower case.
@@ -148,7 +149,7 @@ impl Verified {
             return Err(s3_error!(InvalidRequest, "the trailer {name} is missing: send it after the body"));
         }
         for algorithm in Algorithm::ALL {
-            let name = field(algorithm);
+            let name = algorithm.field();
             for given in self.given.get_all(&name).iter().chain(trailers.get_all(&name)) {
                 if Some(given.as_bytes()) != algorithm.of(&computed).map(str::as_bytes) {
                     return Err(s3_error!(BadDigest, "{name} is not that of the bytes: send them again"));
@@ -204,17 +205,22 @@ impl Body for Verified {
 }
 
 /// Translates an error of a body. The types of `s3s` are private, so their text distinguishes them.
-fn of_body(error: &BoxError) -> Refused {
+pub(crate) fn of_body(error: &BoxError) -> Refused {
     if let Some(refused) = error.downcast_ref::<Refused>() {
         return refused.clone();
     }
     let text = error.to_string();
     Refused::new(&if text.contains("Sha256Mismatch") {
-        let message = "x-amz-content-sha256 is not the hash of the bytes: send them again";
-        S3Error::with_message(S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()), message)
+        other_hash()
     } else if text.contains("SignatureMismatch") {
         s3_error!(SignatureDoesNotMatch, "the signature of a chunk of the body does not match")
     } else {
         s3_error!(IncompleteBody, "the body is incomplete or malformed: {text}")
     })
+}
+
+/// Returns the error for a body with another hash than that of its request.
+pub(crate) fn other_hash() -> S3Error {
+    let message = "x-amz-content-sha256 is not the hash of the bytes: send them again";
+    S3Error::with_message(S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()), message)
 }

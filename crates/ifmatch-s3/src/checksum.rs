@@ -13,6 +13,9 @@ use s3s::dto::{Checksum, ChecksumAlgorithm, ChecksumType};
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 
+/// Prefix of the names of header fields with checksums.
+pub(crate) const CHECKSUM: &str = "x-amz-checksum-";
+
 /// Fills the checksums of a response.
 macro_rules! with_checksums {
     ($checksum:expr, $output:ident { $($rest:tt)* }) => {{
@@ -66,6 +69,11 @@ impl Algorithm {
         }
     }
 
+    /// Returns the name of the header field with a checksum.
+    pub(crate) fn field(self) -> String {
+        format!("{CHECKSUM}{}", self.name())
+    }
+
     /// Returns the algorithm with this name, in upper or lower case.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name))
@@ -111,7 +119,7 @@ impl Algorithm {
     }
 
     /// Returns the checksum of some bytes.
-    fn digest(self, bytes: &[u8]) -> Option<String> {
+    pub(crate) fn digest(self, bytes: &[u8]) -> Option<String> {
         let mut hasher = ChecksumHasher::default();
         self.enable(&mut hasher);
         hasher.update(bytes);

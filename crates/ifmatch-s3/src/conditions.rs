@@ -4,7 +4,8 @@
 //! without quotes.
 
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::request::Parts;
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method};
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::store::RequestKey;
 use ifmatch_core::EntityTag;
@@ -65,9 +66,54 @@ impl Write {
     }
 }
 
-/// Reads the conditions on the object that a request names.
-pub(crate) fn of_target(headers: &HeaderMap) -> S3Result<Preconditions> {
+/// Reads the conditions on the object that a request writes.
+fn of_target(headers: &HeaderMap) -> S3Result<Preconditions> {
     parse(headers, [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH, IF_MODIFIED_SINCE])
+}
+
+/// The lists of tags of a read, which `s3s` would refuse.
+#[derive(Clone, Default)]
+struct Lists([Option<TagList>; 2]);
+
+/// Takes the lists of several tags from a read. Returns `true` if there are any. They are no longer in the header then, so a
+/// signature must be verified before.
+pub(crate) fn take_lists(head: &mut Parts) -> S3Result<bool> {
+    if !matches!(head.method, Method::GET | Method::HEAD) {
+        return Ok(false);
+    }
+    let mut lists = Lists::default();
+    for (name, taken) in [IF_MATCH, IF_NONE_MATCH].into_iter().zip(&mut lists.0) {
+        let mut lines = head.headers.get_all(&name).iter();
+        let is_list = lines.next().is_some_and(|line| line.as_bytes().contains(&b',')) || lines.next().is_some();
+        if !is_list {
+            continue;
+        }
+        *taken = match TagList::from_headers(&head.headers, name.clone()) {
+            Some(TagList::Tags(tags)) if tags.is_empty() => None,
+            Some(TagList::Unreadable) | None => None,
+            list => list,
+        };
+        if taken.is_none() {
+            return Err(s3_error!(InvalidArgument, "{name} must be tags in quotes, or *"));
+        }
+        head.headers.remove(name);
+    }
+    let has_any = lists.0.iter().any(Option::is_some);
+    if has_any {
+        head.extensions.insert(lists);
+    }
+    Ok(has_any)
+}
+
+/// Reads the conditions on the object that a request reads, with the [lists](take_lists) that were taken from it.
+pub(crate) fn of_read(headers: &HeaderMap, extensions: &Extensions) -> S3Result<Preconditions> {
+    let preconditions = of_target(headers)?;
+    let Lists([if_match, if_none_match]) = extensions.get().cloned().unwrap_or_default();
+    Ok(Preconditions {
+        if_match: if_match.or(preconditions.if_match),
+        if_none_match: if_none_match.or(preconditions.if_none_match),
+        ..preconditions
+    })
 }
 
 /// Reads the conditions on the source of a copy.
@@ -136,5 +182,28 @@ mod tests {
         assert_eq!(parse(&["*"]), Some(Some(TagList::Any)));
         assert_eq!(parse(&["\"a\"", "\"b\""]), None);
         assert_eq!(parse(&["a, b"]), None);
+    }
+
+    #[test]
+    fn a_read_may_list_several_tags() {
+        let read = |method: Method, lines: &[&str]| {
+            let request = lines
+                .iter()
+                .fold(http::Request::builder().method(method), |request, line| request.header(IF_NONE_MATCH, *line));
+            let mut head = request.body(()).unwrap().into_parts().0;
+            let is_taken = take_lists(&mut head).ok()?;
+            assert_eq!(is_taken, !lines.is_empty() && !head.headers.contains_key(IF_NONE_MATCH));
+            of_read(&head.headers, &head.extensions).ok()?.if_none_match
+        };
+        let tags =
+            |tags: &[&str]| Some(TagList::Tags(tags.iter().map(|tag| EntityTag::strong(tag).unwrap()).collect()));
+        assert_eq!(read(Method::GET, &[]), None);
+        assert_eq!(read(Method::GET, &["bare"]), tags(&["bare"]));
+        assert_eq!(read(Method::HEAD, &["\"a\",\"b\""]), tags(&["a", "b"]));
+        assert_eq!(read(Method::GET, &["\"a\"", "\"b\", \"c\""]), tags(&["a", "b", "c"]));
+        for malformed in [&["a, b"][..], &["*, \"a\""], &[",,"]] {
+            assert_eq!(read(Method::GET, malformed), None, "{malformed:?}");
+        }
+        assert_eq!(read(Method::PUT, &["\"a\", \"b\""]), None);
     }
 }

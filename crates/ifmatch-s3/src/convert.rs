@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
@@ -12,6 +11,7 @@ use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
+const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 /// Maximum total size of the user's own fields, in bytes.
 const MAX_METADATA: usize = 2 * 1024;
 
@@ -72,12 +72,11 @@ fn without_chunks(codings: &str) -> String {
     kept.join(", ")
 }
 
-/// Parses `Content-MD5`.
-pub(crate) fn md5(text: Option<&str>) -> S3Result<Option<ContentMd5>> {
-    let parse = |text: &str| STANDARD.decode(text).ok().and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
-    text.map(|text| parse(text).map(ContentMd5::from_bytes))
-        .map(|md5| md5.ok_or_else(|| s3_error!(InvalidDigest, "Content-MD5 must be 16 bytes in base64")))
-        .transpose()
+/// Parses `Content-MD5`. `s3s` takes an empty one for none.
+pub(crate) fn md5(headers: &HeaderMap) -> S3Result<Option<ContentMd5>> {
+    let parse = |value: &HeaderValue| value.to_str().ok().and_then(|text| text.parse().ok());
+    let malformed = || s3_error!(InvalidDigest, "Content-MD5 must be 16 bytes in base64");
+    headers.get(CONTENT_MD5).map(|value| parse(value).ok_or_else(malformed)).transpose()
 }
 
 pub(crate) fn text(field: Option<&FieldText>) -> Option<String> {

@@ -9,9 +9,9 @@ use ifmatch_blob::store::{Opened, Put, Reading};
 use ifmatch_core::precondition::Verdict;
 use s3s::auth::Credentials;
 use s3s::dto::{CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, MetadataDirective};
-use s3s::{S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 
-use crate::backend::{Backend, refuse, refuse_version};
+use crate::backend::{Backend, refuse_version};
 use crate::conditions::{self, Write};
 use crate::convert::{self, fields_of};
 use crate::{error, objects};
@@ -21,10 +21,6 @@ pub(crate) async fn copy(
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
     let S3Request { input, credentials, headers, .. } = request;
-    let is_encrypted = input.server_side_encryption.is_some() || input.sse_customer_algorithm.is_some();
-    refuse(is_encrypted, "server-side encryption")?;
-    refuse(input.object_lock_mode.is_some() || input.object_lock_legal_hold_status.is_some(), "object lock")?;
-    refuse(input.tagging.is_some(), "tagging")?;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let source = source(backend, credentials.as_ref(), &input.copy_source)?;
     let replaces = input.metadata_directive.as_ref().is_some_and(|kind| kind.as_str() == MetadataDirective::REPLACE);
@@ -74,8 +70,13 @@ pub(crate) async fn open(backend: &Backend, source: &BlobPath, headers: &HeaderM
             Err(s3_error!(EntityTooLarge, "the source has more than {} bytes", backend.context.max_body))
         }
         Verdict::Proceed => Ok(opened),
-        Verdict::NotModified | Verdict::Failed(_) => {
-            Err(s3_error!(PreconditionFailed, "a condition on the source of the copy is false"))
-        }
+        Verdict::NotModified => Err(false_condition("If-None-Match")),
+        Verdict::Failed(precondition) => Err(false_condition(error::condition(precondition))),
     }
+}
+
+/// Returns the error for a false condition on the source.
+fn false_condition(name: &str) -> S3Error {
+    let error = s3_error!(PreconditionFailed, "a condition on the source of the copy is false");
+    error::with_condition(error, &format!("x-amz-copy-source-{name}"))
 }

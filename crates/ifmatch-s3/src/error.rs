@@ -4,13 +4,18 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, LAST_MODIFIED, RETRY_AFTER
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ifmatch_blob::name::{InvalidName, NameErrorKind};
 use ifmatch_blob::store::{BlobInfo, StoreError, StoreErrorKind};
+use ifmatch_core::precondition::Precondition;
 use s3s::{S3Error, S3ErrorCode, s3_error};
+
+use crate::answer::CONDITION;
 
 /// Translates an error of the store. `is_conditional` for a write with a condition.
 pub(crate) fn of_store(error: &StoreError, is_conditional: bool) -> S3Error {
     let with = |code| S3Error::with_message(code, error.to_string());
     let answer = match error.kind() {
-        StoreErrorKind::PreconditionFailed { .. } => with(S3ErrorCode::PreconditionFailed),
+        StoreErrorKind::PreconditionFailed { precondition, .. } => {
+            with_condition(with(S3ErrorCode::PreconditionFailed), condition(*precondition))
+        }
         StoreErrorKind::InFlight { .. } if is_conditional => with(S3ErrorCode::ConditionalRequestConflict),
         StoreErrorKind::InFlight { retry_after } => retry(with(S3ErrorCode::SlowDown), retry_after.as_secs().max(1)),
         StoreErrorKind::NotFound => with(S3ErrorCode::NoSuchKey),
@@ -72,6 +77,24 @@ pub(crate) fn not_modified(info: &BlobInfo) -> S3Error {
 /// Adds the time after which to try again, in seconds.
 pub(crate) fn retry(error: S3Error, seconds: u64) -> S3Error {
     with_header(error, RETRY_AFTER, seconds.into())
+}
+
+/// Returns the name of a condition as S3 writes it.
+pub(crate) fn condition(precondition: Precondition) -> &'static str {
+    match precondition {
+        Precondition::IfMatch | Precondition::UnreadableIfMatch => "If-Match",
+        Precondition::IfNoneMatch | Precondition::UnreadableIfNoneMatch => "If-None-Match",
+        Precondition::IfModifiedSince => "If-Modified-Since",
+        Precondition::IfUnmodifiedSince => "If-Unmodified-Since",
+    }
+}
+
+/// Adds the name of the condition that is false, which the [answer](crate::answer) tells in its document.
+pub(crate) fn with_condition(error: S3Error, name: &str) -> S3Error {
+    match HeaderValue::from_str(name) {
+        Ok(name) => with_header(error, CONDITION, name),
+        Err(_) => error,
+    }
 }
 
 /// Adds a header field to the response.

@@ -1,22 +1,30 @@
 //! The S3 dialect, spoken by unmodified S3 clients, over the same blobs as all other dialects.
 //!
-//! `s3s` speaks the protocol: XML, chunked bodies, and signatures, of which `authorization` checks what `s3s` does not.
+//! `s3s` speaks the protocol: XML, chunked bodies, and signatures. Around it, `authorization` checks of the signatures what `s3s`
+//! does not, `operation` refuses the operations that it takes for others, `incoming` bounds and verifies what it reads, and `answer`
+//! mends what it writes.
 //! Everything that decides is the store's: a condition of a request is a condition of its write.
 
+mod answer;
 mod authorization;
 mod backend;
 mod body;
 mod buckets;
 mod checksum;
+mod chunks;
 mod conditions;
 mod convert;
 mod copy;
+mod document;
 mod error;
 mod host;
+mod incoming;
 mod list;
 mod multipart;
 mod objects;
+mod operation;
 mod service;
 
+pub use answer::RequestId;
 pub use authorization::is_presigned;
 pub use service::S3Service;

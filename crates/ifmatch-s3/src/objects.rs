@@ -9,7 +9,7 @@ use ifmatch_blob::store::{
     BlobInfo, Delete, Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Upload, Written,
 };
 use ifmatch_core::lease::LeaseUse;
-use ifmatch_core::precondition::Verdict;
+use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
 use s3s::dto::{
     Checksum, ChecksumMode, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput,
@@ -19,6 +19,7 @@ use s3s::dto::{
 };
 use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 
+use crate::answer::BareTag;
 use crate::backend::{Backend, refuse, refuse_version};
 use crate::checksum::{self, with_checksums};
 use crate::conditions::{self, Write};
@@ -31,6 +32,8 @@ const MAX_DELETED: usize = 1000;
 const PARALLEL: usize = 16;
 /// S3 has no responses of several ranges: `s3s` refuses requests for them.
 const LIMITS: Limits = Limits { max_ranges: 1 };
+/// What S3 does not implement either.
+const CONDITION_OF_A_VERSION: &str = "a deletion with both a version id and a condition";
 /// The type of an object without one.
 const DEFAULT_TYPE: &str = "binary/octet-stream";
 
@@ -39,10 +42,9 @@ pub(crate) async fn put(
     request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
     let S3Request { input, credentials, headers, trailing_headers, .. } = request;
-    refuse_unkept(&input)?;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let write = Write::of(&backend.context, &Method::PUT, &blob.to_string(), &headers)?;
-    let content_md5 = convert::md5(input.content_md5.as_deref())?;
+    let content_md5 = convert::md5(&headers)?;
     let fields = fields_of!(input);
     let body = input.body.map_or_else(s3s::Body::empty, s3s::Body::from);
     let (upload, outcome) = body::verified(Upload::new(body), &headers, trailing_headers, None);
@@ -58,16 +60,6 @@ pub(crate) async fn put(
         outcome.checksum(),
         PutObjectOutput { e_tag: convert::e_tag(written.tag.as_ref()), ..PutObjectOutput::default() }
     )))
-}
-
-/// Refuses what the object would not have.
-fn refuse_unkept(input: &PutObjectInput) -> S3Result<()> {
-    let is_encrypted = input.server_side_encryption.is_some() || input.sse_customer_algorithm.is_some();
-    refuse(is_encrypted, "server-side encryption")?;
-    refuse(input.object_lock_mode.is_some() || input.object_lock_legal_hold_status.is_some(), "object lock")?;
-    refuse(input.tagging.is_some(), "tagging")?;
-    refuse(input.website_redirect_location.is_some(), "a redirect")?;
-    refuse(input.write_offset_bytes.is_some(), "an append")
 }
 
 /// Writes an object on the conditions of a request.
@@ -88,7 +80,7 @@ pub(crate) async fn store(
         ..put
     };
     match store.put(blob, put).await {
-        Ok(written) if written.is_replay && write.is_conditional() => confirm(backend, blob, written).await,
+        Ok(written) if written.is_replay && write.is_conditional() => confirm(backend, blob, write, written).await,
         Ok(written) => Ok(written),
         // S3 distinguishes another version from none.
         Err(error) if is_precondition(&error) && write.updates() && is_missing(backend, blob).await? => {
@@ -100,13 +92,14 @@ pub(crate) async fn store(
 
 /// Rejects the answer to an earlier attempt if the object was changed since: a client that uses one invocation id for all calls
 /// would take the write of another client for its own.
-async fn confirm(backend: &Backend, blob: &BlobPath, written: Written) -> S3Result<Written> {
+async fn confirm(backend: &Backend, blob: &BlobPath, write: &Write, written: Written) -> S3Result<Written> {
     let opened = backend.context.store.open(blob, Reading::HEAD).await.map_err(|failed| error::plain(&failed))?;
     if opened.is_some_and(|opened| opened.info.generation == written.generation) {
         return Ok(written);
     }
     let message = "an earlier attempt with this amz-sdk-invocation-id succeeded, and the object was changed since";
-    Err(s3_error!(PreconditionFailed, "{message}"))
+    let name = if write.updates() { "If-Match" } else { "If-None-Match" };
+    Err(error::with_condition(s3_error!(PreconditionFailed, "{message}"), name))
 }
 
 fn is_precondition(error: &StoreError) -> bool {
@@ -151,9 +144,9 @@ pub(crate) async fn get(
     backend: &Backend,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
-    let S3Request { input, credentials, headers, .. } = request;
-    refuse(input.sse_customer_algorithm.is_some(), "server-side encryption")?;
+    let S3Request { input, credentials, headers, extensions, .. } = request;
     let read = Read {
+        preconditions: conditions::of_read(&headers, &extensions)?,
         blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
         version: input.version_id.as_deref(),
         part: input.part_number,
@@ -172,9 +165,9 @@ pub(crate) async fn head(
     backend: &Backend,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
-    let S3Request { input, credentials, headers, .. } = request;
-    refuse(input.sse_customer_algorithm.is_some(), "server-side encryption")?;
+    let S3Request { input, credentials, headers, extensions, .. } = request;
     let read = Read {
+        preconditions: conditions::of_read(&headers, &extensions)?,
         blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
         version: input.version_id.as_deref(),
         part: input.part_number,
@@ -193,6 +186,7 @@ fn is_enabled(mode: Option<&ChecksumMode>) -> bool {
 /// A read of an object.
 struct Read<'a> {
     blob: BlobPath,
+    preconditions: Preconditions,
     version: Option<&'a str>,
     part: Option<i32>,
     with_checksum: bool,
@@ -212,7 +206,6 @@ struct Found {
 impl Read<'_> {
     async fn open(&self, backend: &Backend) -> S3Result<Found> {
         refuse_version(self.version)?;
-        let preconditions = conditions::of_target(self.headers)?;
         let reading = match range::field(self.headers) {
             _ if self.method == Method::HEAD => Reading::HEAD,
             Some(value) => Reading::of_range(value.as_bytes(), LIMITS),
@@ -225,11 +218,15 @@ impl Read<'_> {
             return Err(not_found(backend, &self.blob).await);
         };
         let info = &opened.info;
-        match preconditions.evaluate(&self.method, Some(&info.validators())) {
+        match self.preconditions.evaluate(&self.method, Some(&info.validators())) {
             Verdict::Proceed => {}
             Verdict::NotModified => return Err(error::not_modified(info)),
             Verdict::Failed(precondition) => {
-                return Err(s3_error!(PreconditionFailed, "the condition {} is false", precondition.header()));
+                let name = error::condition(precondition);
+                return Err(error::with_condition(
+                    s3_error!(PreconditionFailed, "the condition {name} is false"),
+                    name,
+                ));
             }
         }
         if self.part.is_some_and(|part| part != 1) {
@@ -270,7 +267,6 @@ pub(crate) async fn attributes(
     request: S3Request<GetObjectAttributesInput>,
 ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
     let S3Request { input, credentials, .. } = request;
-    refuse(input.sse_customer_algorithm.is_some(), "server-side encryption")?;
     refuse_version(input.version_id.as_deref())?;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let opened = backend.context.store.open(&blob, Reading::HEAD.without_lease()).await;
@@ -284,7 +280,7 @@ pub(crate) async fn attributes(
     let wants = |attribute| wanted().any(|wanted| wanted == attribute);
     let parts = checksum::number_of_parts(&checksum).filter(|_| wants(ObjectAttributes::OBJECT_PARTS));
     let total = |count| GetObjectAttributesParts { total_parts_count: Some(count), ..Default::default() };
-    Ok(S3Response::new(GetObjectAttributesOutput {
+    let output = GetObjectAttributesOutput {
         e_tag: convert::e_tag(info.tag.as_ref()).filter(|_| wants(ObjectAttributes::ETAG)),
         checksum: Some(checksum).filter(|_| wants(ObjectAttributes::CHECKSUM)),
         object_parts: parts.map(total),
@@ -293,7 +289,10 @@ pub(crate) async fn attributes(
             .filter(|_| wants(ObjectAttributes::STORAGE_CLASS)),
         last_modified: convert::timestamp(info.last_modified),
         ..GetObjectAttributesOutput::default()
-    }))
+    };
+    let mut response = S3Response::new(output);
+    response.extensions.insert(BareTag);
+    Ok(response)
 }
 
 pub(crate) async fn delete(
@@ -302,10 +301,9 @@ pub(crate) async fn delete(
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
     let S3Request { input, credentials, headers, .. } = request;
     refuse_version(input.version_id.as_deref())?;
-    let of_directories = input.if_match_size.is_some() || input.if_match_last_modified_time.is_some();
-    refuse(of_directories, "a condition on size or date")?;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let write = Write::of(&backend.context, &Method::DELETE, &blob.to_string(), &headers)?;
+    refuse(input.version_id.is_some() && write.updates(), CONDITION_OF_A_VERSION)?;
     remove(backend, &blob, write).await?;
     Ok(S3Response::new(DeleteObjectOutput::default()))
 }
@@ -360,6 +358,7 @@ pub(crate) async fn delete_several(
 /// Deletes an object of a list.
 async fn remove_one(backend: &Backend, blob: &BlobPath, object: ObjectIdentifier) -> S3Result<()> {
     refuse_version(object.version_id.as_deref())?;
+    refuse(object.version_id.is_some() && object.e_tag.is_some(), CONDITION_OF_A_VERSION)?;
     refuse(object.size.is_some() || object.last_modified_time.is_some(), "a condition on size or date")?;
     let preconditions = object.e_tag.as_ref().map(conditions::has_tag).transpose()?;
     let write = Write { preconditions: preconditions.unwrap_or_default(), request: None };

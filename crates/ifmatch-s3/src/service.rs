@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use bytes::Bytes;
-use http::header::CONTENT_RANGE;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::BodyExt;
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
+use ifmatch_runtime::nonce;
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::route::S3Route;
@@ -23,13 +23,13 @@ use s3s::service::S3ServiceBuilder;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 use tower_service::Service;
 
-use crate::authorization::{self, Anonymous, SignedOrReading};
+use crate::answer::{self, RequestId};
+use crate::authorization::{self, Access, Anonymous};
 use crate::backend::Backend;
+use crate::document::{self, Memory};
 use crate::host::Hosts;
-use crate::multipart;
-
-/// Maximum length of a document in a request: a list of 10,000 parts with a checksum each, or of 1,000 long names.
-const MAX_XML: usize = 4 * 1024 * 1024;
+use crate::incoming::Incoming;
+use crate::{conditions, multipart};
 
 /// S3's API over a blob store. Requests are signed (Signature Version 4) with the key of an account: the account's name is the
 /// access key id, and its key in base64 the secret key. Cheap to clone.
@@ -92,25 +92,49 @@ impl S3Service {
 
     async fn respond(&self, request: Request<s3s::Body>) -> S3Result<Response<s3s::Body>> {
         let (mut head, body) = request.into_parts();
+        authorization::refuse_form(&head)?;
         let query = authorization::parameters(head.uri.query().unwrap_or_default());
-        if (self.public_read)() && authorization::is_anonymous(&head, &query) {
+        let index = if (self.public_read)() && authorization::is_anonymous(&head, &query) {
             head.extensions.insert(Anonymous);
-            let service = self.keyed.first().ok_or_else(|| s3_error!(InternalError))?;
-            return answer(service.call(Request::from_parts(head, body)).await);
+            conditions::take_lists(&mut head)?;
+            0
+        } else {
+            let access_key = authorization::check(&mut head, &query)?;
+            let has_second = self.accounts.get(&access_key).is_some_and(|account| account.secrets().nth(1).is_some());
+            let index = usize::from(has_second && !self.verify(0, &head).await?.status().is_success());
+            let signed = head.clone();
+            if conditions::take_lists(&mut head)? {
+                let verified = self.verify(index, &signed).await?;
+                if !verified.status().is_success() {
+                    return Ok(verified);
+                }
+                authorization::remove(&mut head, access_key)?;
+            }
+            index
+        };
+        let memory = Memory { documents: self.context.documents.clone(), client: head.extensions.get().copied() };
+        let incoming = Incoming::new(memory);
+        let body = incoming.body(&head, body);
+        head.extensions.insert(incoming.clone());
+        let response = self.call_library(index, Request::from_parts(head, body)).await?;
+        match incoming.refused() {
+            Some(refused) if !response.status().is_success() => Err(refused),
+            _ => Ok(response),
         }
-        let access_key = authorization::check(&head, &query)?;
-        let has_second = self.accounts.get(&access_key).is_some_and(|account| account.secrets().nth(1).is_some());
-        let index = usize::from(has_second && !self.is_signed_by_first(&head).await);
-        let service = self.keyed.get(index).ok_or_else(|| s3_error!(InternalError))?;
-        answer(service.call(Request::from_parts(head, body)).await)
     }
 
-    /// Returns `true` if the first key of an account signed a request.
-    async fn is_signed_by_first(&self, head: &http::request::Parts) -> bool {
-        let Some(service) = self.keyed.first() else { return false };
+    /// Verifies the signature of a request with this key of the account. Returns an answer that is successful, or the refusal.
+    async fn verify(&self, index: usize, head: &http::request::Parts) -> S3Result<Response<s3s::Body>> {
         let mut request = Request::from_parts(head.clone(), s3s::Body::empty());
         request.extensions_mut().insert(OnlyVerify);
-        service.call(request).await.is_ok_and(|response| response.status().is_success())
+        self.call_library(index, request).await
+    }
+
+    /// Passes a request on to `s3s`, with this key of the accounts.
+    async fn call_library(&self, index: usize, request: Request<s3s::Body>) -> S3Result<Response<s3s::Body>> {
+        let service = self.keyed.get(index).ok_or_else(|| s3_error!(InternalError))?;
+        let response = service.call(request).await;
+        response.map_err(|error| s3_error!(InternalError, "the response could not be written: {error:?}"))
     }
 }
 
@@ -136,42 +160,38 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let service = self.clone();
+        let id = request.extensions().get().map(|RequestId(id)| id.clone()).or_else(new_id);
         let request = request.map(|body| s3s::Body::http_body_unsync(body.map_err(Into::<BoxError>::into)));
         Box::pin(async move {
             let response = match service.respond(request).await {
                 Ok(response) => Ok(response),
                 Err(error) => error.to_http_response(),
             };
-            let mut response = response.unwrap_or_else(|_| {
+            let response = response.unwrap_or_else(|_| {
                 let mut response = Response::new(s3s::Body::empty());
                 *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
                 response
             });
-            // The library writes a document for every error, and knows no HEAD of a range.
-            if response.status() == StatusCode::NOT_MODIFIED {
-                *response.body_mut() = s3s::Body::empty();
-            } else if response.status() == StatusCode::OK && response.headers().contains_key(CONTENT_RANGE) {
-                *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-            }
-            Ok(response.map(|body| {
+            Ok(answer::complete(response, id.as_ref()).map(|body| {
                 BlobBody::stream(body.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error)))
             }))
         })
     }
 }
 
-fn answer(response: Result<Response<s3s::Body>, s3s::HttpError>) -> S3Result<Response<s3s::Body>> {
-    response.map_err(|error| s3_error!(InternalError, "the response could not be written: {error:?}"))
+/// Returns a new id of a request, if the system provides random numbers.
+fn new_id() -> Option<HeaderValue> {
+    nonce().ok().and_then(|number| HeaderValue::try_from(format!("{number:016X}")).ok())
 }
 
 /// Builds a service for each of the keys of an account.
 fn build(context: &Context, accounts: &Accounts, hosts: &[String]) -> Arc<[s3s::service::S3Service]> {
     let of_key = |key| {
         let mut config = S3Config::default();
-        config.xml_max_body_size = MAX_XML;
+        config.xml_max_body_size = document::MAX;
         let mut builder = S3ServiceBuilder::new(Backend { context: context.clone(), accounts: accounts.clone() });
         builder.set_auth(Keys { accounts: accounts.clone(), key });
-        builder.set_access(SignedOrReading);
+        builder.set_access(Access(accounts.clone()));
         builder.set_route(OnlyVerify);
         builder.set_host(Hosts::new(hosts));
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));

@@ -1,8 +1,10 @@
 """S3 clients: boto3 beside the Azure SDK, on the same blobs. Collected only for a server with an endpoint for S3."""
 
 import io
+import pathlib
 import urllib.request
 
+import botocore.session
 import pytest
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError
@@ -144,3 +146,27 @@ def test_requests_of_terraform(s3, bucket):
     assert s3.get_object(**state)["Body"].read() == b"{}"
     s3.delete_object(**lock)
     assert outcome(acquire) == "ok"
+
+
+def row(name, operation):
+    """Describes an operation: method and path, the parameters and the header fields that it needs, and its name."""
+    members = operation.input_shape.members if operation.input_shape else {}
+    required = operation.input_shape.required_members if operation.input_shape else []
+
+    def needed(location):
+        found = [members[member].serialization for member in required]
+        return " ".join(sorted(field["name"] for field in found if field.get("location") == location)) or "-"
+
+    http = operation.http
+    return f"{http['method']} {http['requestUri']} | {needed('querystring')} | {needed('header')} | {name}"
+
+
+def test_the_table_of_operations_is_that_of_botocore():
+    """tests/gateway/s3_operations.rs sends them all, so that one that is new to botocore is never taken for another one."""
+    # A client changes its model.
+    model = botocore.session.get_session().get_service_model("s3")
+    rows = [row(name, model.operation_model(name)) for name in sorted(model.operation_names)]
+    table = pathlib.Path(__file__).parents[2] / "data" / "s3-operations.txt"
+    lines = table.read_text().splitlines()
+    kept = [line for line in lines if line and not line.startswith("#")]
+    assert kept == rows, "replace the rows of tests/data/s3-operations.txt with these:\n" + "\n".join(rows)

@@ -215,7 +215,8 @@ pub struct Settings {
 
     /// Allow reads of blobs and listings without a token.
     ///
-    /// Writes and `/-/…` still need a token, and requests in the Azure dialect a signature.
+    /// Writes and `/-/…` still need a token, and requests in the Azure dialect a signature. With several accounts,
+    /// so do reads of all but the first one, and the list of all containers.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_PUBLIC_READ", help_heading = "Access",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub public_read: Option<bool>,

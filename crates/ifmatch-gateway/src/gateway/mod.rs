@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body;
 use http_body_util::Full;
 use ifmatch_azure::auth::shared_access;
 use ifmatch_blob::cors::{self, Cors};
-use ifmatch_blob::dialect::Peer;
+use ifmatch_blob::dialect::{Client, Peer};
 use ifmatch_blob::name::is_server_path;
-use ifmatch_blob::waits::{self, Waiter};
+use ifmatch_blob::waits;
 use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
 use ifmatch_http_server::{BoxError, RequestBody, RequestContext, RequestHandler, framing};
@@ -56,6 +56,8 @@ pub(crate) struct Gateway<S> {
     set_context: Option<fn(&mut S, RequestContext, Option<LastExchange>)>,
     /// The origins of web pages that may send requests.
     cors: Option<Cors>,
+    /// Passes the id of a request to the inner service, if that tells it in its own way.
+    set_id: Option<fn(&mut Extensions, &HeaderValue)>,
 }
 
 /// The part of a server that a listener serves.
@@ -147,7 +149,7 @@ where
     /// Puts the gateway in front of `inner`, which is always ready. Requests for which `is_signed` returns `true` need
     /// no token: `inner` must reject those without a valid signature.
     pub(crate) fn new(state: Arc<AppState>, inner: S, is_signed: fn(&Uri, &HeaderMap) -> bool) -> Self {
-        Self { state, listener: Listener::All, inner, is_signed, set_context: None, cors: None }
+        Self { state, listener: Listener::All, inner, is_signed, set_context: None, cors: None, set_id: None }
     }
 
     /// Passes the request context to `inner`, which forwards requests and takes their slots.
@@ -156,6 +158,11 @@ where
         S: SetContext,
     {
         Self { set_context: Some(S::set_context), ..self }
+    }
+
+    /// Passes the id of a request to `inner`.
+    pub(crate) fn naming(self, set_id: fn(&mut Extensions, &HeaderValue)) -> Self {
+        Self { set_id: Some(set_id), ..self }
     }
 
     /// Allows web pages of these origins.
@@ -213,8 +220,9 @@ where
         } else if !tracker.take_slot(&context) {
             Pending::Rejected(overloaded())
         } else {
-            if self.state.shares_waits && waits::may_wait(request.headers()) {
-                request.extensions_mut().insert(Waiter(context.client()));
+            // A read needs no share unless it waits.
+            if self.state.has_shares && (!request.method().is_safe() || waits::may_wait(request.headers())) {
+                request.extensions_mut().insert(Client(context.client()));
             }
             if shared_access::is_in(request.uri().query()) {
                 let peer = Peer { address: context.remote_address().ip(), is_secure: context.is_secure() };
@@ -254,6 +262,11 @@ where
     fn check_access(&self, access: &Access, request: &Request<RequestBody>) -> Result<(), Denied> {
         let headers = request.headers();
         let checked = access.check(request.method(), headers);
+        // Where everyone may read, this is about what the first account has.
+        let checked = checked.and_then(|()| {
+            let is_withheld = self.state.is_withheld(request.uri().path());
+            if is_withheld { access.check_token(request.method(), headers) } else { Ok(()) }
+        });
         checked.or_else(|denied| if (self.is_signed)(request.uri(), headers) { Ok(()) } else { Err(denied) })
     }
 
@@ -298,6 +311,9 @@ where
         context: RequestContext,
     ) -> impl Future<Output = Response<ResponseBody<B>>> + Send + 'static {
         let id = self.state.ids.of(fields::lines(request.headers(), X_REQUEST_ID).next());
+        if let Some(set_id) = self.set_id {
+            set_id(request.extensions_mut(), &id);
+        }
         let span = self.begin_span(&mut request);
         let mut tracker = RequestTracker::start(&self.state, &context, &request, &id, span);
         let version = request.version();

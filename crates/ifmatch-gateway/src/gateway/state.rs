@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use ifmatch_blob::accounts::Accounts;
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::documents::Documents;
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_cache::CacheHandle;
@@ -13,6 +16,7 @@ use ifmatch_http_server::{Event, Observer};
 use ifmatch_proxy::Proxy;
 use ifmatch_register::Register;
 use ifmatch_runtime::{Clock, SystemClock};
+use percent_encoding::percent_decode_str;
 use tokio::sync::watch;
 
 use super::certificate::Validity;
@@ -47,6 +51,8 @@ pub(crate) struct AppState {
     pub(crate) proxy: Option<Proxy>,
     /// `true` if everyone can sign requests, with a published key.
     pub(crate) accepts_published_key: bool,
+    /// Prefixes of the containers of all accounts but the first one. They are not for readers without credentials.
+    pub(crate) withheld: Vec<String>,
     /// `true` if client information from proxies in front is trusted.
     pub(crate) trusts_forwarded: bool,
     /// The requests that lost lately.
@@ -57,8 +63,10 @@ pub(crate) struct AppState {
     pub(crate) readiness: Readiness,
     /// The reads that wait for a change.
     pub(crate) waits: Arc<Waits>,
-    /// `true` if each client gets a share of the waits.
-    pub(crate) shares_waits: bool,
+    /// The memory for bodies that an operation holds whole.
+    pub(crate) documents: Documents,
+    /// `true` if each client gets a share of the waits, and of the memory for documents.
+    pub(crate) has_shares: bool,
     /// The traces, if they are sent.
     pub(crate) traces: Option<Traces>,
     /// Facts that do not change while the gateway runs, for `/-/overview`.
@@ -93,13 +101,15 @@ impl AppState {
             purges: Purges::Alone,
             proxy: None,
             accepts_published_key: false,
+            withheld: Vec::new(),
             trusts_forwarded: false,
             conflicts: Conflicts::default(),
             ids: RequestIds::new(),
             readiness: Readiness::default(),
             waits: Arc::default(),
-            // Otherwise clients may have one address, and the limit on requests is a limit on waits.
-            shares_waits: config.limits.requests.per_client.is_none(),
+            documents: Documents::default(),
+            // Otherwise clients may have one address, and the limit on requests limits these, too.
+            has_shares: config.limits.requests.per_client.is_none(),
             traces: None,
             facts: Facts { settings: config.in_force.clone(), ..Facts::default() },
             started: SystemClock.wall(),
@@ -136,9 +146,10 @@ impl AppState {
         Self { traces, ..self }
     }
 
-    /// Enables `/-/leases` for the leases of `blobs`, and ends `waits` when the gateway stops.
-    pub(crate) fn with_blobs(self, blobs: MeteredStore, waits: Arc<Waits>) -> Self {
-        Self { blobs: Some(blobs), waits, ..self }
+    /// Enables `/-/leases` for the leases of `blobs`, and ends the waits of their service when the gateway stops.
+    pub(crate) fn with_blobs(self, blobs: MeteredStore, service: &Context) -> Self {
+        let Context { waits, documents, .. } = service.clone();
+        Self { blobs: Some(blobs), waits, documents, ..self }
     }
 
     /// Lets `/-/ready` ask the register of the blobs.
@@ -169,6 +180,22 @@ impl AppState {
     /// Sets if everyone can sign requests, with a published key.
     pub(crate) fn accepting_published_key(self, accepts_published_key: bool) -> Self {
         Self { accepts_published_key, ..self }
+    }
+
+    /// Keeps the containers of all accounts but the first one from readers without credentials.
+    pub(crate) fn withholding(self, accounts: &Accounts) -> Self {
+        let others = accounts.iter().filter(|account| !accounts.is_default(account));
+        Self { withheld: others.map(|account| accounts.prefix(account)).collect(), ..self }
+    }
+
+    /// Returns `true` if a path is one of these containers, or the list of all containers.
+    pub(crate) fn is_withheld(&self, path: &str) -> bool {
+        if self.withheld.is_empty() {
+            return false;
+        }
+        let path = percent_decode_str(path).decode_utf8_lossy();
+        let name = path.trim_start_matches('/');
+        name.is_empty() || self.withheld.iter().any(|prefix| name.starts_with(prefix))
     }
 
     /// Sets if client information from proxies in front is trusted.

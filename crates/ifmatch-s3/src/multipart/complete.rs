@@ -32,7 +32,7 @@ use super::upload::{Loaded, Part, Place, State, Upload, no_such_upload};
 use super::{MAX_PARTS, Numbered};
 use crate::backend::Backend;
 use crate::body::{self, Refused};
-use crate::checksum::{self, Algorithm, with_checksums};
+use crate::checksum::{self, Algorithm, CHECKSUM, with_checksums};
 use crate::conditions::{self, Write};
 use crate::{convert, error, objects};
 
@@ -209,8 +209,7 @@ impl Completion {
         let (mut parts, mut checksums) = (Vec::new(), Vec::new());
         for WantedPart { number, tag, checksum } in &self.wanted {
             let tag = conditions::entity_tag(tag)?;
-            let part =
-                stored.remove(number).filter(|part| part.tag.as_ref().is_some_and(|found| found.strong_eq(&tag)));
+            let part = stored.remove(number).filter(|part| part.is_named_by(&tag));
             let part = part.ok_or_else(|| s3_error!(InvalidPart, "part {number} was not uploaded with this ETag"))?;
             let (kept, listed) = (checksum::kept_of(&part.info, plan.algorithm), plan.algorithm.of(checksum));
             if kept.is_some() && listed.is_some_and(|listed| Some(listed) != kept.as_deref()) {
@@ -231,7 +230,7 @@ impl Completion {
         }
         let are_known = checksums.len() == parts.len();
         let checksum = if are_known { plan.combine(&checksums) } else { None };
-        let name = format!("x-amz-checksum-{}", plan.algorithm.name());
+        let name = plan.algorithm.field();
         if let (Some(known), Some(given)) = (&checksum, self.headers.get(&name))
             && plan.is_composite
             && given.as_bytes().contains(&b'-')
@@ -265,7 +264,7 @@ impl Completion {
 fn whole(headers: &HeaderMap) -> HeaderMap {
     let is_whole = |value: &http::HeaderValue| !value.as_bytes().contains(&b'-');
     let is_composite = headers.get("x-amz-checksum-type").is_some_and(|kind| kind.as_bytes() == b"COMPOSITE");
-    let given = headers.iter().filter(|(name, value)| name.as_str().starts_with("x-amz-checksum-") && is_whole(value));
+    let given = headers.iter().filter(|(name, value)| name.as_str().starts_with(CHECKSUM) && is_whole(value));
     given.filter(|_| !is_composite).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
@@ -395,7 +394,7 @@ impl Reader {
                 };
             };
             let opened = store.open(&part.path, Reading::WHOLE.without_lease()).await?;
-            let Some(mut opened) = opened.filter(|opened| opened.info.tag == part.tag) else {
+            let Some(mut opened) = opened.filter(|opened| part.is_still(&opened.info)) else {
                 let error = s3_error!(InvalidPart, "part {} was replaced or removed", part.number);
                 return Err(Refused::new(&error).into());
             };
@@ -540,9 +539,9 @@ mod tests {
         }
 
         /// Stores the part as a request that began while the upload was open.
-        async fn store_part(&self) -> S3Result<()> {
+        async fn store_part(&self, bytes: &'static str) -> S3Result<()> {
             let part = NewPart { place: &self.place, key: "a", number: 1 };
-            let put = Put::new(Body::new(Full::new(Bytes::from("part"))));
+            let put = Put::new(Body::new(Full::new(Bytes::from(bytes))));
             part.store(&self.backend, put, error::plain).await.map(drop)
         }
 
@@ -615,12 +614,12 @@ mod tests {
         assert_eq!(found.upload.state, done);
     }
 
-    /// An earlier attempt of the part that the completion lists arrives late, and replaces it.
+    /// Another part with the number of the one that the completion lists arrives late, and replaces it.
     #[tokio::test]
     async fn a_part_that_arrives_during_a_completion_stays_and_can_be_sent_again() {
         let mut setup = setup().await;
         let running = setup.stopped_completion().await;
-        let refused = setup.store_part().await.expect_err("the upload is being completed");
+        let refused = setup.store_part("late").await.expect_err("the upload is being completed");
         assert_eq!(*refused.code(), S3ErrorCode::SlowDown);
         let left = setup.tags().await;
         assert!(left.len() == 1 && left[0] != setup.part.tag, "the part of the late attempt is left: {left:?}");
@@ -628,9 +627,31 @@ mod tests {
         assert_eq!(*refused.code(), S3ErrorCode::InvalidPart);
         let refused = setup.completion().run().await.expect_err("the listed part was replaced");
         assert_eq!(*refused.code(), S3ErrorCode::InvalidPart);
-        setup.store_part().await.expect("the upload takes parts again");
+        setup.store_part("part").await.expect("the upload takes parts again");
         setup.part.tag = setup.tags().await.remove(0);
         setup.completion().run().await.expect("the part is listed with its new tag");
+    }
+
+    /// An earlier attempt of the part that the completion lists arrives late, before the part is read, or before the upload is
+    /// completed with the tag of either answer.
+    #[tokio::test]
+    async fn a_part_with_the_same_bytes_takes_the_place_of_the_listed_one() {
+        let setup = setup().await;
+        let running = setup.stopped_completion().await;
+        setup.store_part("part").await.expect_err("the upload is being completed");
+        assert_ne!(setup.tags().await.first(), Some(&setup.part.tag));
+        let done = setup.resume(running).await.expect("the bytes are those of the list");
+        let other = setup_with(Stop::new(|_, _| false, 0)).await;
+        other.store_part("part").await.expect("the upload is open");
+        assert_ne!(other.tags().await.first(), Some(&other.part.tag));
+        assert_eq!(
+            other.completion().run().await.expect("the tag names these bytes").tag.is_some(),
+            done.tag.is_some()
+        );
+        let replaced = setup_with(Stop::new(|_, _| false, 0)).await;
+        replaced.store_part("other").await.expect("the upload is open");
+        let refused = replaced.completion().run().await.expect_err("the tag names other bytes");
+        assert_eq!(*refused.code(), S3ErrorCode::InvalidPart);
     }
 
     #[tokio::test]
@@ -643,7 +664,7 @@ mod tests {
             } else {
                 assert!(setup.abort().await);
             }
-            let refused = setup.store_part().await.expect_err("the upload has ended");
+            let refused = setup.store_part("part").await.expect_err("the upload has ended");
             assert_eq!(*refused.code(), S3ErrorCode::NoSuchUpload, "completed: {is_completed}");
             assert_eq!(setup.tags().await, [], "completed: {is_completed}");
         }
@@ -655,7 +676,7 @@ mod tests {
         let mut setup = setup().await;
         let stopped = setup.stopped_completion().await;
         setup.clock.advance(Duration::from_secs(STALE.unsigned_abs() + 1));
-        setup.store_part().await.expect("the claim is no longer renewed");
+        setup.store_part("part").await.expect("the claim is no longer renewed");
         setup.part.tag = setup.tags().await.remove(0);
         setup.completion().run().await.expect("it took over");
         stopped.abort();

@@ -11,11 +11,12 @@
 //!   first one finds its claim lost. It is told to try again.
 //! - An upload ends, and its parts are removed, between two reads of another request: the request lists the parts before it loads the
 //!   upload. If any part is missing, it finds the upload ended.
-//! - A part is replaced or removed before it is read: its tag differs, and nothing is written.
+//! - A part is replaced or removed before it is read: its tag differs, and nothing is written, unless the bytes are the same. A client
+//!   that sends a part twice, since it has not seen the first answer, may list the tag of either answer.
 //! - An upload is aborted while it is completed: one of both changes it first, and the other fails.
 //! - A part arrives after its upload was completed or aborted: it is removed again.
 //! - A part arrives while its upload is completed: it stays, since it may have replaced another one, and its client is told to try
-//!   again. If the completion has not read the part yet, it fails as above, and the upload takes parts again: the client sends
+//!   again. If the completion has not read the part yet, and the bytes are others, it fails as above, and the upload takes parts again: the client sends
 //!   the part once more, and lists its new tag. Otherwise the upload is completed with the part that was read.
 //! - The bucket is replaced: the new one has none of the parts, and the write fails.
 
@@ -58,10 +59,6 @@ pub(crate) async fn create(
     request: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
     let S3Request { input, credentials, .. } = request;
-    let is_encrypted = input.server_side_encryption.is_some() || input.sse_customer_algorithm.is_some();
-    refuse(is_encrypted, "server-side encryption")?;
-    refuse(input.object_lock_mode.is_some() || input.object_lock_legal_hold_status.is_some(), "object lock")?;
-    refuse(input.tagging.is_some(), "tagging")?;
     backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let plan = Plan::new(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
     let fields = fields_of!(input);
@@ -94,9 +91,8 @@ pub(crate) async fn put_part(
     request: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
     let S3Request { input, credentials, headers, trailing_headers, .. } = request;
-    refuse(input.sse_customer_algorithm.is_some(), "server-side encryption")?;
     let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
-    let content_md5 = convert::md5(input.content_md5.as_deref())?;
+    let content_md5 = convert::md5(&headers)?;
     let upload = input.body.map_or_else(s3s::Body::empty, s3s::Body::from);
     let part = NewPart { place: &place, key: &input.key, number: input.part_number };
     let keeps = Some(part.check(backend).await?.algorithm);

@@ -15,6 +15,7 @@ use ifmatch_blob::store::{
 };
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
 use s3s::{S3Result, s3_error};
@@ -196,6 +197,24 @@ impl Place {
     pub(crate) async fn has_bucket(&self, store: &dyn BlobStore) -> Result<bool, StoreError> {
         let Some(created) = self.created else { return Ok(true) };
         Ok(store.container(&self.container).await?.is_some_and(|info| info.created == Some(created)))
+    }
+}
+
+impl Part {
+    /// Returns `true` for the tag of the part, or of an earlier one with the same bytes: a client that sends a part twice may list the
+    /// tag of either answer. If the store knows the hash of the bytes, the tag of a version is that and the number of its write.
+    pub(crate) fn is_named_by(&self, tag: &EntityTag) -> bool {
+        let is_of_bytes = || {
+            let bytes = self.info.hash.as_ref().map(ContentHash::content_tag);
+            let number = bytes.as_ref().and_then(|bytes| tag.opaque().strip_prefix(bytes.opaque())?.strip_prefix(b"-"));
+            !tag.is_weak() && number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+        };
+        self.tag.as_ref().is_some_and(|found| found.strong_eq(tag)) || is_of_bytes()
+    }
+
+    /// Returns `true` for the part as it was found, or after it was sent again with the same bytes.
+    pub(crate) fn is_still(&self, info: &BlobInfo) -> bool {
+        info.tag == self.tag || (info.hash.is_some() && info.hash == self.info.hash)
     }
 }
 

@@ -14,7 +14,7 @@ use ifmatch_blob::waits::Waits;
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_http_server::Server;
 use ifmatch_runtime::{Clock, SystemClock};
-use ifmatch_s3::S3Service;
+use ifmatch_s3::{RequestId, S3Service};
 use tower_layer::Layer;
 
 use super::inherited::Inherited;
@@ -69,13 +69,14 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         .max_body(config.server.max_body)
         .waits(Waits::new(config.max_waits))
         .require_preconditions(require_preconditions(config));
-    let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone());
+    let documents = service.context().documents.clone();
+    let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone()).documents(documents);
     let objects = S3Service::new(service.context().clone(), config.accounts.clone());
     tokio::spawn(collect_garbage(service.clone(), tables.clone(), objects.clone()));
-    let state = AppState::new(&config.server, metrics).with_blobs(blobs, Arc::clone(&service.context().waits));
+    let state = AppState::new(&config.server, metrics).with_blobs(blobs, service.context());
     let state = state.with_storage(banner::location(&config.storage), config.storage.folder());
     let state = state.with_register(opened.register);
-    let state = state.accepting_published_key(config.accepts_published_key());
+    let state = state.accepting_published_key(config.accepts_published_key()).withholding(&config.accounts);
     let state =
         state.with_folder(opened.folder).with_traces(config.server.traces.as_ref().map(Traces::start).transpose()?);
     let scheme = config.server.scheme();
@@ -112,6 +113,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         let access = Arc::clone(&state);
         let objects = objects.hosts(&config.s3_hosts).public_read(move || access.access.load().is_public_read());
         let objects = Gateway::new(Arc::clone(&state), objects, |_, _| true).allowing(config.cors.clone());
+        let objects = objects.naming(|extensions, id| drop(extensions.insert(RequestId(id.clone()))));
         server.serve(listeners, Arc::new(objects.leaving_endpoints(has_admin)));
         addresses.s3 = Some(address);
     }

@@ -1,0 +1,165 @@
+//! Documents in requests: lists of objects to delete, of parts, and the settings of a bucket.
+//!
+//! A document is read whole, and compared with its checksums, before anything is done. All documents are read here, into memory that they
+//! share with those of the other dialects.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use ifmatch_blob::dialect::Client;
+use ifmatch_blob::documents::{Crowded, DocumentError, Documents};
+use ifmatch_blob::headers::ContentMd5;
+use ifmatch_core::digest::ContentHash;
+use s3s::{S3Error, S3Result, s3_error};
+
+use crate::body::{self, BODY_HASH, Refused};
+use crate::checksum::Algorithm;
+use crate::chunks;
+use crate::convert;
+use crate::operation::Digests;
+
+/// Maximum length of a document: a list of 10,000 parts with a checksum each, or of 1,000 long names.
+pub(crate) const MAX: usize = 4 * 1024 * 1024;
+
+/// The memory for documents, and the client that takes some of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    pub(crate) documents: Documents,
+    pub(crate) client: Option<Client>,
+}
+
+/// The checksums that a document must have.
+#[derive(Clone, Debug)]
+pub(crate) struct Expected {
+    md5: Option<ContentMd5>,
+    /// SHA-256 in hexadecimal digits.
+    hash: Option<String>,
+    checksums: Vec<(Algorithm, String)>,
+}
+
+impl Expected {
+    /// Reads the fields of a request with a document.
+    pub(crate) fn of(headers: &HeaderMap, digests: Digests) -> S3Result<Self> {
+        if chunks::are_in(headers) {
+            return Err(s3_error!(NotImplemented, "a document in chunks is not implemented: send it as it is"));
+        }
+        let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let checksums = Algorithm::ALL.iter().filter(|_| digests == Digests::All);
+        let checksums = checksums
+            .flat_map(|algorithm| headers.get_all(algorithm.field()).iter().map(|value| (*algorithm, text(value))));
+        let hash = headers.get(BODY_HASH).filter(|hash| hash.len() == 64).map(text);
+        Ok(Self { md5: convert::md5(headers)?, hash, checksums: checksums.collect() })
+    }
+
+    /// Reads a document. Its memory is that of the bytes.
+    pub(crate) async fn read(self, memory: Memory, body: s3s::Body) -> Result<Bytes, Refused> {
+        let bytes = memory.documents.read(memory.client, body, MAX as u64).await.map_err(|error| match error {
+            DocumentError::TooLong(max) => {
+                Refused::new(&s3_error!(MaxMessageLengthExceeded, "a document has at most {max} bytes"))
+            }
+            DocumentError::Crowded(error) => Refused::new(&crowded(error)),
+            DocumentError::Broken(error) => body::of_body(&error),
+        })?;
+        self.compare(&bytes).map_err(|error| Refused::new(&error))?;
+        Ok(bytes)
+    }
+
+    /// Compares a document with its checksums.
+    fn compare(&self, bytes: &[u8]) -> S3Result<()> {
+        if self.hash.as_ref().is_some_and(|hash| !hash.eq_ignore_ascii_case(&ContentHash::of(bytes).hex())) {
+            return Err(body::other_hash());
+        }
+        if self.md5.is_some_and(|md5| md5 != ContentMd5::of(bytes)) {
+            return Err(s3_error!(BadDigest, "Content-MD5 is not that of the document: send it again"));
+        }
+        let differs = |(algorithm, value): &&(Algorithm, String)| algorithm.digest(bytes).as_ref() != Some(value);
+        match self.checksums.iter().find(differs) {
+            Some((algorithm, _)) => {
+                Err(s3_error!(BadDigest, "{} is not that of the document: send it again", algorithm.field()))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the error for a body for which there is no memory.
+pub(crate) fn crowded(error: Crowded) -> S3Error {
+    s3_error!(SlowDown, "{error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::RETRY_AFTER;
+    use http::{HeaderName, HeaderValue, StatusCode};
+    use s3s::S3ErrorCode;
+
+    use super::*;
+
+    fn memory() -> Memory {
+        Memory { documents: Documents::default(), client: None }
+    }
+
+    const MISMATCH: &str = "XAmzContentSHA256Mismatch";
+
+    async fn read(digests: Digests, header: (&'static str, &str), document: &'static str) -> Result<Bytes, String> {
+        let headers =
+            [(HeaderName::from_static(header.0), HeaderValue::from_str(header.1).unwrap())].into_iter().collect();
+        let code = |code: &S3ErrorCode| code.as_str().to_owned();
+        let expected = Expected::of(&headers, digests).map_err(|error| code(error.code()))?;
+        expected.read(memory(), Bytes::from(document).into()).await.map_err(|refused| code(refused.to_error().code()))
+    }
+
+    /// "123456789" is the input for which the catalogues of checksums state their values.
+    #[tokio::test]
+    async fn a_document_has_the_checksums_of_its_request() {
+        for (name, value, code) in [
+            ("content-md5", "JfnnlDI7RTiF9RgfG2JNCw==", "BadDigest"),
+            ("x-amz-checksum-crc32", "y/Q5Jg==", "BadDigest"),
+            ("x-amz-checksum-crc64nvme", "rosUhgp5mIg=", "BadDigest"),
+            ("x-amz-checksum-sha256", "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=", "BadDigest"),
+            (BODY_HASH, "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225", MISMATCH),
+        ] {
+            assert_eq!(read(Digests::All, (name, value), "123456789").await.unwrap(), "123456789", "{name}");
+            assert_eq!(read(Digests::All, (name, value), "12345678X").await, Err(code.to_owned()), "{name}");
+            let is_of_object = name.starts_with("x-amz-checksum");
+            assert_eq!(read(Digests::Md5, (name, value), "12345678X").await.is_ok(), is_of_object, "{name}");
+        }
+        assert_eq!(read(Digests::All, (BODY_HASH, "UNSIGNED-PAYLOAD"), "a").await.unwrap(), "a");
+        for md5 in ["", "abc"] {
+            assert_eq!(read(Digests::All, ("content-md5", md5), "a").await, Err("InvalidDigest".to_owned()));
+        }
+        let chunked = read(Digests::All, (BODY_HASH, "STREAMING-UNSIGNED-PAYLOAD-TRAILER"), "a").await;
+        assert_eq!(chunked, Err("NotImplemented".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_document_has_a_limit() {
+        let headers = HeaderMap::new();
+        let read = async |length| {
+            let expected = Expected::of(&headers, Digests::All).unwrap();
+            expected
+                .read(memory(), s3s::Body::from(vec![b' '; length]))
+                .await
+                .map_err(|refused| refused.to_error().code().clone())
+        };
+        assert_eq!(read(MAX).await.map(|bytes| bytes.len()), Ok(MAX));
+        assert_eq!(read(MAX + 1).await, Err(S3ErrorCode::MaxMessageLengthExceeded));
+    }
+
+    #[tokio::test]
+    async fn documents_share_memory_and_what_is_held_is_refused_to_others() {
+        let memory = Memory { documents: Documents::new(10), client: None };
+        let read = async |text: &'static str| {
+            let expected = Expected::of(&HeaderMap::new(), Digests::All).unwrap();
+            expected.read(memory.clone(), Bytes::from(text).into()).await
+        };
+        let held = read("12345678").await.unwrap();
+        let refused = read("123").await.unwrap_err().to_error();
+        assert_eq!(
+            (refused.code(), refused.status_code()),
+            (&S3ErrorCode::SlowDown, Some(StatusCode::SERVICE_UNAVAILABLE))
+        );
+        assert!(refused.headers().is_some_and(|headers| headers.contains_key(RETRY_AFTER)));
+        drop(held);
+        assert_eq!(read("123").await.unwrap(), "123");
+    }
+}

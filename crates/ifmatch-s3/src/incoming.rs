@@ -1,0 +1,128 @@
+//! The body of a request on its way to `s3s`.
+//!
+//! Left alone, `s3s` reads a document to its end without comparing its checksums, and answers 500 if it breaks off; and it keeps each
+//! chunk of an `aws-chunked` body in memory, however long. It reads no byte before it has verified the signature of the head, and
+//! selected the operation. So the body that it reads from is this one: it knows the operation once that is
+//! [checked](crate::authorization), reads a document [whole](Expected::read) first, and [limits chunks](crate::chunks).
+//!
+//! `s3s` hides an error of the body in one of its own. The reason is kept here, for the [answer](crate::service).
+
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http_body::{Body, Frame, SizeHint};
+use ifmatch_blob::store::BoxError;
+use s3s::S3Error;
+
+use crate::body::Refused;
+use crate::chunks;
+use crate::document::{Expected, Memory};
+
+/// A request's body, as far as it is known. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Incoming(Arc<State>);
+
+struct State {
+    memory: Memory,
+    document: OnceLock<Expected>,
+    /// The document, whose memory is taken until the end of the request.
+    held: OnceLock<Bytes>,
+    refused: OnceLock<Refused>,
+}
+
+impl Incoming {
+    pub(crate) fn new(memory: Memory) -> Self {
+        let (document, held, refused) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self(Arc::new(State { memory, document, held, refused }))
+    }
+
+    /// States that the body is a document, before anything of it is read.
+    pub(crate) fn expect_document(&self, expected: Expected) {
+        // Once for a request.
+        drop(self.0.document.set(expected));
+    }
+
+    /// Returns the reason why the body was refused, if it was.
+    pub(crate) fn refused(&self) -> Option<S3Error> {
+        self.0.refused.get().map(Refused::to_error)
+    }
+
+    /// Returns the body to be read by `s3s`.
+    pub(crate) fn body(&self, head: &Parts, body: s3s::Body) -> s3s::Body {
+        let content = Content::Unread(chunks::limited(&head.headers, &self.0.memory, body));
+        s3s::Body::http_body_unsync(Reader { incoming: self.clone(), content })
+    }
+
+    fn refuse(&self, refused: Refused) -> BoxError {
+        drop(self.0.refused.set(refused.clone()));
+        refused.into()
+    }
+}
+
+struct Reader {
+    incoming: Incoming,
+    content: Content,
+}
+
+enum Content {
+    Unread(s3s::Body),
+    Document(Pin<Box<dyn Future<Output = Result<Bytes, Refused>> + Send>>),
+    End,
+}
+
+impl Body for Reader {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        loop {
+            let outcome = match &mut this.content {
+                Content::End => return Poll::Ready(None),
+                Content::Unread(body) => match this.incoming.0.document.get() {
+                    Some(expected) => {
+                        let reading = expected.clone().read(this.incoming.0.memory.clone(), std::mem::take(body));
+                        this.content = Content::Document(Box::pin(reading));
+                        continue;
+                    }
+                    None => match ready!(Pin::new(body).poll_frame(context)) {
+                        Some(Err(error)) => match error.downcast::<Refused>() {
+                            Ok(refused) => Err(*refused),
+                            Err(error) => return Poll::Ready(Some(Err(error))),
+                        },
+                        frame => return Poll::Ready(frame),
+                    },
+                },
+                Content::Document(reading) => ready!(reading.as_mut().poll(context)),
+            };
+            this.content = Content::End;
+            return Poll::Ready(match outcome {
+                Ok(document) if document.is_empty() => None,
+                Ok(document) => {
+                    drop(this.incoming.0.held.set(document.clone()));
+                    Some(Ok(Frame::data(document)))
+                }
+                Err(refused) => Some(Err(this.incoming.refuse(refused))),
+            });
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Unread(body) => body.is_end_stream(),
+            Content::Document(_) => false,
+            Content::End => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Unread(body) => body.size_hint(),
+            Content::Document(_) => SizeHint::default(),
+            Content::End => SizeHint::with_exact(0),
+        }
+    }
+}
