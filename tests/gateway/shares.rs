@@ -1,9 +1,12 @@
 //! Connections and requests that one client may hold while others wait.
 
-use std::net::Ipv4Addr;
+use std::fmt::Write;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use support::Gateway;
+use http::Method;
+use support::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Form, Signer, signed};
 use support::raw::Connection;
+use support::{Answer, Gateway};
 
 use crate::frames::{GOAWAY, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS, frame, frames, get_with, setting};
 use crate::{eventually, get, put_head, wait_for};
@@ -72,6 +75,69 @@ fn one_client_cannot_take_all_waits() {
             wait_for(&gateway, &format!("ifmatch_waits {}", waiting + 1));
         }
     }
+}
+
+/// Sends a signed request whose body is `announced` bytes long, and as much of it as is given.
+fn begin(
+    (from, address): (Ipv4Addr, SocketAddr),
+    form: Form,
+    (method, path, fields): (Method, &str, &[(&str, &str)]),
+    announced: usize,
+    body: &str,
+) -> Connection {
+    let length = announced.to_string();
+    let signer = Signer::new(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY);
+    let fields = [&[("content-length", length.as_str()), ("host", "test")], fields].concat();
+    let request = signed(&signer, form, method, path, &fields, "".into());
+    let mut head = format!("{} {} HTTP/1.1\r\n", request.method(), request.uri());
+    for (name, value) in request.headers() {
+        let _ = write!(head, "{name}: {}\r\n", value.to_str().unwrap());
+    }
+    let mut connection = Connection::open_from(from.into(), address);
+    connection.send(head + "\r\n");
+    connection.send(body);
+    connection
+}
+
+/// Lists of blocks that do not end, from one client, fill its half of the memory for documents. Another client's list is taken, and so
+/// is a read of the same client; its entity, on another listener, is refused like its lists, until the connections end.
+#[test]
+fn one_client_cannot_take_all_memory_for_documents() {
+    const LIST: usize = 8 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = crate::serve(folder.path(), &["--listen-tables", "127.0.0.1:0"]);
+    let (blobs, tables) = (gateway.address(), gateway.tables());
+    let put = (Method::PUT, "/box?restype=container", &[][..]);
+    begin((ONE, blobs), Form::Blob, put, 0, "").answer().expect(201);
+    // All but a few bytes of the half.
+    let flood: Vec<_> = (0..8)
+        .map(|number| {
+            let path = format!("/box/{number}?comp=blocklist");
+            begin((ONE, blobs), Form::Blob, (Method::PUT, &path, &[]), LIST, &" ".repeat(LIST - 1))
+        })
+        .collect();
+    wait_for(&gateway, &format!("ifmatch_document_bytes {}", 8 * (LIST - 1)));
+    let list = "<BlockList></BlockList>";
+    let commit = |from| {
+        let put = (Method::PUT, "/box/a?comp=blocklist", &[][..]);
+        begin((from, blobs), Form::Blob, put, list.len(), list).answer()
+    };
+    let table = r#"{"TableName":"people"}"#;
+    let create = |from| {
+        let post = (Method::POST, "/Tables", &[("content-type", "application/json")][..]);
+        begin((from, tables), Form::Table, post, table.len(), table).answer()
+    };
+    let refused = |answer: Answer| {
+        let answer = answer.expect(503);
+        assert_eq!((answer.header("x-ms-error-code"), answer.header("retry-after")), ("ServerBusy", "1"));
+    };
+    refused(commit(ONE));
+    refused(create(ONE));
+    commit(OTHER).expect(201);
+    create(OTHER).expect(201);
+    ask(&gateway, ONE, 200);
+    drop(flood);
+    eventually("the memory is free again", || (commit(ONE).status == 201).then_some(()));
 }
 
 /// The gateway's own responses and rejections do not occupy request slots, and are not read here.

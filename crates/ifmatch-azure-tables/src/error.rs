@@ -6,6 +6,7 @@ use serde_json::json;
 
 use ifmatch_azure::auth::AuthError;
 use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::documents::DocumentError;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// Repeats the error code of the body.
@@ -145,6 +146,16 @@ impl TableError {
 impl From<AuthError> for TableError {
     fn from(error: AuthError) -> Self {
         Self { reason: Reason::NotAuthorised(error), detail: None, index: None }
+    }
+}
+
+impl From<DocumentError> for TableError {
+    fn from(error: DocumentError) -> Self {
+        match error {
+            DocumentError::TooLong(_) => Self::new(Code::RequestBodyTooLarge),
+            DocumentError::Crowded(crowded) => Self::new(Code::ServerBusy).detail(crowded.to_string()),
+            DocumentError::Broken(_) => Self::invalid("the body ended early"),
+        }
     }
 }
 

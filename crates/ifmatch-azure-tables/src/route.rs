@@ -12,7 +12,7 @@ use ifmatch_runtime::{Clock, task};
 use crate::access::Access;
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
-use crate::entity::properties::{Entity, key_in};
+use crate::entity::properties::Entity;
 use crate::error::{Code, TableError};
 use crate::operations::batch::{self, Batch, Failed};
 use crate::operations::query;
@@ -28,6 +28,8 @@ use crate::storage::tables::{AccountContainers, Table, TableName};
 use ifmatch_azure::auth::{self, Authenticated};
 use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::dialect::Client;
+use ifmatch_blob::documents::Documents;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 
 const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
@@ -42,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn BlobStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) accounts: Accounts,
+    pub(crate) documents: Documents,
 }
 
 /// Responds to a request.
@@ -79,6 +82,7 @@ where
     let request = Request {
         shared,
         headers: &head.headers,
+        client: head.extensions.get().copied(),
         options,
         format,
         containers,
@@ -99,6 +103,7 @@ where
 struct Request<'a> {
     shared: &'a Shared,
     headers: &'a HeaderMap,
+    client: Option<Client>,
     options: Options,
     format: ResponseFormat,
     containers: AccountContainers,
@@ -116,8 +121,8 @@ impl Request<'_> {
             return Err(TableError::new(Code::UnsupportedHttpVerb));
         }
         write::no_conditions(self.headers)?;
-        let body = write::whole(body).await?;
-        let body = str::from_utf8(&body).map_err(|_| TableError::invalid("the body is not UTF-8"))?;
+        let bytes = self.read(body).await?;
+        let body = str::from_utf8(&bytes).map_err(|_| TableError::invalid("the body is not UTF-8"))?;
         let parts = changeset::parse(self.headers, body)?;
         let id = ifmatch_runtime::nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?;
         batch::multipart(self.run_batch(parts).await, id).await
@@ -148,8 +153,9 @@ impl Request<'_> {
             Verb::Get => query::tables(store, &self.containers, &self.options, &self.format).await,
             Verb::Post => {
                 write::no_conditions(self.headers)?;
-                let body = write::object(self.headers, body).await?;
-                write::create_table(store, &self.containers, self.headers, &body, &self.format).await
+                let bytes = self.read_json(body).await?;
+                let name = write::table_name(&write::object(&bytes)?)?;
+                write::create_table(store, &self.containers, self.headers, &name, &self.format).await
             }
             _ => Err(TableError::new(Code::UnsupportedHttpVerb)),
         }
@@ -177,21 +183,16 @@ impl Request<'_> {
             return Err(TableError::new(Code::UnsupportedHttpVerb));
         }
         self.access.to_entities(if verb == Verb::Get { "r" } else { "a" })?;
-        let body = if verb == Verb::Post {
-            write::no_conditions(self.headers)?;
-            Some(write::object(self.headers, body).await?)
-        } else {
-            None
-        };
-        let table = self.find(table).await?;
-        let entities = self.entities_of(&table);
-        match body {
-            Some(body) => {
-                self.access.to_entity(&table.name, &key_in(&body)?)?;
-                write::insert(&entities, self.headers, &body, &self.format).await
-            }
-            None => query::entities(&entities, &self.options, &self.format, &self.access).await,
+        if verb == Verb::Get {
+            let table = self.find(table).await?;
+            return query::entities(&self.entities_of(&table), &self.options, &self.format, &self.access).await;
         }
+        write::no_conditions(self.headers)?;
+        let bytes = self.read_json(body).await?;
+        let (key, entity) = write::new_entity(&write::object(&bytes)?)?;
+        let table = self.find(table).await?;
+        self.access.to_entity(&table.name, &key)?;
+        write::insert(&self.entities_of(&table), self.headers, &key, entity, &self.format).await
     }
 
     async fn entity<B>(
@@ -206,11 +207,13 @@ impl Request<'_> {
         B::Error: Into<BoxError>,
     {
         self.access.to_entity(table, key)?;
+        let mut bytes = Bytes::new();
         let (guard, entity) = match verb {
             Verb::Get => (IfMatch::None, Entity::default()),
             Verb::Put | Verb::Merge => {
                 let guard = write::guard(self.headers)?;
-                (guard, Entity::parse(&write::object(self.headers, body).await?)?)
+                bytes = self.read_json(body).await?;
+                (guard, Entity::parse(&write::object(&bytes)?)?)
             }
             Verb::Delete => match write::guard(self.headers)? {
                 IfMatch::None => return Err(TableError::new(Code::MissingRequiredHeader).detail("If-Match")),
@@ -229,7 +232,29 @@ impl Request<'_> {
             Verb::Merge => Change::Merge(&entity),
             Verb::Delete => Change::Delete,
         };
-        write::change(&entities, key, &guard, change).await
+        let answer = write::change(&entities, key, &guard, change).await;
+        // Their memory also stands for that of the entity.
+        drop(bytes);
+        answer
+    }
+
+    /// Reads a body, which must be JSON.
+    async fn read_json<B>(&self, body: B) -> Result<Bytes, TableError>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        write::no_xml(self.headers)?;
+        self.read(body).await
+    }
+
+    /// Reads a body.
+    async fn read<B>(&self, body: B) -> Result<Bytes, TableError>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        Ok(self.shared.documents.read(self.client, body, write::MAX_BODY).await?)
     }
 
     /// Returns a table, which must exist.

@@ -18,6 +18,7 @@ use crate::storage::garbage;
 use crate::storage::tables::AccountContainers;
 use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::documents::Documents;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 
 /// The table service over a blob store, as the Azure SDKs use it. Cheap to clone.
@@ -73,7 +74,9 @@ impl TableService {
 
     /// Creates a service with a clock for dates and pauses.
     pub fn with_clock(store: Arc<dyn BlobStore>, clock: impl Clock) -> Self {
-        Self { shared: Arc::new(Shared { store, clock: Arc::new(clock), accounts: Accounts::default() }) }
+        let shared =
+            Shared { store, clock: Arc::new(clock), accounts: Accounts::default(), documents: Documents::default() };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Deletes the entities of deleted tables and returns their number.
@@ -112,6 +115,13 @@ impl TableService {
     #[must_use]
     pub fn accounts(mut self, accounts: Accounts) -> Self {
         Arc::make_mut(&mut self.shared).accounts = accounts;
+        self
+    }
+
+    /// Sets the memory for the bodies of requests, which other services may share; [`Documents::default`] if not set.
+    #[must_use]
+    pub fn documents(mut self, documents: Documents) -> Self {
+        Arc::make_mut(&mut self.shared).documents = documents;
         self
     }
 }

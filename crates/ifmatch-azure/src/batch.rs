@@ -34,8 +34,8 @@ pub(crate) async fn run(
     batch: Batch,
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let Batch { container, boundary, length } = batch;
-    let bytes = blocks::read(body, None, length).await?;
+    let Batch { container, boundary, document } = batch;
+    let bytes = blocks::read(context, document, body).await?;
     let text = std::str::from_utf8(&bytes).map_err(|_| AzureError::invalid_batch("a batch must be UTF-8"))?;
     let parts = parse(text, &boundary)?;
     let version = head.headers.get(VERSION);

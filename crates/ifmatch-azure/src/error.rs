@@ -69,7 +69,10 @@ impl AzureError {
     }
 
     pub(crate) fn busy() -> Self {
-        let message = "the service is busy, or another write is in flight: try again";
+        Self::busy_since("the service is busy, or another write is in flight: try again")
+    }
+
+    pub(crate) fn busy_since(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message).with(RETRY_AFTER, 1.into())
     }
 

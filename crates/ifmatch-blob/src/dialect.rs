@@ -11,6 +11,7 @@ use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_runtime::Clock;
 
 use crate::body::BlobBody;
+use crate::documents::Documents;
 use crate::store::{BlobStore, Upload};
 use crate::waits::Waits;
 
@@ -72,6 +73,18 @@ pub struct Peer {
     pub is_secure: bool,
 }
 
+/// The client of a request, in the request's extensions, for what clients [share](crate::shares): waits, and the memory for documents.
+///
+/// ```
+/// use ifmatch_blob::dialect::Client;
+///
+/// let mut request = http::Request::get("/c/b").header("prefer", "wait=30").body(())?;
+/// request.extensions_mut().insert(Client([192, 0, 2, 7].into()));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Client(pub IpAddr);
+
 /// The store, and the settings that apply to every dialect.
 #[derive(Clone)]
 pub struct Context {
@@ -86,6 +99,8 @@ pub struct Context {
     pub required: RequirePreconditions,
     /// The long polls.
     pub waits: Arc<Waits>,
+    /// The memory for bodies that an operation holds whole.
+    pub documents: Documents,
 }
 
 impl Context {

@@ -14,6 +14,7 @@ pub mod conformance;
 mod content_md5;
 pub mod cors;
 pub mod dialect;
+pub mod documents;
 mod error;
 pub mod headers;
 pub mod leases;
@@ -21,6 +22,7 @@ pub mod name;
 mod plain;
 pub mod records;
 pub mod service;
+pub mod shares;
 pub mod store;
 #[cfg(feature = "test-util")]
 pub mod test_util;

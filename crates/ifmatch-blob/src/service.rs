@@ -17,6 +17,7 @@ use tower_service::Service;
 
 use crate::body::BlobBody;
 use crate::dialect::{Context, Dialect};
+use crate::documents::Documents;
 use crate::plain;
 use crate::store::{BlobStore, BoxError, Upload};
 use crate::waits::Waits;
@@ -79,8 +80,14 @@ impl BlobService {
     /// Creates a service with a clock for waits and dates.
     pub fn with_clock(store: Arc<dyn BlobStore>, clock: impl Clock) -> Self {
         let required = RequirePreconditions::none();
-        let context =
-            Context { store, clock: Arc::new(clock), max_body: DEFAULT_MAX_BODY, required, waits: Arc::default() };
+        let context = Context {
+            store,
+            clock: Arc::new(clock),
+            max_body: DEFAULT_MAX_BODY,
+            required,
+            waits: Arc::default(),
+            documents: Documents::default(),
+        };
         Self { shared: Arc::new(context), dialects: Arc::default() }
     }
 
@@ -128,6 +135,13 @@ impl BlobService {
     #[must_use]
     pub fn waits(mut self, waits: Waits) -> Self {
         Arc::make_mut(&mut self.shared).waits = Arc::new(waits);
+        self
+    }
+
+    /// Sets the memory for bodies that an operation holds whole; [`Documents::default`] if not set.
+    #[must_use]
+    pub fn documents(mut self, documents: Documents) -> Self {
+        Arc::make_mut(&mut self.shared).documents = documents;
         self
     }
 

@@ -10,58 +10,35 @@
 //! - **A deletion, and a deletion with a new creation.** The repeated read gets 404, or the new version's tag.
 //! - **A shutdown.** [`Waits::end`] ends the waits that have begun at their next repetition, and later ones at once.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use ifmatch_core::date::Timestamp;
 use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
+use ifmatch_core::share::SlotLimit;
 use ifmatch_runtime::Clock;
 
 use crate::body::BlobBody;
-use crate::dialect::Context;
+use crate::dialect::{Client, Context};
+use crate::shares::{Share, Shares};
 
 /// The client's preferences.
 pub(crate) const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// The preferences that the server has applied.
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// The client of a request, in the request's extensions. A client gets another wait as long as more waits are free than it
-/// has, so that it leaves some to others. Requests without a client share all waits.
-///
-/// ```
-/// use http::Request;
-/// use ifmatch_blob::waits::Waiter;
-///
-/// let mut request = Request::get("/c/b").header("prefer", "wait=30").body(())?;
-/// request.extensions_mut().insert(Waiter([192, 0, 2, 7].into()));
-/// # Ok::<(), http::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Waiter(pub IpAddr);
-
 /// The bounds of long polls, and the number of current ones. Beyond the bounds, a read is answered at once, which the
-/// client recognises by the missing `Preference-Applied`.
+/// client recognises by the missing `Preference-Applied`. A client gets another wait as long as more waits are free than it has, so that
+/// it leaves some to others; requests without a [`Client`] share all waits.
 #[derive(Debug)]
 pub struct Waits {
-    max: usize,
     longest: Duration,
     interval: Option<Duration>,
-    current: Mutex<Current>,
+    current: Arc<Shares<Client>>,
     has_ended: AtomicBool,
-}
-
-/// The current waits, in total and of each client.
-#[derive(Debug, Default)]
-struct Current {
-    count: usize,
-    of: HashMap<Waiter, usize>,
 }
 
 impl Waits {
@@ -76,13 +53,8 @@ impl Waits {
 
     /// Allows this number of concurrent waits, of a minute each.
     pub fn new(max: usize) -> Self {
-        Self {
-            max,
-            longest: Self::LONGEST,
-            interval: None,
-            current: Mutex::default(),
-            has_ended: AtomicBool::new(false),
-        }
+        let limit = SlotLimit { total: u32::try_from(max).unwrap_or(u32::MAX), per_client: None };
+        Self { longest: Self::LONGEST, interval: None, current: Shares::new(limit), has_ended: AtomicBool::new(false) }
     }
 
     /// Sets the maximum duration of a wait.
@@ -98,8 +70,8 @@ impl Waits {
     }
 
     /// Returns the number of current waits.
-    pub fn count(&self) -> usize {
-        self.current().count
+    pub fn count(&self) -> u32 {
+        self.current.taken()
     }
 
     /// Ends all waits, which answer 304, and allows no more: the server is about to stop.
@@ -112,22 +84,11 @@ impl Waits {
     }
 
     /// Begins a wait of at most `wanted`, if there is room for one of this client.
-    fn begin(self: &Arc<Self>, wanted: Duration, waiter: Option<Waiter>) -> Option<Wait> {
+    fn begin(&self, wanted: Duration, client: Option<Client>) -> Option<Wait> {
         if self.has_ended() || wanted.is_zero() {
             return None;
         }
-        let mut current = self.current();
-        let own = waiter.and_then(|waiter| current.of.get(&waiter)).copied().unwrap_or_default();
-        if own >= self.max.saturating_sub(current.count) {
-            return None;
-        }
-        current.count += 1;
-        current.of.extend(waiter.map(|waiter| (waiter, own + 1)));
-        Some(Wait { waits: Arc::clone(self), waiter, granted: wanted.min(self.longest) })
-    }
-
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        Some(Wait { _share: self.current.take(client, 1)?, granted: wanted.min(self.longest) })
     }
 }
 
@@ -141,24 +102,8 @@ impl Default for Waits {
 /// One wait, which ends when this is dropped: also if the client disconnects.
 #[derive(Debug)]
 struct Wait {
-    waits: Arc<Waits>,
-    waiter: Option<Waiter>,
+    _share: Share<Client>,
     granted: Duration,
-}
-
-impl Drop for Wait {
-    fn drop(&mut self) {
-        let mut current = self.waits.current();
-        current.count -= 1;
-        if let Some(waiter) = self.waiter
-            && let Entry::Occupied(mut own) = current.of.entry(waiter)
-        {
-            *own.get_mut() -= 1;
-            if *own.get() == 0 {
-                own.remove();
-            }
-        }
-    }
 }
 
 type Answer = Result<Response<BlobBody>, Problem>;
@@ -175,19 +120,15 @@ pub(crate) async fn read<F: Future<Output = Answer> + Send>(
     let Some(wait) = shared.waits.begin(wanted, head.extensions.get().copied()) else { return first };
     let end = shared.clock.now().saturating_add(wait.granted);
     let usual = if shared.store.peek().is_some() { Waits::SHORT } else { Waits::LONG };
-    let interval = wait.waits.interval.unwrap_or(usual);
+    let interval = shared.waits.interval.unwrap_or(usual);
     loop {
         let left = shared.clock.now().until(end);
         shared.clock.sleep(left.min(interval)).await;
         let answer = read().await;
-        if !is_unchanged(&answer) || is_over(&wait, shared.clock.now(), end) {
+        if !is_unchanged(&answer) || shared.waits.has_ended() || shared.clock.now() >= end {
             return answer.map(|response| applied(response, wait.granted));
         }
     }
-}
-
-fn is_over(wait: &Wait, now: Timestamp, end: Timestamp) -> bool {
-    wait.waits.has_ended() || now >= end
 }
 
 fn is_unchanged(answer: &Answer) -> bool {
@@ -265,12 +206,12 @@ mod tests {
     #[test]
     fn one_client_leaves_waits_to_others() {
         let waits = Arc::new(Waits::new(4));
-        let begin = |last| waits.begin(Duration::from_secs(1), Some(Waiter([192, 0, 2, last].into())));
+        let begin = |last| waits.begin(Duration::from_secs(1), Some(Client([192, 0, 2, last].into())));
         let held = [begin(1).unwrap(), begin(1).unwrap()];
         assert!(begin(1).is_none());
         let other = begin(2).unwrap();
         assert!(begin(2).is_none() && begin(3).is_some());
         drop((held, other));
-        assert_eq!((waits.count(), waits.current().of.len()), (0, 0));
+        assert_eq!(waits.count(), 0);
     }
 }

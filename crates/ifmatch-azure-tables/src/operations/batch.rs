@@ -8,7 +8,6 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_core::record::Revision;
-use serde_json::{Map, Value as Json};
 
 use super::write;
 use crate::access::Access;
@@ -93,12 +92,12 @@ fn change(part: &Part, account: &str, access: &Access) -> Result<(TableName, Bat
     let (table, key, operation, guard) = match (Resource::parse(path)?, verb) {
         (Resource::Entities(table), Verb::Post) => {
             write::no_conditions(headers)?;
-            let body = object(&part.body)?;
+            let body = write::object(part.body.as_bytes())?;
             (table, key_in(&body)?, BatchOperation::Insert(Entity::parse(&body)?), IfMatch::None)
         }
         (Resource::Entity(table, key), Verb::Put | Verb::Merge) => {
             let guard = write::guard(headers)?;
-            let entity = Entity::parse(&object(&part.body)?)?;
+            let entity = Entity::parse(&write::object(part.body.as_bytes())?)?;
             let operation = match verb {
                 Verb::Put => BatchOperation::Replace(guard.clone(), entity),
                 _ => BatchOperation::Merge(guard.clone(), entity),
@@ -116,14 +115,6 @@ fn change(part: &Part, account: &str, access: &Access) -> Result<(TableName, Bat
     }
     access.to_entity(&table, &key)?;
     Ok((table, BatchChange { key, operation }))
-}
-
-fn object(body: &str) -> Result<Map<String, Json>, TableError> {
-    match serde_json::from_str(body) {
-        Ok(Json::Object(object)) => Ok(object),
-        Ok(_) => Err(TableError::invalid("the body is not a JSON object")),
-        Err(error) => Err(TableError::invalid(format!("the body is not JSON: {error}"))),
-    }
 }
 
 fn respond(

@@ -1,12 +1,7 @@
 //! Creating and deleting tables; inserting, replacing, merging and deleting entities.
 
-use std::pin::pin;
-
-use bytes::Bytes;
 use http::header::{CONTENT_TYPE, IF_MATCH};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use http_body::Body;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use ifmatch_core::precondition::Preconditions;
 use serde_json::{Map, Value as Json};
 
@@ -18,24 +13,33 @@ use crate::response::{self, ResponseFormat};
 use crate::storage::entities::{Change, Entities, Stored};
 use crate::storage::tables::{AccountContainers, TableName};
 use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::store::{BlobStore, BoxError};
+use ifmatch_blob::store::BlobStore;
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 /// Maximum size of a request's body: an entity of 1 MiB with every character escaped.
-const MAX_BODY: usize = 4 * 1024 * 1024;
+pub(crate) const MAX_BODY: u64 = 4 * 1024 * 1024;
 
 pub(crate) async fn create_table(
     store: &dyn BlobStore,
     containers: &AccountContainers,
     headers: &HeaderMap,
-    body: &Map<String, Json>,
+    name: &TableName,
     format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
-    let name = body.get("TableName").ok_or_else(|| TableError::new(Code::PropertiesNeedValue))?;
-    let name = name.as_str().ok_or_else(|| TableError::invalid("the name of a table must be a string"))?;
-    let table = containers.create(store, &TableName::new(name)?).await?;
+    let table = containers.create(store, name).await?;
     Ok(created(headers, || format.element("Tables", format.table(&table.name))))
+}
+
+/// Returns the name of a table to create.
+pub(crate) fn table_name(body: &Map<String, Json>) -> Result<TableName, TableError> {
+    let name = body.get("TableName").ok_or_else(|| TableError::new(Code::PropertiesNeedValue))?;
+    TableName::new(name.as_str().ok_or_else(|| TableError::invalid("the name of a table must be a string"))?)
+}
+
+/// Returns an entity to insert, and its key.
+pub(crate) fn new_entity(body: &Map<String, Json>) -> Result<(EntityKey, Entity), TableError> {
+    Ok((key_in(body)?, Entity::parse(body)?))
 }
 
 pub(crate) async fn delete_table(
@@ -50,18 +54,17 @@ pub(crate) async fn delete_table(
 pub(crate) async fn insert(
     entities: &Entities<'_>,
     headers: &HeaderMap,
-    body: &Map<String, Json>,
+    key: &EntityKey,
+    entity: Entity,
     format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
-    let key = key_in(body)?;
-    let entity = Entity::parse(body)?;
-    let generation = entities.insert(&key, &entity).await?;
+    let generation = entities.insert(key, &entity).await?;
     let name = &entities.table.name;
     let mut response = created(headers, || {
-        format.element(name.as_str(), format.entity(name, &key, &Stored { entity, generation }, None))
+        format.element(name.as_str(), format.entity(name, key, &Stored { entity, generation }, None))
     });
     response::tag(response.headers_mut(), generation);
-    format.locate(response.headers_mut(), name, &key);
+    format.locate(response.headers_mut(), name, key);
     Ok(response)
 }
 
@@ -111,47 +114,25 @@ fn unconditional(headers: &HeaderMap, is_rejected: impl Fn(&HeaderName) -> bool)
     }
 }
 
-/// Reads a body, which must be a JSON object.
+/// Rejects a body in Atom's format.
 ///
 /// # Errors
-/// The body is not a JSON object, is too long, or ends early.
-pub(crate) async fn object<B>(headers: &HeaderMap, body: B) -> Result<Map<String, Json>, TableError>
-where
-    B: Body<Data = Bytes> + Send,
-    B::Error: Into<BoxError>,
-{
+/// It is one.
+pub(crate) fn no_xml(headers: &HeaderMap) -> Result<(), TableError> {
     let media = headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
-    if media.contains("xml") {
-        return Err(TableError::new(Code::AtomFormatNotSupported));
-    }
-    let bytes = whole(body).await?;
-    match serde_json::from_slice(&bytes) {
+    if media.contains("xml") { Err(TableError::new(Code::AtomFormatNotSupported)) } else { Ok(()) }
+}
+
+/// Parses a body, which must be a JSON object. The result takes many times its memory: do not keep it while waiting.
+///
+/// # Errors
+/// The body is not a JSON object.
+pub(crate) fn object(bytes: &[u8]) -> Result<Map<String, Json>, TableError> {
+    match serde_json::from_slice(bytes) {
         Ok(Json::Object(object)) => Ok(object),
         Ok(_) => Err(TableError::invalid("the body is not a JSON object")),
         Err(error) => Err(TableError::invalid(format!("the body is not JSON: {error}"))),
     }
-}
-
-/// Reads a body.
-///
-/// # Errors
-/// The body is too long, or ends early.
-pub(crate) async fn whole<B>(body: B) -> Result<Vec<u8>, TableError>
-where
-    B: Body<Data = Bytes> + Send,
-    B::Error: Into<BoxError>,
-{
-    let (mut body, mut bytes) = (pin!(Limited::new(body, MAX_BODY)), Vec::new());
-    // Copied frame by frame: keeping tiny frames would take many times the memory.
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            let too_long = error.is::<LengthLimitError>();
-            let early = || TableError::invalid("the body ended early");
-            if too_long { TableError::new(Code::RequestBodyTooLarge) } else { early() }
-        })?;
-        bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
-    }
-    Ok(bytes)
 }
 
 /// Builds the response to a creation, without content if the client prefers so.

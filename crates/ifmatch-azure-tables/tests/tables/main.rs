@@ -6,6 +6,7 @@
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
 mod answer;
 mod batches;
+mod bodies;
 mod garbage;
 mod interleavings;
 mod interposed;

@@ -42,8 +42,9 @@ pub(crate) async fn append_block(
     append: AppendBlock,
     upload: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let AppendBlock { write, conditions, md5, length } = append;
-    let block = Bytes::from(blocks::read(upload, md5, length).await?);
+    let AppendBlock { write, conditions, block } = append;
+    let (md5, length) = (block.md5, block.length);
+    let block = blocks::read(context, block, upload).await?;
     write::check(context, blob, &write.conditions, write.lease).await?;
     for _ in 0..TRIES {
         let current = Current::find(context, blob, &write, Reading::WHOLE).await?;

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use http::{Method, Response};
-use http_body_util::BodyExt;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
+use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, Opened, Put, Reading, StoreErrorKind, Upload};
 use ifmatch_core::lease::SeenLease;
@@ -19,7 +18,6 @@ use super::committed::CommittedList;
 use super::document::{self, From};
 use super::staging::{self, BlobPaths, StagedBlocks};
 use crate::blobs::{self, write};
-use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::BlockId;
 use crate::request::{PutBlockList, Write};
@@ -41,11 +39,8 @@ pub(crate) async fn put_block_list(
     put: PutBlockList,
     upload: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let PutBlockList { write, headers, md5, crc64, length } = put;
-    let text = read(upload, md5, length).await?;
-    if crc64.is_some_and(|crc64| crc64 != Crc64::of(&text)) {
-        return Err(AzureError::crc64_mismatch());
-    }
+    let PutBlockList { write, headers, list } = put;
+    let text = body::read(context, list, upload).await?;
     let wanted = document::parse(&text)?;
     write::check(context, blob, &write.conditions, write.lease).await?;
     for _ in 0..TRIES {
@@ -63,23 +58,6 @@ async fn block_blob(context: &Context, blob: &BlobPath) -> Result<Option<BlobInf
     let info = opened.map(|opened| opened.info);
     blobs::require_block_blob(info.as_ref())?;
     Ok(info)
-}
-
-/// Reads a body into memory, which must have this MD5 and length.
-pub(crate) async fn read(mut body: Upload, md5: Option<ContentMd5>, length: u64) -> Result<Vec<u8>, AzureError> {
-    let incomplete = |why: String| AzureError::bad_request("IncompleteBody", why);
-    let mut bytes = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| incomplete(error.to_string()))?;
-        bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-        if bytes.len() as u64 > length {
-            break;
-        }
-    }
-    if bytes.len() as u64 != length {
-        return Err(incomplete("the body is shorter or longer than Content-Length".to_owned()));
-    }
-    if md5.is_some_and(|md5| md5 != ContentMd5::of(&bytes)) { Err(AzureError::md5_mismatch()) } else { Ok(bytes) }
 }
 
 /// Makes one attempt. Returns `None` if something changed meanwhile.

@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use ifmatch_blob::accounts::{Account, Accounts};
-use ifmatch_blob::dialect::Context;
+use ifmatch_blob::dialect::{Client, Context};
 use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, RequestKey};
@@ -66,6 +66,15 @@ pub(crate) struct Batch {
     pub(crate) container: Option<ContainerName>,
     /// Separates the parts.
     pub(crate) boundary: String,
+    pub(crate) document: Document,
+}
+
+/// A body that an operation holds in memory, and what it must be.
+pub(crate) struct Document {
+    /// The client that sends it.
+    pub(crate) client: Option<Client>,
+    pub(crate) md5: Option<ContentMd5>,
+    pub(crate) crc64: Option<Crc64>,
     pub(crate) length: u64,
 }
 
@@ -156,8 +165,7 @@ pub(crate) struct PutBlob {
 pub(crate) struct AppendBlock {
     pub(crate) write: Write,
     pub(crate) conditions: AppendConditions,
-    pub(crate) md5: Option<ContentMd5>,
-    pub(crate) length: u64,
+    pub(crate) block: Document,
 }
 
 /// Append Blob Seal.
@@ -218,10 +226,7 @@ pub(crate) struct PutBlock {
 pub(crate) struct PutBlockList {
     pub(crate) write: Write,
     pub(crate) headers: Box<BlobHeaders>,
-    /// The MD5, CRC-64 and length of the document.
-    pub(crate) md5: Option<ContentMd5>,
-    pub(crate) crc64: Option<Crc64>,
-    pub(crate) length: u64,
+    pub(crate) list: Document,
 }
 
 /// Get Block List.
@@ -381,15 +386,11 @@ impl<'a> Parser<'a, '_> {
     fn append_block(&self) -> Result<AppendBlock, AzureError> {
         let fields = self.fields();
         let conditions = headers::append_conditions(fields)?;
-        let md5 = headers::md5(fields, &headers::CONTENT_MD5)?;
-        let length = headers::length(fields)?;
-        if length == 0 {
+        let block = self.document(MAX_APPENDED)?;
+        if block.length == 0 {
             return Err(AzureError::invalid_header("content-length", "a block has at least one byte"));
         }
-        if length > MAX_APPENDED {
-            return Err(AzureError::too_large(MAX_APPENDED));
-        }
-        Ok(AppendBlock { write: self.write_at(conditions)?, conditions, md5, length })
+        Ok(AppendBlock { write: self.write_at(conditions)?, conditions, block })
     }
 
     fn put_block(&self) -> Result<PutBlock, AzureError> {
@@ -415,22 +416,24 @@ impl<'a> Parser<'a, '_> {
         let metadata = headers::metadata(fields)?;
         let headers = BlobHeaders { metadata, ..headers::stored(fields, false)? };
         headers::check_tier(fields)?;
-        let (md5, crc64) =
-            (headers::md5(fields, &headers::CONTENT_MD5)?, headers::crc64(fields, &headers::CONTENT_CRC64)?);
-        let length = headers::length(fields)?;
-        if length > MAX_DOCUMENT {
-            return Err(AzureError::too_large(MAX_DOCUMENT));
-        }
-        Ok(PutBlockList { write, headers: headers.into(), md5, crc64, length })
+        Ok(PutBlockList { write, headers: headers.into(), list: self.document(MAX_DOCUMENT)? })
     }
 
     fn batch(&self, container: Option<ContainerName>) -> Result<Batch, AzureError> {
         let boundary = headers::boundary(self.fields())?;
-        let length = headers::length(self.fields())?;
-        if length > MAX_BATCH {
-            return Err(AzureError::too_large(MAX_BATCH));
+        Ok(Batch { container, boundary, document: self.document(MAX_BATCH)? })
+    }
+
+    /// Returns what a body of at most `limit` bytes must be.
+    fn document(&self, limit: u64) -> Result<Document, AzureError> {
+        let fields = self.fields();
+        let (md5, crc64) =
+            (headers::md5(fields, &headers::CONTENT_MD5)?, headers::crc64(fields, &headers::CONTENT_CRC64)?);
+        let length = headers::length(fields)?;
+        if length > limit {
+            return Err(AzureError::too_large(limit));
         }
-        Ok(Batch { container, boundary, length })
+        Ok(Document { client: self.head.extensions.get().copied(), md5, crc64, length })
     }
 
     fn get_block_list(&self) -> Result<GetBlockList, AzureError> {

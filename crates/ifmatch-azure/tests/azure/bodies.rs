@@ -5,6 +5,8 @@ use std::time::Duration;
 use http::Method;
 use http_body_util::Full;
 
+use ifmatch_blob::documents::Documents;
+
 use crate::support::{fixture, send};
 
 #[tokio::test]
@@ -30,4 +32,29 @@ async fn an_incomplete_body_is_not_stored() {
     *request.body_mut() = Full::from("sec");
     send(&client.service, request).await.refused(400, "IncompleteBody");
     assert_eq!(client.get("/box/a").await.expect(200).body, "first");
+}
+
+#[tokio::test]
+async fn a_body_that_is_held_whole_needs_memory() {
+    let mut client = fixture().await.client;
+    let documents = Documents::new(4096);
+    client.service = client.service.clone().documents(documents.clone());
+    client.put("/box/log", &[("x-ms-blob-type", "AppendBlob")], "").await.expect(201);
+    let kind = [("content-type", "multipart/mixed; boundary=b")];
+    let batch = "--b\r\nContent-ID: 0\r\n\r\nDELETE /box/none HTTP/1.1\r\n\r\n--b--\r\n";
+    let requests = [
+        (Method::PUT, "/box/a?comp=blocklist", &[][..], "<BlockList></BlockList>", 201),
+        (Method::PUT, "/box/log?comp=appendblock", &[], "line", 201),
+        (Method::POST, "/?comp=batch", &kind, batch, 202),
+    ];
+    for (method, target, fields, body, status) in requests {
+        let mut others = documents.begin(None);
+        others.grow(4096).expect("all of it");
+        let refused = client.send(method.clone(), target, fields, body).await;
+        refused.refused(503, "ServerBusy");
+        assert_eq!(refused.header("retry-after"), "1", "{target}");
+        drop(others);
+        client.send(method, target, fields, body).await.expect(status);
+        assert_eq!(documents.taken(), 0, "{target}");
+    }
 }

@@ -13,12 +13,12 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use ifmatch_blob::shares::{Share, Shares};
 use ifmatch_http_server::{RequestBody, SlotLimit};
 use multer::Multipart;
 use url::form_urlencoded;
 
 use super::inside::Failure;
-use super::shares::{Share, Shares};
 
 /// Maximum size of a form with a file, in bytes.
 pub(super) const LONGEST_UPLOAD: usize = 16 << 20;
@@ -65,7 +65,7 @@ impl Form {
         let length =
             body.size_hint().upper().map_or(longest, |length| longest.min(usize::try_from(length).unwrap_or(longest)));
         let kibibytes = u32::try_from(length.div_ceil(1024)).unwrap_or(u32::MAX);
-        let share = memory.take(client, kibibytes.max(1)).ok_or_else(|| {
+        let share = memory.take(Some(client), kibibytes.max(1)).ok_or_else(|| {
             let detail =
                 "other forms take the memory for forms, in all or from this client: try again in a few seconds";
             Failure::new(StatusCode::SERVICE_UNAVAILABLE, detail)

@@ -13,6 +13,7 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use ifmatch_blob::shares::{Share, Shares};
 use ifmatch_http_server::{AnyBody, RequestContext, SlotLimit};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
@@ -20,7 +21,6 @@ use tokio::time::{Instant, sleep};
 
 use super::form::Form;
 use super::inside::Failure;
-use super::shares::{Share, Shares};
 use super::{Answer, Console};
 
 /// The type of the streams.
@@ -61,7 +61,7 @@ pub(super) fn is_wanted(head: &Parts) -> bool {
 /// Begins a stream of the page that a request names.
 pub(super) fn follow(console: Arc<Console>, head: Parts, context: RequestContext) -> Result<AnyBody, Failure> {
     let Some(session) = console.session(&head.headers) else { return Ok(events(stream::iter([Bytes::from(END)]))) };
-    let Some(share) = console.streams.take(session.form_token, 1) else {
+    let Some(share) = console.streams.take(Some(session.form_token), 1) else {
         let detail = "too many live pages are open: this one stays as it is until it is loaded again";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, detail));
     };

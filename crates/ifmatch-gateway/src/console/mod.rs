@@ -31,7 +31,6 @@ mod inside;
 mod live;
 mod screens;
 pub(crate) mod session;
-mod shares;
 mod text;
 
 use history::History;

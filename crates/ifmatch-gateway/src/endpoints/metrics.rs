@@ -20,7 +20,8 @@ pub(super) fn text(state: &AppState) -> String {
     if let Some(blobs) = &state.blobs {
         blobs.expire_leases();
     }
-    state.metrics.waits.set(u32::try_from(state.waits.count()).unwrap_or(u32::MAX));
+    state.metrics.waits.set(state.waits.count());
+    state.metrics.documents.set(state.documents.taken());
     if let Some(cache) = &state.cache {
         metrics::cache::update(&cache.metrics());
     }

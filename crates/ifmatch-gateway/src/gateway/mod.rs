@@ -12,9 +12,9 @@ use http_body::Body;
 use http_body_util::Full;
 use ifmatch_azure::auth::shared_access;
 use ifmatch_blob::cors::{self, Cors};
-use ifmatch_blob::dialect::Peer;
+use ifmatch_blob::dialect::{Client, Peer};
 use ifmatch_blob::name::is_server_path;
-use ifmatch_blob::waits::{self, Waiter};
+use ifmatch_blob::waits;
 use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
 use ifmatch_http_server::{BoxError, RequestBody, RequestContext, RequestHandler, framing};
@@ -213,8 +213,9 @@ where
         } else if !tracker.take_slot(&context) {
             Pending::Rejected(overloaded())
         } else {
-            if self.state.shares_waits && waits::may_wait(request.headers()) {
-                request.extensions_mut().insert(Waiter(context.client()));
+            // A read needs no share unless it waits.
+            if self.state.has_shares && (!request.method().is_safe() || waits::may_wait(request.headers())) {
+                request.extensions_mut().insert(Client(context.client()));
             }
             if shared_access::is_in(request.uri().query()) {
                 let peer = Peer { address: context.remote_address().ip(), is_secure: context.is_secure() };

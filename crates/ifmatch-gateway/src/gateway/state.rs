@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::documents::Documents;
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_cache::CacheHandle;
@@ -57,8 +59,10 @@ pub(crate) struct AppState {
     pub(crate) readiness: Readiness,
     /// The reads that wait for a change.
     pub(crate) waits: Arc<Waits>,
-    /// `true` if each client gets a share of the waits.
-    pub(crate) shares_waits: bool,
+    /// The memory for bodies that an operation holds whole.
+    pub(crate) documents: Documents,
+    /// `true` if each client gets a share of the waits, and of the memory for documents.
+    pub(crate) has_shares: bool,
     /// The traces, if they are sent.
     pub(crate) traces: Option<Traces>,
     /// Facts that do not change while the gateway runs, for `/-/overview`.
@@ -98,8 +102,9 @@ impl AppState {
             ids: RequestIds::new(),
             readiness: Readiness::default(),
             waits: Arc::default(),
-            // Otherwise clients may have one address, and the limit on requests is a limit on waits.
-            shares_waits: config.limits.requests.per_client.is_none(),
+            documents: Documents::default(),
+            // Otherwise clients may have one address, and the limit on requests limits these, too.
+            has_shares: config.limits.requests.per_client.is_none(),
             traces: None,
             facts: Facts { settings: config.in_force.clone(), ..Facts::default() },
             started: SystemClock.wall(),
@@ -136,9 +141,10 @@ impl AppState {
         Self { traces, ..self }
     }
 
-    /// Enables `/-/leases` for the leases of `blobs`, and ends `waits` when the gateway stops.
-    pub(crate) fn with_blobs(self, blobs: MeteredStore, waits: Arc<Waits>) -> Self {
-        Self { blobs: Some(blobs), waits, ..self }
+    /// Enables `/-/leases` for the leases of `blobs`, and ends the waits of their service when the gateway stops.
+    pub(crate) fn with_blobs(self, blobs: MeteredStore, service: &Context) -> Self {
+        let Context { waits, documents, .. } = service.clone();
+        Self { blobs: Some(blobs), waits, documents, ..self }
     }
 
     /// Lets `/-/ready` ask the register of the blobs.

@@ -35,6 +35,7 @@ const CONNECTIONS_TOTAL: &str = "ifmatch_connections_total";
 const TURNED_AWAY: &str = "ifmatch_turned_away_total";
 const TIMEOUTS: &str = "ifmatch_timeouts_total";
 const WAITS: &str = "ifmatch_waits";
+const DOCUMENTS: &str = "ifmatch_document_bytes";
 const CERTIFICATE_END: &str = "ifmatch_tls_certificate_not_after_seconds";
 const BUILD_INFO: &str = "ifmatch_build_info";
 
@@ -70,6 +71,8 @@ pub(crate) struct Metrics {
     connections_total: Counter,
     /// Reads that wait for a change.
     pub(crate) waits: Gauge,
+    /// Bytes of documents in memory.
+    pub(crate) documents: Gauge,
     slow_heads: Counter,
     slow_readers: Counter,
     requests_refused: Counter,
@@ -155,6 +158,7 @@ impl Metrics {
             connections: gauge!(CONNECTIONS),
             connections_total: counter!(CONNECTIONS_TOTAL),
             waits: gauge!(WAITS),
+            documents: gauge!(DOCUMENTS),
             slow_heads: timeout("head"),
             slow_bodies: timeout("body"),
             slow_readers: timeout("answer"),
@@ -286,6 +290,7 @@ fn describe() {
         "Requests refused with 503, connections refused because their client has reached its limit, and idle connections closed for new ones."
     );
     describe_gauge!(WAITS, "Reads that wait for a change (`Prefer: wait`).");
+    describe_gauge!(DOCUMENTS, "Memory that request bodies occupy which an operation holds whole, in bytes.");
     describe_gauge!(
         CERTIFICATE_END,
         "When the certificate in a file, or one of its chain, expires, in seconds since 1970; 0 after it was replaced by another file."

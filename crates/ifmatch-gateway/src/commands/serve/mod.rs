@@ -66,10 +66,11 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         .max_body(config.server.max_body)
         .waits(Waits::new(config.max_waits))
         .require_preconditions(require_preconditions(config));
-    let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone());
+    let documents = service.context().documents.clone();
+    let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone()).documents(documents);
     let objects = S3Service::new(service.context().clone(), config.accounts.clone());
     tokio::spawn(collect_garbage(service.clone(), tables.clone(), objects.clone()));
-    let state = AppState::new(&config.server, metrics).with_blobs(blobs, Arc::clone(&service.context().waits));
+    let state = AppState::new(&config.server, metrics).with_blobs(blobs, service.context());
     let state = state.with_storage(banner::location(&config.storage), config.storage.folder());
     let state = state.with_register(opened.register);
     let state = state.accepting_published_key(config.accepts_published_key());

@@ -1,0 +1,41 @@
+//! The memory for the bodies of requests.
+
+use ifmatch_blob::documents::Documents;
+use serde_json::json;
+
+use crate::support::{ENTITY, fixture};
+
+#[tokio::test]
+async fn a_body_needs_memory() {
+    let mut client = fixture().await.client;
+    let documents = Documents::new(4096);
+    client.service = client.service.clone().documents(documents.clone());
+    let table = json!({ "TableName": "other" }).to_string();
+    let entity = json!({ "PartitionKey": "p", "RowKey": "r" }).to_string();
+    let part = format!(
+        "POST http://h/photos/tab HTTP/1.1\r\nContent-Type: application/json\r\n\r\n{}",
+        json!({ "PartitionKey": "p", "RowKey": "s" })
+    );
+    let batch = format!(
+        "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\nContent-Type: application/http\r\n\r\n\
+         {part}\r\n--c--\r\n--b--\r\n"
+    );
+    let kind = [("content-type", "multipart/mixed; boundary=b")];
+    let requests = [
+        ("POST", "/Tables", &[][..], &table, 201),
+        ("POST", "/tab", &[], &entity, 201),
+        ("PUT", ENTITY, &[], &entity, 204),
+        ("MERGE", ENTITY, &[], &entity, 204),
+        ("POST", "/$batch", &kind, &batch, 202),
+    ];
+    for (method, address, fields, body, status) in requests {
+        let mut others = documents.begin(None);
+        others.grow(4096).expect("all of it");
+        let refused = client.send(method, address, fields, body).await;
+        refused.refused(503, "ServerBusy");
+        assert_eq!(refused.header("retry-after"), "1", "{method} {address}");
+        drop(others);
+        client.send(method, address, fields, body).await.expect(status);
+        assert_eq!(documents.taken(), 0, "{method} {address}");
+    }
+}
