@@ -65,7 +65,7 @@ pub(super) async fn receive(
     let mut spool: Option<Spool> = None;
     let mut length = 0_u64;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| StoreError::new(StoreErrorKind::Interrupted, error))?;
+        let frame = frame.map_err(StoreError::of_body)?;
         let Ok(mut data) = frame.into_data() else { continue };
         length = length.saturating_add(data.len() as u64);
         expected.check_so_far(length)?;

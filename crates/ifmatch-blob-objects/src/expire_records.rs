@@ -13,7 +13,7 @@ use super::failure;
 use super::incarnation::{self, Registered};
 use super::list::name_of;
 use super::members::Members;
-use super::permit::{self, Ending, of_register};
+use super::permit::{self, Cover, Ending, of_register};
 use super::shared::Shared;
 use super::write::contended;
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -100,7 +100,7 @@ impl Shared {
                 }
             };
             let blob = BlobPath { container: container.clone(), name };
-            self.guarded(&blob, &Method::DELETE, LeaseUse::Read(None), None, work).await?;
+            self.guarded(&blob, &Method::DELETE, LeaseUse::Read(None), Cover::Permit, None, work).await?;
         }
     }
 

@@ -13,7 +13,7 @@ use object_store::path::Path;
 use super::attributes::Current;
 use super::failure::refused;
 use super::members::Members;
-use super::permit::{Ending, check, key, of_driver, of_register};
+use super::permit::{Cover, Ending, check, key, of_driver, of_register};
 use super::shared::{Keeps, Shared};
 use super::write::{contended, in_a_task};
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -56,7 +56,7 @@ impl Shared {
                     Err(error) => Ending::Refused(error),
                 }
             };
-            this.guarded(&blob, &Method::DELETE, LeaseUse::Read(None), Some(record), look).await?;
+            this.guarded(&blob, &Method::DELETE, LeaseUse::Read(None), Cover::Permit, Some(record), look).await?;
             this.driver.load(&key).await.map_err(of_driver)
         })
         .await

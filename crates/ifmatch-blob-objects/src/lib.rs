@@ -82,6 +82,7 @@ mod container;
 mod container_list;
 mod delete_container;
 mod direct;
+mod earlier;
 mod expire_records;
 mod failure;
 mod incarnation;
@@ -238,6 +239,19 @@ impl ObjectBlobs {
     // An async function would be compiled once more in each crate that calls it, with all that it calls.
     pub fn forget_idle(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
         Box::pin(self.shared.forget_idle())
+    }
+
+    /// Lets other writers go ahead 15 seconds from now, instead of a minute, of the writes that an earlier process of this register was
+    /// carrying out when it ended, as far as the store's own conditions cover them. Returns their number.
+    ///
+    /// Call it before the first write, and only if no other process can use the register. The work may go on during writes.
+    ///
+    /// # Errors
+    /// Fails if the register does. The rest of the writes then keep others away for up to a minute.
+    pub fn settle_earlier_writes(&self) -> BoxFuture<'static, Result<u64, StoreError>> {
+        let shared = Arc::clone(&self.shared);
+        let started = shared.driver.now();
+        Box::pin(shared.settle_earlier_writes(started))
     }
 
     /// Returns the capabilities of the store.

@@ -20,8 +20,30 @@ use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// Duration of a permit, if this process ends before it returns the permit.
 const TTL: Duration = Duration::from_mins(1);
+/// That of a write with [`Cover::Store`]. It differs, so that the next process of the register can tell such a permit: see
+/// [`earlier`](super::earlier).
+const COVERED_TTL: Duration = Duration::from_secs(59);
 /// Time during which a request with a lost answer may still take effect.
 pub(super) const GRACE: Duration = Duration::from_secs(15);
+
+/// Keeps a late request from replacing a version that was written since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cover {
+    /// The store, by the condition of the request.
+    Store,
+    /// Nothing but the permit.
+    Permit,
+}
+
+impl Cover {
+    /// Returns the duration of a permit.
+    pub(super) fn ttl(self) -> Duration {
+        match self {
+            Self::Store => COVERED_TTL,
+            Self::Permit => TTL,
+        }
+    }
+}
 
 /// The result of the work under a permit.
 pub(super) enum Ending<T> {
@@ -57,11 +79,12 @@ impl Shared {
         blob: &BlobPath,
         method: &Method,
         lease: LeaseUse,
+        cover: Cover,
         seen: Option<Record>,
         work: impl Future<Output = Ending<T>>,
     ) -> Result<T, StoreError> {
         let key = key(blob)?;
-        let granted = self.begin(&key, method, lease, seen).await;
+        let granted = self.begin(&key, method, lease, cover, seen).await;
         if granted.is_err() {
             // The write may have started from an outdated record. The next one loads it.
             self.recent_records.forget(&key);
@@ -131,9 +154,11 @@ impl Shared {
         key: &Key,
         method: &Method,
         lease: LeaseUse,
+        cover: Cover,
         seen: Option<Record>,
     ) -> Result<(Grant, Record, KeyLock<'_>), StoreError> {
-        let begin = Begin::new(method, &Preconditions::NONE, nonce().map_err(of_register)?, TTL).with_lease(lease);
+        let begin =
+            Begin::new(method, &Preconditions::NONE, nonce().map_err(of_register)?, cover.ttl()).with_lease(lease);
         let (applied, lock) = self.driver.begin(key, seen, begin).await.map_err(unbegun)?;
         match (applied.outcome, lock) {
             (Outcome::Granted(grant), Some(lock)) => Ok((grant, applied.after, lock)),

@@ -21,6 +21,7 @@ impl Shared {
             let why = "the store keeps no header fields with a blob";
             return Err(StoreError::new(StoreErrorKind::Unsupported, why));
         }
+        let mut unread = None;
         for _ in 0..ATTEMPTS {
             let Some(mut opened) = self.read(blob, Reading::RANGES).await? else {
                 return Err(self.absent(&blob.container).await);
@@ -53,15 +54,12 @@ impl Shared {
                 limit: u64::MAX,
             };
             match Box::pin(self.put_based(blob, put, Basis { tag: info.tag, kept })).await {
-                Err(error) if is_overtaken(error.kind()) => {}
+                Err(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. }) => {}
+                // The object may have been written while it was read.
+                Err(error) if error.is_of_source() => unread = Some(error),
                 result => return result,
             }
         }
-        Err(contended())
+        Err(unread.unwrap_or_else(contended))
     }
-}
-
-/// Returns `true` if the object was written while it was read.
-fn is_overtaken(kind: &StoreErrorKind) -> bool {
-    matches!(kind, StoreErrorKind::InFlight { .. } | StoreErrorKind::Interrupted)
 }

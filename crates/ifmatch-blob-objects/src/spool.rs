@@ -68,7 +68,7 @@ impl Spool {
     /// Returns the next part, which is full unless it is the last.
     ///
     /// # Errors
-    /// Fails if the client stopped sending, or sent too much.
+    /// Fails if the client stopped sending, or sent too much, or if the store that provides the bytes failed.
     pub(super) async fn part(&mut self) -> Result<Part, StoreError> {
         let mut pieces = Pieces::default();
         let mut room = PART;
@@ -103,7 +103,7 @@ impl Spool {
 
     async fn chunk(&mut self) -> Result<Option<Bytes>, StoreError> {
         while let Some(frame) = self.body.frame().await {
-            let frame = frame.map_err(|error| StoreError::new(StoreErrorKind::Interrupted, error))?;
+            let frame = frame.map_err(StoreError::of_body)?;
             let Ok(chunk) = frame.into_data() else { continue };
             if chunk.is_empty() {
                 continue;

@@ -21,7 +21,7 @@ use super::failure::{self, Failure, lost};
 use super::incarnation::{Found, Home};
 use super::members::Members;
 use super::multipart::Multipart;
-use super::permit::{Ending, GRACE, check, content, key, of_driver, of_register};
+use super::permit::{Cover, Ending, GRACE, check, content, key, of_driver, of_register};
 use super::probe::Support;
 use super::shared::{Keeps, Shared};
 use super::spool::{Promise, Spool};
@@ -159,9 +159,11 @@ impl Shared {
         let (blob, preconditions, lease, missing) = (blob.clone(), put.preconditions, put.lease, put.container);
         let job = Job { blob, location, preconditions, lease, missing, based_on, headers, keeps_type, stamp, hash };
         let this = Arc::clone(this);
+        let is_covered = body.is_conditional() && this.capability.is_native() && !is_leased(job.lease);
+        let cover = if is_covered { Cover::Store } else { Cover::Permit };
         in_a_task(async move {
             let mut body = body;
-            this.guarded(&job.blob, &Method::PUT, job.lease, seen, this.write(&job, &mut body)).await
+            this.guarded(&job.blob, &Method::PUT, job.lease, cover, seen, this.write(&job, &mut body)).await
         })
         .await
     }
@@ -250,7 +252,7 @@ impl Shared {
         let (this, blob) = (Arc::clone(this), blob.clone());
         let work = async move {
             let work = this.delete_current(&blob, &location, &delete.preconditions);
-            this.guarded(&blob, &Method::DELETE, delete.lease, Some(record), work).await
+            this.guarded(&blob, &Method::DELETE, delete.lease, Cover::Permit, Some(record), work).await
         };
         in_a_task(work).await
     }
@@ -472,8 +474,7 @@ impl Shared {
     /// upload is unconditional, and a lease must block writes begun by earlier holders.
     fn grace(&self, job: &Job, goal: &Goal, body: &Body) -> Duration {
         let is_update = body.is_conditional() && matches!(goal.mode, PutMode::Update(_));
-        let is_leased = job.lease.id().is_some() || job.lease.token().is_some();
-        if is_update && !is_leased && self.capability.unique_tags { Duration::ZERO } else { GRACE }
+        if is_update && !is_leased(job.lease) && self.capability.unique_tags { Duration::ZERO } else { GRACE }
     }
 }
 
@@ -515,6 +516,11 @@ impl Job {
 fn check_type(keeps_type: bool, headers: &BlobHeaders, current: Option<&Current>) -> Result<(), StoreError> {
     let is_other = current.is_some_and(|current| current.info.headers.append.is_some() != headers.append.is_some());
     if keeps_type && is_other { Err(StoreErrorKind::OtherType.into()) } else { Ok(()) }
+}
+
+/// Returns `true` for a write of the holder of a lease.
+fn is_leased(lease: LeaseUse) -> bool {
+    lease.id().is_some() || lease.token().is_some()
 }
 
 /// Returns `true` if this request made the object.

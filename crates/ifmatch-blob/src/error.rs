@@ -111,6 +111,32 @@ impl StoreError {
         Self { kind, source: Some(source.into()) }
     }
 
+    /// Creates the error of a write whose body ended with this error. If that is one of a store, which provides the bytes of a copy or of
+    /// staged parts, the store has failed, and not the client.
+    ///
+    /// ```
+    /// use ifmatch_blob::store::{StoreError, StoreErrorKind};
+    ///
+    /// assert_eq!(StoreError::of_body("the connection broke".into()).kind(), &StoreErrorKind::Interrupted);
+    /// let unread = StoreError::of_body(StoreError::from(StoreErrorKind::Unavailable).into());
+    /// assert_eq!((unread.kind(), unread.is_of_source()), (&StoreErrorKind::Unavailable, true));
+    /// ```
+    pub fn of_body(error: BoxError) -> Self {
+        match error.downcast::<Self>() {
+            Ok(unread) => {
+                let is_lasting = unread.kind == StoreErrorKind::Unreadable;
+                let kind = if is_lasting { StoreErrorKind::Unreadable } else { StoreErrorKind::Unavailable };
+                Self::new(kind, SourceFailed(*unread))
+            }
+            Err(error) => Self::new(StoreErrorKind::Interrupted, error),
+        }
+    }
+
+    /// Returns `true` if a store could not provide the bytes of the write: it failed, or the version to read was replaced meanwhile.
+    pub fn is_of_source(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.is::<SourceFailed>())
+    }
+
     /// Returns the meaning of the error.
     pub fn kind(&self) -> &StoreErrorKind {
         &self.kind
@@ -125,6 +151,11 @@ impl StoreError {
         }
     }
 }
+
+/// A store could not provide the bytes of a write.
+#[derive(Debug, Error)]
+#[error("the bytes to write could not be read: {0}")]
+struct SourceFailed(StoreError);
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -35,6 +35,8 @@ use crate::response::headers::{APPEND_OFFSET, BLOCK_COUNT, SEALED};
 const MAX_BLOCKS: u32 = 50_000;
 /// Maximum number of attempts if other writes are faster.
 const TRIES: usize = 100;
+/// Maximum number of attempts in which the current version was not read to its end.
+const UNREAD_TRIES: usize = 5;
 
 pub(crate) async fn append_block(
     context: &Context,
@@ -46,6 +48,7 @@ pub(crate) async fn append_block(
     let (md5, length) = (block.md5, block.length);
     let block = blocks::read(context, block, upload).await?;
     write::check(context, blob, &write.conditions, write.lease).await?;
+    let mut unread = 0;
     for _ in 0..TRIES {
         let current = Current::find(context, blob, &write, Reading::WHOLE).await?;
         if current.append.sealed {
@@ -86,8 +89,9 @@ pub(crate) async fn append_block(
                 return Ok(response);
             }
             // The conditions are decided again on the new version.
-            // The block is in memory: only the version before it can have been replaced while it was read.
-            Err(error) if error.kind().is_overtaken() || *error.kind() == StoreErrorKind::Interrupted => {}
+            Err(error) if error.kind().is_overtaken() => {}
+            // The version before the block may have been replaced while it was read.
+            Err(error) if error.is_of_source() && unread < UNREAD_TRIES => unread += 1,
             Err(error) => return Err(write::explain(context, blob, error).await),
         }
     }

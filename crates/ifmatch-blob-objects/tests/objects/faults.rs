@@ -222,6 +222,7 @@ impl Faulty {
         match fault {
             Some(Fault::LostRequest) => stream::once(async { Err(Self::lost()) }).boxed(),
             Some(Fault::TooSoon) => stream::once(async { Err(Self::too_soon()) }).boxed(),
+            Some(Fault::Stuck) => stream::pending().boxed(),
             Some(Fault::Refused) => {
                 let refused = Error::PermissionDenied { path: "c/b".into(), source: "it is read-only".into() };
                 stream::once(async { Err(refused) }).boxed()

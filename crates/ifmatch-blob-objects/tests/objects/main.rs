@@ -16,6 +16,7 @@ use object_store::ObjectStore;
 mod bounded;
 mod closing;
 mod direct;
+mod earlier;
 mod faults;
 mod foreign;
 mod forgotten;

@@ -1,6 +1,6 @@
 //! A body arrives completely, or nothing changes.
 
-use crate::store::{BoxError, Put, Reading, StoreErrorKind, Upload};
+use crate::store::{BoxError, Put, Reading, StoreError, StoreErrorKind, Upload};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http_body::Frame;
@@ -81,6 +81,12 @@ async fn a_wrong_declaration_changes_nothing(subject: &Subject) {
         let whole = || chunks(&bytes, 60_000);
         let broken = || Put { body: pieces(whole(), Some("gone")), ..put("") };
         let intact = || Put { body: pieces(whole(), None), ..put("") };
+        // The bytes of a copy, which its store breaks off.
+        let unread = |kind: StoreErrorKind| {
+            let pieces = stream::iter(whole().into_iter().map(|piece| Ok(Frame::data(piece))));
+            let body = StreamBody::new(pieces.chain(stream::iter([Err(StoreError::from(kind))])));
+            Put { body: Upload::new(body), ..put("") }
+        };
         for existing in [false, true] {
             let blob = blob(&format!("bodies-{name}"), if existing { "existing" } else { "absent" });
             if existing {
@@ -89,6 +95,9 @@ async fn a_wrong_declaration_changes_nothing(subject: &Subject) {
             let before = subject.read(&blob).await;
             for (put, kind) in [
                 (broken(), StoreErrorKind::Interrupted),
+                (unread(StoreErrorKind::Unavailable), StoreErrorKind::Unavailable),
+                (unread(StoreErrorKind::NotFound), StoreErrorKind::Unavailable),
+                (unread(StoreErrorKind::Unreadable), StoreErrorKind::Unreadable),
                 (Put { length: Some(length + 1), ..intact() }, StoreErrorKind::LengthMismatch),
                 (Put { length: Some(length - 1), ..intact() }, StoreErrorKind::LengthMismatch),
                 (Put { limit: length - 1, ..intact() }, StoreErrorKind::TooLarge { limit: length - 1 }),

@@ -68,6 +68,10 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
                 return Ok(Opened { register: unmetered, ..Opened::new(store) });
             }
             let store = ObjectBlobs::open_durable(backing, register).await.map_err(store_error)?;
+            if let Records::Folder(_) = records {
+                // No other process can open the folder.
+                tokio::spawn(settle(store.settle_earlier_writes()));
+            }
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_idle().await.map(drop)));
             Ok(Opened { register: unmetered, ..Opened::new(store) })
@@ -84,6 +88,17 @@ fn lasting(register: Arc<dyn Register>, may_lose: bool) -> Result<Arc<dyn Regist
             "a failover of this --register may lose acknowledged changes, and with them leases and deletions of containers: \
              use PostgreSQL, or accept that with --register-may-lose",
         )),
+    }
+}
+
+/// Ends what a killed process left behind.
+async fn settle(work: impl Future<Output = Result<u64, StoreError>>) {
+    match work.await {
+        Ok(0) => {}
+        Ok(count) => {
+            tracing::info!(count, "an earlier process ended during writes: their names can be written again soon")
+        }
+        Err(error) => tracing::warn!(%error, "writes of an earlier process keep others away for up to a minute"),
     }
 }
 
