@@ -3,7 +3,7 @@
 //! registers for longer, `cargo xtask worker` serves the Cloudflare Worker, `cargo xtask js` builds the npm package,
 //! `cargo xtask dist` builds the packages of a release.
 //!
-//! The programs xtask-bench and xtask-docs use this library.
+//! xtask-docs and the benchmarks in benches/run use this library.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
 
 pub mod command;
@@ -12,12 +12,11 @@ mod js;
 pub mod listening;
 pub mod npm;
 mod programs;
-pub mod scoreboard;
 pub mod sdk;
 pub mod step;
 mod test;
 mod tree;
-mod wasm;
+pub mod wasm;
 pub mod worker;
 pub mod workspace;
 
@@ -47,7 +46,8 @@ enum Task {
     #[command(disable_help_flag = true)]
     Docs(programs::Arguments),
     /// Runs `ifmatch check` on several servers, and writes the results to docs/scoreboard.md.
-    Scoreboard(scoreboard::Options),
+    #[command(disable_help_flag = true)]
+    Scoreboard(programs::Arguments),
     /// Runs clients of the shared registers under faults, and checks the history of their operations.
     #[command(disable_help_flag = true)]
     Soak(programs::Arguments),
@@ -65,7 +65,7 @@ pub fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Bench(options) => programs::run(programs::BENCH, &options),
         Task::Docs(options) => programs::run(programs::DOCS, &options),
-        Task::Scoreboard(options) => scoreboard::run(&options),
+        Task::Scoreboard(options) => programs::run(programs::SCOREBOARD, &options),
         Task::Soak(options) => programs::run(programs::SOAK, &options),
         Task::Js => js::run(),
         Task::Dist(options) => dist::run(&options),

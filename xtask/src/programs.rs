@@ -10,8 +10,11 @@ use crate::command::{Run, executable};
 use crate::step::Context;
 use crate::workspace::{SELECTION, Workspace};
 
-/// How cargo runs the benchmarks.
-pub(crate) const BENCH: &str = "run --quiet --locked --package xtask-bench --";
+/// How cargo runs the benchmarks, a workspace of their own.
+pub(crate) const BENCH: &str =
+    "run --quiet --locked --manifest-path benches/Cargo.toml --target-dir target/benches --package bench-run -- bench";
+/// How cargo runs the scoreboard.
+pub(crate) const SCOREBOARD: &str = "run --quiet --locked --manifest-path benches/Cargo.toml --target-dir target/benches --package bench-run -- scoreboard";
 /// How cargo runs the program that builds the site.
 pub(crate) const DOCS: &str = "run --quiet --locked --package xtask-docs --";
 /// How cargo runs the soak test, optimised.

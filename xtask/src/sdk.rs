@@ -33,10 +33,10 @@ const REQUIREMENTS: &str = "tests/sdk/python/requirements.txt";
 const PROGRAMS: &str = "tests/sdk/programs/requirements.txt";
 
 /// A blob service and a table service on free ports, stopped on drop.
-pub(crate) struct Server {
+pub struct Server {
     name: &'static str,
     /// Address of the blobs.
-    pub(crate) blobs: SocketAddr,
+    pub blobs: SocketAddr,
     tables: SocketAddr,
     /// Address for S3 clients, if the server has one.
     s3: Option<SocketAddr>,
@@ -45,7 +45,7 @@ pub(crate) struct Server {
     /// `true` if the server keeps idle connections open.
     keep_alive: bool,
     /// Its processes.
-    pub(crate) running: Vec<Running>,
+    pub running: Vec<Running>,
 }
 
 /// Runs both suites against Azurite, which validates them, and against the gateway. Runs the backup and data programs against
@@ -141,7 +141,7 @@ fn start_worker(context: &Context<'_>, folder: &Path, dir: &Path) -> Result<Serv
 }
 
 /// Starts Azurite with everything in memory.
-pub(crate) fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {
+pub fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {
     npm::require(context.workspace, npm::AZURITE, context.deadline)?;
     let programs = context.workspace.root().join(npm::AZURITE).join("node_modules/azurite/dist/src");
     let start = |service: &str, address: SocketAddr| {

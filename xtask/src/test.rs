@@ -164,7 +164,8 @@ fn cargo(context: &Context<'_>, args: &str) -> Result {
 }
 
 fn format(context: &Context<'_>) -> Result {
-    cargo(context, "fmt --all --check")
+    cargo(context, "fmt --all --check")?;
+    cargo(context, "fmt --manifest-path benches/Cargo.toml --all --check")
 }
 
 fn tidy(context: &Context<'_>) -> Result {
@@ -174,7 +175,7 @@ fn tidy(context: &Context<'_>) -> Result {
 fn clippy(context: &Context<'_>) -> Result {
     cargo(context, &format!("clippy --quiet --locked {SELECTION} --all-targets -- -D warnings"))?;
     // `--all-targets` leaves out those that only commands of their own run.
-    cargo(context, &format!("clippy --quiet --locked {SELECTION} --test * --bench * -- -D warnings"))?;
+    cargo(context, &format!("clippy --quiet --locked {SELECTION} --test * -- -D warnings"))?;
     cargo(context, "clippy --quiet --locked --package wasm-harness -- -D warnings")?;
     // Each of the crates that users add, alone: features of the others would hide what it lacks.
     for package in ["ifmatch-core", "ifmatch-runtime", "ifmatch-register", "ifmatch", "ifmatch-cache", "ifmatch-client"]

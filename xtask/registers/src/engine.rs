@@ -18,14 +18,17 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// An engine of a shared register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Engine {
+pub enum Engine {
+    /// `PostgreSQL`.
     Postgres,
+    /// Redis.
     Redis,
+    /// etcd, a cluster of three.
     Etcd,
 }
 
 /// Returns the URL of the register on these servers, at these addresses.
-pub(crate) fn url(servers: &[Server], addresses: &[SocketAddr]) -> String {
+pub fn url(servers: &[Server], addresses: &[SocketAddr]) -> String {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let url = servers.first().map(Server::url).unwrap_or_default();
     let first = servers.first().map(|server| server.address().to_string()).unwrap_or_default();
@@ -34,7 +37,7 @@ pub(crate) fn url(servers: &[Server], addresses: &[SocketAddr]) -> String {
 
 impl Engine {
     /// Returns the name for `--engine`.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Postgres => "postgres",
             Self::Redis => "redis",
@@ -43,7 +46,7 @@ impl Engine {
     }
 
     /// Starts its server, or a cluster of three, with an empty register.
-    pub(crate) async fn start(self) -> Result<Vec<Server>> {
+    pub async fn start(self) -> Result<Vec<Server>> {
         Ok(match self {
             Self::Postgres => {
                 let server = postgres::start(&["max_connections=200"]).await;
@@ -56,7 +59,7 @@ impl Engine {
     }
 
     /// Connects to a register.
-    pub(crate) async fn connect(self, url: &str) -> Result<Arc<dyn Register>> {
+    pub async fn connect(self, url: &str) -> Result<Arc<dyn Register>> {
         Ok(match self {
             Self::Postgres => Arc::new(PostgresRegister::connect(url).await?),
             Self::Redis => Arc::new(RedisRegister::connect(url).await?),

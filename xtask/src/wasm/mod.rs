@@ -13,7 +13,7 @@ use wasm_bindgen_cli_support::Bindgen;
 use crate::Result;
 use crate::workspace::Workspace;
 
-pub(crate) use toolchain::TOOLCHAIN;
+pub use toolchain::TOOLCHAIN;
 
 /// Builds a package, and returns the path of its module, which has no bindings yet.
 pub(crate) fn build(workspace: &Workspace, package: &str, deadline: Instant) -> Result<PathBuf> {

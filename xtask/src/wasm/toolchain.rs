@@ -24,7 +24,7 @@ const PROBE: &[&str] = &[
      else exit 1; fi",
 ];
 /// A toolchain with the sources of the standard library.
-pub(crate) const TOOLCHAIN: Tool = Tool {
+pub const TOOLCHAIN: Tool = Tool {
     name: "the source of Rust's standard library (`rustup component add rust-src`, or Debian's packages)",
     probe: PROBE,
     install: "apt-get install rustc-web cargo-web rust-web-src rust-web-llvm lld-22",

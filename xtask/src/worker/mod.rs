@@ -123,18 +123,18 @@ impl Server<'_> {
 const MEMORY: &str = "/dev/shm";
 
 /// A Worker on free ports with its own state, stopped on drop.
-pub(crate) struct Served {
+pub struct Served {
     /// Address of the blobs.
-    pub(crate) blobs: SocketAddr,
+    pub blobs: SocketAddr,
     /// Address of the tables.
-    pub(crate) tables: SocketAddr,
+    pub tables: SocketAddr,
     /// The running process.
-    pub(crate) running: Running,
+    pub running: Running,
 }
 
 impl Served {
     /// Starts a Worker that writes its output to a file.
-    pub(crate) fn start(context: &Context<'_>, folder: &Path, log: &Path) -> Result<Self> {
+    pub fn start(context: &Context<'_>, folder: &Path, log: &Path) -> Result<Self> {
         let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
         let server = Server { folder, port: blobs.port(), tables: Some(tables.port()), persist: None };
         let mut command = server.command(context.workspace, context.deadline)?.log_to(log)?.attached();

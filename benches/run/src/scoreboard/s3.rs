@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::Site;
 use super::servers::{self, Started, put, started, version};
-use crate::command::Run;
-use crate::sdk::{ACCOUNT, KEY};
-use crate::step::Context;
-use crate::{Result, listening, npm};
+use xtask::command::Run;
+use xtask::sdk::{ACCOUNT, KEY};
+use xtask::step::Context;
+use xtask::{Result, listening, npm};
 
 /// Folder of the lock file of s3rver.
 const S3RVER: &str = "tests/scoreboard";
@@ -61,7 +61,7 @@ pub(super) fn s3rver(site: &Site<'_>, folder: &Path) -> Result<Started> {
 }
 
 /// Builds s3s-fs, and returns its program.
-pub fn s3s_fs_program(context: &Context<'_>) -> Result<PathBuf> {
+pub(crate) fn s3s_fs_program(context: &Context<'_>) -> Result<PathBuf> {
     let root = context.workspace.target().join("scoreboard/s3s-fs");
     let install = ["install", "--quiet", "--locked", S3S_FS, "--features", "binary", "--root"];
     Run::new("cargo", context.workspace.root()).args(install).args([&root]).passes(context.deadline)?;

@@ -12,19 +12,35 @@ mod report;
 mod rounds;
 mod s3;
 mod scenarios;
+mod scoreboard;
 mod sockets;
 mod subject;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use xtask::Result;
 use xtask::workspace::Workspace;
 
-/// Runs benchmarks.
+/// Measures ifmatch beside its peers, and checks them.
 #[derive(Parser)]
-#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs benchmarks.
+    Bench(Options),
+    /// Runs `ifmatch check` on several servers, and writes the results to docs/scoreboard.md.
+    Scoreboard(scoreboard::Options),
+}
+
+/// Options of `cargo xtask bench`.
+#[derive(Args)]
 struct Options {
     /// Subject of the benchmark.
     #[arg(value_enum, default_value_t = Subject::Sockets)]
@@ -61,7 +77,10 @@ enum Subject {
 }
 
 fn main() -> ExitCode {
-    xtask::exit(run(&Options::parse()))
+    xtask::exit(match Cli::parse().command {
+        Command::Bench(options) => run(&options),
+        Command::Scoreboard(options) => scoreboard::run(&options),
+    })
 }
 
 fn run(options: &Options) -> Result {

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::Score;
 use super::servers::Part;
-use crate::Result;
-use crate::workspace::Workspace;
+use xtask::Result;
+use xtask::workspace::Workspace;
 
 /// The page.
 const PAGE: &str = "docs/scoreboard.md";

@@ -19,22 +19,22 @@ pub(crate) fn gateway(workspace: &Workspace) -> Result<PathBuf> {
 
 /// Builds the services of benches/server.
 pub(crate) fn server(workspace: &Workspace) -> Result<PathBuf> {
-    build(workspace, "--package ifmatch-workspace --bench server")
+    program(workspace, "server")
 }
 
 /// Builds the clients of benches/client.
 fn client_program(workspace: &Workspace) -> Result<PathBuf> {
-    build(workspace, "--package ifmatch-workspace --bench client")
+    program(workspace, "client")
 }
 
 /// Builds the clients of benches/leases.
 pub(crate) fn leases(workspace: &Workspace) -> Result<PathBuf> {
-    build(workspace, "--package ifmatch-workspace --bench leases")
+    program(workspace, "leases")
 }
 
 /// Builds the clients of benches/s3.
 pub(crate) fn s3(workspace: &Workspace) -> Result<PathBuf> {
-    build(workspace, "--package ifmatch-workspace --bench s3")
+    program(workspace, "s3")
 }
 
 /// Builds the proxy of benches/pingora, a separate workspace.
@@ -44,19 +44,19 @@ pub(crate) fn pingora(workspace: &Workspace) -> Result<PathBuf> {
 
 /// Builds and runs benches/growth.
 pub(crate) fn growth(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
-    let program = build(workspace, "--package ifmatch-workspace --bench growth")?;
+    let program = program(workspace, "growth")?;
     Run::new(program, workspace.root()).args(quick.then_some("--quick")).passes(deadline)
 }
 
 /// Builds and runs the hit ratio benchmark of ifmatch-cache.
 pub(crate) fn hits(workspace: &Workspace, deadline: Instant) -> Result {
-    let program = build(workspace, "--package ifmatch-cache --bench hit_ratio")?;
+    let program = program(workspace, "hit-ratio")?;
     Run::new(program, workspace.root()).passes(deadline)
 }
 
 /// Builds and runs the benchmark of the shared registers.
 pub(crate) fn registers(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
-    let program = build(workspace, "--package xtask-registers --bin xtask-registers")?;
+    let program = program(workspace, "registers")?;
     Run::new(program, workspace.root()).args(["bench"]).args(quick.then_some("--quick")).passes(deadline)
 }
 
@@ -68,20 +68,20 @@ const VALGRIND: Tool =
 pub(crate) fn functions(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     VALGRIND.require(workspace)?;
     require_runner(workspace.root())?;
-    let bench =
-        |name| Run::cargo(&format!("bench --locked --package ifmatch-workspace --bench {name}"), workspace.root());
+    let benches = "bench --locked --manifest-path benches/Cargo.toml --target-dir target/benches --bench";
+    let bench = |name| Run::cargo(&format!("{benches} {name}"), workspace.root());
     // rustix reads the clock through the vDSO otherwise, which valgrind does not have.
     bench("instructions").env("RUSTFLAGS", "--cfg rustix_use_libc").passes(deadline)?;
     if quick {
         return Ok(());
     }
     bench("time").passes(deadline)?;
-    Run::new(build(workspace, "--package ifmatch-workspace --bench hashing")?, workspace.root()).passes(deadline)
+    Run::new(program(workspace, "hashing")?, workspace.root()).passes(deadline)
 }
 
 /// The library for instruction counts works only with the runner of the same version.
 fn require_runner(root: &Path) -> Result {
-    let id = Run::cargo("pkgid --locked gungraun", root).output()?;
+    let id = Run::cargo("pkgid --locked --manifest-path benches/Cargo.toml gungraun", root).output()?;
     let version = id.trim().rsplit(['@', '#']).next().unwrap_or_default();
     let installed = Run::new("gungraun-runner", root).args(["--version"]).output().unwrap_or_default();
     if installed.trim().ends_with(version) {
@@ -123,6 +123,11 @@ fn start_up(workspace: &Workspace, modules: &Path, rounds: u32) -> Result {
     let times = (0..rounds).map(|_| xtask::worker::start_up(workspace, modules)).collect::<Result<Vec<_>>>()?;
     println!("| start-up | {} ms active |", spread(times, 1));
     Ok(())
+}
+
+/// Builds a program of benches in release mode, and returns its path.
+fn program(workspace: &Workspace, name: &str) -> Result<PathBuf> {
+    build(workspace, &format!("--manifest-path benches/Cargo.toml --target-dir target/benches --bin {name}"))
 }
 
 /// Builds a program in release mode, and returns its path.

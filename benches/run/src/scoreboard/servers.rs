@@ -6,11 +6,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
 use super::{Site, s3};
-use crate::command::{Run, Running};
-use crate::sdk::{self, ACCOUNT, KEY, PYTHON};
-use crate::step::Tool;
-use crate::worker::{self, Served};
-use crate::{Result, listening, wasm};
+use xtask::command::{Run, Running};
+use xtask::sdk::{self, ACCOUNT, KEY, PYTHON};
+use xtask::step::Tool;
+use xtask::worker::{self, Served};
+use xtask::{Result, listening, wasm};
 
 /// A server that can be checked.
 pub(super) struct Server {

@@ -13,12 +13,14 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::Value;
 
-pub use self::s3::s3s_fs_program;
+pub(crate) use self::s3::s3s_fs_program;
 use self::servers::{Part, SERVERS, Started};
-use crate::command::Run;
-use crate::step::Context;
-use crate::workspace::Workspace;
-use crate::{Result, test};
+use xtask::Result;
+use xtask::command::Run;
+use xtask::step::Context;
+use xtask::workspace::Workspace;
+
+use crate::programs;
 
 /// Time limit, with the build of the gateway and the Worker.
 const LIMIT: Duration = Duration::from_hours(2);
@@ -70,10 +72,7 @@ pub(crate) fn run(options: &Options) -> Result {
         .filter(|server| !options.s3 || server.part == Part::S3)
         .collect();
     chosen.iter().flat_map(|server| server.needs).try_for_each(|tool| tool.require(&workspace))?;
-    let gateway = match std::env::var_os("IFMATCH_BIN") {
-        Some(binary) => binary.into(),
-        None => test::gateway(&context)?,
-    };
+    let gateway = programs::gateway(&workspace)?;
     let folder = std::env::temp_dir().join(format!("ifmatch-scoreboard-{}", std::process::id()));
     let site = Site { context, gateway, folder };
     let scores = chosen.iter().map(|server| site.score(server)).collect::<Result<Vec<_>>>();

@@ -11,10 +11,12 @@ use crate::subject::{CLIENT_CORE, Subject};
 use crate::{load, programs};
 use xtask::Result;
 use xtask::command::Run;
+use xtask::listening;
 use xtask::sdk::{self, ACCOUNT, KEY};
 use xtask::step::{Context, Tool};
 use xtask::workspace::Workspace;
-use xtask::{listening, scoreboard};
+
+use crate::scoreboard;
 
 const TOOLS: &[Tool] = &[
     sdk::PYTHON,
