@@ -11,6 +11,7 @@
 //!   letter are no selectors: S3 has none of them but `acl`.
 //! - A name with a value is ignored, as S3 does, unless it begins with `x-amz-`: S3 takes such parameters of a presigned URL for header
 //!   fields, which would be lost.
+//! - `x-id`, by which some SDKs name the operation that they call, must name the selected one, unless the request only reads.
 //!
 //! Header fields for what an object would not have are refused as well, even if they are incomplete.
 
