@@ -35,6 +35,9 @@
 //! sets a cookie must be `public`. If the request has a [credential](policy::credential), the cache does not guess a
 //! lifetime, and does not store a response without one.
 //!
+//! **[Rules](policy::resource_rules::ResourceRules) for some resources** are an extension of their requests: lifetimes by status,
+//! where the origin states none or in place of what it states, times for stale responses, or no cache at all.
+//!
 //! **Forwarded without caching:** requests with `If-Match`, `If-Unmodified-Since`, `Upgrade` or content, and requests with
 //! no host, several hosts, or a host that differs from the one in the URI.
 //!

@@ -9,7 +9,7 @@ use ifmatch_cache::policy::resource_rules::{Lifetimes, ResourceRules};
 
 use crate::support::{Answer, World, request};
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 fn named(statuses: &[u16]) -> Lifetimes {
     statuses.iter().map(|status| (StatusCode::from_u16(*status).unwrap(), MINUTE)).collect()
@@ -35,7 +35,7 @@ async fn seconds(rules: &ResourceRules, asked: &[(&str, &str)], status: u16, fie
     world.origin.will(status, fields, "first");
     ask(&world, "GET", "/", asked, rules).await;
     world.origin.will_each(|_| crate::support::response(200, &[("cache-control", "no-store")], "another"));
-    let mut is_used = async |at: u64| {
+    let is_used = async |at: u64| {
         world.pass(at);
         // Only a stored response answers this, whatever it is.
         let answer = ask(&world, "GET", "/", &[("cache-control", "only-if-cached")], rules).await;

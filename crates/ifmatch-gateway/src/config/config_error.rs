@@ -61,7 +61,7 @@ fn line_in_route(table: &str, message: &str) -> Option<usize> {
     // As whole words: 'up' is not in `upstream`.
     let contains = |line: &str, text: &str| {
         line.match_indices(text).any(|(at, _)| {
-            let (before, after) = (line[..at].as_bytes(), &line.as_bytes()[at + text.len()..]);
+            let (before, after) = (&line.as_bytes()[..at], &line.as_bytes()[at + text.len()..]);
             !is_word(before.last()) && !is_word(after.first())
         })
     };

@@ -288,7 +288,7 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
         let upstream = route.upstream().transpose().map_err(usage)?;
         secure |= upstream.as_ref().is_some_and(Upstream::is_secure);
         let upstream = upstream.map(|upstream| configured(upstream, settings, max_requests)).transpose()?;
-        builder = builder.route(&route.pattern, route.build(upstream, check("/")?).map_err(usage)?).map_err(usage)?;
+        builder = builder.route(&route.pattern, route.build(upstream, &check("/")?).map_err(usage)?).map_err(usage)?;
     }
     let builder = upstream_tls::configure(builder, settings, secure)?;
     match &settings.health_path {

@@ -114,7 +114,7 @@ impl Route {
     pub(crate) fn build(
         &self,
         upstream: Option<Upstream>,
-        health: HealthCheck,
+        health: &HealthCheck,
     ) -> Result<ifmatch_proxy::Route, InvalidUpstream> {
         let mut route: ifmatch_proxy::Route = match (upstream, &self.redirect) {
             (Some(upstream), _) => upstream.into(),
@@ -132,7 +132,7 @@ impl Route {
             route = route.connect_timeout(timeout.duration());
         }
         if let Some(path) = self.health_path.clone() {
-            route = route.health_check(HealthCheck { path, ..health });
+            route = route.health_check(HealthCheck { path, ..health.clone() });
         }
         let requests = self.request_headers.parse(Messages::Requests)?;
         if let Some(in_front) = self.in_front(&requests)? {
@@ -194,7 +194,7 @@ impl Route {
             return Err("hide is for response-headers: use remove for those of requests".to_owned());
         }
         let check = HealthCheck::of("/");
-        let built = self.upstream().transpose().and_then(|upstream| self.build(upstream, check));
+        let built = self.upstream().transpose().and_then(|upstream| self.build(upstream, &check));
         let added = built.and_then(|route| Proxy::builder().route(&self.pattern, route));
         added.map(drop).map_err(|error| error.to_string())
     }
