@@ -53,6 +53,7 @@ codes! {
     ConditionHeadersNotSupported BAD_REQUEST "Condition headers are not supported.",
     EntityAlreadyExists CONFLICT "The specified entity already exists.",
     EntityTooLarge BAD_REQUEST "The entity is larger than the maximum allowed size (1MB).",
+    InsufficientStorage INSUFFICIENT_STORAGE "The server has no space left.",
     InternalError INTERNAL_SERVER_ERROR "Server encountered an internal error. Please try again after some time.",
     InvalidDuplicateRow BAD_REQUEST
         "The batch request contains multiple changes with same row key. An entity can appear only once in a batch request.",
@@ -169,8 +170,21 @@ impl From<StoreError> for TableError {
             StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => Self::new(Code::ServerBusy),
             StoreErrorKind::OutcomeUnknown => Self::new(Code::OperationTimedOut),
             StoreErrorKind::Unsupported => Self::new(Code::NotImplemented).detail("the store cannot keep tables"),
-            StoreErrorKind::Full => Self::new(Code::InternalError).detail("no space left"),
+            StoreErrorKind::Full => Self::new(Code::InsufficientStorage),
             _ => Self::new(Code::InternalError),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As for blobs: the client must free space, or ask for it, rather than try again.
+    #[test]
+    fn a_full_store_is_no_internal_error() {
+        let response = TableError::from(StoreError::from(StoreErrorKind::Full)).at(3).to_response();
+        assert_eq!(response.status(), StatusCode::INSUFFICIENT_STORAGE);
+        assert_eq!(response.headers()[X_MS_ERROR_CODE], "InsufficientStorage");
     }
 }

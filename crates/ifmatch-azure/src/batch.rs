@@ -61,7 +61,8 @@ pub(crate) async fn run(
     while let Some((id, answer)) = answers.next().await {
         write(&mut whole, &boundary, &id, answer).await?;
     }
-    whole.put_slice(format!("--{boundary}--\r\n").as_bytes());
+    // No line break: the SDK for C++ ends the process if anything follows.
+    whole.put_slice(format!("--{boundary}--").as_bytes());
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = StatusCode::ACCEPTED;
     let media_type = HeaderValue::try_from(format!("multipart/mixed; boundary={boundary}"));

@@ -54,8 +54,8 @@ fn told(site: &Site) {
         seen
     };
     let copy = |http: &mut Http<'_>| {
-        let signed = format!("{url}?sig=secret");
-        let copied = http.put(&path, &[("x-ms-copy-source", &signed)], "").is(202);
+        let secret = format!("{url}?token=secret");
+        let copied = http.put(&path, &[("x-ms-copy-source", &secret)], "").is(202);
         [copied.header("x-ms-copy-id"), &*url, "success", "5/5"].map(str::to_owned)
     };
     let none = [(); 4].map(|()| String::new());

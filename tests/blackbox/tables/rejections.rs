@@ -102,7 +102,7 @@ const ADDRESSES: [(&str, &str); 7] = [
     ("(PartitionKey='p')", "InvalidInput"),
     ("(PartitionKey='p',RowKey='%2F')", "InvalidInput"),
     ("()?$filter=a%20eq", "InvalidInput"),
-    ("()?$top=0", "InvalidInput"),
+    ("()?$top=-1", "InvalidInput"),
     ("()?NextPartitionKey=p", "InvalidQueryParameterValue"),
 ];
 

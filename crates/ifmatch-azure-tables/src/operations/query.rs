@@ -34,6 +34,9 @@ pub(crate) async fn entities(
     access: &Access,
 ) -> Result<Response<BlobBody>, TableError> {
     let table = entities.table;
+    if options.top == 0 {
+        return Ok(format.listing(table.name.as_str(), Vec::new()));
+    }
     let (partition, row) = options.filter.as_ref().map(Filter::keys).unwrap_or_default();
     let part = PageQuery {
         container: &entities.containers.entities,
@@ -106,6 +109,9 @@ pub(crate) async fn tables(
     options: &Options,
     format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
+    if options.top == 0 {
+        return Ok(format.listing("Tables", Vec::new()));
+    }
     let after = options.next_table.as_ref().map(|token| token.0.clone());
     let part = PageQuery {
         container: &containers.tables,

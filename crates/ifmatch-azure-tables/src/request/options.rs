@@ -14,7 +14,7 @@ pub(crate) struct Options {
     pub(crate) filter: Option<Filter>,
     /// The properties to return, or `None` for all.
     pub(crate) select: Option<Vec<String>>,
-    /// Maximum number of rows.
+    /// Maximum number of rows, which may be none.
     pub(crate) top: usize,
     pub(crate) next_partition: Option<Token>,
     pub(crate) next_row: Option<Token>,
@@ -100,8 +100,8 @@ fn select(text: &str) -> Option<Vec<String>> {
 
 fn top(text: &str) -> Result<usize, TableError> {
     match text.parse() {
-        Ok(top @ 1..=MAX_ROWS) => Ok(top),
-        _ => Err(TableError::invalid(format!("$top must be a number from 1 to {MAX_ROWS}"))),
+        Ok(top @ 0..=MAX_ROWS) => Ok(top),
+        _ => Err(TableError::invalid(format!("$top must be a number from 0 to {MAX_ROWS}"))),
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn rejects_malformed_parameters() {
         let rows = [
-            ("$top=0", Code::InvalidInput),
+            ("$top=-1", Code::InvalidInput),
             ("$top=1001", Code::InvalidInput),
             ("$top=x", Code::InvalidInput),
             ("$filter=eq", Code::InvalidInput),

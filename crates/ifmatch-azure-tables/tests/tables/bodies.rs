@@ -1,4 +1,4 @@
-//! The memory for the bodies of requests.
+//! Bodies: the memory that they take, and pages without entities.
 
 use ifmatch_blob::documents::Documents;
 use serde_json::json;
@@ -38,4 +38,16 @@ async fn a_body_needs_memory() {
         client.send(method, address, fields, body).await.expect(status);
         assert_eq!(documents.taken(), 0, "{method} {address}");
     }
+}
+
+#[tokio::test]
+async fn a_query_may_ask_for_no_entities() {
+    let client = fixture().await.client;
+    client.insert(json!({ "a": 1 })).await.expect(204);
+    for address in ["/tab()?$top=0", "/Tables?$top=0", "/tab()?$filter=a%20eq%201&$top=0"] {
+        let page = client.get(address).await.expect(200);
+        assert_eq!(page.json()["value"], json!([]), "{address}");
+        assert!(!page.headers.keys().any(|name| name.as_str().starts_with("x-ms-continuation")), "{address}");
+    }
+    client.get("/none()?$top=0").await.refused(404, "TableNotFound");
 }

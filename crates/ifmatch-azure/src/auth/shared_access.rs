@@ -370,7 +370,8 @@ impl Claim {
 
 /// Returns `true` if the query has a shared access signature.
 pub fn is_in(query: Option<&str>) -> bool {
-    query.is_some_and(|query| query.split('&').any(|parameter| parameter.starts_with("sig=")))
+    let is_sig = |parameter: &str| parameter.get(..4).is_some_and(|begin| begin.eq_ignore_ascii_case("sig="));
+    query.is_some_and(|query| query.split('&').any(is_sig))
 }
 
 /// Returns the resource in the text of a blob's signature: the container, or the blob.

@@ -26,7 +26,7 @@ use super::write;
 use crate::blocks;
 use crate::containers;
 use crate::error::AzureError;
-use crate::request::headers::CONTENT_MD5;
+use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
 use crate::request::{AppendBlock, SealBlob, Write};
 use crate::response;
 use crate::response::headers::{APPEND_OFFSET, BLOCK_COUNT, SEALED};
@@ -45,7 +45,7 @@ pub(crate) async fn append_block(
     upload: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     let AppendBlock { write, conditions, block } = append;
-    let (md5, length) = (block.md5, block.length);
+    let (md5, crc64, length) = (block.md5, block.crc64, block.length);
     let block = blocks::read(context, block, upload).await?;
     write::check(context, blob, &write.conditions, write.lease).await?;
     let mut unread = 0;
@@ -86,6 +86,7 @@ pub(crate) async fn append_block(
                 headers.insert(APPEND_OFFSET, offset.into());
                 headers.insert(BLOCK_COUNT, next.blocks.into());
                 headers.extend(md5.map(|md5| (CONTENT_MD5, md5.to_header())));
+                headers.extend(crc64.map(|crc64| (CONTENT_CRC64, crc64.to_header())));
                 return Ok(response);
             }
             // The conditions are decided again on the new version.

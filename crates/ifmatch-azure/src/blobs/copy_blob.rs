@@ -6,10 +6,10 @@
 use http::{Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::headers::{BlobHeaders, Copied, FieldText};
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5, Copied, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Written};
-use ifmatch_core::lease::SeenLease;
+use ifmatch_core::lease::{LeaseState, LeaseUse, SeenLease};
 use ifmatch_core::precondition::Verdict;
 
 use super::write;
@@ -30,9 +30,13 @@ pub(crate) async fn copy_blob(
     blob: &BlobPath,
     copy: Copy,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let Copy { write, source, fields } = copy;
-    let is_kept = matches!(fields, CopiedFields::Kept(_));
+    let Copy { write, source, fields, needs_infinite_lease } = copy;
+    let is_kept = matches!(fields, CopiedFields::Kept { .. });
     write::check(context, blob, &write.conditions, write.lease).await.map_err(write::of_target)?;
+    // Without an id, the write refuses any lease.
+    if needs_infinite_lease && write.lease.id().is_some() {
+        refuse_finite_lease(context, blob, write.lease).await?;
+    }
     let staged = staging::all(context, blob).await?;
     let (opened, list) = open_with_list(context, &source, is_kept).await?;
     if opened.info.length > context.max_body {
@@ -74,6 +78,18 @@ pub(crate) async fn copy_blob(
         response.headers_mut().insert(COPY_STATUS, SUCCESS);
     }
     Ok(response)
+}
+
+/// Refuses a target with a finite lease that the request holds.
+async fn refuse_finite_lease(context: &Context, blob: &BlobPath, held: LeaseUse) -> Result<(), AzureError> {
+    let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
+    let Some(seen) = opened.and_then(|opened| opened.info.lease) else { return Ok(()) };
+    SeenLease::check(Some(&seen), held).map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+    if seen.state() != LeaseState::Leased || seen.lease.end().is_none() {
+        return Ok(());
+    }
+    let message = "the target of a copy must have an infinite lease, or none";
+    Err(AzureError::new(StatusCode::PRECONDITION_FAILED, "InfiniteLeaseDurationRequired", message))
 }
 
 /// Opens the source, with the list of its blocks if the copy has one too.
@@ -141,8 +157,14 @@ pub(crate) async fn open_source(context: &Context, source: &CopySource) -> Resul
 /// Returns the write with the header fields of the copy.
 fn with_fields(whole: Put, fields: CopiedFields) -> Put {
     match fields {
-        CopiedFields::Kept(None) => whole,
-        CopiedFields::Kept(Some(metadata)) => Put { headers: BlobHeaders { metadata, ..whole.headers }, ..whole },
+        CopiedFields::Kept { metadata, md5 } => {
+            let mut headers = whole.headers;
+            if let Some(metadata) = metadata {
+                headers.metadata = metadata;
+            }
+            headers.content_md5 = md5.or(headers.content_md5);
+            Put { headers, md5: verified(md5, whole.md5), ..whole }
+        }
         CopiedFields::Put { own, keep, md5 } => {
             let checksum = whole.headers.checksum.clone();
             let kept = if keep { whole.headers } else { BlobHeaders::default() };
@@ -157,7 +179,12 @@ fn with_fields(whole: Put, fields: CopiedFields) -> Put {
                 checksum,
                 ..BlobHeaders::default()
             };
-            Put { headers, md5: if md5.is_some() { Md5Use::Computed } else { whole.md5 }, ..whole }
+            Put { headers, md5: verified(md5, whole.md5), ..whole }
         }
     }
+}
+
+/// Returns the handling of the MD5 of a copy, whose bytes must have the given one.
+fn verified(given: Option<ContentMd5>, otherwise: Md5Use) -> Md5Use {
+    if given.is_some() { Md5Use::Computed } else { otherwise }
 }

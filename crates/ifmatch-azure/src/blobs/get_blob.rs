@@ -14,13 +14,14 @@ use ifmatch_core::precondition::Verdict;
 use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
 
 use crate::containers;
+use crate::crc64::Crc64;
 use crate::error::AzureError;
-use crate::request::headers::{BLOB_CONTENT_MD5, CONTENT_MD5, RANGE_MD5};
-use crate::request::{Get, Part, conditions};
+use crate::request::headers::{BLOB_CONTENT_MD5, CONTENT_CRC64, CONTENT_MD5};
+use crate::request::{Get, Part, RangeDigest, conditions};
 use crate::response::{self, headers};
 
-/// Maximum length of a range with an MD5, in bytes.
-const MAX_MD5_RANGE: u64 = 4 * 1024 * 1024;
+/// Maximum length of a range with its digest, in bytes.
+const MAX_DIGESTED: u64 = 4 * 1024 * 1024;
 /// Several ranges are answered with the whole blob.
 const LIMITS: Limits = Limits { max_ranges: 1 };
 const CREATION_TIME: HeaderName = HeaderName::from_static("x-ms-creation-time");
@@ -61,11 +62,11 @@ async fn represent(part: &Part<'_>, mut opened: Opened, now: Timestamp) -> Resul
     let info = &opened.info;
     describe(response.headers_mut(), info);
     let range = match part {
-        Part::Range { range, headers, with_md5 } => select(range, headers, info, now)?.map(|range| (range, *with_md5)),
+        Part::Range { range, headers, digest } => select(range, headers, info, now)?.map(|range| (range, *digest)),
         _ => None,
     };
     let md5 = info.headers.content_md5.map(ContentMd5::to_header);
-    let Some((range, with_md5)) = range else {
+    let Some((range, digest)) = range else {
         let length = if matches!(part, Part::Metadata) { 0 } else { info.length };
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
         response.headers_mut().extend(md5.map(|md5| (CONTENT_MD5, md5)));
@@ -74,8 +75,8 @@ async fn represent(part: &Part<'_>, mut opened: Opened, now: Timestamp) -> Resul
         }
         return Ok(response);
     };
-    if with_md5 && range.len() > MAX_MD5_RANGE {
-        return Err(AzureError::invalid_header(RANGE_MD5.as_str(), "the range must have at most 4 MiB"));
+    if digest.is_some() && range.len() > MAX_DIGESTED {
+        return Err(AzureError::invalid_header("x-ms-range", "a range with its MD5 or CRC-64 has at most 4 MiB"));
     }
     *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     response.headers_mut().insert(CONTENT_LENGTH, range.len().into());
@@ -83,7 +84,10 @@ async fn represent(part: &Part<'_>, mut opened: Opened, now: Timestamp) -> Resul
     response.headers_mut().insert(CONTENT_RANGE, range.content_range(info.length));
     *response.body_mut() =
         opened.source.read(Some(range.start()..range.end() + 1)).await.map_err(AzureError::of_blob)?;
-    if with_md5 { add_md5(response).await } else { Ok(response) }
+    match digest {
+        Some(digest) => add_digest(response, digest).await,
+        None => Ok(response),
+    }
 }
 
 /// Returns the selected range, or `None` for the whole blob.
@@ -99,11 +103,14 @@ fn select(range: &str, headers: &HeaderMap, info: &BlobInfo, now: Timestamp) -> 
     }
 }
 
-/// Adds the MD5 of the body, which is short enough to be buffered.
-async fn add_md5(response: Response<BlobBody>) -> Result<Response<BlobBody>, AzureError> {
+/// Adds a digest of the body, which is short enough to be buffered.
+async fn add_digest(response: Response<BlobBody>, digest: RangeDigest) -> Result<Response<BlobBody>, AzureError> {
     let (mut head, body) = response.into_parts();
     let bytes = body.collect().await.map_err(AzureError::of_blob)?.to_bytes();
-    head.headers.insert(CONTENT_MD5, ContentMd5::of(&bytes).to_header());
+    match digest {
+        RangeDigest::Md5 => head.headers.insert(CONTENT_MD5, ContentMd5::of(&bytes).to_header()),
+        RangeDigest::Crc64 => head.headers.insert(CONTENT_CRC64, Crc64::of(&bytes).to_header()),
+    };
     Ok(Response::from_parts(head, bytes.into()))
 }
 

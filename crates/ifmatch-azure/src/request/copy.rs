@@ -20,6 +20,8 @@ const SOURCE_LEASE: HeaderName = HeaderName::from_static("x-ms-source-lease-id")
 const SOURCE_RANGE: HeaderName = HeaderName::from_static("x-ms-source-range");
 const SOURCE_MD5: HeaderName = HeaderName::from_static("x-ms-source-content-md5");
 const SOURCE_CRC64: HeaderName = HeaderName::from_static("x-ms-source-content-crc64");
+/// Distinguishes Copy Blob From URL from Copy Blob.
+const REQUIRES_SYNC: HeaderName = HeaderName::from_static("x-ms-requires-sync");
 const COPY_PROPERTIES: HeaderName = HeaderName::from_static("x-ms-copy-source-blob-properties");
 const SOURCE_CONDITIONS: [(HeaderName, HeaderName); 4] = [
     (HeaderName::from_static("x-ms-source-if-match"), IF_MATCH),
@@ -33,12 +35,15 @@ pub(crate) struct Copy {
     pub(crate) write: Write,
     pub(crate) source: CopySource,
     pub(crate) fields: CopiedFields,
+    /// The target must not have a finite lease, which could end while the blob is copied: as in Azure, where the copy goes on after the
+    /// response.
+    pub(crate) needs_infinite_lease: bool,
 }
 
 /// The header fields of a copy.
 pub(crate) enum CopiedFields {
-    /// Copy Blob: those of the source, with this metadata if the request has any.
-    Kept(Option<BTreeMap<Box<str>, FieldText>>),
+    /// Copy Blob and Copy Blob From URL: those of the source, with this metadata if the request has any. The bytes must have this MD5.
+    Kept { metadata: Option<BTreeMap<Box<str>, FieldText>>, md5: Option<ContentMd5> },
     /// Put Blob From URL: those of the request, and if `keep`, those of the source that the request lacks; the metadata is that of
     /// the request.
     Put { own: Box<BlobHeaders>, keep: bool, md5: Option<ContentMd5> },
@@ -71,15 +76,17 @@ impl Parser<'_, '_> {
         headers::check_tier(fields)?;
         let source = self.source()?;
         let metadata = headers::metadata(fields)?;
+        let md5 = headers::md5(fields, &SOURCE_MD5)?;
         if headers::one(fields, &headers::BLOB_TYPE)?.is_none_or(str::is_empty) {
             let metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
-            refuse_properties(fields)?;
-            return Ok(Copy { write, source, fields: CopiedFields::Kept(metadata) });
+            let is_sync = headers::one(fields, &REQUIRES_SYNC)?.is_some_and(|text| text.eq_ignore_ascii_case("true"));
+            refuse_properties(fields, is_sync)?;
+            let fields = CopiedFields::Kept { metadata, md5 };
+            return Ok(Copy { write, source, fields, needs_infinite_lease: !is_sync });
         }
-        let md5 = headers::md5(fields, &SOURCE_MD5)?;
         let own = BlobHeaders { metadata, ..headers::stored(fields, false)? }.into();
         let keep = headers::one(fields, &COPY_PROPERTIES)?.is_none_or(|text| !text.eq_ignore_ascii_case("false"));
-        Ok(Copy { write, source, fields: CopiedFields::Put { own, keep, md5 } })
+        Ok(Copy { write, source, fields: CopiedFields::Put { own, keep, md5 }, needs_infinite_lease: false })
     }
 
     pub(super) fn copy_block(&self) -> Result<CopyBlock, AzureError> {
@@ -124,8 +131,9 @@ impl Parser<'_, '_> {
         if !is_own {
             return Err(AzureError::foreign_source());
         }
-        // A key permits reading every blob of its account. A signature for the target says nothing of the source.
-        if let Grant::SharedAccess(_) = self.grant {
+        // A key permits reading every blob of its account, and a signature for the target says nothing of the source. A signature for
+        // the source must hold in any case.
+        if matches!(self.grant, Grant::SharedAccess(_)) || auth::shared_access::is_in(source.query()) {
             auth::authenticate_source(self.accounts, self.head, &source, self.now)?;
         }
         let names_version =
@@ -144,9 +152,10 @@ impl Parser<'_, '_> {
     }
 }
 
-/// Rejects properties, which only Put Blob From URL sets.
-fn refuse_properties(fields: &HeaderMap) -> Result<(), AzureError> {
-    let of_put = |name: &&HeaderName| name.as_str().starts_with("x-ms-blob-content") || **name == SOURCE_MD5;
+/// Rejects properties, which only Put Blob From URL sets, and the MD5 of the source for Copy Blob.
+fn refuse_properties(fields: &HeaderMap, is_sync: bool) -> Result<(), AzureError> {
+    let of_put =
+        |name: &&HeaderName| name.as_str().starts_with("x-ms-blob-content") || (!is_sync && **name == SOURCE_MD5);
     match fields.keys().find(of_put) {
         Some(name) => Err(AzureError::unsupported_header(name.as_str())),
         None => Ok(()),

@@ -15,6 +15,7 @@ use ifmatch_core::lease::azure::CLIENT_REQUEST_ID;
 use crate::auth::Grant;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
+use crate::request::RangeDigest;
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 /// The MD5 of the body or, in a response without a range, of the whole blob.
@@ -38,9 +39,12 @@ pub(crate) const CONTENT_CRC64: HeaderName = HeaderName::from_static("x-ms-conte
 const DELETE_SNAPSHOTS: HeaderName = HeaderName::from_static("x-ms-delete-snapshots");
 /// Overrides `Range`, which some clients cannot set.
 const X_MS_RANGE: HeaderName = HeaderName::from_static("x-ms-range");
-pub(crate) const RANGE_MD5: HeaderName = HeaderName::from_static("x-ms-range-get-content-md5");
+const RANGE_MD5: HeaderName = HeaderName::from_static("x-ms-range-get-content-md5");
+const RANGE_CRC64: HeaderName = HeaderName::from_static("x-ms-range-get-content-crc64");
 /// Maximum length of a client request id, in bytes.
 pub(crate) const MAX_CLIENT_REQUEST_ID: usize = 1024;
+/// The rule for the two digests.
+const ONE_DIGEST: &str = "use either the MD5 or the CRC-64, not both";
 /// Prefix of metadata headers.
 pub(crate) const METADATA: &str = "x-ms-meta-";
 /// Maximum size of the metadata, in bytes of names and values.
@@ -254,9 +258,23 @@ pub(super) fn range(headers: &HeaderMap) -> Result<Option<&str>, AzureError> {
     Ok(one(headers, &X_MS_RANGE)?.or(one(headers, &RANGE)?))
 }
 
-/// Returns `true` if the request asks for the MD5 of its range.
-pub(super) fn with_range_md5(headers: &HeaderMap) -> Result<bool, AzureError> {
-    Ok(one(headers, &RANGE_MD5)?.is_some_and(|text| text.eq_ignore_ascii_case("true")))
+/// Returns the digest of its range that the request asks for.
+pub(super) fn range_digest(headers: &HeaderMap) -> Result<Option<RangeDigest>, AzureError> {
+    let is_true = |text: &str| text.eq_ignore_ascii_case("true");
+    match (one(headers, &RANGE_MD5)?.is_some_and(is_true), one(headers, &RANGE_CRC64)?.is_some_and(is_true)) {
+        (true, true) => Err(AzureError::invalid_header(RANGE_CRC64.as_str(), ONE_DIGEST)),
+        (true, false) => Ok(Some(RangeDigest::Md5)),
+        (false, true) => Ok(Some(RangeDigest::Crc64)),
+        (false, false) => Ok(None),
+    }
+}
+
+/// Parses the digest of the body, either of the two.
+pub(super) fn digests(headers: &HeaderMap) -> Result<(Option<ContentMd5>, Option<Crc64>), AzureError> {
+    match (md5(headers, &CONTENT_MD5)?, crc64(headers, &CONTENT_CRC64)?) {
+        (Some(_), Some(_)) => Err(AzureError::invalid_header(CONTENT_CRC64.as_str(), ONE_DIGEST)),
+        digests => Ok(digests),
+    }
 }
 
 /// Parses an MD5.

@@ -125,8 +125,15 @@ pub(crate) enum Part<'a> {
         range: &'a str,
         /// Contains `If-Range`.
         headers: &'a HeaderMap,
-        with_md5: bool,
+        digest: Option<RangeDigest>,
     },
+}
+
+/// The digest of a range that a read asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RangeDigest {
+    Md5,
+    Crc64,
 }
 
 /// The headers that all writes of a blob share.
@@ -359,7 +366,7 @@ impl<'a> Parser<'a, '_> {
             _ if self.head.method == Method::HEAD => Part::Head,
             _ if self.query.get("comp").is_some() => Part::Metadata,
             None => Part::Whole,
-            Some(range) => Part::Range { range, headers: fields, with_md5: headers::with_range_md5(fields)? },
+            Some(range) => Part::Range { range, headers: fields, digest: headers::range_digest(fields)? },
         };
         Ok(Get { conditions, lease, part })
     }
@@ -378,7 +385,7 @@ impl<'a> Parser<'a, '_> {
         }
         let metadata = headers::metadata(fields)?;
         headers::check_tier(fields)?;
-        let crc64 = headers::crc64(fields, &headers::CONTENT_CRC64)?;
+        let (_, crc64) = headers::digests(fields)?;
         let headers = BlobHeaders { metadata, append, ..headers::stored(fields, true)? };
         Ok(PutBlob { write, headers: headers.into(), crc64, length })
     }
@@ -396,10 +403,7 @@ impl<'a> Parser<'a, '_> {
     fn put_block(&self) -> Result<PutBlock, AzureError> {
         let id = self.block_id()?;
         let lease = LeaseUse::Write(self.lease_id()?);
-        let (md5, crc64) = (
-            headers::md5(self.fields(), &headers::CONTENT_MD5)?,
-            headers::crc64(self.fields(), &headers::CONTENT_CRC64)?,
-        );
+        let (md5, crc64) = headers::digests(self.fields())?;
         let (length, limit) = (headers::length(self.fields())?, self.max_body.min(MAX_BLOCK));
         if length == 0 {
             return Err(AzureError::invalid_header("content-length", "a block has at least one byte"));
@@ -427,8 +431,7 @@ impl<'a> Parser<'a, '_> {
     /// Returns what a body of at most `limit` bytes must be.
     fn document(&self, limit: u64) -> Result<Document, AzureError> {
         let fields = self.fields();
-        let (md5, crc64) =
-            (headers::md5(fields, &headers::CONTENT_MD5)?, headers::crc64(fields, &headers::CONTENT_CRC64)?);
+        let (md5, crc64) = headers::digests(fields)?;
         let length = headers::length(fields)?;
         if length > limit {
             return Err(AzureError::too_large(limit));

@@ -127,7 +127,7 @@ const BLOB_MD5: &[&str] = &["x-ms-blob-content-md5"];
 const TYPE: &[&str] = &["x-ms-blob-type"];
 const TIER: &[&str] = &["x-ms-access-tier"];
 const REHYDRATE: &[&str] = &["x-ms-rehydrate-priority"];
-const RANGE: &[&str] = &["x-ms-range", "x-ms-range-get-content-md5"];
+const RANGE: &[&str] = &["x-ms-range", "x-ms-range-get-content-md5", "x-ms-range-get-content-crc64"];
 const POSITION: &[&str] = &["x-ms-blob-condition-appendpos"];
 const MAX_SIZE: &[&str] = &["x-ms-blob-condition-maxsize"];
 /// The source of a copy.
@@ -146,7 +146,7 @@ const LISTING: &[&str] = &["prefix", "marker", "maxresults", "include"];
 const LISTING_BLOBS: &[&str] = &["prefix", "delimiter", "marker", "maxresults", "include", "startfrom"];
 
 #[rustfmt::skip]
-const RULES: [Rule; 30] = {
+const RULES: [Rule; 31] = {
     use Conditions::{All, Dates, None};
     use Name as N;
     const fn rule(
@@ -157,6 +157,8 @@ const RULES: [Rule; 30] = {
     }
     [
         rule(N::Batch, Kind::Service, ("POST", "", "batch"), &[], &[], None),
+        // As the SDK for JavaScript sends it to an account in the path.
+        rule(N::Batch, Kind::Service, ("POST", "container", "batch"), &[], &[], None),
         rule(N::Batch, Kind::Container, ("POST", "container", "batch"), &[], &[], None),
         rule(N::ListContainers, Kind::Service, ("GET", "", "list"), LISTING, &[], None),
         rule(N::GetServiceProperties, Kind::Service, ("GET", "service", "properties"), &[], &[], None),
@@ -174,7 +176,7 @@ const RULES: [Rule; 30] = {
         rule(N::GetBlobProperties, Kind::Blob, ("HEAD", "", ""), &[], &[LEASE], All),
         rule(N::GetBlobProperties, Kind::Blob, ("GET HEAD", "", "metadata"), &[], &[LEASE], All),
         rule(N::PutBlob, Kind::Blob, ("PUT", "", ""), &[], &[LEASE, META, TIER, CRC64, TYPE, STORED], All),
-        rule(N::AppendBlock, Kind::Blob, ("PUT", "", "appendblock"), &[], &[LEASE, META, POSITION, MAX_SIZE], All),
+        rule(N::AppendBlock, Kind::Blob, ("PUT", "", "appendblock"), &[], &[LEASE, META, CRC64, POSITION, MAX_SIZE], All),
         rule(N::SealBlob, Kind::Blob, ("PUT", "", "seal"), &[], &[LEASE, POSITION], All),
         rule(N::PutBlock, Kind::Blob, ("PUT", "", "block"), &["blockid"], &[LEASE, META, BLOB_MD5, CRC64], None),
         rule(N::PutBlockList, Kind::Blob, ("PUT", "", "blocklist"), &[], &[LEASE, META, TIER, CRC64, STORED], All),

@@ -58,3 +58,46 @@ async fn a_body_that_is_held_whole_needs_memory() {
         assert_eq!(documents.taken(), 0, "{target}");
     }
 }
+
+#[tokio::test]
+async fn a_body_has_one_digest_which_is_verified() {
+    const MD5: (&str, &str) = ("content-md5", "XUFAKrxLKna5cZ2REBfFkg==");
+    const CRC64: (&str, &str) = ("x-ms-content-crc64", "V0JSBnCFdzM=");
+    const OTHER: (&str, &str) = ("x-ms-content-crc64", "AAAAAAAAAAA=");
+    let client = fixture().await.client;
+    let append = [("x-ms-blob-type", "AppendBlob")];
+    let kind = [("x-ms-blob-type", "BlockBlob")];
+    client.put("/box/log", &append, "").await.expect(201);
+    let targets = [("/box/log?comp=appendblock", &[][..]), ("/box/a?comp=block&blockid=AA==", &[]), ("/box/a", &kind)];
+    for (target, fields) in targets {
+        let put = |digests: &[(&'static str, &'static str)]| {
+            let fields = [fields, digests].concat();
+            let client = client.clone();
+            async move { client.put(target, &fields, "hello").await }
+        };
+        put(&[OTHER]).await.refused(400, "Crc64Mismatch");
+        put(&[CRC64, MD5]).await.refused(400, "InvalidHeaderValue");
+        let stored = put(&[CRC64]).await.expect(201);
+        assert!(kind == fields || stored.header("x-ms-content-crc64") == CRC64.1, "{target}: {stored:?}");
+    }
+    assert_eq!(client.get("/box/log").await.expect(200).text(), "hello", "one append took effect");
+}
+
+#[tokio::test]
+async fn a_range_comes_with_the_digest_that_is_asked_for() {
+    let client = fixture().await.client;
+    client.upload("/box/a", "-hello-", &[]).await.expect(201);
+    let (range, md5) = (("x-ms-range", "bytes=1-5"), ("x-ms-range-get-content-md5", "true"));
+    let crc64 = ("x-ms-range-get-content-crc64", "True");
+    let get = |fields: Vec<(&'static str, &'static str)>| {
+        let client = client.clone();
+        async move { client.send(Method::GET, "/box/a", &fields, "").await }
+    };
+    for (asked, name, digest) in
+        [(md5, "content-md5", "XUFAKrxLKna5cZ2REBfFkg=="), (crc64, "x-ms-content-crc64", "V0JSBnCFdzM=")]
+    {
+        let part = get(vec![range, asked]).await.expect(206);
+        assert_eq!((part.text(), part.header(name)), ("hello", digest));
+    }
+    get(vec![range, md5, crc64]).await.refused(400, "InvalidHeaderValue");
+}

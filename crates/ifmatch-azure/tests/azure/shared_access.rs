@@ -342,3 +342,51 @@ async fn the_permission_to_create_replaces_nothing() {
     put(&[("if-none-match", "*")]).await.refused(403, "UnauthorizedBlobOverwrite");
     put(&[("if-unmodified-since", "Fri, 01 Jan 2100 00:00:00 GMT")]).await.refused(403, "UnauthorizedBlobOverwrite");
 }
+
+/// A request signed with the key may read every blob of its account, but a signature in the URL of the source must hold.
+#[tokio::test]
+async fn the_signature_of_a_source_is_verified_for_the_holder_of_the_key_too() {
+    let client = fixture().await.client;
+    client.upload("/box/a", "old", &[]).await.expect(201);
+    let (own, other) = ("/blob/photos/box/a", "/blob/photos/box/other");
+    let token = Token::service("b", "r");
+    let rows = [
+        (String::new(), None),
+        (token.sign(own), None),
+        (token.sign(own).replace("sig=", "SIG="), None),
+        (token.clone().with("se", "2020-09-13T00:00:01Z").sign(own), Some("AuthenticationFailed")),
+        (token.sign(other), Some("AuthenticationFailed")),
+        (token.sign(other).replace("sig=", "SIG="), Some("AuthenticationFailed")),
+        (Token::service("b", "w").sign(own), Some("AuthorizationPermissionMismatch")),
+    ];
+    let block = "/box/copy?comp=block&blockid=AA==";
+    for (target, fields, status) in [
+        ("/box/copy", &[][..], 202),
+        ("/box/copy", &[("x-ms-requires-sync", "true")], 202),
+        ("/box/copy", &[("x-ms-blob-type", "BlockBlob")], 201),
+        (block, &[], 201),
+    ] {
+        for (query, refused) in &rows {
+            let source = format!("http://localhost/photos/box/a?{query}");
+            let fields = [fields, &[("host", "localhost"), ("x-ms-copy-source", &*source)]].concat();
+            let copied = client.put(target, &fields, "").await;
+            match refused {
+                Some(code) => copied.refused(403, code),
+                None => drop(copied.expect(status)),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_signature_may_have_its_name_in_any_case() {
+    let client = fixture().await.client;
+    client.upload("/box/a", "old", &[]).await.expect(201);
+    let token = Token::service("b", "r");
+    for name in ["sig=", "Sig=", "SIG="] {
+        let query = token.sign("/blob/photos/box/a").replace("sig=", name);
+        read(&client, "/box/a", &query).await.expect(200);
+        let query = token.sign("/blob/photos/box/b").replace("sig=", name);
+        read(&client, "/box/a", &query).await.refused(403, "AuthenticationFailed");
+    }
+}

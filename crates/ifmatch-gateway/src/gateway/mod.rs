@@ -40,6 +40,8 @@ mod redirect;
 mod response_body;
 
 /// Tells browsers which pages may embed a response, such as by `<img>` (Fetch standard).
+/// Names the source of a copy.
+const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
 const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const SAME_SITE: HeaderValue = HeaderValue::from_static("same-site");
 
@@ -224,7 +226,8 @@ where
             if self.state.has_shares && (!request.method().is_safe() || waits::may_wait(request.headers())) {
                 request.extensions_mut().insert(Client(context.client()));
             }
-            if shared_access::is_in(request.uri().query()) {
+            // The URL of a copy's source may have a signature, too.
+            if shared_access::is_in(request.uri().query()) || request.headers().contains_key(COPY_SOURCE) {
                 let peer = Peer { address: context.remote_address().ip(), is_secure: context.is_secure() };
                 request.extensions_mut().insert(peer);
             }
