@@ -179,6 +179,8 @@ impl Body for Verified {
                 }
                 Some(Ok(frame))
             }
+            // The body is read from another object, and its store broke off: not the client's fault.
+            Some(Err(error)) if error.is::<StoreError>() => Some(Err(error)),
             Some(Err(error)) => Some(Err(this.refuse(of_body(&error)))),
             None => match this.hasher.take().map(ChecksumHasher::finalize).map(|computed| this.end(computed)) {
                 Some(Ok(checksum)) => {
