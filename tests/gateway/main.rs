@@ -1,5 +1,5 @@
 //! The real binary over real sockets: startup, access and its log, accounts, leases, limits, shares, TLS, HTTP/2, reload, shutdown,
-//! the service manager, metrics, the proxy, verification, backups, import and export, and invalid input.
+//! the service manager, metrics, the proxy, verification, backups, import and export, kills, and invalid input.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod access;
@@ -11,6 +11,7 @@ mod conflicts;
 mod frames;
 mod howtos;
 mod http2;
+mod killed;
 mod leases;
 mod limits;
 mod listeners;
