@@ -165,10 +165,10 @@ fn response(asked: &Asked, answer: &str, content: &str, gate: &Gate) -> Option<S
             None if part == "close" => return None,
             None if part == "hold" => gate.wait(),
             None => status = part,
-            Some(("echo", name)) => content += &format!(" {name}={}", asked.field(name).unwrap_or("-")),
+            Some(("echo", name)) => content.extend([" ", name, "=", asked.field(name).unwrap_or("-")]),
             Some(("close", name)) if content.starts_with(name) => return None,
             Some(("close", _)) => {}
-            Some(_) => fields += &format!("{part}\r\n"),
+            Some(_) => fields.extend([part, "\r\n"]),
         }
     }
     let tag = fields.lines().find_map(|line| line.strip_prefix("etag: "));
@@ -200,11 +200,11 @@ impl Request {
             text.strip_prefix(name).is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
         });
         if is_of_origin {
-            outcome += &format!(" {text}");
+            outcome.extend([" ", &text]);
         }
         for name in self.shown {
             for value in answer.headers.get_all(*name) {
-                outcome += &format!(" | {name}: {}", value.to_str().unwrap());
+                outcome.extend([" | ", name, ": ", value.to_str().unwrap()]);
             }
         }
         outcome
@@ -239,7 +239,7 @@ impl Side {
                 Act::Until(request, expected) => {
                     eventually(&format!("{}: {name}: {what}: {expected}", row.cell), || {
                         (request.outcome(self.address) == *expected).then_some(())
-                    })
+                    });
                 }
                 Act::Begin(request) => {
                     let (request, address, before) = (*request, self.address, self.held());
