@@ -226,3 +226,24 @@ pub(crate) fn other_hash() -> S3Error {
     let message = "x-amz-content-sha256 is not the hash of the bytes: send them again";
     S3Error::with_message(S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()), message)
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body_util::{BodyExt, StreamBody};
+
+    use super::*;
+
+    /// A completion reads its parts, and a copy its source, from the store. A client repeats a 503, and no 400.
+    #[tokio::test]
+    async fn a_store_that_breaks_off_is_not_blamed_on_the_client() {
+        let cut = || StoreError::new(StoreErrorKind::Unavailable, "the store has closed the connection");
+        let frames = [Ok(Frame::data(Bytes::from_static(b"half"))), Err(BoxError::from(cut()))];
+        let source = Upload::new(StreamBody::new(stream::iter(frames)));
+        let (upload, outcome) = verified(source, &HeaderMap::new(), None, None);
+        let error = upload.collect().await.map(|_| ()).unwrap_err();
+        let failed = StoreError::of_body(error);
+        assert_eq!(*failed.kind(), StoreErrorKind::Unavailable);
+        assert_eq!(outcome.explain(&failed, false).status_code(), Some(StatusCode::SERVICE_UNAVAILABLE));
+    }
+}
