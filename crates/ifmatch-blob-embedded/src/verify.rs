@@ -104,8 +104,11 @@ pub enum Damage {
     Record,
     /// A part of the index differs from its checksum. Any blob may be changed or hidden.
     Index,
-    /// The newest commit in the index isn't used. Unless the machine lost power, an acknowledged write is missing.
+    /// The newest commit in the index isn't whole, and isn't used. Unless the machine lost power, an acknowledged write is
+    /// missing.
     RolledBack,
+    /// The newest commit in the index is damaged: the last acknowledged write may be missing.
+    LostCommit,
     /// No blob refers to the file, which can be removed: the remains of a crash.
     Superfluous,
 }
@@ -161,6 +164,7 @@ impl Verification {
             let damage = match RedbRegister::integrity(&index).map_err(failed)? {
                 Integrity::Intact => None,
                 Integrity::RolledBack => Some(Damage::RolledBack),
+                Integrity::LostCommit => Some(Damage::LostCommit),
                 Integrity::Damaged => Some(Damage::Index),
             };
             let register = open_register(&index).map_err(failed)?;
@@ -358,7 +362,7 @@ impl Progress {
 impl Damage {
     /// Returns `true` if a blob is affected.
     pub fn is_loss(&self) -> bool {
-        !matches!(self, Self::Superfluous)
+        !matches!(self, Self::Superfluous | Self::RolledBack)
     }
 }
 
@@ -371,6 +375,9 @@ impl fmt::Display for Damage {
             Self::Record => f.write_str("the record in the index is damaged"),
             Self::Index => {
                 f.write_str("a part differs from its checksum, so any blob may be changed: restore a backup")
+            }
+            Self::LostCommit => {
+                f.write_str("the newest commit is damaged, so the last acknowledged write may be missing: restore a backup")
             }
             Self::RolledBack => f.write_str(
                 "the newest commit is incomplete and isn't used: after a loss of power, nothing acknowledged is missing; \

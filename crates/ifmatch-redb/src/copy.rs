@@ -36,8 +36,10 @@ pub(crate) enum End {
     Closed,
     /// It was not closed. Its newest commit is whole.
     Open,
-    /// It was not closed, and its newest commit can't be used: the one before it takes its place.
+    /// It was not closed, and its newest commit isn't whole: the one before it takes its place.
     RolledBack,
+    /// It was not closed, and its newest commit is damaged: the one before it takes its place.
+    LostCommit,
 }
 
 /// Whether to open a database whose newest commit, most likely an acknowledged one, is damaged.
@@ -68,7 +70,7 @@ impl View {
         if !is_readable && rollback == Rollback::Refuse {
             return Err(OpenError::newest_commit_damaged());
         }
-        let end = Arc::new(Mutex::new(if is_readable { End::Closed } else { End::RolledBack }));
+        let end = Arc::new(Mutex::new(if is_readable { End::Closed } else { End::LostCommit }));
         let repaired = Arc::clone(&end);
         let overlay = Overlay::new(found)?;
         let open = move || {
@@ -76,10 +78,8 @@ impl View {
                 .set_cache_size(VIEW_CACHE)
                 .set_repair_callback(move |session| {
                     let mut end = repaired.lock().unwrap_or_else(PoisonError::into_inner);
-                    if session.progress() < NEWEST_IS_WHOLE {
-                        *end = End::RolledBack;
-                    } else if *end == End::Closed {
-                        *end = End::Open;
+                    if *end == End::Closed {
+                        *end = if session.progress() < NEWEST_IS_WHOLE { End::RolledBack } else { End::Open };
                     }
                 })
                 .create_with_backend(overlay)

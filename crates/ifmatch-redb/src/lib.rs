@@ -59,9 +59,11 @@ pub struct RedbRegister {
 pub enum Integrity {
     /// All pages fit their checksums.
     Intact,
-    /// The newest commit is incomplete or damaged, and isn't used. If the machine lost power, it was not acknowledged. Otherwise,
-    /// an acknowledged swap is missing.
+    /// A page of the newest commit is missing or damaged, and the commit isn't used. If the machine lost power, it was not
+    /// acknowledged. Otherwise, an acknowledged swap is missing.
     RolledBack,
+    /// The newest commit is damaged, and the last acknowledged swap may be missing with it.
+    LostCommit,
     /// A page differs from its checksum.
     Damaged,
 }
@@ -105,8 +107,11 @@ impl RedbRegister {
         match view.database.check_integrity() {
             None | Some(Err(DatabaseError::Storage(StorageError::Corrupted(_))) | Ok(false)) => Ok(Integrity::Damaged),
             Some(Err(error)) => Err(error.into()),
-            Some(Ok(true)) if view.end == End::RolledBack => Ok(Integrity::RolledBack),
-            Some(Ok(true)) => Ok(Integrity::Intact),
+            Some(Ok(true)) => Ok(match view.end {
+                End::Closed | End::Open => Integrity::Intact,
+                End::RolledBack => Integrity::RolledBack,
+                End::LostCommit => Integrity::LostCommit,
+            }),
         }
     }
 

@@ -57,7 +57,7 @@ async fn a_database_whose_newest_commit_is_damaged_is_opened_only_on_request() {
             continue;
         }
         assert_eq!(kind, OpenErrorKind::LostCommit, "byte {at} of the slot");
-        assert_eq!(RedbRegister::integrity(&path).unwrap(), Integrity::RolledBack, "byte {at} of the slot");
+        assert_eq!(RedbRegister::integrity(&path).unwrap(), Integrity::LostCommit, "byte {at} of the slot");
         assert_eq!(fs::read(&path).unwrap(), damaged, "it is left as it is");
         let driver = Driver::new(RedbRegister::open_rolled_back(&path).unwrap()).assume_absent();
         assert_eq!(get(&driver, "last").await.unwrap(), Some(LAST - 1));

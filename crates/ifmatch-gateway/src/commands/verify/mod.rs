@@ -175,7 +175,7 @@ async fn verify_folder(folder: &Path, args: &VerifyArgs) -> Result<(), Error> {
     while let Some(findings) =
         display.during(verification.step(), done, || progress.stop()).await?.map_err(|error| failed(&error))?
     {
-        losses += findings.len() as u64;
+        losses += findings.iter().filter(|found| found.damage.is_loss()).count() as u64;
         findings.iter().try_for_each(|found| display.print(&line(found, args.json)))?;
         if saved.elapsed() > SAVE {
             save(&state, Interrupted::at(&verification, losses))?;
@@ -246,6 +246,7 @@ fn line(found: &Finding, as_json: bool) -> String {
             Damage::Record => "record",
             Damage::Index => "index",
             Damage::RolledBack => "rolled-back",
+            Damage::LostCommit => "lost-commit",
             Damage::Superfluous => "superfluous",
             _ => "unreadable",
         };
