@@ -68,7 +68,9 @@ impl Shared {
             found => {
                 match found.as_ref().map(|found| found.end) {
                     Some(End::LostCommit) => {
-                        tracing::warn!("the newest commit in the index is damaged, and left out: the last write is lost");
+                        tracing::warn!(
+                            "the newest commit in the index is damaged, and left out: the last write is lost"
+                        );
                     }
                     Some(End::RolledBack) => tracing::warn!(
                         "the newest commit in the index is incomplete and isn't used; if the machine didn't lose power, \

@@ -1,11 +1,7 @@
 //! Servers that cannot hold a register, and encrypted connections.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::fs;
 
-use common::send;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_redis::{ConnectErrorKind, Options, RedisRegister};
 use ifmatch_register::conformance::{self, RaceSize};
@@ -13,6 +9,8 @@ use ifmatch_register::{Key, Register, Scan};
 use ifmatch_testbed::Port;
 use ifmatch_testbed::redis::start;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
+
+use crate::common::send;
 
 async fn refusal(url: &str) -> (ConnectErrorKind, String) {
     let error = RedisRegister::connect(url).await.unwrap_err();

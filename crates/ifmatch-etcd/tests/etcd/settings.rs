@@ -1,12 +1,8 @@
 //! Clusters that cannot be used, users and encrypted connections.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::fs;
 use std::time::Duration;
 
-use common::connect;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_etcd::{Address, ConnectErrorKind, EtcdRegister};
 use ifmatch_register::conformance::{self, RaceSize};
@@ -14,6 +10,8 @@ use ifmatch_register::{Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_testbed::etcd::{etcdctl, start};
 use ifmatch_testbed::{Port, Proxy};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
+
+use crate::common::connect;
 
 async fn refusal(url: &str) -> (ConnectErrorKind, String) {
     let error = EtcdRegister::connect(url).await.unwrap_err();

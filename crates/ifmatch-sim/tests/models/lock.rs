@@ -1,16 +1,15 @@
 //! Checks the lock by compare-and-swap over every interleaving, and the model checker itself by breaking the lock.
 
-mod common;
-
-use common::holds;
 use ifmatch_sim::lock::{LockModel, LockSabotage};
+
+use crate::common::holds;
 
 fn model(clients: usize, ticks: u8) -> LockModel {
     LockModel { clients, ticks, renewals: 1, lag: 1, work: true, sabotage: LockSabotage::Nothing }
 }
 
 fn breaks(sabotage: LockSabotage, property: &'static str, model: LockModel) {
-    common::breaks(LockModel { sabotage, ..model }, property);
+    crate::common::breaks(LockModel { sabotage, ..model }, property);
 }
 
 #[test]

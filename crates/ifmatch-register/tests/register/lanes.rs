@@ -1,7 +1,5 @@
 //! Lanes: batches, conflicts within the queue, cancellation and time limits.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

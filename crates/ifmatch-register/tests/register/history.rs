@@ -1,5 +1,4 @@
 //! The history checker: it agrees with stateright, names each kind of fault, and checks long histories.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ifmatch_core::record::Revision;
 use ifmatch_register::Key;

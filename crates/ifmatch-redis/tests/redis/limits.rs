@@ -1,13 +1,9 @@
 //! A server that hangs, is unreachable, has no space or no connections. No call waits for it for longer than its limit, and
 //! all is well once the server is.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{connect, send};
 use http::Method;
 use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::digest::ContentHash;
@@ -17,6 +13,8 @@ use ifmatch_redis::RedisRegister;
 use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Swap};
 use ifmatch_testbed::redis::{durable, start};
 use ifmatch_testbed::{Clients, Network, Proxy};
+
+use crate::common::{connect, send};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_server_is_used_again() {

@@ -1,6 +1,4 @@
 //! The run in two processes, on a register in a file, and on one that is wrong.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -101,13 +99,13 @@ fn size() -> RaceSize {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_share_a_register() {
     let open = async |path: &str| InFile::correct(path);
-    conformance::run_in_two_processes("two_processes_share_a_register", start, open, size()).await;
+    conformance::run_in_two_processes("processes::two_processes_share_a_register", start, open, size()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_reads_from_its_own_memory_is_found() {
     let open = async |path: &str| InFile::wrong(path);
-    let test = "a_process_that_reads_from_its_own_memory_is_found";
+    let test = "processes::a_process_that_reads_from_its_own_memory_is_found";
     let run = conformance::run_in_two_processes(test, start, open, size());
     let result = AssertUnwindSafe(run).catch_unwind().await;
     if std::env::var_os("IFMATCH_CONFORMANCE_PROCESS").is_some() {

@@ -1,10 +1,10 @@
 //! Checks writers that remember a container while it is deleted over every interleaving, and the model checker itself by breaking the
+
 //! protocol.
 
-mod common;
-
-use common::{breaks, holds};
 use ifmatch_sim::container::{ContainerModel, ContainerSabotage};
+
+use crate::common::{breaks, holds};
 
 const WRITES: &str = "no write into a deleted container is acknowledged";
 const READS: &str = "no read returns the bytes of a deleted container";

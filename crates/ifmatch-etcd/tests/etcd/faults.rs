@@ -1,11 +1,7 @@
 //! Faults of the members and of the network.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::sync::Arc;
 
-use common::connect;
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
@@ -14,6 +10,8 @@ use ifmatch_etcd::EtcdRegister;
 use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Swap};
 use ifmatch_testbed::etcd::{Isolable, Isolation, etcdctl, start, start_three};
 use ifmatch_testbed::{Clients, Network, Proxy, Server};
+
+use crate::common::connect;
 
 fn record(revision: u64) -> Record {
     Record::forgotten(Revision::new(revision))

@@ -1,12 +1,11 @@
 //! Checks leases over every interleaving, and the model checker itself by breaking the protocol.
 
-mod common;
-
-use common::holds;
 use ifmatch_core::command::Authority;
 use ifmatch_sim::protocol::actor::Task::{self, Break, Hold, Overwrite, Return};
 use ifmatch_sim::protocol::{Protocol, Sabotage};
 use stateright::{Checker, Model};
+
+use crate::common::holds;
 
 /// Permits last longer than leases, so that only the lease ends a write in time.
 fn protocol(tasks: &[Task], ticks: u8) -> Protocol {
@@ -23,7 +22,7 @@ fn protocol(tasks: &[Task], ticks: u8) -> Protocol {
 
 fn breaks(sabotage: Sabotage, property: &'static str, model: Protocol) {
     model.clone().checker().spawn_bfs().join().assert_no_discovery(property);
-    common::breaks(Protocol { sabotage, ..model }, property);
+    crate::common::breaks(Protocol { sabotage, ..model }, property);
 }
 
 #[test]

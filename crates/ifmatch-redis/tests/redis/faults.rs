@@ -1,12 +1,8 @@
 //! Faults of the server and of the network.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{connect, send};
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
@@ -17,6 +13,8 @@ use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 use ifmatch_testbed::redis::{durable, start};
 use ifmatch_testbed::{Clients, Network, Proxy, Server};
+
+use crate::common::{connect, send};
 
 fn record(revision: u64) -> Record {
     Record::forgotten(Revision::new(revision))

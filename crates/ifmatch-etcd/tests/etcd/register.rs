@@ -1,11 +1,7 @@
 //! The register on a real server: the conformance suite through one handle, two handles and two processes.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::time::Duration;
 
-use common::connect;
 use futures_util::future::join_all;
 use ifmatch_core::command::{Begin, Command, Content, Outcome, Write};
 use ifmatch_core::date::Timestamp;
@@ -17,6 +13,8 @@ use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 use ifmatch_testbed::etcd::start;
+
+use crate::common::connect;
 
 fn size() -> RaceSize {
     RaceSize::new(8, 5)
@@ -41,7 +39,7 @@ async fn two_processes_share_the_register() {
         (server.url(), server)
     };
     let open = async |url: &str| connect(url).await;
-    conformance::run_in_two_processes("two_processes_share_the_register", start, open, size()).await;
+    conformance::run_in_two_processes("register::two_processes_share_the_register", start, open, size()).await;
 }
 
 /// Replaces whatever record there is. On a busy machine, the first attempts may exceed the time limit.

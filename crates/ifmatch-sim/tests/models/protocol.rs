@@ -1,11 +1,10 @@
 //! Checks the write protocol over every interleaving, and the model checker itself by breaking the protocol.
 
-mod common;
-
-use common::holds;
 use ifmatch_core::command::Authority;
 use ifmatch_sim::protocol::actor::Task::{self, Create, Edit, Overwrite, Read};
 use ifmatch_sim::protocol::{Protocol, Sabotage};
+
+use crate::common::holds;
 
 fn protocol(tasks: &[Task], bytes: Option<u8>) -> Protocol {
     Protocol {
@@ -23,7 +22,7 @@ fn protocol(tasks: &[Task], bytes: Option<u8>) -> Protocol {
 const OTHER: Option<u8> = Some(99);
 
 fn breaks(sabotage: Sabotage, property: &'static str, model: Protocol) {
-    common::breaks(Protocol { sabotage, ..model }, property);
+    crate::common::breaks(Protocol { sabotage, ..model }, property);
 }
 
 #[test]

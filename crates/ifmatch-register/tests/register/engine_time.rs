@@ -1,7 +1,5 @@
 //! The driver on a register whose engine keeps time.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

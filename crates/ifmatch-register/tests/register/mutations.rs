@@ -1,5 +1,4 @@
 //! Registers with the faults that matter most: the history of their clients shows each one.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,14 +1,12 @@
 //! Flipped bits and lost pages in a database file: an older record is never returned without a word, and nothing panics.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::fs;
 use std::path::Path;
 
-use common::{get, set};
 use ifmatch_redb::{Integrity, OpenErrorKind, RedbRegister};
 use ifmatch_register::Driver;
+
+use crate::common::{get, set};
 
 const PAGE: usize = 4096;
 /// Number of records that change before the last one, and value that it has in the end.

@@ -1,10 +1,9 @@
 //! The register on a real server: the conformance suite through one handle, two handles and two processes.
 
-mod common;
-
-use common::connect;
 use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_testbed::redis::{durable, start};
+
+use crate::common::connect;
 
 fn size() -> RaceSize {
     RaceSize::new(8, 5)
@@ -29,5 +28,5 @@ async fn two_processes_share_the_register() {
         (server.url(), server)
     };
     let open = async |url: &str| connect(url).await;
-    conformance::run_in_two_processes("two_processes_share_the_register", start, open, size()).await;
+    conformance::run_in_two_processes("register::two_processes_share_the_register", start, open, size()).await;
 }

@@ -1,7 +1,4 @@
 //! `kill -9` during concurrent writes: every acknowledged swap survives.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write as _};
@@ -9,9 +6,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use common::{get, set};
 use ifmatch_redb::RedbRegister;
 use ifmatch_register::Driver;
+
+use crate::common::{get, set};
 
 const DATABASE: &str = "IFMATCH_TEST_DATABASE";
 const WRITERS: usize = 16;
@@ -44,7 +42,7 @@ async fn writer_process() {
 /// Runs a child until it has acknowledged a number of swaps, then kills it.
 fn write_and_kill(path: &Path, acknowledged: usize) -> HashMap<String, u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["writer_process", "--exact", "--nocapture"])
+        .args(["crash::writer_process", "--exact", "--nocapture"])
         .env(DATABASE, path)
         .stdout(Stdio::piped())
         .spawn()

@@ -1,9 +1,8 @@
 //! Checks the log of purges over every interleaving, and the model by disabling each rule.
 
-mod common;
-
-use common::holds;
 use ifmatch_sim::purge::{NOTHING_OLDER, Purges, Sabotage};
+
+use crate::common::holds;
 
 /// One node that follows the purges of another one, with a clock that is one and a half percent slow.
 fn purges(purges: u8, rates: &[u64], ticks: u8) -> Purges {
@@ -11,7 +10,7 @@ fn purges(purges: u8, rates: &[u64], ticks: u8) -> Purges {
 }
 
 fn breaks(sabotage: Sabotage, model: Purges) {
-    common::breaks(Purges { sabotage, ..model }, NOTHING_OLDER);
+    crate::common::breaks(Purges { sabotage, ..model }, NOTHING_OLDER);
 }
 
 /// Purges arrive at the first node only, so that the other one learns of them from the log.

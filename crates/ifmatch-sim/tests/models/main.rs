@@ -1,0 +1,9 @@
+//! Every interleaving of the protocols, and their sabotages.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+mod container;
+mod leases;
+mod lock;
+mod protocol;
+mod purges;
