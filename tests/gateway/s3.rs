@@ -311,6 +311,42 @@ async fn one_of_sixteen_writers_wins() {
     }
 }
 
+/// `s3s` takes no list of tags, so the list and the signature are removed once that is verified. What is left must not count as a
+/// request of the default account.
+#[tokio::test]
+async fn a_list_of_tags_shows_no_other_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let accounts = ["--accounts", "photos:c2VjcmV0", "--accounts", "reports:c2VjcmV0"];
+    let mut gateway = serve(folder.path(), &[&["--listen-s3", "127.0.0.1:0"][..], &accounts[..]].concat());
+    let address = gateway.s3();
+    let (first, second) = (S3::new(address, "photos", "c2VjcmV0"), S3::new(address, "reports", "c2VjcmV0"));
+    first.put("/album", &[], "").await.expect(200);
+    first.put("/album/private", &[], "secret").await.expect(200);
+    let upload = first.send(Method::POST, "/album/private?uploads", &[], "").await.expect(200);
+    let parts = format!("/album/private?uploadId={}", element(upload.text(), "UploadId"));
+    for path in [
+        "/",
+        "/album",
+        "/album?list-type=2",
+        "/album?uploads",
+        "/album?location",
+        "/album?versioning",
+        "/album/private",
+        "/album/private?attributes",
+        &parts,
+    ] {
+        for method in [Method::GET, Method::HEAD] {
+            for list in [("if-none-match", "\"a\", \"b\""), ("if-match", "*, \"b\""), ("if-match", "\"a\", \"b\"")] {
+                let fields = [list, ("x-amz-object-attributes", "ETag")];
+                let answer = second.send(method.clone(), path, &fields, "").await;
+                let row = format!("{method} {path} {list:?}: {} {}", answer.status, answer.text());
+                assert!(answer.status.is_client_error(), "{row}");
+                assert!(!answer.text().contains("private") || answer.text().contains("<Error>"), "{row}");
+            }
+        }
+    }
+}
+
 /// Everyone may read what the plain dialect shows, and do nothing else.
 #[tokio::test]
 async fn public_reads_need_no_signature() {

@@ -22,6 +22,8 @@ use crate::response::{self, RequestIds};
 
 /// Maximum number of parts.
 const MAX_PARTS: usize = 256;
+/// Maximum number of lines of a part, most of them header fields. A list of lines takes more memory than short lines.
+const MAX_LINES: usize = 1_000;
 /// Maximum number of parts carried out concurrently.
 const PARALLEL: usize = 8;
 
@@ -130,6 +132,9 @@ fn parse(text: &str, boundary: &str) -> Result<Vec<Part>, AzureError> {
         let end = loop {
             match lines.next() {
                 Some(line) if line == open || line == close => break line,
+                Some(_) if part.len() == MAX_LINES => {
+                    return Err(AzureError::invalid_batch(format!("a part has at most {MAX_LINES} lines")));
+                }
                 Some(line) => part.push(line),
                 None => return Err(AzureError::invalid_batch("the body ends before the last boundary")),
             }
@@ -213,6 +218,8 @@ mod tests {
         assert_eq!(parsed[1].head.headers["x-ms-date"], "now");
         let many = format!("{}--b--", part.repeat(257));
         assert_eq!(code(&many), "ExceedsMaxBatchRequestCount");
+        let long = format!("--b\r\n{}--b--", "\r\n".repeat(MAX_LINES + 1));
+        assert!(parse(&long, "b").unwrap_err().message.contains("1000 lines"));
         let body = format!("{part}changed\r\n--b--");
         let absolute = part.replace("/c/a", "http://localhost/c/a");
         for text in

@@ -175,7 +175,7 @@ impl Index {
         let Some(version) = record.state(now).version() else { return Ok(()) };
         match Payload::decode(version.payload()) {
             Ok(payload) => self.bodies.extend(payload.file().map(|name| name.nonce)),
-            Err(error @ PayloadError::OtherVersion(_)) => return Err(OpenError::record(key.as_str(), error)),
+            Err(error @ PayloadError::Newer(_)) => return Err(OpenError::record(key.as_str(), error)),
             Err(PayloadError::Damaged) => self.damaged = Some(key.clone()),
         }
         Ok(())

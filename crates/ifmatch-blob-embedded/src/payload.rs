@@ -40,8 +40,8 @@ pub(super) enum Place {
 /// Error returned for bytes that are not a payload of this build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(super) enum PayloadError {
-    #[error("the encoding version is {0}, and this release reads {VERSION}: use the release that wrote it")]
-    OtherVersion(u8),
+    #[error("the encoding version is {0}, but this release reads up to {VERSION}: run a newer release")]
+    Newer(u8),
     #[error("the payload is damaged")]
     Damaged,
 }
@@ -122,7 +122,7 @@ impl Payload {
 fn after_version(bytes: &[u8]) -> Result<&[u8], PayloadError> {
     match bytes.split_first() {
         Some((&VERSION, rest)) => Ok(rest),
-        Some((version, _)) => Err(PayloadError::OtherVersion(*version)),
+        Some((version, _)) if *version > VERSION => Err(PayloadError::Newer(*version)),
         _ => Err(PayloadError::Damaged),
     }
 }
@@ -248,7 +248,7 @@ mod tests {
     fn a_newer_payload_is_refused() {
         let mut bytes = payload().encode().expect("plain data").to_vec();
         bytes[0] = VERSION + 1;
-        assert_eq!(Payload::decode(&bytes.into()), Err(PayloadError::OtherVersion(VERSION + 1)));
+        assert_eq!(Payload::decode(&bytes.into()), Err(PayloadError::Newer(VERSION + 1)));
     }
 
     #[test]

@@ -238,7 +238,7 @@ impl Verification {
             match self.task(key, record) {
                 Ok(task) => tasks.extend(task),
                 Err(PayloadError::Damaged) => findings.push(damaged_record(key)),
-                Err(error @ PayloadError::OtherVersion(_)) => return Err(OpenError::record(key.as_str(), error)),
+                Err(error @ PayloadError::Newer(_)) => return Err(OpenError::record(key.as_str(), error)),
             }
         }
         let threads = available_parallelism().map_or(1, NonZero::get);
@@ -294,7 +294,7 @@ impl Verification {
                         referenced.bodies.extend(payload.file().map(|name| name.nonce));
                     }
                     Err(PayloadError::Damaged) => referenced.incomplete = true,
-                    Err(error @ PayloadError::OtherVersion(_)) => return Err(OpenError::record(key.as_str(), error)),
+                    Err(error @ PayloadError::Newer(_)) => return Err(OpenError::record(key.as_str(), error)),
                 }
             }
         }

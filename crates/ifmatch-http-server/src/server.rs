@@ -175,7 +175,12 @@ async fn accept(listener: TcpListener, handler: Arc<ConnectionHandler>, shared: 
     }
     // Not by tokio, which may not know of them yet.
     let Ok(listener) = listener.into_std() else { return };
-    for (stream, address) in std::iter::from_fn(|| listener.accept().ok()).take(MAX_WAITING) {
+    for _ in 0..MAX_WAITING {
+        let (stream, address) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if is_caused_by_client(&error) => continue,
+            Err(_) => return,
+        };
         let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
         let slot = shared.connections.take(address.ip()).now_or_never().flatten();
         if let (Ok(stream), Some(slot)) = (stream, slot) {

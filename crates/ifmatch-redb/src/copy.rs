@@ -18,9 +18,9 @@ use crate::table::{RECORDS, TextKey};
 /// Cache size, in bytes, for a database opened read-only.
 const VIEW_CACHE: usize = 64 * 1024 * 1024;
 
-/// Progress of a repair from which on the newest commit is known to be whole. redb first compares its pages with their checksums,
-/// and calls back with less only if it discards that commit.
-const NEWEST_IS_WHOLE: f64 = 0.5;
+/// Progress of a repair between which redb discards the newest commit. It calls back with 0 before it compares anything, with 0.3 only
+/// if the pages of that commit don't fit their checksums, and with 0.6 and more afterwards.
+const DISCARDS: std::ops::Range<f64> = 0.1..0.5;
 
 /// A database opened as found on disk. Repairs are kept in memory only.
 #[derive(Debug)]
@@ -78,9 +78,12 @@ impl View {
                 .set_cache_size(VIEW_CACHE)
                 .set_repair_callback(move |session| {
                     let mut end = repaired.lock().unwrap_or_else(PoisonError::into_inner);
-                    if *end == End::Closed {
-                        *end = if session.progress() < NEWEST_IS_WHOLE { End::RolledBack } else { End::Open };
-                    }
+                    *end = match *end {
+                        End::LostCommit => End::LostCommit,
+                        _ if DISCARDS.contains(&session.progress()) => End::RolledBack,
+                        End::Closed => End::Open,
+                        later => later,
+                    };
                 })
                 .create_with_backend(overlay)
         };

@@ -227,8 +227,13 @@ impl Shared {
         let mut current = self.current_mut();
         if matches!(current.state, State::Failed(None)) {
             let found = storage.open().and_then(|found| found.ok_or_else(|| std::io::ErrorKind::NotFound.into()));
-            // The commit that failed was not acknowledged, so it may be lost.
-            let view = View::open(found.map_err(unavailable_now)?, Rollback::Accept).map_err(unavailable_now)?;
+            // A commit that failed was not acknowledged, so it may be lost. After a failed read, nothing may be.
+            let rollback = if self.doubtful().is_empty() { Rollback::Refuse } else { Rollback::Accept };
+            let view = View::open(found.map_err(unavailable_now)?, rollback).map_err(unavailable_now)?;
+            if rollback == Rollback::Refuse && view.end == End::RolledBack {
+                tracing::error!("the newest commit in the index can't be read any more: restore a backup");
+                return Err(unavailable_now("the newest commit in the index is damaged"));
+            }
             *current = Current { number: current.number + 1, state: State::Failed(Some(view)) };
         }
         Ok(())

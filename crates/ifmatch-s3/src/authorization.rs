@@ -20,6 +20,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, s3_error};
 use time::OffsetDateTime;
 
 use crate::body::BODY_HASH;
+use crate::chunks;
 use crate::document::Expected;
 use crate::incoming::Incoming;
 use crate::operation;
@@ -60,7 +61,11 @@ pub(crate) struct Anonymous;
 #[derive(Clone)]
 struct Verified(String);
 
-/// Removes the signature of a request after it was verified, so that the request can be changed.
+/// The operations that [take back](verified) the account of a signature that was removed.
+const TAKING_LISTS: [&str; 2] = ["GetObject", "HeadObject"];
+
+/// Removes the signature of a request after it was verified, so that the request can be changed. [`Access`] admits it only for the
+/// operations that know the account nevertheless.
 pub(crate) fn remove(head: &mut Parts, access_key: String) -> S3Result<()> {
     head.headers.remove(AUTHORIZATION);
     let is_signature = |part: &&str| parameters(part).iter().any(|(name, _)| name == SIGNATURE);
@@ -91,6 +96,10 @@ impl S3Access for Access {
         let query = parameters(request.uri().query().unwrap_or_default());
         let key = request.credentials().map(|credentials| credentials.access_key.clone());
         let verified = request.extensions_mut().get().map(|Verified(access_key)| access_key.clone());
+        if verified.is_some() && !TAKING_LISTS.contains(&&*name) {
+            // Without its signature, the request would count as one of the default account.
+            return Err(s3_error!(InvalidArgument, "only GetObject and HeadObject take a list of tags: send one tag"));
+        }
         let account = if let Some(key) = key.or(verified) {
             key
         } else {
@@ -151,6 +160,7 @@ pub(crate) fn check(head: &mut Parts, query: &[(String, String)]) -> S3Result<St
         };
         return Err(S3Error::with_message(code, format!("the credential must be one for the service {SERVICE}")));
     }
+    check_body_hash(head)?;
     let is_signed = |name: &str| signed.split(';').any(|signed| signed.eq_ignore_ascii_case(name));
     let mut names = head.headers.keys().map(http::HeaderName::as_str);
     // The hash of the body is signed in another form, or, in presigned requests, only makes a check stricter.
@@ -166,6 +176,26 @@ pub(crate) fn check(head: &mut Parts, query: &[(String, String)]) -> S3Result<St
         head.headers.insert(X_AMZ_DATE, date.ok_or_else(missing)?);
     }
     Ok(credential.split('/').next().unwrap_or_default().to_owned())
+}
+
+/// Refuses a hash of the body that is repeated or has another form. `s3s` ignores it, and stores what it would have verified, or the
+/// lines between chunks.
+fn check_body_hash(head: &Parts) -> S3Result<()> {
+    let mut lines = head.headers.get_all(BODY_HASH).iter();
+    let is_known = |value: &[u8]| {
+        chunks::KINDS.contains(&value)
+            || value == b"UNSIGNED-PAYLOAD"
+            || (value.len() == 64 && value.iter().all(u8::is_ascii_hexdigit))
+    };
+    match (lines.next(), lines.next()) {
+        (None, None) => Ok(()),
+        (Some(value), None) if is_known(value.as_bytes()) => Ok(()),
+        _ => Err(s3_error!(
+            InvalidArgument,
+            "{BODY_HASH} must be one of UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER, STREAMING-AWS4-HMAC-SHA256-PAYLOAD, \
+             STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER, and the SHA-256 in hexadecimal digits"
+        )),
+    }
 }
 
 /// Returns a time as `20261124T192224Z`.
@@ -289,6 +319,27 @@ mod tests {
             by_url("host&X-Amz-Expires=1", "60", "if-match"),
             Err(S3ErrorCode::AuthorizationQueryParametersError)
         );
+    }
+
+    #[test]
+    fn a_hash_of_the_body_is_one_of_the_known_forms() {
+        let checked = |hashes: &[&str]| {
+            let url = format!(
+                "/b/k?X-Amz-Credential={}&X-Amz-Signature=00&X-Amz-Expires=60&X-Amz-SignedHeaders=host",
+                SCOPE.replace('/', "%2F")
+            );
+            let hashes: Vec<_> = hashes.iter().map(|hash| (BODY_HASH, *hash)).collect();
+            super::tests::checked(&url, &hashes).map(drop)
+        };
+        let hash = "0".repeat(64);
+        for known in ["UNSIGNED-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRAILER", &hash] {
+            assert_eq!(checked(&[known]), Ok(()), "{known}");
+            assert_eq!(checked(&[known, known]), Err(S3ErrorCode::InvalidArgument), "{known} twice");
+        }
+        assert_eq!(checked(&[]), Ok(()));
+        for unknown in ["", "streaming", "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD", &hash[1..]] {
+            assert_eq!(checked(&[unknown]), Err(S3ErrorCode::InvalidArgument), "{unknown}");
+        }
     }
 
     #[test]

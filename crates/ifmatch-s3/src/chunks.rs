@@ -2,7 +2,7 @@
 //!
 //! `s3s` keeps a chunk in memory until its end, and verifies its signature then. Unsigned chunks are divided here as their bytes arrive, so
 //! that it keeps no more than a piece. The signature of a chunk is one of all its bytes: longer ones than [`MAX_SIGNED`] are refused
-//! before their bytes are read, and those beyond [`USUAL`] take of the memory for documents. What passes has the one form that S3
+//! before their bytes are read, those beyond [`USUAL`] take of the memory for documents, and short frames are joined. What passes has the one form that S3
 //! documents, since `s3s` reads `5x` as a length of 5, and a body that breaks off between two chunks as a complete one:
 //!
 //! ```text
@@ -29,8 +29,13 @@ use crate::document::{self, Memory};
 const MAX_SIGNED: u64 = 4 * 1024 * 1024;
 /// Length up to which a signed chunk counts as a buffer of its connection. The SDKs sign chunks of 64 to 128 KiB.
 const USUAL: u64 = 128 * 1024;
+/// Length of the pieces of a signed chunk, of which `s3s` keeps a list. Frames may be as short as a byte.
+const PIECE: usize = 8 * 1024;
 /// Maximum length of the line before a chunk.
 const MAX_LINE: usize = 256;
+/// The values of `x-amz-content-sha256` for a body in chunks.
+pub(crate) const KINDS: [&[u8]; 3] =
+    [UNSIGNED, b"STREAMING-AWS4-HMAC-SHA256-PAYLOAD", b"STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"];
 /// Prefix of the values of `x-amz-content-sha256` for a body in chunks.
 const STREAMING: &[u8] = b"STREAMING-";
 /// The value for chunks without signatures.
@@ -59,6 +64,7 @@ pub(crate) fn limited(headers: &HeaderMap, memory: &Memory, body: s3s::Body) -> 
         promised,
         taken: 0,
         read: Bytes::new(),
+        begun: Vec::new(),
         ready: VecDeque::new(),
         position: Position::Line,
     };
@@ -77,6 +83,8 @@ struct Reader {
     taken: u64,
     /// Bytes that have arrived.
     read: Bytes,
+    /// The beginning of the next piece of a signed chunk.
+    begun: Vec<u8>,
     /// Pieces to pass on.
     ready: VecDeque<Bytes>,
     position: Position,
@@ -173,7 +181,10 @@ impl Reader {
         let left = left.saturating_sub(length as u64);
         self.position = if left == 0 { Position::End } else { Position::Chunk(left) };
         if self.is_signed {
-            self.ready.push_back(piece);
+            self.begun.extend_from_slice(&piece);
+            if self.begun.len() >= PIECE || left == 0 {
+                self.ready.push_back(std::mem::take(&mut self.begun).into());
+            }
         } else if !piece.is_empty() {
             let line = format!("{length:x}\r\n").into();
             self.ready.extend([line, piece, Bytes::from_static(LINE_END)]);
@@ -293,6 +304,16 @@ mod tests {
         let max = usize::try_from(MAX_SIGNED).unwrap();
         assert_eq!(of_length(max).await, Ok(true));
         assert_eq!(of_length(max + 1).await, Err("InvalidRequest".to_owned()));
+    }
+
+    /// `s3s` keeps a list of the frames of a signed chunk, and an entry takes more than a byte.
+    #[tokio::test]
+    async fn short_frames_of_a_signed_chunk_are_joined() {
+        let length = 100_000;
+        let body = format!("{}{}\r\n{}\r\n", signed(length), "x".repeat(length), signed(0));
+        let passed = passed(SIGNED, length as u64, body.as_bytes(), 1).await.unwrap();
+        assert_eq!(passed.concat(), body.as_bytes());
+        assert!(passed.len() < 100, "{} pieces", passed.len());
     }
 
     #[tokio::test]

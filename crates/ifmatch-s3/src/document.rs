@@ -20,6 +20,9 @@ use crate::operation::Digests;
 /// Maximum length of a document: a list of 10,000 parts with a checksum each, or of 1,000 long names.
 pub(crate) const MAX: usize = 4 * 1024 * 1024;
 
+/// Maximum number of parts in a list. `s3s` keeps some hundred bytes for each, however short it is.
+const MAX_ENTRIES: usize = 10_000;
+
 /// The memory for documents, and the client that takes some of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
@@ -60,6 +63,10 @@ impl Expected {
             DocumentError::Broken(error) => body::of_body(&error),
         })?;
         self.compare(&bytes).map_err(|error| Refused::new(&error))?;
+        if entries(&bytes) > MAX_ENTRIES {
+            let rule = format!("a document lists at most {MAX_ENTRIES} parts or objects");
+            return Err(Refused::new(&s3_error!(MalformedXML, "{rule}")));
+        }
         Ok(bytes)
     }
 
@@ -79,6 +86,16 @@ impl Expected {
             None => Ok(()),
         }
     }
+}
+
+/// Returns the number of elements `Part` and `Object`, whatever their namespace's prefix, in a document that need not be XML.
+fn entries(document: &[u8]) -> usize {
+    let is_entry = |rest: &&[u8]| {
+        let end = rest.iter().position(|byte| b"> \t\r\n/".contains(byte)).unwrap_or(rest.len());
+        matches!(rest[..end].rsplit(|byte| *byte == b':').next(), Some(b"Part" | b"Object"))
+    };
+    // What precedes the first `<` begins no element.
+    document.split(|byte| *byte == b'<').skip(1).filter(is_entry).count()
 }
 
 /// Returns the error for a body for which there is no memory.
@@ -143,6 +160,18 @@ mod tests {
         };
         assert_eq!(read(MAX).await.map(|bytes| bytes.len()), Ok(MAX));
         assert_eq!(read(MAX + 1).await, Err(S3ErrorCode::MaxMessageLengthExceeded));
+    }
+
+    #[tokio::test]
+    async fn a_list_has_a_number_of_entries() {
+        assert_eq!(entries(b"<a><Part><PartNumber>1</PartNumber></Part><s:Part/><Object >\n<Objects/></a>Part"), 3);
+        let read = async |count| {
+            let expected = Expected::of(&HeaderMap::new(), Digests::All).unwrap();
+            let read = expected.read(memory(), s3s::Body::from("<Part/>".repeat(count))).await;
+            read.map(drop).map_err(|refused| refused.to_error().code().clone())
+        };
+        assert_eq!(read(MAX_ENTRIES).await, Ok(()));
+        assert_eq!(read(MAX_ENTRIES + 1).await, Err(S3ErrorCode::MalformedXML));
     }
 
     #[tokio::test]

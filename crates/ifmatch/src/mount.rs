@@ -4,7 +4,7 @@
 //! Within the layer, `head.uri` is always the one that the client sent: predicates, keys and observers must not depend on where the
 //! router is mounted. Otherwise `guard_where(|head| head.uri.path().starts_with("/notes/"))` would guard nothing in a router
 //! nested under `/notes`: of two writers with one tag, both would succeed. [`enter`] makes it so, and [`leave`] restores the URI
-//! below the mount for the inner service.
+//! below the mount for the inner service. A URI that a middleware has rewritten is left as it is.
 
 pub(crate) use imp::{enter, leave, map, replace, uri};
 
@@ -23,10 +23,10 @@ mod imp {
 
     /// Gives a head the URI that the client sent.
     pub(crate) fn enter(head: &mut Parts) {
-        if let Some(OriginalUri(sent)) = head.extensions.get()
-            && *sent != head.uri
-        {
-            let below = mem::replace(&mut head.uri, sent.clone());
+        let sent = uri(head);
+        if *sent != head.uri {
+            let sent = sent.clone();
+            let below = mem::replace(&mut head.uri, sent);
             head.extensions.insert(Below(below));
         }
     }
@@ -38,9 +38,16 @@ mod imp {
         }
     }
 
-    /// Returns the URI that the client sent, of a head that may be outside the layer.
+    /// Returns the URI that the client sent, of a head that may be outside the layer. A middleware that has rewritten the URI since has
+    /// the last word: two names of one resource would have two keys.
     pub(crate) fn uri(head: &Parts) -> &Uri {
-        head.extensions.get::<OriginalUri>().map_or(&head.uri, |original| &original.0)
+        let original = head.extensions.get().map(|OriginalUri(uri)| uri);
+        original.filter(|original| is_below(&head.uri, original)).unwrap_or(&head.uri)
+    }
+
+    /// Returns `true` for the rest of a URI below a prefix, which is all that nesting removes. Of the prefix itself, a slash is left.
+    fn is_below(uri: &Uri, original: &Uri) -> bool {
+        uri.query() == original.query() && (uri.path() == "/" || original.path().ends_with(uri.path()))
     }
 
     /// Makes a head address another resource, by its URI as clients send it.

@@ -19,6 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tower::Layer;
+use tower::util::MapRequestLayer;
 
 type Note = Arc<Mutex<String>>;
 
@@ -203,6 +204,28 @@ async fn keys_by_closure_differ_where_the_sent_paths_differ() {
         let condition = if method == "GET" { "if-none-match" } else { "if-match" };
         assert_eq!(client.send(method, "/dogs/1", &[(condition, cat.tag())], "x").await.status, expected, "{method}");
     }
+}
+
+/// A middleware between an outer router and the layer gives a resource another name. Its key is that of the resource: under two keys,
+/// two writers with one tag would both succeed.
+#[tokio::test]
+async fn a_rewritten_uri_is_the_resource_that_it_names() {
+    fn latest(mut request: Request) -> Request {
+        if request.uri().path() == "/v1/notes/latest" {
+            *request.uri_mut() = Uri::from_static("/v1/notes/7");
+        }
+        request
+    }
+    let note = Note::default();
+    let notes = Router::new().route("/v1/notes/{id}", get(read).put(write)).with_state(Arc::clone(&note));
+    let layer = ConditionalLayer::builder().guard_where(|head| head.uri.path() == "/v1/notes/7").build();
+    let rewritten = MapRequestLayer::new(latest).layer(layer.layer(notes));
+    let client = TestClient::new(Router::new().fallback_service(rewritten));
+    let tag = client.get("/v1/notes/7").await.tag().to_owned();
+    assert_eq!(client.send("PUT", "/v1/notes/latest", &[("if-match", &tag)], "mine").await.status, 200);
+    assert_eq!(client.send("PUT", "/v1/notes/7", &[("if-match", &tag)], "theirs").await.status, 412);
+    assert_eq!(client.send("PUT", "/v1/notes/latest", &[("if-match", &tag)], "theirs").await.status, 412);
+    assert_eq!(*note.lock().unwrap(), "mine");
 }
 
 /// The handler, also of the layer's own GET, gets the path below its mount, and the query of the variant that it asks for.

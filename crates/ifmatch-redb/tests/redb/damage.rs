@@ -65,6 +65,18 @@ async fn a_database_whose_newest_commit_is_damaged_is_opened_only_on_request() {
     }
 }
 
+/// A kill leaves a whole database, and a warning would make operators restore an older backup.
+#[tokio::test]
+async fn a_database_that_was_not_closed_is_intact() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = written(folder.path(), &database(false).await);
+    assert_eq!(RedbRegister::integrity(&path).unwrap(), Integrity::Intact);
+    assert_eq!(
+        get(&Driver::new(RedbRegister::open(&path).unwrap()).assume_absent(), "last").await.unwrap(),
+        Some(LAST)
+    );
+}
+
 /// redb discards the commit if a page of it is damaged, and one that was not closed may lack it after a loss of power.
 #[tokio::test]
 async fn an_older_record_is_never_returned_from_an_intact_database() {
