@@ -5,7 +5,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
 import { options, urls } from "../miniflare/options.mjs";
-import { COUNTING, ask, folder, interposed } from "./support.mjs";
+import { COUNTING, ask, folder, interposed, start } from "./support.mjs";
 
 const requests = [
   ["PUT, a new blob", "PUT", "/docs/new", {}],
@@ -83,4 +83,38 @@ test("requests cost as much as in the table", async (t) => {
   const page = fs.readFileSync(path.join(import.meta.dirname, "../../docs/worker.md"), "utf8");
   const missing = rows.filter((row) => !page.includes(row));
   assert.deepEqual(missing, [], `docs/worker.md should say:\n${rows.join("\n")}`);
+});
+
+// Rows are billed, too, each entry of an index as another one.
+test("a new blob writes five rows, and a replacement two", async (t) => {
+  const record = `(object, state) => {
+    const prototype = Object.getPrototypeOf(state.storage.sql);
+    if (globalThis.rows !== undefined) return object;
+    globalThis.rows = 0;
+    const { exec } = prototype;
+    prototype.exec = function (...args) {
+      const cursor = exec.apply(this, args);
+      globalThis.rows += cursor.rowsWritten;
+      return cursor;
+    };
+    return object;
+  }`;
+  const intercept = `(request) => {
+    if (!request.url.endsWith("/-/rows")) return;
+    const { rows = 0 } = globalThis;
+    globalThis.rows &&= 0;
+    return Response.json(rows);
+  }`;
+  const { fetch } = await start(t, interposed(t, { record, intercept }));
+  const rows = async (target, headers) => {
+    await fetch("/-/rows");
+    const written = await fetch(target, { method: "PUT", body: "x", headers });
+    assert.ok(written.ok, String(written.status));
+    return { etag: written.headers.get("etag"), rows: await (await fetch("/-/rows")).json() };
+  };
+  // Creates the container.
+  await rows("/docs/first", {});
+  const created = await rows("/docs/a", { "if-none-match": "*" });
+  const replaced = await rows("/docs/a", { "if-match": created.etag });
+  assert.deepEqual([created.rows, replaced.rows], [5, 2]);
 });
