@@ -25,7 +25,7 @@ use xtask::workspace::Workspace;
 
 /// Measures ifmatch beside its peers, and checks them.
 #[derive(Parser)]
-#[command(name = "cargo xtask")]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
