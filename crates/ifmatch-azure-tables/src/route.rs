@@ -233,7 +233,7 @@ impl Request<'_> {
             Verb::Delete => Change::Delete,
         };
         let answer = write::change(&entities, key, &guard, change).await;
-        // Their memory also stands for that of the entity.
+        // The entity takes about as much memory as its bytes.
         drop(bytes);
         answer
     }

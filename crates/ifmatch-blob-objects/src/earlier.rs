@@ -1,7 +1,7 @@
 //! Writes that an earlier process of this register left behind: it was killed, and its permits last for up to a minute.
 //!
-//! A process that has its register for itself knows that the earlier one has ended. A request of that one can still be under way to the
-//! store, as a request can whose answer was lost, and for as long: [`GRACE`]. The permit then ends that long after the start.
+//! A process that has its register for itself knows that the earlier one has ended. Its last request may still be on the way to the
+//! store, for as long as any request that lost its answer: [`GRACE`]. So its permits end that long after the start.
 //!
 //! # Interleavings
 //!
@@ -9,7 +9,7 @@
 //!   where it required none, and the store refuses it, however late it arrives. What remains is what remains of any lost answer: a
 //!   version that returns (docs/known-gaps.md).
 //! - **The late request carries none**: a deletion, the end of an upload in parts, or any write to a store that ignores conditions. It
-//!   would replace or delete what was acknowledged since. Such permits keep their minute, and so do those of writes under a lease.
+//!   would replace or delete what was acknowledged since. Such permits keep their minute, as do writes under a lease.
 //! - **Two processes with one register.** Each would end the permits of the other, so only a register that one process locks
 //!   qualifies. A copy of its folder does not: the mark in the store tells its owner.
 //! - **A write of this process** that began before its record was looked at. Its permit is younger than this process.

@@ -15,13 +15,11 @@ use crate::body::{self, BODY_HASH, Refused};
 use crate::checksum::Algorithm;
 use crate::chunks;
 use crate::convert;
+use crate::multipart::MAX_PARTS;
 use crate::operation::Digests;
 
 /// Maximum length of a document: a list of 10,000 parts with a checksum each, or of 1,000 long names.
 pub(crate) const MAX: usize = 4 * 1024 * 1024;
-
-/// Maximum number of parts in a list. `s3s` keeps some hundred bytes for each, however short it is.
-const MAX_ENTRIES: usize = 10_000;
 
 /// The memory for documents, and the client that takes some of it.
 #[derive(Clone, Debug)]
@@ -63,8 +61,9 @@ impl Expected {
             DocumentError::Broken(error) => body::of_body(&error),
         })?;
         self.compare(&bytes).map_err(|error| Refused::new(&error))?;
-        if entries(&bytes) > MAX_ENTRIES {
-            let rule = format!("a document lists at most {MAX_ENTRIES} parts or objects");
+        // `s3s` keeps some hundred bytes for each, however short it is.
+        if entries(&bytes) > usize::from(MAX_PARTS) {
+            let rule = format!("a document lists at most {MAX_PARTS} parts or objects");
             return Err(Refused::new(&s3_error!(MalformedXML, "{rule}")));
         }
         Ok(bytes)
@@ -170,8 +169,8 @@ mod tests {
             let read = expected.read(memory(), s3s::Body::from("<Part/>".repeat(count))).await;
             read.map(drop).map_err(|refused| refused.to_error().code().clone())
         };
-        assert_eq!(read(MAX_ENTRIES).await, Ok(()));
-        assert_eq!(read(MAX_ENTRIES + 1).await, Err(S3ErrorCode::MalformedXML));
+        assert_eq!(read(usize::from(MAX_PARTS)).await, Ok(()));
+        assert_eq!(read(usize::from(MAX_PARTS) + 1).await, Err(S3ErrorCode::MalformedXML));
     }
 
     #[tokio::test]

@@ -184,7 +184,7 @@ fn with_fields(whole: Put, fields: CopiedFields) -> Put {
     }
 }
 
-/// Returns the handling of the MD5 of a copy, whose bytes must have the given one.
+/// Returns how a copy treats its MD5. Its bytes must match the given one.
 fn verified(given: Option<ContentMd5>, otherwise: Md5Use) -> Md5Use {
     if given.is_some() { Md5Use::Computed } else { otherwise }
 }

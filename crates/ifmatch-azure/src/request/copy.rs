@@ -42,7 +42,7 @@ pub(crate) struct Copy {
 
 /// The header fields of a copy.
 pub(crate) enum CopiedFields {
-    /// Copy Blob and Copy Blob From URL: those of the source, with this metadata if the request has any. The bytes must have this MD5.
+    /// Copy Blob and Copy Blob From URL: the source's fields, with the request's metadata if it has any. The bytes must match this MD5.
     Kept { metadata: Option<BTreeMap<Box<str>, FieldText>>, md5: Option<ContentMd5> },
     /// Put Blob From URL: those of the request, and if `keep`, those of the source that the request lacks; the metadata is that of
     /// the request.

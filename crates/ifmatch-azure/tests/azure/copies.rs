@@ -1,4 +1,4 @@
-//! Copies onto leased blobs, and copies whose bytes are verified.
+//! Copies onto leased blobs, and copies with verified bytes.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use crate::support::{Answer, Client, fixture};
 
 const SOURCE: [(&str, &str); 2] = [("host", "localhost"), ("x-ms-copy-source", "http://localhost/photos/box/source")];
 const SYNC: (&str, &str) = ("x-ms-requires-sync", "true");
-/// The MD5 of `hello`, and that of nothing.
+/// The MD5 of `hello`, and of no bytes.
 const MD5: &str = "XUFAKrxLKna5cZ2REBfFkg==";
 const OTHER_MD5: &str = "1B2M2Y8AsgTpgAmY7PhCfg==";
 
@@ -22,7 +22,7 @@ async fn with_source() -> Client {
     client
 }
 
-/// As in Azure, where Copy Blob goes on after its response, and a lease could end meanwhile.
+/// Azure's Copy Blob continues after its response, and a finite lease could expire before it ends.
 #[tokio::test]
 async fn copy_blob_needs_an_infinite_lease_on_its_target_or_none() {
     let client = with_source().await;

@@ -115,7 +115,7 @@ fn wanted(parts: Vec<CompletedPart>) -> S3Result<Wanted> {
         Some(WantedPart { number: part.part_number?, tag: part.e_tag?, checksum })
     };
     let wanted = parts.into_iter().map(part).collect::<Option<Wanted>>().ok_or_else(malformed)?;
-    if wanted.is_empty() || wanted.len() > usize::try_from(MAX_PARTS).unwrap_or_default() {
+    if wanted.is_empty() || wanted.len() > usize::from(MAX_PARTS) {
         return Err(malformed());
     }
     if !wanted.is_sorted_by(|a, b| a.number < b.number) {

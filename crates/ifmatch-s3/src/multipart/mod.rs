@@ -50,7 +50,7 @@ pub(crate) use complete::complete;
 pub(crate) use garbage::collect;
 
 /// Maximum number of a part.
-const MAX_PARTS: i32 = 10_000;
+pub(crate) const MAX_PARTS: u16 = 10_000;
 /// Maximum number of entries of a listing.
 const MAX_ENTRIES: i32 = 1000;
 
@@ -181,7 +181,7 @@ impl NewPart<'_> {
 
     /// Returns the checksum that the object will have, if the upload takes parts.
     async fn check(&self, backend: &Backend) -> S3Result<Plan> {
-        if !(1..=MAX_PARTS).contains(&self.number) {
+        if !(1..=i32::from(MAX_PARTS)).contains(&self.number) {
             return Err(s3_error!(InvalidArgument, "the number of a part must be from 1 to {MAX_PARTS}"));
         }
         let Upload { state, checksum, .. } = self.place.find(&*backend.context.store, self.key).await?.upload;
