@@ -6,14 +6,16 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use axum::extract::{FromRequestParts, OptionalFromRequestParts, Request};
+use axum::handler::Handler;
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
-use axum::routing::any_service;
+use axum::routing::{Route, any};
 use axum::serve::{IncomingStream, Listener};
+use futures_util::FutureExt;
 use http::StatusCode;
 use http::request::Parts;
 use ifmatch_core::EntityTag;
-use tower_layer::Layer;
+use tower_layer::{Layer, layer_fn};
 use tower_service::Service;
 
 use crate::inner::InnerService;
@@ -39,72 +41,67 @@ const ALL_PATHS: &str = "/{*__private__axum_nest_tail_param}";
 ///     .route("/health", get(|| async {}))
 ///     .nest("/v1", notes.guarded_by(ConditionalLayer::new()));
 /// ```
-pub trait RouterExt {
-    /// Wraps all routes, and the fallback, in a layer.
+pub trait RouterExt<S> {
+    /// Wraps all routes, and the fallback, in a layer. The router may get its state before or after.
     ///
     /// The result has a route for every path. Merged with a router that has plain routes, it takes the paths and methods that
     /// those leave. axum panics when two guarded routers are merged, as for two fallbacks: merge the routers first, or nest
     /// them under two prefixes. Nested under `/notes`, it serves `/notes` and `/notes/a`, while `/notes/` is 404, as for every
     /// nested router. The `MatchedPath` of `/notes` is `/notes/`.
     ///
+    /// `axum::serve` completes a router without state once a connection. Call [`Router::with_state`] with `()` at the end if you
+    /// call it as a service, as axum advises for its own handlers.
+    ///
     /// ```
-    /// # use axum::{Router, routing::get};
-    /// # use ifmatch::{ConditionalLayer, axum::RouterExt};
-    /// let routes: Router = Router::new().route("/note", get(|| async { "hello" }));
-    /// let app = routes.guarded_by(ConditionalLayer::new());
+    /// use axum::{Router, extract::State, routing::get};
+    /// use ifmatch::{ConditionalLayer, axum::RouterExt};
+    ///
+    /// async fn greet(State(name): State<String>) -> String {
+    ///     format!("hello, {name}")
+    /// }
+    ///
+    /// let greetings = Router::new().route("/greeting", get(greet)).guarded_by(ConditionalLayer::new());
+    /// let app: Router = Router::new().nest("/v1", greetings).with_state("world".to_owned());
     /// ```
-    fn guarded_by(self, layer: ConditionalLayer) -> Router
-    where
-        Self: HasState;
+    #[must_use]
+    fn guarded_by(self, layer: ConditionalLayer) -> Self;
 }
 
-impl<S> RouterExt for Router<S> {
+impl<S: Clone + Send + Sync + 'static> RouterExt<S> for Router<S> {
     /// Routes, not a fallback: [`Router::route_layer`] skips fallbacks, and with them an authentication.
-    fn guarded_by(self, layer: ConditionalLayer) -> Router
-    where
-        Self: HasState,
-    {
-        let guarded = any_service(layer.layer(self.complete()));
-        Router::new().route("/", guarded.clone()).route(ALL_PATHS, guarded)
+    ///
+    /// The layer needs a complete router, since it also sends it the GET before a conditional PUT. axum gives the state to
+    /// handlers, so the router becomes one, which answers with itself and its state; axum lays the layer around it once it
+    /// has the state.
+    fn guarded_by(self, layer: ConditionalLayer) -> Self {
+        let guarded = any(Stateless(self)).layer(layer_fn(move |route: Route| layer.layer(complete(route))));
+        Self::new().route("/", guarded.clone()).route(ALL_PATHS, guarded)
     }
 }
 
-/// A router that has its state, so that it can answer requests: `Router<()>`.
-///
-/// The layer calls the whole router, also for the GET before a conditional PUT, so it needs one that is complete.
-///
-/// ```
-/// use axum::{Router, extract::State, routing::get};
-/// use ifmatch::{ConditionalLayer, axum::RouterExt};
-///
-/// async fn greet(State(name): State<String>) -> String {
-///     format!("hello, {name}")
-/// }
-///
-/// let notes = Router::new().route("/greeting", get(greet));
-/// let app: Router = notes.with_state("world".to_owned()).guarded_by(ConditionalLayer::new());
-/// ```
-#[diagnostic::on_unimplemented(
-    message = "this router has no state yet, so it can't be guarded",
-    label = "`guarded_by` needs a `Router<()>`, and this is a `{Self}`",
-    note = "call `.with_state(state)` before `.guarded_by(layer)`"
-)]
-pub trait HasState: sealed::Sealed {
-    /// Returns the router.
-    #[doc(hidden)]
-    fn complete(self) -> Router;
-}
+/// A router without its state, as a handler that answers with the router that has it.
+#[derive(Clone)]
+struct Stateless<S>(Router<S>);
 
-impl HasState for Router {
-    fn complete(self) -> Router {
-        self
+/// A router with its state, as a response extension.
+#[derive(Clone)]
+struct Complete(Router);
+
+impl<S: Clone + Send + Sync + 'static> Handler<(), S> for Stateless<S> {
+    type Future = Ready<Response>;
+
+    fn call(self, _: Request, state: S) -> Self::Future {
+        let mut response = Response::default();
+        response.extensions_mut().insert(Complete(self.0.with_state(state)));
+        ready(response)
     }
 }
 
-mod sealed {
-    pub trait Sealed {}
-
-    impl Sealed for axum::Router {}
+/// Asks a [`Stateless`] router that has its state for the complete one.
+fn complete(mut route: Route) -> Router {
+    let answered = Service::<Request>::call(&mut route, Request::default()).now_or_never();
+    let complete = answered.and_then(|Ok(mut response)| response.extensions_mut().remove());
+    complete.map_or_else(Router::new, |Complete(router)| router)
 }
 
 /// A connection of `axum::serve`, so that it takes a layered router as it is.

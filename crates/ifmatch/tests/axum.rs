@@ -64,6 +64,29 @@ async fn no_update_is_lost_wherever_the_router_is_mounted() {
     }
 }
 
+/// The state may come before the layer or after it, and each app that is made of one router has its own.
+#[tokio::test]
+async fn a_router_gets_its_state_before_or_after_the_layer() {
+    let notes = || Router::<Note>::new().route("/note", get(read).put(write));
+    let guarded = || notes().guarded_by(ConditionalLayer::new());
+    let apps = [
+        ("/note", notes().with_state(Note::default()).guarded_by(ConditionalLayer::new())),
+        ("/note", guarded().with_state(Note::default())),
+        ("/v1/note", Router::new().nest("/v1", guarded()).with_state(Note::default())),
+        ("/v1/note", Router::new().nest("/v1", guarded().with_state(Note::default()))),
+        ("/note", Router::new().route("/health", get(async || "well")).merge(guarded()).with_state(Note::default())),
+        ("/v1/note", Router::new().nest("/v1", notes()).guarded_by(ConditionalLayer::new()).with_state(Note::default())),
+    ];
+    for (path, app) in apps {
+        assert_no_lost_update(app, path, &[], "mine", "theirs").await;
+    }
+    let one = Arc::new(Mutex::new("one".to_owned()));
+    let two = Arc::new(Mutex::new("two".to_owned()));
+    let shared = guarded();
+    let apps = [one, two].map(|state| TestClient::new(shared.clone().with_state(state)));
+    assert_eq!((&apps[0].get("/note").await.body[..], &apps[1].get("/note").await.body[..]), (&b"one"[..], &b"two"[..]));
+}
+
 /// Authentication is a `route_layer`, which axum leaves out of fallbacks.
 #[tokio::test]
 async fn authentication_around_a_guarded_router_holds() {
