@@ -88,6 +88,16 @@ impl Problem {
         self.name
     }
 
+    /// Returns the detail, if there is one.
+    ///
+    /// ```
+    /// # use ifmatch_core::problem::Problem;
+    /// assert_eq!(Problem::not_found().message(), Some("there is no resource at this address"));
+    /// ```
+    pub fn message(&self) -> Option<&str> {
+        self.detail.as_deref()
+    }
+
     /// Returns the status of the response.
     pub fn status(&self) -> StatusCode {
         self.status

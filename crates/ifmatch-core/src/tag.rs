@@ -104,6 +104,17 @@ impl EntityTag {
         &quoted[1..quoted.len() - 1]
     }
 
+    /// Returns the part between the quotes as text, or `None` if it is not UTF-8.
+    ///
+    /// ```
+    /// # use ifmatch_core::EntityTag;
+    /// assert_eq!(EntityTag::strong("17")?.opaque_str(), Some("17"));
+    /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+    /// ```
+    pub fn opaque_str(&self) -> Option<&str> {
+        std::str::from_utf8(self.opaque()).ok()
+    }
+
     /// Returns the tag as it appears in a header field.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
@@ -154,6 +165,12 @@ impl EntityTag {
     pub fn with_suffix(&self, suffix: &str) -> Result<Self, InvalidTag> {
         let unclosed = &self.as_bytes()[..self.as_bytes().len() - 1];
         Self::parse(&[unclosed, suffix.as_bytes(), b"\""].concat())
+    }
+}
+
+impl From<EntityTag> for HeaderValue {
+    fn from(tag: EntityTag) -> Self {
+        tag.0
     }
 }
 

@@ -14,12 +14,11 @@ use axum::serve::{IncomingStream, Listener};
 use futures_util::FutureExt;
 use http::StatusCode;
 use http::request::Parts;
-use ifmatch_core::EntityTag;
 use tower_layer::{Layer, layer_fn};
 use tower_service::Service;
 
 use crate::inner::InnerService;
-use crate::{ConditionalLayer, ConditionalService, NewVersion, Permit};
+use crate::{ConditionalLayer, ConditionalService, ExpectedVersion, NewVersion, Permit, PreconditionFailed};
 
 /// All paths but `/`, under axum's own name for the rest of a nested path, which it leaves out of the extractors `Path` and
 /// `MatchedPath`. Under another name, handlers would get one parameter too many, and fail.
@@ -136,20 +135,6 @@ where
     }
 }
 
-/// The version that the conditions of a write were compared with, as an extractor: the tag, unless the resource was
-/// absent, unknown or untagged.
-///
-/// ```
-/// use ifmatch::axum::CurrentVersion;
-///
-/// async fn save(CurrentVersion(replaced): CurrentVersion, text: String) {
-///     println!("{replaced:?} is replaced by {text}");
-/// }
-/// # let _: axum::routing::MethodRouter = axum::routing::put(save);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CurrentVersion(pub Option<EntityTag>);
-
 /// The request has no [`Permit`]: the route is not behind a layer, or the layer does not guard this request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingPermit;
@@ -177,12 +162,17 @@ impl<S: Sync> OptionalFromRequestParts<S> for Permit {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for CurrentVersion {
+impl<S: Sync> FromRequestParts<S> for ExpectedVersion {
     type Rejection = MissingPermit;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingPermit> {
-        let permit = parts.extensions.get::<Permit>().ok_or(MissingPermit)?;
-        Ok(Self(permit.current_tags().first().cloned()))
+        parts.extensions.get::<Permit>().map(Permit::expected_version).ok_or(MissingPermit)
+    }
+}
+
+impl IntoResponse for PreconditionFailed {
+    fn into_response(self) -> Response {
+        self.into()
     }
 }
 

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::HeaderValue;
 use http::request::Parts;
 use ifmatch_core::command::Authority;
 use ifmatch_core::digest::TagFormat;
 use ifmatch_core::policy::RequirePreconditions;
+use ifmatch_core::problem::Problem;
 use ifmatch_register::{Driver, MemoryRegister, Register};
 use ifmatch_runtime::{Clock, KeyedQueue, SystemClock};
 
 use crate::config::{Config, MEMORY, RECORDS};
-use crate::events::{Events, Observer};
+use crate::events::Observer;
 use crate::key::KeyExtractor;
 use crate::layer::ConditionalLayer;
 use crate::memory::Memory;
@@ -91,7 +94,28 @@ impl Builder {
     /// ```
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> Self {
-        self.config.events = Events(Some(Arc::new(observer)));
+        self.config.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Sets the bodies of the errors that the layer answers itself, in the form of the service's other errors: their media type and
+    /// content. Status and other header fields stay. Defaults to `application/problem+json` (RFC 9457).
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http::HeaderValue;
+    /// use ifmatch::ConditionalLayer;
+    ///
+    /// let layer = ConditionalLayer::builder()
+    ///     .error_body(|problem| {
+    ///         let json = serde_json::json!({ "code": problem.name(), "message": problem.message() });
+    ///         (HeaderValue::from_static("application/json"), Bytes::from(json.to_string()))
+    ///     })
+    ///     .build();
+    /// ```
+    #[must_use]
+    pub fn error_body(mut self, body: impl Fn(&Problem) -> (HeaderValue, Bytes) + Send + Sync + 'static) -> Self {
+        self.config.error_body = Some(Arc::new(body));
         self
     }
 
@@ -168,6 +192,24 @@ impl Builder {
     #[must_use]
     pub fn probe_after_writes(mut self, probes: bool) -> Self {
         self.config.probes_after_writes = probes;
+        self
+    }
+
+    /// Declares that handlers compare the version themselves, in the statement that writes: `UPDATE … WHERE version = $1`. Off by
+    /// default.
+    ///
+    /// A write with one strong tag in `If-Match`, or with `If-None-Match: *`, then needs no GET before it: its handler gets the
+    /// [`ExpectedVersion`](crate::ExpectedVersion), and answers [`PreconditionFailed`](crate::PreconditionFailed) if the store has
+    /// another one. The layer compares other conditions as usual. Responses to GET must have the store's version as their `ETag`,
+    /// and so should those to writes, which saves the GET after them.
+    ///
+    /// No update is lost then even if jobs or other services write to the store, past the layer.
+    ///
+    /// A handler that succeeds without asking for the version has replaced one that its client may not have seen: the client gets
+    /// 500 `version-unchecked`. The first conditional write of a test shows it.
+    #[must_use]
+    pub fn handlers_check_versions(mut self) -> Self {
+        self.config.handlers_check_versions = true;
         self
     }
 

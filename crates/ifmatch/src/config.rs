@@ -4,15 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::request::Parts;
+use http::{HeaderValue, Method};
 use ifmatch_core::command::Authority;
 use ifmatch_core::digest::TagFormat;
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_core::precondition::{CONDITIONAL_HEADERS, Preconditions};
+use ifmatch_core::problem::Problem;
 
-use crate::events::Events;
+use crate::events::Observer;
 use crate::key::{KeyExtractor, PathKey};
 
 /// Number of records that the default register holds.
@@ -20,17 +22,22 @@ pub(crate) const RECORDS: usize = 100_000;
 /// Default size of the memory in bytes.
 pub(crate) const MEMORY: u64 = 32 * 1024 * 1024;
 
+/// Makes the media type and the content of an error.
+pub(crate) type ErrorBody = Arc<dyn Fn(&Problem) -> (HeaderValue, Bytes) + Send + Sync>;
+
 pub(crate) type Predicate = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate setting, named as in the builder")]
 pub(crate) struct Config {
     pub(crate) keys: Arc<dyn KeyExtractor>,
-    pub(crate) events: Events,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) error_body: Option<ErrorBody>,
     pub(crate) authority: Authority,
     pub(crate) hash_limit: u64,
     pub(crate) receive_limit: u64,
     pub(crate) probes_after_writes: bool,
+    pub(crate) handlers_check_versions: bool,
     pub(crate) tag_format: TagFormat,
     pub(crate) require: RequirePreconditions,
     pub(crate) require_where: Option<Predicate>,
@@ -51,11 +58,13 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             keys: Arc::new(PathKey::new()),
-            events: Events::default(),
+            observer: None,
+            error_body: None,
             authority: Authority::Resource,
             hash_limit: 1024 * 1024,
             receive_limit: 256 * 1024,
             probes_after_writes: true,
+            handlers_check_versions: false,
             tag_format: TagFormat::default(),
             require: RequirePreconditions::none(),
             require_where: None,
@@ -118,6 +127,7 @@ impl fmt::Debug for Config {
             .field("hash_limit", &self.hash_limit)
             .field("receive_limit", &self.receive_limit)
             .field("probes_after_writes", &self.probes_after_writes)
+            .field("handlers_check_versions", &self.handlers_check_versions)
             .field("tag_format", &self.tag_format)
             .field("require", &self.require)
             .field("leases", &self.leases)

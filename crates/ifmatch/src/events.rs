@@ -3,16 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Uri};
+use http_body::Body;
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::problem::Problem;
 
+use crate::body::ResponseBody;
 use crate::shared::Shared;
 
 /// A response that the layer has made in place of the inner service's.
 ///
-/// A response with a problem carries it among its extensions, so that an outer middleware sees it, too. With the feature
-/// `tracing`, each is an event of the target `ifmatch`.
+/// A response with a problem carries it among its extensions, and the [`Problem`](crate::Problem) too, so that an outer middleware sees
+/// them. With the feature `tracing`, each is an event of the target `ifmatch`, with the request's method and path.
 ///
 /// ```
 /// use http::StatusCode;
@@ -91,49 +96,44 @@ impl<F: Fn(&Answered<'_>) + Send + Sync + 'static> Observer for F {
     }
 }
 
-/// The observer of a layer, if it has one.
-#[derive(Clone, Default)]
-pub(crate) struct Events(pub(crate) Option<Arc<dyn Observer>>);
-
-/// A request whose decision is reported.
+/// A request whose response is finished by [`finish`](Self::finish).
 pub(crate) struct Watched {
-    is_read: bool,
-    /// What the observer needs, if the layer has one.
-    observed: Option<Box<Observed>>,
-}
-
-struct Observed {
     shared: Arc<Shared>,
     method: Method,
     uri: Uri,
-    start: Timestamp,
+    /// The time of its arrival, if the layer has an observer.
+    start: Option<Timestamp>,
 }
 
 impl Watched {
-    pub(crate) fn new(shared: &Arc<Shared>, head: &Parts, is_read: bool) -> Self {
-        let observed = shared.config.events.0.as_ref().map(|_| {
-            let (method, uri, start) = (head.method.clone(), head.uri.clone(), shared.driver.clock().now());
-            Box::new(Observed { shared: Arc::clone(shared), method, uri, start })
-        });
-        Self { is_read, observed }
+    pub(crate) fn new(shared: &Arc<Shared>, head: &Parts) -> Self {
+        let start = shared.config.observer.as_ref().map(|_| shared.driver.clock().now());
+        Self { shared: Arc::clone(shared), method: head.method.clone(), uri: head.uri.clone(), start }
     }
 
-    /// Reports a response if it carries a decision, or is the 304 of a read.
-    pub(crate) fn report<T>(self, response: &Response<T>) {
+    /// Reports a response if it carries a decision, or is the 304 of a read. Gives an error of the layer the service's own form.
+    pub(crate) fn finish<T: Body>(self, response: &mut Response<ResponseBody<T>>) {
         let decision = match response.status() {
-            StatusCode::NOT_MODIFIED if self.is_read => Decision::NOT_MODIFIED,
+            StatusCode::NOT_MODIFIED if [Method::GET, Method::HEAD].contains(&self.method) => Decision::NOT_MODIFIED,
             status if status.is_client_error() || status.is_server_error() => match response.extensions().get() {
                 Some(decision) => *decision,
                 None => return,
             },
             _ => return,
         };
-        log::decided(&decision);
-        if let Some(Observed { shared, method, uri, start }) = self.observed.as_deref()
-            && let Some(observer) = &shared.config.events.0
-        {
+        log::decided(&decision, &self.method, &self.uri);
+        let Self { shared, method, uri, start } = &self;
+        if let (Some(observer), Some(start)) = (&shared.config.observer, start) {
             let duration = start.until(shared.driver.clock().now());
             observer.decided(&Answered { decision, method, uri, duration });
+        }
+        if let (Some(make), Some(problem)) = (&shared.config.error_body, response.extensions().get::<Problem>()) {
+            let (media_type, content) = make(problem);
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_TYPE, media_type);
+            headers.insert(CONTENT_LENGTH, content.len().into());
+            let content = if method == Method::HEAD { Bytes::new() } else { content };
+            *response.body_mut() = ResponseBody::buffered(content);
         }
     }
 }
@@ -141,14 +141,16 @@ impl Watched {
 /// Events for `tracing`.
 #[cfg(feature = "tracing")]
 mod log {
+    use http::{Method, Uri};
+
     use super::Decision;
 
-    pub(super) fn decided(decision: &Decision) {
-        let (status, reason) = (decision.status.as_u16(), decision.reason);
+    pub(super) fn decided(decision: &Decision, method: &Method, uri: &Uri) {
+        let (status, reason, path) = (decision.status.as_u16(), decision.reason, uri.path());
         if decision.status.is_server_error() {
-            tracing::warn!(target: "ifmatch", status, reason, "the layer has answered");
+            tracing::warn!(target: "ifmatch", %method, path, status, reason, "the layer has answered");
         } else {
-            tracing::debug!(target: "ifmatch", status, reason, "the layer has answered");
+            tracing::debug!(target: "ifmatch", %method, path, status, reason, "the layer has answered");
         }
     }
 }
@@ -156,7 +158,9 @@ mod log {
 /// No events, without the feature `tracing`.
 #[cfg(not(feature = "tracing"))]
 mod log {
+    use http::{Method, Uri};
+
     use super::Decision;
 
-    pub(super) fn decided(_: &Decision) {}
+    pub(super) fn decided(_: &Decision, _: &Method, _: &Uri) {}
 }

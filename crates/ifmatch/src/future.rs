@@ -63,7 +63,7 @@ impl<F, T: Body, E> ResponseFuture<F, T, E> {
         Self { kind: Kind::Boxed { response: Box::pin(response) }, watched: None }
     }
 
-    /// Reports the decision in the response.
+    /// Reports the decision in the response, and gives an error its form.
     pub(crate) fn watched(self, watched: Watched) -> Self {
         Self { watched: Some(watched), ..self }
     }
@@ -92,9 +92,9 @@ where
     /// Stays pending if polled after completion.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ResponseResult<T, E>> {
         let this = self.project();
-        let result = ready!(this.kind.poll(cx));
-        if let (Ok(response), Some(watched)) = (&result, this.watched.take()) {
-            watched.report(response);
+        let mut result = ready!(this.kind.poll(cx));
+        if let (Ok(response), Some(watched)) = (&mut result, this.watched.take()) {
+            watched.finish(response);
         }
         Poll::Ready(result)
     }

@@ -42,6 +42,7 @@
 //! | 428 | a condition is [required](Builder::require_preconditions) |
 //! | 501 `leases-not-kept` | the register [may lose](Builder::leases) leases |
 //! | 503 `unavailable` | the register or the probe failed; nothing was changed |
+//! | 500 `version-unchecked` | a handler [should have compared](Builder::handlers_check_versions) the version, and did not |
 //! | 503 `outcome-unknown`, 500 `handler-failed` | the write or lease operation may have taken effect: read before retrying |
 //! | any other 4xx | the response to the probe |
 //!
@@ -80,7 +81,8 @@
 //! - Place it outside of compression, so that each coding has the tag of its own bytes. If that is impossible, see
 //!   [`Builder::behind_compression`].
 //!
-//! A handler that knows the new representation saves the GET after its write: it returns [`NewVersion`] or `ETag`.
+//! A handler that knows the new representation saves the GET after its write: it returns [`NewVersion`] or `ETag`. One that compares
+//! the [`ExpectedVersion`] in its store [saves the GET before it](Builder::handlers_check_versions), too.
 //!
 //! # A customised layer
 //!
@@ -132,10 +134,12 @@ pub use future::ResponseFuture;
 pub use ifmatch_core::EntityTag;
 pub use ifmatch_core::digest::{ContentHash, TagFormat};
 pub use ifmatch_core::policy::RequirePreconditions;
+pub use ifmatch_core::problem::Problem;
 pub use ifmatch_register::{InvalidKey, Key, MemoryRegister, Register};
 pub use ifmatch_runtime::{Clock, SystemClock};
 pub use inner::InnerService;
 pub use layer::ConditionalLayer;
-pub use permit::Permit;
+pub use permit::{ExpectedVersion, Permit};
+pub use responses::PreconditionFailed;
 pub use service::ConditionalService;
 pub use write::{AlsoChanged, NewVersion};

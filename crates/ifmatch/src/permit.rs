@@ -1,9 +1,14 @@
-//! The permit that the inner service receives with a write.
+//! The permit that the inner service receives with a write, and the version that the write replaces.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::Grant;
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::State;
+use ifmatch_core::tag::TagList;
 
 /// The permit to write, an extension of the request that the inner service receives.
 ///
@@ -19,18 +24,43 @@ use ifmatch_core::record::State;
 /// }
 /// # assert_eq!(handle(&Request::new(())), None);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Permit {
     fencing_token: u64,
     deadline: Timestamp,
     current: State,
     lease_token: Option<u64>,
+    expected: ExpectedVersion,
+    /// Shared by the clones in the handler and the layer.
+    is_version_taken: Arc<AtomicBool>,
 }
 
 impl Permit {
-    pub(crate) fn new(grant: &Grant, deadline: Timestamp) -> Self {
+    pub(crate) fn new(grant: &Grant, deadline: Timestamp, expected: ExpectedVersion) -> Self {
         let lease_token = grant.lease.map(|lease| lease.token().get());
-        Self { fencing_token: grant.token.revision.get(), deadline, current: grant.current.clone(), lease_token }
+        let (fencing_token, current) = (grant.token.revision.get(), grant.current.clone());
+        Self { fencing_token, deadline, current, lease_token, expected, is_version_taken: Arc::default() }
+    }
+
+    /// Returns the version that this write may replace, for a store that can compare it.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use ifmatch::{ExpectedVersion, Permit};
+    ///
+    /// fn expected(request: &Request<()>) -> ExpectedVersion {
+    ///     request.extensions().get::<Permit>().map_or(ExpectedVersion::Any, Permit::expected_version)
+    /// }
+    /// # assert_eq!(expected(&Request::new(())), ExpectedVersion::Any);
+    /// ```
+    pub fn expected_version(&self) -> ExpectedVersion {
+        self.is_version_taken.store(true, Ordering::Release);
+        self.expected.clone()
+    }
+
+    /// Returns `true` once the handler has asked for the version.
+    pub(crate) fn is_version_taken(&self) -> bool {
+        self.is_version_taken.load(Ordering::Acquire)
     }
 
     /// Returns a number larger than that of every earlier permit for this resource that the register remembers.
@@ -75,5 +105,71 @@ impl Permit {
     /// Returns the tags of the current representations: none if the resource is absent, unknown or untagged.
     pub fn current_tags(&self) -> &[EntityTag] {
         self.current.version().map_or(&[], |version| version.tags())
+    }
+}
+
+/// The version that a write may replace, for `UPDATE … WHERE version = $1`.
+///
+/// Compare it in the statement that writes, not before: then no update is lost even if something else writes to the same row
+/// past the layer. Answer [`PreconditionFailed`](crate::PreconditionFailed) if the row has another version.
+///
+/// With the feature `axum`, it is an extractor:
+///
+/// ```
+/// use axum::http::StatusCode;
+/// use ifmatch::{ExpectedVersion, PreconditionFailed};
+///
+/// # async fn execute(_: &str, _: &[&str]) -> u64 { 1 }
+/// async fn save(expected: ExpectedVersion, text: String) -> Result<StatusCode, PreconditionFailed> {
+///     let changed = match &expected {
+///         ExpectedVersion::Tag(tag) => {
+///             let version = tag.opaque_str().unwrap_or_default();
+///             execute("UPDATE notes SET text = $1, version = version + 1 WHERE version = $2", &[&text, version]).await
+///         }
+///         ExpectedVersion::Absent => execute("INSERT INTO notes (text) VALUES ($1) ON CONFLICT DO NOTHING", &[&text]).await,
+///         ExpectedVersion::Any => execute("UPDATE notes SET text = $1, version = version + 1", &[&text]).await,
+///     };
+///     if changed == 0 { Err(PreconditionFailed) } else { Ok(StatusCode::NO_CONTENT) }
+/// }
+/// # #[cfg(feature = "axum")]
+/// # let _: axum::routing::MethodRouter = axum::routing::put(save);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExpectedVersion {
+    /// Any, since the write has no condition, or the resource has no tag.
+    Any,
+    /// None: the resource must not exist yet.
+    Absent,
+    /// The version with this tag, as the service stated it in a response.
+    Tag(EntityTag),
+}
+
+impl ExpectedVersion {
+    /// Returns the version that the handler can compare in place of the layer: the conditions consist of a strong tag in
+    /// `If-Match`, or of `If-None-Match: *`.
+    pub(crate) fn named_by(conditions: &Preconditions) -> Option<Self> {
+        match (&conditions.if_match, &conditions.if_none_match) {
+            (Some(TagList::Tags(tags)), None) => match &tags[..] {
+                [tag] if !tag.is_weak() => Some(Self::Tag(tag.clone())),
+                _ => None,
+            },
+            (None, Some(TagList::Any)) if conditions.if_unmodified_since.is_none() => Some(Self::Absent),
+            _ => None,
+        }
+    }
+
+    /// Returns the version that the layer has compared with the conditions.
+    pub(crate) fn compared(conditions: &Preconditions, current: &State) -> Self {
+        let version = match current {
+            _ if conditions.is_empty() => return Self::Any,
+            State::Unknown => return Self::Any,
+            State::Absent => return Self::Absent,
+            State::Present(version) => version,
+        };
+        let named = match &conditions.if_match {
+            Some(TagList::Tags(tags)) => tags.iter().find(|tag| version.tags().iter().any(|its| its.strong_eq(tag))),
+            _ => None,
+        };
+        named.or(version.tags().first()).map_or(Self::Any, |tag| Self::Tag(tag.clone()))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body;
@@ -17,7 +18,34 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) fn problem<T: Body>(problem: &Problem) -> Response<ResponseBody<T>> {
     let mut response = problem.to_response().map(ResponseBody::buffered);
     response.extensions_mut().insert(Decision::new(problem.status(), problem.name()));
+    response.extensions_mut().insert(problem.clone());
     response
+}
+
+/// The response of a handler whose store has another version than the [expected](crate::ExpectedVersion) one: 412. Nothing was
+/// written.
+///
+/// With the feature `axum` it is a response.
+///
+/// ```
+/// use bytes::Bytes;
+/// use ifmatch::PreconditionFailed;
+///
+/// let response: http::Response<Bytes> = PreconditionFailed.into();
+/// assert_eq!(response.status(), 412);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PreconditionFailed;
+
+impl<T: From<Bytes>> From<PreconditionFailed> for Response<T> {
+    fn from(_: PreconditionFailed) -> Self {
+        let problem = Problem::new(StatusCode::PRECONDITION_FAILED, "precondition-failed")
+            .detail("the resource has another version. Fetch it, merge, and retry");
+        let mut response = problem.to_response().map(T::from);
+        response.extensions_mut().insert(Decision::new(problem.status(), problem.name()));
+        response.extensions_mut().insert(problem);
+        response
+    }
 }
 
 /// 400: the key extractor rejects the request.
@@ -48,6 +76,13 @@ pub(crate) fn handler_failed<T: Body>() -> Response<ResponseBody<T>> {
     let detail = "the handler failed, and the request may have taken effect in part: fetch the current state before \
                   sending it again";
     problem(&Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "handler-failed").detail(detail))
+}
+
+/// 500: the handler has written without comparing the version.
+pub(crate) fn version_unchecked<T: Body>() -> Response<ResponseBody<T>> {
+    let detail = "the handler has written without the version that it should compare: take ifmatch::ExpectedVersion, or don't \
+                  set Builder::handlers_check_versions";
+    problem(&Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "version-unchecked").detail(detail))
 }
 
 /// 304 in place of a 200 with these header fields.

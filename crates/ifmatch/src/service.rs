@@ -75,9 +75,8 @@ where
         let shared = &self.shared;
         let (mut head, body) = request.into_parts();
         mount::enter(&mut head);
-        let kind = Kind::of(&head.method);
-        let watched = Watched::new(shared, &head, matches!(kind, Kind::Read));
-        let response = match kind {
+        let watched = Watched::new(shared, &head);
+        let response = match Kind::of(&head.method) {
             Kind::Read => {
                 let Ok(key) = shared.config.keys.key(&head) else {
                     let response = responses::problem(&responses::invalid_key());

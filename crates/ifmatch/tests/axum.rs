@@ -10,11 +10,12 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
+use http::header::ETAG;
 use http::request::Parts;
-use http::{StatusCode, Uri};
-use ifmatch::axum::{CurrentVersion, RouterExt};
+use http::{HeaderName, HeaderValue, StatusCode, Uri};
+use ifmatch::axum::RouterExt;
 use ifmatch::testing::{TestClient, assert_no_lost_update};
-use ifmatch::{Answered, ConditionalLayer, Decision, Key, NewVersion, Permit, RequirePreconditions};
+use ifmatch::{Answered, ConditionalLayer, Decision, EntityTag, ExpectedVersion, Key, NewVersion, Permit, PreconditionFailed, RequirePreconditions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -309,8 +310,8 @@ async fn a_location_names_a_resource_below_the_mount() {
     assert_eq!(client.send("GET", "/v1/list", &[("if-none-match", before.tag())], "").await.status, 200);
 }
 
-async fn save(CurrentVersion(replaced): CurrentVersion, permit: Permit) -> String {
-    format!("{} {}", permit.fencing_token(), replaced.map_or_else(String::new, |tag| tag.to_string()))
+async fn save(expected: ExpectedVersion, permit: Permit) -> String {
+    format!("{} {expected:?}", permit.fencing_token())
 }
 
 #[tokio::test]
@@ -323,8 +324,132 @@ async fn handlers_extract_the_permit_and_the_version() {
     let client = TestClient::new(routes.guarded_by(ConditionalLayer::new()));
     let tag = client.get("/note").await.tag().to_owned();
     let saved = client.send("PUT", "/note", &[("if-match", &tag)], "").await;
-    assert!(String::from_utf8_lossy(&saved.body).ends_with(&tag), "{saved:?}");
+    let expected = ExpectedVersion::Tag(EntityTag::parse(tag.as_bytes()).unwrap());
+    assert!(String::from_utf8_lossy(&saved.body).ends_with(&format!("{expected:?}")), "{saved:?}");
     assert_eq!(&client.send("PUT", "/optional", &[], "").await.body[..], b"true");
+}
+
+/// A table with one row: its version and text, or none. Something else may write to it, past the layer.
+#[derive(Clone, Default)]
+struct Table {
+    row: Arc<Mutex<Option<(u64, String)>>>,
+    reads: Arc<AtomicU64>,
+    writes: Arc<AtomicU64>,
+}
+
+impl Table {
+    fn write(&self, expected: &ExpectedVersion, text: String) -> Option<EntityTag> {
+        let mut row = self.row.lock().unwrap();
+        let version = row.as_ref().map_or(0, |(version, _)| *version);
+        let is_expected = match expected {
+            ExpectedVersion::Any => true,
+            ExpectedVersion::Absent => row.is_none(),
+            ExpectedVersion::Tag(tag) => row.is_some() && tag.opaque_str() == Some(&version.to_string()),
+        };
+        is_expected.then(|| {
+            *row = Some((version + 1, text));
+            tag_of(version + 1)
+        })
+    }
+
+    /// Returns the numbers of the handlers' runs since the last call: of GET, and of PUT.
+    fn runs(&self) -> (u64, u64) {
+        (self.reads.swap(0, Ordering::SeqCst), self.writes.swap(0, Ordering::SeqCst))
+    }
+}
+
+fn tag_of(version: u64) -> EntityTag {
+    EntityTag::strong(&version.to_string()).unwrap()
+}
+
+async fn select(State(table): State<Table>) -> Result<([(HeaderName, EntityTag); 1], String), StatusCode> {
+    table.reads.fetch_add(1, Ordering::SeqCst);
+    let (version, text) = table.row.lock().unwrap().clone().ok_or(StatusCode::NOT_FOUND)?;
+    Ok(([(ETAG, tag_of(version))], text))
+}
+
+async fn update(
+    State(table): State<Table>,
+    expected: ExpectedVersion,
+    text: String,
+) -> Result<[(HeaderName, EntityTag); 1], PreconditionFailed> {
+    table.writes.fetch_add(1, Ordering::SeqCst);
+    Ok([(ETAG, table.write(&expected, text).ok_or(PreconditionFailed)?)])
+}
+
+/// One run of the handler of PUT, and none of GET, for each condition that the handler can compare. Others need the layer's GET.
+#[tokio::test]
+async fn a_write_whose_handler_checks_the_version_costs_one_run() {
+    let table = Table::default();
+    let layer = ConditionalLayer::builder().handlers_check_versions().build();
+    let routes = Router::new().route("/row", get(select).put(update)).guarded_by(layer);
+    let client = TestClient::new(routes.with_state(table.clone()));
+    let cases: [(&[(&str, &str)], u16, &str, (u64, u64)); 9] = [
+        (&[("if-none-match", "*")], 200, "\"1\"", (0, 1)),
+        (&[("if-none-match", "*")], 412, "", (0, 1)),
+        (&[("if-match", "\"1\"")], 200, "\"2\"", (0, 1)),
+        (&[("if-match", "\"1\"")], 412, "", (0, 1)),
+        (&[], 200, "\"3\"", (0, 1)),
+        (&[("if-match", "W/\"3\"")], 412, "\"3\"", (1, 0)),
+        (&[("if-match", "\"2\", \"3\"")], 200, "\"4\"", (1, 1)),
+        (&[("if-match", "*")], 200, "\"5\"", (1, 1)),
+        (&[("if-match", "\"4\"")], 412, "", (0, 1)),
+    ];
+    for (fields, status, tag, runs) in cases {
+        let answer = client.send("PUT", "/row", fields, "text").await;
+        assert_eq!((answer.status.as_u16(), answer.tag(), table.runs()), (status, tag, runs), "{fields:?}");
+        assert!(status == 200 || String::from_utf8_lossy(&answer.body).contains("precondition-failed"), "{answer:?}");
+    }
+    // A job writes past the layer: the client's version is no longer the current one.
+    table.write(&ExpectedVersion::Any, "the job's".to_owned()).unwrap();
+    let lost = client.send("PUT", "/row", &[("if-match", "\"5\"")], "mine").await;
+    assert_eq!((lost.status.as_u16(), &*table.row.lock().unwrap()), (412, &Some((6, "the job's".to_owned()))));
+    // Between the layer's comparison of a list and the write: the handler gets the version that the layer has found.
+    let saved = client.send("PUT", "/row", &[("if-match", "\"5\", \"6\"")], "mine").await;
+    assert_eq!((saved.status.as_u16(), saved.tag()), (200, "\"7\""));
+}
+
+/// Otherwise a forgotten extractor would lose updates in silence.
+#[tokio::test]
+async fn a_handler_that_does_not_check_the_version_is_reported() {
+    let layer = ConditionalLayer::builder().handlers_check_versions().build();
+    let client = TestClient::new(routes().guarded_by(layer));
+    let tag = client.get("/note").await.tag().to_owned();
+    assert_eq!(client.send("PUT", "/note", &[], "unconditional").await.status, 200);
+    let saved = client.send("PUT", "/note", &[("if-match", &tag)], "mine").await;
+    let body = String::from_utf8_lossy(&saved.body);
+    assert!(saved.status == 500 && body.contains("version-unchecked") && body.contains("ExpectedVersion"), "{saved:?}");
+}
+
+#[tokio::test]
+async fn errors_have_the_form_of_the_service() {
+    let layer = ConditionalLayer::builder()
+        .require_preconditions(RequirePreconditions::for_writes())
+        .handlers_check_versions()
+        .error_body(|problem| {
+            let text = format!("error: {} ({})", problem.name(), problem.message().is_some());
+            (HeaderValue::from_static("text/plain"), text.into())
+        })
+        .build();
+    let routes = Router::new().route("/row", get(select).put(update)).guarded_by(layer);
+    let client = TestClient::new(routes.with_state(Table::default()));
+    assert_eq!(client.send("PUT", "/row", &[("if-none-match", "*")], "text").await.status, 200);
+    for (method, fields, status, expected) in [
+        ("PUT", [("accept", "*/*")], 428, "error: precondition-required (true)"),
+        ("PUT", [("if-match", "\"0\"")], 412, "error: precondition-failed (true)"),
+        ("PUT", [("if-match", "W/\"1\"")], 412, "error: precondition-failed (true)"),
+        ("GET", [("if-match", "\"0\"")], 412, "error: precondition-failed (true)"),
+        ("HEAD", [("if-match", "\"0\"")], 412, ""),
+        ("GET", [("if-none-match", "\"1\"")], 304, ""),
+        ("GET", [("accept", "*/*")], 200, "text"),
+    ] {
+        let answer = client.send(method, "/row", &fields, "text").await;
+        assert_eq!((answer.status.as_u16(), &answer.body[..]), (status, expected.as_bytes()), "{method} {fields:?}");
+        let length = answer.headers.get("content-length").map(|length| length.to_str().unwrap().to_owned());
+        let is_error = status >= 400;
+        assert!(!is_error || answer.headers["content-type"] == "text/plain", "{answer:?}");
+        assert!(!is_error || method == "HEAD" || length == Some(expected.len().to_string()), "{answer:?}");
+    }
 }
 
 #[tokio::test]
@@ -339,6 +464,28 @@ async fn a_new_version_is_part_of_a_response() {
     let routes = Router::new().route("/note", get(read).put(write)).with_state(Note::default());
     let layer = ConditionalLayer::builder().probe_after_writes(false).build();
     assert_no_lost_update(routes.guarded_by(layer), "/note", &[], "mine", "theirs").await;
+}
+
+/// Its tag is that of the new resource, and never confirms the list that it was added to.
+#[tokio::test]
+async fn a_created_resource_has_the_tag_that_the_handler_states() {
+    async fn add(State(note): State<Note>, text: String) -> impl IntoResponse {
+        note.lock().unwrap().clone_from(&text);
+        (StatusCode::CREATED, [("location", "/notes/1")], NewVersion::Content(text.into()), ())
+    }
+    for conditions in [&[][..], &[("if-match", "*")]] {
+        let routes = Router::new()
+            .route("/notes", get(async || "list").post(add))
+            .route("/notes/1", get(read).put(write))
+            .with_state(Note::default());
+        let client = TestClient::new(routes.guarded_by(ConditionalLayer::builder().authoritative().build()));
+        let created = client.send("POST", "/notes", conditions, "hello").await;
+        assert_eq!((created.status.as_u16(), created.tag()), (201, client.get("/notes/1").await.tag()));
+        let list = client.send("GET", "/notes", &[("if-none-match", created.tag())], "").await;
+        assert_eq!(list.status, 200, "{conditions:?}");
+        let saved = client.send("PUT", "/notes/1", &[("if-match", created.tag())], "mine").await;
+        assert_eq!(saved.status, 200, "{conditions:?}");
+    }
 }
 
 #[tokio::test]

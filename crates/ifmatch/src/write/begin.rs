@@ -4,6 +4,7 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use ifmatch_core::command::{Begin, Grant, Observed, Outcome, Refusal};
+use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 use ifmatch_register::{Applied, DriverError, KeyLock};
 
@@ -54,15 +55,12 @@ impl WriteContext {
     }
 
     async fn request_permit(&self, observed: Option<Observed>) -> Result<(Applied, Option<KeyLock<'_>>), DriverError> {
-        let begin = Begin::new(
-            &self.head.method,
-            &self.conditions,
-            ifmatch_runtime::nonce()?,
-            self.shared.config.write_timeout,
-        )
-        .with_lease(self.lease)
-        .with_observed(observed)
-        .with_authority(self.shared.config.authority);
+        let conditions = if self.unchecked.is_some() { &Preconditions::NONE } else { &self.conditions };
+        let (nonce, ttl) = (ifmatch_runtime::nonce()?, self.shared.config.write_timeout);
+        let begin = Begin::new(&self.head.method, conditions, nonce, ttl)
+            .with_lease(self.lease)
+            .with_observed(observed)
+            .with_authority(self.shared.config.authority);
         self.shared.driver.begin(&self.key, None, begin).await
     }
 }

@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::{CONTENT_LOCATION, ETAG, LOCATION};
+use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::EntityTag;
@@ -19,11 +20,13 @@ use crate::inner::{InnerService, RequestContent};
 use crate::read::compressed_tag;
 use crate::read::tag::{Tagged, own_tag};
 use crate::read::vary::Vary;
+use crate::shared::Shared;
 
 /// Response extension with which a handler states the version that it has written.
 ///
 /// The response then carries its `ETag`, without the GET that the layer would otherwise send to the handler
-/// ([`Builder::probe_after_writes`](crate::Builder::probe_after_writes)).
+/// ([`Builder::probe_after_writes`](crate::Builder::probe_after_writes)). A 201 with a `Location` states the version of the new resource
+/// there.
 ///
 /// ```
 /// use axum::response::IntoResponse;
@@ -70,29 +73,23 @@ impl WriteContext {
         &self,
         inner: &mut S,
         grant: &Grant,
-        mut response: Response<S::Body>,
+        response: Response<S::Body>,
     ) -> (WrittenVersion, Response<ResponseBody<S::Body>>)
     where
         S: InnerService<B>,
         B: RequestContent,
     {
         let located = response.headers().get(CONTENT_LOCATION).map(|location| is_target(location, &self.head));
-        match response.extensions_mut().remove::<NewVersion>() {
-            Some(NewVersion::Body) => return self.hashed(response).await,
-            Some(NewVersion::Content(content)) => {
-                let mut hasher = Hasher::new(self.shared.config.tag_format);
-                hasher.update(&content);
-                let tag = hasher.finish().content_tag();
-                return (self.stated(&response, tag), response.map(ResponseBody::inner));
+        let is_elsewhere = describes_another(&response, &self.head);
+        let response = match stated(&self.shared, response).await {
+            Ok((tag, response)) => {
+                let recorded = tag.clone().filter(|_| !is_elsewhere);
+                let content = recorded.map_or(Content::Unknown, |tag| self.content(&response, Some(tag)));
+                return (WrittenVersion { content, tag, is_probed: false }, response);
             }
-            Some(NewVersion::Tag(tag)) => return (self.stated(&response, tag), response.map(ResponseBody::inner)),
-            Some(NewVersion::Gone) => {
-                response.headers_mut().remove(ETAG);
-                return (WrittenVersion::UNKNOWN, response.map(ResponseBody::inner));
-            }
-            None => {}
-        }
-        let own = own_tag(response.headers());
+            Err(response) => response,
+        };
+        let own = own_tag(response.headers()).filter(|_| !is_elsewhere);
         let replaces = [Method::PUT, Method::PATCH].contains(&self.head.method);
         if own.is_some() && (located == Some(true) || (located.is_none() && replaces)) {
             let made = WrittenVersion { content: self.content(&response, own), ..WrittenVersion::UNKNOWN };
@@ -102,34 +99,25 @@ impl WriteContext {
         if located == Some(true) && has_body && self.head.method != Method::DELETE {
             return self.hashed(response).await;
         }
-        if !self.probes_after(&response, located) {
+        if is_elsewhere || !self.probes_after(&response, located) {
             return (WrittenVersion::UNKNOWN, response.map(ResponseBody::inner));
         }
         (self.probed(inner, grant).await, response.map(ResponseBody::inner))
     }
 
-    /// Returns `true` if the validators of the response may describe the target, and the handler has given none. Those of
-    /// a 201 with another `Location` describe the resource there (RFC 9110 §15.3.2).
+    /// Returns `true` if the handler has given no validators, and the layer should find some.
     fn probes_after<T>(&self, response: &Response<T>, located: Option<bool>) -> bool {
-        let location = response.headers().get(LOCATION).filter(|_| response.status() == StatusCode::CREATED);
         self.shared.config.probes_after_writes
             && [Method::PUT, Method::PATCH, Method::POST, Method::DELETE].contains(&self.head.method)
             && located != Some(false)
-            && location.is_none_or(|location| is_target(location, &self.head))
             && (self.head.method == Method::DELETE || !response.headers().contains_key(ETAG))
     }
 
     /// Hashes the body of the response, which is the new representation.
     async fn hashed<T: Body>(&self, response: Response<T>) -> (WrittenVersion, Response<ResponseBody<T>>) {
-        let tagged = Tagged::of(&self.shared, response).await;
-        let tag = tagged.tag.clone().filter(|tag| !tag.is_weak());
-        let response = tagged.into_response();
+        let (tag, response) = hash(&self.shared, response).await;
         let content = self.content(&response, tag.clone());
         (WrittenVersion { content, tag, is_probed: false }, response)
-    }
-
-    fn stated<T>(&self, response: &Response<T>, tag: EntityTag) -> WrittenVersion {
-        WrittenVersion { content: self.content(response, Some(tag.clone())), tag: Some(tag), is_probed: false }
     }
 
     /// Runs the inner service with GET while the permit lasts. Nothing that goes wrong here concerns the write.
@@ -162,11 +150,47 @@ impl WriteContext {
         }
     }
 
-    /// Returns the tag as this client sees it in a GET.
-    pub(super) fn shown(&self, tag: &EntityTag) -> EntityTag {
-        if self.shared.config.behind_compression {
-            return compressed_tag::shown(tag, &self.head.headers);
+}
+
+/// Returns the tag of the version that the handler states by [`NewVersion`], or `None` for a resource that is gone.
+///
+/// # Errors
+/// Returns the response if it states none.
+pub(super) async fn stated<T: Body>(
+    shared: &Shared,
+    mut response: Response<T>,
+) -> Result<(Option<EntityTag>, Response<ResponseBody<T>>), Response<T>> {
+    let tag = match response.extensions_mut().remove::<NewVersion>() {
+        Some(NewVersion::Body) => return Ok(hash(shared, response).await),
+        Some(NewVersion::Content(content)) => {
+            let mut hasher = Hasher::new(shared.config.tag_format);
+            hasher.update(&content);
+            Some(hasher.finish().content_tag())
         }
-        tag.clone()
-    }
+        Some(NewVersion::Tag(tag)) => Some(tag),
+        Some(NewVersion::Gone) => {
+            response.headers_mut().remove(ETAG);
+            None
+        }
+        None => return Err(response),
+    };
+    Ok((tag, response.map(ResponseBody::inner)))
+}
+
+/// Returns the strong tag of the response's body.
+async fn hash<T: Body>(shared: &Shared, response: Response<T>) -> (Option<EntityTag>, Response<ResponseBody<T>>) {
+    let tagged = Tagged::of(shared, response).await;
+    (tagged.tag.clone().filter(|tag| !tag.is_weak()), tagged.into_response())
+}
+
+/// Returns `true` if the validators of a response describe the resource that its `Location` names, which is not the target: a 201
+/// does (RFC 9110 §15.3.2).
+fn describes_another<T>(response: &Response<T>, request: &Parts) -> bool {
+    let location = response.headers().get(LOCATION).filter(|_| response.status() == StatusCode::CREATED);
+    location.is_some_and(|location| !is_target(location, request))
+}
+
+/// Returns a tag as this client sees it in a GET.
+pub(super) fn shown(shared: &Shared, tag: &EntityTag, request: &Parts) -> EntityTag {
+    if shared.config.behind_compression { compressed_tag::shown(tag, &request.headers) } else { tag.clone() }
 }

@@ -13,6 +13,7 @@ use ifmatch_register::Key;
 use crate::body::ResponseBody;
 use crate::inner::InnerService;
 use crate::lease::request::lease_of_write;
+use crate::permit::ExpectedVersion;
 use crate::read::compressed_tag;
 use crate::responses;
 use crate::shared::Shared;
@@ -30,6 +31,8 @@ pub(crate) struct WriteContext {
     pub(crate) conditions: Preconditions,
     /// The lease presented with the request.
     pub(crate) lease: LeaseUse,
+    /// The version that the handler compares in place of the layer.
+    pub(crate) unchecked: Option<ExpectedVersion>,
 }
 
 impl WriteContext {
@@ -43,7 +46,11 @@ impl WriteContext {
         if shared.config.refuses(&head, &conditions) {
             return Err(Problem::precondition_required(&head.method));
         }
-        Self::with_conditions(shared, head, conditions, lease)
+        let mut context = Self::with_conditions(shared, head, conditions, lease)?;
+        if context.shared.config.handlers_check_versions {
+            context.unchecked = ExpectedVersion::named_by(&context.conditions);
+        }
+        Ok(context)
     }
 
     /// Derives the key.
@@ -60,7 +67,7 @@ impl WriteContext {
         if shared.config.behind_compression {
             conditions = compressed_tag::strip_suffixes(conditions);
         }
-        Ok(Self { shared, key, head, conditions, lease })
+        Ok(Self { shared, key, head, conditions, lease, unchecked: None })
     }
 
     /// Returns the problem to report for a refusal.

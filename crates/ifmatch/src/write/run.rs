@@ -17,7 +17,7 @@ use ifmatch_core::record::Token;
 use super::request::WriteContext;
 use crate::body::Received;
 use crate::inner::{self, InnerService, RequestContent};
-use crate::permit::Permit;
+use crate::permit::{ExpectedVersion, Permit};
 use crate::read::request::strip_conditions;
 
 /// Maximum time between the deadlines of the handler and its permit; otherwise it is a tenth of the write timeout. The
@@ -36,6 +36,8 @@ pub(crate) enum End<T, E> {
     Cancelled,
     /// It was not started, since the permit had expired already.
     TooLate,
+    /// It has written without asking for the version that it should compare.
+    Unchecked,
 }
 
 impl WriteContext {
@@ -51,13 +53,37 @@ impl WriteContext {
         S: InnerService<B>,
         B: RequestContent,
     {
-        let mut deadline = self.handler_deadline(grant.deadline);
+        let deadline = self.handler_deadline(grant.deadline);
         if deadline <= self.shared.now() {
             return End::TooLate;
         }
+        let compared = || ExpectedVersion::compared(&self.conditions, &grant.current);
+        let permit = Permit::new(grant, deadline, self.unchecked.clone().unwrap_or_else(compared));
+        match self.run_until(deadline, inner, grant, received, permit.clone()).await {
+            End::Answered(response)
+                if response.status().is_success() && self.unchecked.is_some() && !permit.is_version_taken() =>
+            {
+                End::Unchecked
+            }
+            end => end,
+        }
+    }
+
+    async fn run_until<S, B>(
+        &self,
+        mut deadline: Timestamp,
+        inner: &mut S,
+        grant: &mut Grant,
+        received: Received<B>,
+        permit: Permit,
+    ) -> End<S::Body, S::Error>
+    where
+        S: InnerService<B>,
+        B: RequestContent,
+    {
         let mut head = self.head.clone();
         strip_evaluated(&mut head.headers);
-        head.extensions.insert(Permit::new(grant, deadline));
+        head.extensions.insert(permit);
         let request = Request::from_parts(head, received.body);
         let mut handler = pin!(AssertUnwindSafe(inner::run(inner, request)).catch_unwind());
         let (driver, _key) = (&self.shared.driver, &self.key);

@@ -13,7 +13,7 @@ use ifmatch_register::{Key, KeyLock};
 use ifmatch_runtime::task::detach;
 
 use super::also_changed;
-use super::new_version::WrittenVersion;
+use super::new_version::{WrittenVersion, shown};
 use super::request::{WriteContext, WriteResult};
 use super::run::End;
 use crate::body::ResponseBody;
@@ -64,6 +64,7 @@ impl WriteContext {
             End::TooLate => (Effect::None, Ok(responses::unavailable())),
             End::Panicked => (unknown(), Ok(responses::handler_failed())),
             End::Cancelled => (unknown(), Ok(responses::outcome_unknown())),
+            End::Unchecked => (Effect::Done(WrittenVersion::UNKNOWN), Ok(responses::version_unchecked())),
         };
         let also_changed = match (&effect, &result) {
             (Effect::None, _) | (_, Err(_)) => Vec::new(),
@@ -105,7 +106,7 @@ impl WriteContext {
         // The record's date lies in the future until the next second: the handler's date is another one.
         response.headers_mut().remove(LAST_MODIFIED);
         match tag {
-            Some(tag) => drop(response.headers_mut().insert(ETAG, self.shown(&tag).to_header())),
+            Some(tag) => drop(response.headers_mut().insert(ETAG, shown(&self.shared, &tag, &self.head).to_header())),
             None if self.head.method == Method::DELETE => drop(response.headers_mut().remove(ETAG)),
             None => {}
         }

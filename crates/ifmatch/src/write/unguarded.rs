@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use http::Request;
+use http::header::ETAG;
 use http::request::Parts;
 use ifmatch_register::Key;
 use ifmatch_runtime::KeyedQueue;
 
 use super::also_changed;
+use super::new_version::{shown, stated};
 use super::request::WriteResult;
 use crate::body::{RequestBody, ResponseBody};
 use crate::inner::{self, InnerService, RequestContent};
@@ -40,7 +42,15 @@ where
             }
         }
     }
-    result.map_or_else(|_| Ok(responses::handler_failed()), |result| Ok(result?.map(ResponseBody::inner)))
+    let Ok(result) = result else { return Ok(responses::handler_failed()) };
+    let (tag, mut response) = match stated(shared, result?).await {
+        Ok(stated) => stated,
+        Err(response) => return Ok(response.map(ResponseBody::inner)),
+    };
+    if let Some(tag) = tag {
+        response.headers_mut().insert(ETAG, shown(shared, &tag, &original).to_header());
+    }
+    Ok(response)
 }
 
 /// The unguarded writes in flight in this process.
