@@ -115,8 +115,12 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
 
 impl Rule {
     fn violations(&self, root: &Path) -> Result<Vec<String>> {
-        // The layer knows axum only in a service that asks for it.
-        let features = if self.package == "ifmatch" { "--features blake3,testing" } else { "--all-features" };
+        // The layer and the tags know axum only in a service that asks for it.
+        let features = match self.package {
+            "ifmatch" => "--features blake3,testing",
+            "ifmatch-core" => "--features blake3,digest-fields,protocol,shared-key",
+            _ => "--all-features",
+        };
         let args = format!(
             "tree --locked --package {} {features} --edges normal --target all --prefix none --format {{p}}",
             self.package

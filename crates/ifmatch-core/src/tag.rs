@@ -9,6 +9,11 @@ use thiserror::Error;
 
 use crate::fields;
 
+#[cfg(feature = "axum")]
+mod axum;
+#[cfg(feature = "headers")]
+mod headers;
+
 /// An entity tag: `"opaque"`, or `W/"opaque"` for a weak one.
 ///
 /// A value of this type is always well-formed. The opaque part may be empty and may contain the bytes 0x80 to

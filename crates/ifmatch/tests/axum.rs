@@ -10,12 +10,15 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
-use http::header::ETAG;
+
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, StatusCode, Uri};
+use http::{HeaderValue, StatusCode, Uri};
 use ifmatch::axum::RouterExt;
 use ifmatch::testing::{TestClient, assert_no_lost_update};
-use ifmatch::{Answered, ConditionalLayer, Decision, EntityTag, ExpectedVersion, Key, NewVersion, Permit, PreconditionFailed, RequirePreconditions};
+use ifmatch::{
+    Answered, ConditionalLayer, Decision, EntityTag, ExpectedVersion, Key, NewVersion, Permit, PreconditionFailed,
+    RequirePreconditions,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -76,7 +79,10 @@ async fn a_router_gets_its_state_before_or_after_the_layer() {
         ("/v1/note", Router::new().nest("/v1", guarded()).with_state(Note::default())),
         ("/v1/note", Router::new().nest("/v1", guarded().with_state(Note::default()))),
         ("/note", Router::new().route("/health", get(async || "well")).merge(guarded()).with_state(Note::default())),
-        ("/v1/note", Router::new().nest("/v1", notes()).guarded_by(ConditionalLayer::new()).with_state(Note::default())),
+        (
+            "/v1/note",
+            Router::new().nest("/v1", notes()).guarded_by(ConditionalLayer::new()).with_state(Note::default()),
+        ),
     ];
     for (path, app) in apps {
         assert_no_lost_update(app, path, &[], "mine", "theirs").await;
@@ -85,7 +91,10 @@ async fn a_router_gets_its_state_before_or_after_the_layer() {
     let two = Arc::new(Mutex::new("two".to_owned()));
     let shared = guarded();
     let apps = [one, two].map(|state| TestClient::new(shared.clone().with_state(state)));
-    assert_eq!((&apps[0].get("/note").await.body[..], &apps[1].get("/note").await.body[..]), (&b"one"[..], &b"two"[..]));
+    assert_eq!(
+        (&apps[0].get("/note").await.body[..], &apps[1].get("/note").await.body[..]),
+        (&b"one"[..], &b"two"[..])
+    );
 }
 
 /// Authentication is a `route_layer`, which axum leaves out of fallbacks.
@@ -362,19 +371,19 @@ fn tag_of(version: u64) -> EntityTag {
     EntityTag::strong(&version.to_string()).unwrap()
 }
 
-async fn select(State(table): State<Table>) -> Result<([(HeaderName, EntityTag); 1], String), StatusCode> {
+async fn select(State(table): State<Table>) -> Result<(EntityTag, String), StatusCode> {
     table.reads.fetch_add(1, Ordering::SeqCst);
     let (version, text) = table.row.lock().unwrap().clone().ok_or(StatusCode::NOT_FOUND)?;
-    Ok(([(ETAG, tag_of(version))], text))
+    Ok((tag_of(version), text))
 }
 
 async fn update(
     State(table): State<Table>,
     expected: ExpectedVersion,
     text: String,
-) -> Result<[(HeaderName, EntityTag); 1], PreconditionFailed> {
+) -> Result<(EntityTag, ()), PreconditionFailed> {
     table.writes.fetch_add(1, Ordering::SeqCst);
-    Ok([(ETAG, table.write(&expected, text).ok_or(PreconditionFailed)?)])
+    Ok((table.write(&expected, text).ok_or(PreconditionFailed)?, ()))
 }
 
 /// One run of the handler of PUT, and none of GET, for each condition that the handler can compare. Others need the layer's GET.

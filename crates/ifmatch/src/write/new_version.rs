@@ -149,7 +149,6 @@ impl WriteContext {
             _ => Content::Unknown,
         }
     }
-
 }
 
 /// Returns the tag of the version that the handler states by [`NewVersion`], or `None` for a resource that is gone.
