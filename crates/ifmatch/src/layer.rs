@@ -43,6 +43,11 @@ impl ConditionalLayer {
     pub fn builder() -> Builder {
         Builder::default()
     }
+
+    #[cfg(feature = "utoipa")]
+    pub(crate) fn config(&self) -> &crate::config::Config {
+        &self.shared.config
+    }
 }
 
 impl Default for ConditionalLayer {

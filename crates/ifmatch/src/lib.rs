@@ -103,6 +103,8 @@
 
 #[cfg(feature = "axum")]
 pub mod axum;
+#[cfg(feature = "utoipa")]
+mod openapi;
 #[cfg(feature = "testing")]
 pub mod testing;
 
