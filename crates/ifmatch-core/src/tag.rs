@@ -173,6 +173,18 @@ impl EntityTag {
     }
 }
 
+/// The strong tag of a version number, such as a row's.
+///
+/// ```
+/// # use ifmatch_core::EntityTag;
+/// assert_eq!(EntityTag::from(17).to_string(), "\"17\"");
+/// ```
+impl From<i64> for EntityTag {
+    fn from(version: i64) -> Self {
+        Self(crate::text::header_value(format!("\"{version}\"")))
+    }
+}
+
 impl From<EntityTag> for HeaderValue {
     fn from(tag: EntityTag) -> Self {
         tag.0

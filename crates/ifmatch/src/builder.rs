@@ -205,6 +205,9 @@ impl Builder {
     ///
     /// No update is lost then even if jobs or other services write to the store, past the layer.
     ///
+    /// Compression belongs outside of the layer then, with [`behind_compression`](Self::behind_compression): inside, each coding has
+    /// the tag of its own bytes, which no row has.
+    ///
     /// A handler that succeeds without asking for the version has replaced one that its client may not have seen: the client gets
     /// 500 `version-unchecked`. The first conditional write of a test shows it.
     #[must_use]

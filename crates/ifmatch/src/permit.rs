@@ -1,5 +1,6 @@
 //! The permit that the inner service receives with a write, and the version that the write replaces.
 
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,6 +10,8 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::State;
 use ifmatch_core::tag::TagList;
+
+use crate::PreconditionFailed;
 
 /// The permit to write, an extension of the request that the inner service receives.
 ///
@@ -111,25 +114,19 @@ impl Permit {
 /// The version that a write may replace, for `UPDATE … WHERE version = $1`.
 ///
 /// Compare it in the statement that writes, not before: then no update is lost even if something else writes to the same row
-/// past the layer. Answer [`PreconditionFailed`](crate::PreconditionFailed) if the row has another version.
+/// past the layer. Answer [`PreconditionFailed`] if the row has another version.
 ///
 /// With the feature `axum`, it is an extractor:
 ///
 /// ```
-/// use axum::http::StatusCode;
-/// use ifmatch::{ExpectedVersion, PreconditionFailed};
+/// use ifmatch::{EntityTag, ExpectedVersion, PreconditionFailed};
 ///
-/// # async fn execute(_: &str, _: &[&str]) -> u64 { 1 }
-/// async fn save(expected: ExpectedVersion, text: String) -> Result<StatusCode, PreconditionFailed> {
-///     let changed = match &expected {
-///         ExpectedVersion::Tag(tag) => {
-///             let version = tag.opaque_str().unwrap_or_default();
-///             execute("UPDATE notes SET text = $1, version = version + 1 WHERE version = $2", &[&text, version]).await
-///         }
-///         ExpectedVersion::Absent => execute("INSERT INTO notes (text) VALUES ($1) ON CONFLICT DO NOTHING", &[&text]).await,
-///         ExpectedVersion::Any => execute("UPDATE notes SET text = $1, version = version + 1", &[&text]).await,
-///     };
-///     if changed == 0 { Err(PreconditionFailed) } else { Ok(StatusCode::NO_CONTENT) }
+/// # async fn execute(_: &str, _: &str, _: Option<i64>) -> Option<i64> { None }
+/// async fn save(expected: ExpectedVersion, text: String) -> Result<(EntityTag, ()), PreconditionFailed> {
+///     let expected: Option<i64> = expected.of_row()?;
+///     let update = "UPDATE notes SET text = ?, version = version + 1 WHERE version = coalesce(?, version) RETURNING version";
+///     let version = execute(update, &text, expected).await.ok_or(PreconditionFailed)?;
+///     Ok((EntityTag::from(version), ()))
 /// }
 /// # #[cfg(feature = "axum")]
 /// # let _: axum::routing::MethodRouter = axum::routing::put(save);
@@ -145,6 +142,29 @@ pub enum ExpectedVersion {
 }
 
 impl ExpectedVersion {
+    /// Returns the version to compare with that of an existing row, or `None` for any.
+    ///
+    /// ```
+    /// use ifmatch::{EntityTag, ExpectedVersion, PreconditionFailed};
+    ///
+    /// assert_eq!(ExpectedVersion::Tag(EntityTag::from(7)).of_row(), Ok(Some(7)));
+    /// assert_eq!(ExpectedVersion::Any.of_row::<i64>(), Ok(None));
+    /// assert_eq!(ExpectedVersion::Absent.of_row::<i64>(), Err(PreconditionFailed));
+    /// ```
+    ///
+    /// # Errors
+    /// If no existing row can have it: the row must not exist, or the tag is not made of such a version.
+    pub fn of_row<V: FromStr>(&self) -> Result<Option<V>, PreconditionFailed> {
+        match self {
+            Self::Any => Ok(None),
+            Self::Absent => Err(PreconditionFailed),
+            Self::Tag(tag) => {
+                let version = tag.opaque_str().and_then(|text| text.parse().ok());
+                version.map(Some).ok_or(PreconditionFailed)
+            }
+        }
+    }
+
     /// Returns the version that the handler can compare in place of the layer: the conditions consist of a strong tag in
     /// `If-Match`, or of `If-None-Match: *`.
     pub(crate) fn named_by(conditions: &Preconditions) -> Option<Self> {
