@@ -2,6 +2,7 @@
 //! overwrites what it has not seen, and neither does the job that writes to the table past the layer.
 //!
 //! docs/howto/axum.md explains it step by step. Run it: `cargo run --example notes`.
+#![allow(clippy::print_stderr, reason = "it is a demonstration")]
 
 use std::time::Duration;
 

@@ -393,8 +393,8 @@ async fn a_write_whose_handler_checks_the_version_costs_one_run() {
     let layer = ConditionalLayer::builder().handlers_check_versions().build();
     let routes = Router::new().route("/row", get(select).put(update)).guarded_by(layer);
     let client = TestClient::new(routes.with_state(table.clone()));
-    let cases: [(&[(&str, &str)], u16, &str, (u64, u64)); 9] = [
-        (&[("if-none-match", "*")], 200, "\"1\"", (0, 1)),
+    for (fields, status, tag, runs) in [
+        (&[("if-none-match", "*")][..], 200, "\"1\"", (0, 1)),
         (&[("if-none-match", "*")], 412, "", (0, 1)),
         (&[("if-match", "\"1\"")], 200, "\"2\"", (0, 1)),
         (&[("if-match", "\"1\"")], 412, "", (0, 1)),
@@ -403,8 +403,7 @@ async fn a_write_whose_handler_checks_the_version_costs_one_run() {
         (&[("if-match", "\"2\", \"3\"")], 200, "\"4\"", (1, 1)),
         (&[("if-match", "*")], 200, "\"5\"", (1, 1)),
         (&[("if-match", "\"4\"")], 412, "", (0, 1)),
-    ];
-    for (fields, status, tag, runs) in cases {
+    ] {
         let answer = client.send("PUT", "/row", fields, "text").await;
         assert_eq!((answer.status.as_u16(), answer.tag(), table.runs()), (status, tag, runs), "{fields:?}");
         assert!(status == 200 || String::from_utf8_lossy(&answer.body).contains("precondition-failed"), "{answer:?}");
