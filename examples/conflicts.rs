@@ -12,7 +12,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use http::StatusCode;
 use ifmatch::axum::RouterExt;
-use ifmatch::{Answered, ConditionalLayer, Observer};
+use ifmatch::{ConditionalLayer, Event, Observer};
 use serde::Serialize;
 
 type Notes = Arc<Mutex<BTreeMap<String, String>>>;
@@ -29,8 +29,8 @@ struct Conflict {
 }
 
 impl Observer for Conflicts {
-    fn decided(&self, answered: &Answered<'_>) {
-        let Answered { decision, method, uri, duration, .. } = answered;
+    fn on_event(&self, answered: &Event<'_>) {
+        let Event { decision, method, uri, duration, .. } = answered;
         if !matches!(decision.status(), StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED) {
             return;
         }

@@ -216,7 +216,7 @@ async fn no_acknowledged_write_is_lost_by_a_failing_handler() {
         let counter = Counter::moody();
         let builder = ConditionalLayer::builder();
         let builder = if authoritative { builder.authoritative() } else { builder };
-        let layer = builder.write_timeout(Duration::from_millis(100)).grace(Duration::from_millis(5)).build();
+        let layer = builder.write_timeout(Duration::from_millis(100)).grace_period(Duration::from_millis(5)).build();
         let server = serve(layer.layer(counter.router())).await;
         let sum = increment(&server, 32, 10, true, "identity").await;
         assert!(sum.unknown > 0, "nothing went wrong: {sum:?}");

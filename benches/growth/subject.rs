@@ -37,7 +37,7 @@ pub(crate) struct Subject {
 
 impl Subject {
     pub(crate) fn new(size: usize, register: impl Register) -> Self {
-        let layer = ConditionalLayer::builder().register(register).authoritative().memory(MEMORY).build();
+        let layer = ConditionalLayer::builder().register(register).authoritative().cache_capacity(MEMORY).build();
         Self { service: layer.layer(Resources), size, next: 0 }
     }
 

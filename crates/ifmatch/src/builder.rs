@@ -70,7 +70,7 @@ impl Builder {
     /// The register then knows the current version: `If-None-Match` gets 304 from memory without running the inner
     /// service, and `If-Match` is evaluated without a probe. Do not use this for resources that change by themselves. A
     /// resource that changes with another one, such as a list of documents, must be named by those writes in `Location`,
-    /// `Content-Location` or [`AlsoChanged`](crate::AlsoChanged).
+    /// `Content-Location` or [`Invalidates`](crate::Invalidates).
     ///
     /// By default resources may change in ways that the layer does not see.
     ///
@@ -87,9 +87,9 @@ impl Builder {
     /// default; see [`Observer`].
     ///
     /// ```
-    /// use ifmatch::{Answered, ConditionalLayer};
+    /// use ifmatch::{Event, ConditionalLayer};
     ///
-    /// let log = |it: &Answered<'_>| eprintln!("{} {} {}", it.method, it.uri, it.decision.reason());
+    /// let log = |it: &Event<'_>| eprintln!("{} {} {}", it.method, it.uri, it.decision.reason());
     /// let layer = ConditionalLayer::builder().observer(log).build();
     /// ```
     #[must_use]
@@ -178,8 +178,8 @@ impl Builder {
     /// permit, which is renewed as long as at least 16 KiB arrive per [write timeout](Self::write_timeout). A write takes
     /// at most this much memory for its body.
     #[must_use]
-    pub fn receive_limit(mut self, bytes: u64) -> Self {
-        self.config.receive_limit = bytes;
+    pub fn request_buffer_limit(mut self, bytes: u64) -> Self {
+        self.config.request_buffer_limit = bytes;
         self
     }
 
@@ -190,8 +190,8 @@ impl Builder {
     /// version: by `ETag`, by the representation with a `Content-Location`, or by [`NewVersion`](crate::NewVersion).
     /// Without it, such responses have no tag.
     #[must_use]
-    pub fn probe_after_writes(mut self, probes: bool) -> Self {
-        self.config.probes_after_writes = probes;
+    pub fn get_after_writes(mut self, probes: bool) -> Self {
+        self.config.gets_after_writes = probes;
         self
     }
 
@@ -292,30 +292,30 @@ impl Builder {
 
     /// Sets how long a write waits for another write before it gets 409. Defaults to 10 seconds.
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.config.patience = patience;
+    pub fn lock_timeout(mut self, timeout: Duration) -> Self {
+        self.config.lock_timeout = timeout;
         self
     }
 
     /// Sets how long a handler may still take effect after it has failed, panicked or been cancelled. Other writes wait
     /// that long. Defaults to 1 second.
     #[must_use]
-    pub fn grace(mut self, grace: Duration) -> Self {
-        self.config.grace = grace;
+    pub fn grace_period(mut self, period: Duration) -> Self {
+        self.config.grace_period = period;
         self
     }
 
     /// Sets how long a register answer may be reused for 304s from memory. Defaults to zero: the register is checked for
     /// every response.
     #[must_use]
-    pub fn staleness(mut self, bound: Duration) -> Self {
-        self.config.staleness = bound;
+    pub fn max_staleness(mut self, bound: Duration) -> Self {
+        self.config.max_staleness = bound;
         self
     }
 
     /// Sets the size of the memory for 304s in bytes. It holds header fields and tags, but no bodies. Defaults to 32 MiB.
     #[must_use]
-    pub fn memory(mut self, bytes: u64) -> Self {
+    pub fn cache_capacity(mut self, bytes: u64) -> Self {
         self.memory = bytes;
         self
     }
@@ -343,8 +343,8 @@ impl Builder {
     /// Accepts an [authoritative](Self::authoritative) register that may lose acknowledged swaps. After a failover that
     /// loses some, clients may overwrite updates that they have not seen.
     #[must_use]
-    pub fn accept_lost_swaps(mut self) -> Self {
-        self.config.accepts_lost_swaps = true;
+    pub fn allow_lost_updates(mut self) -> Self {
+        self.config.allows_lost_updates = true;
         self
     }
 
@@ -354,7 +354,7 @@ impl Builder {
     /// Panics if settings cannot work:
     ///
     /// - The layer is [authoritative](Self::authoritative) and its register may lose acknowledged swaps, unless that is
-    ///   [accepted](Self::accept_lost_swaps).
+    ///   [accepted](Self::allow_lost_updates).
     /// - The [write timeout](Self::write_timeout) is zero, so that every write would be rejected.
     /// - [`require_where`](Self::require_where) selects requests, but no method
     ///   [requires](Self::require_preconditions) a condition.
@@ -362,9 +362,9 @@ impl Builder {
         let may_lose =
             self.config.authority == Authority::Register && self.register.engine().guarantee.may_lose_swaps();
         assert!(
-            !may_lose || self.config.accepts_lost_swaps,
+            !may_lose || self.config.allows_lost_updates,
             "the register may lose acknowledged swaps at a failover, so it cannot be authoritative: use another register, \
-             or accept the loss with Builder::accept_lost_swaps"
+             or accept the loss with Builder::allow_lost_updates"
         );
         assert!(
             !self.config.write_timeout.is_zero(),
@@ -374,7 +374,7 @@ impl Builder {
             self.config.require_where.is_none() || self.config.require != RequirePreconditions::none(),
             "no method requires a condition, so Builder::require_where has no effect: add Builder::require_preconditions"
         );
-        let driver = Driver::with_clock(self.register, self.clock).with_patience(self.config.patience);
+        let driver = Driver::with_clock(self.register, self.clock).with_patience(self.config.lock_timeout);
         ConditionalLayer::from(Shared {
             driver,
             memory: Memory::with_capacity(self.memory),

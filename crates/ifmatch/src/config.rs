@@ -35,8 +35,8 @@ pub(crate) struct Config {
     pub(crate) error_body: Option<ErrorBody>,
     pub(crate) authority: Authority,
     pub(crate) hash_limit: u64,
-    pub(crate) receive_limit: u64,
-    pub(crate) probes_after_writes: bool,
+    pub(crate) request_buffer_limit: u64,
+    pub(crate) gets_after_writes: bool,
     pub(crate) handlers_check_versions: bool,
     pub(crate) tag_format: TagFormat,
     pub(crate) require: RequirePreconditions,
@@ -44,12 +44,12 @@ pub(crate) struct Config {
     pub(crate) guard_where: Option<Predicate>,
     pub(crate) leases: bool,
     pub(crate) ephemeral_leases: bool,
-    pub(crate) accepts_lost_swaps: bool,
+    pub(crate) allows_lost_updates: bool,
     pub(crate) lease_where: Option<Predicate>,
     pub(crate) write_timeout: Duration,
-    pub(crate) patience: Duration,
-    pub(crate) grace: Duration,
-    pub(crate) staleness: Duration,
+    pub(crate) lock_timeout: Duration,
+    pub(crate) grace_period: Duration,
+    pub(crate) max_staleness: Duration,
     pub(crate) behind_authentication: bool,
     pub(crate) behind_compression: bool,
 }
@@ -62,8 +62,8 @@ impl Default for Config {
             error_body: None,
             authority: Authority::Resource,
             hash_limit: 1024 * 1024,
-            receive_limit: 256 * 1024,
-            probes_after_writes: true,
+            request_buffer_limit: 256 * 1024,
+            gets_after_writes: true,
             handlers_check_versions: false,
             tag_format: TagFormat::default(),
             require: RequirePreconditions::none(),
@@ -71,12 +71,12 @@ impl Default for Config {
             guard_where: None,
             leases: false,
             ephemeral_leases: false,
-            accepts_lost_swaps: false,
+            allows_lost_updates: false,
             lease_where: None,
             write_timeout: Duration::from_secs(30),
-            patience: Duration::from_secs(10),
-            grace: Duration::from_secs(1),
-            staleness: Duration::ZERO,
+            lock_timeout: Duration::from_secs(10),
+            grace_period: Duration::from_secs(1),
+            max_staleness: Duration::ZERO,
             behind_authentication: false,
             behind_compression: false,
         }
@@ -125,17 +125,17 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("authority", &self.authority)
             .field("hash_limit", &self.hash_limit)
-            .field("receive_limit", &self.receive_limit)
-            .field("probes_after_writes", &self.probes_after_writes)
+            .field("request_buffer_limit", &self.request_buffer_limit)
+            .field("gets_after_writes", &self.gets_after_writes)
             .field("handlers_check_versions", &self.handlers_check_versions)
             .field("tag_format", &self.tag_format)
             .field("require", &self.require)
             .field("leases", &self.leases)
             .field("ephemeral_leases", &self.ephemeral_leases)
             .field("write_timeout", &self.write_timeout)
-            .field("patience", &self.patience)
-            .field("grace", &self.grace)
-            .field("staleness", &self.staleness)
+            .field("lock_timeout", &self.lock_timeout)
+            .field("grace_period", &self.grace_period)
+            .field("max_staleness", &self.max_staleness)
             .field("behind_authentication", &self.behind_authentication)
             .field("behind_compression", &self.behind_compression)
             .finish_non_exhaustive()

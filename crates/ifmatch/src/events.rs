@@ -56,7 +56,7 @@ impl Decision {
 /// `uri` is the one that the client sent, also in a nested router of axum.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Answered<'a> {
+pub struct Event<'a> {
     /// The decision.
     pub decision: Decision,
     /// Method of the request.
@@ -74,12 +74,12 @@ pub struct Answered<'a> {
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
-/// use ifmatch::{Answered, ConditionalLayer};
+/// use ifmatch::{Event, ConditionalLayer};
 ///
 /// static CONFLICTS: AtomicU64 = AtomicU64::new(0);
 ///
-/// let count = |answered: &Answered<'_>| {
-///     if answered.decision.status() == 412 {
+/// let count = |event: &Event<'_>| {
+///     if event.decision.status() == 412 {
 ///         CONFLICTS.fetch_add(1, Ordering::Relaxed);
 ///     }
 /// };
@@ -87,12 +87,12 @@ pub struct Answered<'a> {
 /// ```
 pub trait Observer: Send + Sync + 'static {
     /// Takes note of a decision.
-    fn decided(&self, answered: &Answered<'_>);
+    fn on_event(&self, event: &Event<'_>);
 }
 
-impl<F: Fn(&Answered<'_>) + Send + Sync + 'static> Observer for F {
-    fn decided(&self, answered: &Answered<'_>) {
-        self(answered);
+impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
+    fn on_event(&self, event: &Event<'_>) {
+        self(event);
     }
 }
 
@@ -121,11 +121,11 @@ impl Watched {
             },
             _ => return,
         };
-        log::decided(&decision, &self.method, &self.uri);
+        log::decision(&decision, &self.method, &self.uri);
         let Self { shared, method, uri, start } = &self;
         if let (Some(observer), Some(start)) = (&shared.config.observer, start) {
             let duration = start.until(shared.driver.clock().now());
-            observer.decided(&Answered { decision, method, uri, duration });
+            observer.on_event(&Event { decision, method, uri, duration });
         }
         if let (Some(make), Some(problem)) = (&shared.config.error_body, response.extensions().get::<Problem>()) {
             let (media_type, content) = make(problem);
@@ -145,7 +145,7 @@ mod log {
 
     use super::Decision;
 
-    pub(super) fn decided(decision: &Decision, method: &Method, uri: &Uri) {
+    pub(super) fn decision(decision: &Decision, method: &Method, uri: &Uri) {
         let (status, reason, path) = (decision.status.as_u16(), decision.reason, uri.path());
         if decision.status.is_server_error() {
             tracing::warn!(target: "ifmatch", %method, path, status, reason, "the layer has answered");
@@ -162,5 +162,5 @@ mod log {
 
     use super::Decision;
 
-    pub(super) fn decided(_: &Decision, _: &Method, _: &Uri) {}
+    pub(super) fn decision(_: &Decision, _: &Method, _: &Uri) {}
 }

@@ -14,7 +14,7 @@
 //! **Every other method**, except for safe ones, is a write, and needs a permit from the register: one write at a time
 //! per resource, in all processes that share the register. POST needs one only with a condition, unless
 //! [`Builder::guard_where`] says so. The request's body is received before the permit, up to a
-//! [limit](Builder::receive_limit); while a longer one arrives, the permit is renewed. The conditions are evaluated in the same step. If the current
+//! [limit](Builder::request_buffer_limit); while a longer one arrives, the permit is renewed. The conditions are evaluated in the same step. If the current
 //! version is not certain, the layer first determines it with a GET to the inner service, the *probe*. The handler runs
 //! with the [`Permit`] among the request's extensions and without the conditions, except for `*`.
 //!
@@ -23,13 +23,13 @@
 //! | responds with 2xx | took effect | is compared with the new tag |
 //! | responds with 3xx | may have taken effect | probes |
 //! | responds with 4xx, except for 408 | had no effect | is compared with the old tag |
-//! | responds with 5xx or 408, fails or panics | may have taken effect, or may still do so | waits for the [grace period](Builder::grace), and probes |
+//! | responds with 5xx or 408, fails or panics | may have taken effect, or may still do so | waits for the [grace period](Builder::grace_period), and probes |
 //! | exceeds its time | is cancelled, and may have taken effect | the same |
 //! | responds with 202, or its process ends | may still take effect | waits for the [deadline](Builder::write_timeout), and probes |
 //!
 //! While the permit lasts, the layer finds the tag for the response to a successful write, in this order: the handler's
 //! `ETag`; its [`NewVersion`]; the hash of the response's body if `Content-Location` names the resource; a GET to the inner
-//! service ([`Builder::probe_after_writes`]). No tag is given if the resource is gone, or if an unguarded write may have
+//! service ([`Builder::get_after_writes`]). No tag is given if the resource is gone, or if an unguarded write may have
 //! come in between. The new `Last-Modified` lies in the future for up to a second, so that such a response has none.
 //!
 //! A write runs to its end even if its client disconnects. If the register fails, writes fail before they begin.
@@ -38,7 +38,7 @@
 //! |---|---|
 //! | 412 | a condition is false; the response carries the current tag |
 //! | 408 `body-stalled` | the request's body stopped arriving; nothing was changed |
-//! | 409 with `Retry-After` | another write is in flight for longer than the [patience](Builder::patience) |
+//! | 409 with `Retry-After` | another write is in flight for longer than the [lock timeout](Builder::lock_timeout) |
 //! | 428 | a condition is [required](Builder::require_preconditions) |
 //! | 501 `leases-not-kept` | the register [may lose](Builder::leases) leases |
 //! | 503 `unavailable` | the register or the probe failed; nothing was changed |
@@ -131,7 +131,7 @@ mod responses;
 
 pub use body::{RequestBody, ResponseBody};
 pub use builder::Builder;
-pub use events::{Answered, Decision, Observer};
+pub use events::{Decision, Event, Observer};
 pub use future::ResponseFuture;
 pub use ifmatch_core::EntityTag;
 pub use ifmatch_core::digest::{ContentHash, TagFormat};
@@ -144,4 +144,4 @@ pub use layer::ConditionalLayer;
 pub use permit::{ExpectedVersion, Permit};
 pub use responses::PreconditionFailed;
 pub use service::ConditionalService;
-pub use write::{AlsoChanged, NewVersion};
+pub use write::{Invalidates, NewVersion};

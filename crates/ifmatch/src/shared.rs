@@ -36,9 +36,9 @@ impl Shared {
         self.driver.clock().wall()
     }
 
-    /// Runs a register operation on behalf of a read. Returns `None` if it fails or exceeds the patience.
+    /// Runs a register operation on behalf of a read. Returns `None` if it fails or exceeds the lock timeout.
     pub(crate) async fn for_read<T>(&self, operation: impl Future<Output = Result<T, DriverError>>) -> Option<T> {
-        match select(pin!(operation), pin!(self.driver.clock().sleep(self.config.patience))).await {
+        match select(pin!(operation), pin!(self.driver.clock().sleep(self.config.lock_timeout))).await {
             Either::Left((result, _)) => result.ok(),
             Either::Right(_) => None,
         }

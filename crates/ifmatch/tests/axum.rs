@@ -16,7 +16,7 @@ use http::{HeaderValue, StatusCode, Uri};
 use ifmatch::axum::RouterExt;
 use ifmatch::testing::{TestClient, assert_no_lost_update};
 use ifmatch::{
-    Answered, ConditionalLayer, Decision, EntityTag, ExpectedVersion, Key, NewVersion, Permit, PreconditionFailed,
+    ConditionalLayer, Decision, EntityTag, Event, ExpectedVersion, Key, NewVersion, Permit, PreconditionFailed,
     RequirePreconditions,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -288,7 +288,7 @@ async fn two_mounts_of_one_layer_are_two_resources() {
             leave.notified().await;
         }
     });
-    let layer = ConditionalLayer::builder().patience(Duration::ZERO).build();
+    let layer = ConditionalLayer::builder().lock_timeout(Duration::ZERO).build();
     let slow = Router::new().route("/note", slow);
     let app = Router::new().nest("/a", slow.guarded_by(layer.clone())).nest("/b", routes().guarded_by(layer));
     let client = TestClient::new(app);
@@ -470,7 +470,7 @@ async fn a_new_version_is_part_of_a_response() {
         Json(note.lock().unwrap().clone())
     }
     let routes = Router::new().route("/note", get(read).put(write)).with_state(Note::default());
-    let layer = ConditionalLayer::builder().probe_after_writes(false).build();
+    let layer = ConditionalLayer::builder().get_after_writes(false).build();
     assert_no_lost_update(routes.guarded_by(layer), "/note", &[], "mine", "theirs").await;
 }
 
@@ -510,8 +510,8 @@ async fn decisions_are_counted_by_an_observer_and_seen_by_outer_middleware() {
     let observed = Arc::clone(&decisions);
     let layer = ConditionalLayer::builder()
         .require_preconditions(RequirePreconditions::for_writes())
-        .observer(move |answered: &Answered<'_>| {
-            let Answered { decision, method, uri, duration, .. } = answered;
+        .observer(move |answered: &Event<'_>| {
+            let Event { decision, method, uri, duration, .. } = answered;
             assert!(*duration < Duration::from_hours(1), "it is that of one request");
             let seen = (format!("{method} {uri}"), decision.status().as_u16(), decision.reason());
             observed.lock().unwrap().push(seen);

@@ -55,7 +55,7 @@ impl Operation {
             Err(problem) => return Ok(responses::problem(&problem)),
         };
         let conditions = Preconditions::from_headers(&head.headers);
-        let give_up = shared.driver.clock().now().saturating_add(shared.config.patience);
+        let give_up = shared.driver.clock().now().saturating_add(shared.config.lock_timeout);
         let mut context = match WriteContext::with_conditions(shared, head, conditions, LeaseUse::default()) {
             Ok(context) => context,
             Err(problem) => return Ok(responses::problem(&problem)),
@@ -83,7 +83,7 @@ impl Operation {
                 Probe::Failed(result) => return result,
             };
         }
-        Ok(responses::problem(&Problem::write_in_flight(context.shared.config.patience)))
+        Ok(responses::problem(&Problem::write_in_flight(context.shared.config.lock_timeout)))
     }
 }
 

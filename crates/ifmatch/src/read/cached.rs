@@ -63,7 +63,7 @@ impl Lookup {
         // The time of a register's engine may have gone back since.
         let is_recent = || {
             let checked = hit.remembered.checked_at();
-            checked <= self.at && checked.saturating_add(shared.config.staleness) > self.at
+            checked <= self.at && checked.saturating_add(shared.config.max_staleness) > self.at
         };
         if hit.is_match && is_recent() {
             return Some(Cached::NotModified(hit.not_modified(shared, self.at)));

@@ -15,18 +15,18 @@ use crate::mount;
 ///
 /// ```
 /// use http::{Response, Uri};
-/// use ifmatch::AlsoChanged;
+/// use ifmatch::Invalidates;
 ///
 /// let mut response = Response::new(());
-/// response.extensions_mut().insert(AlsoChanged(vec![Uri::from_static("/documents")]));
+/// response.extensions_mut().insert(Invalidates(vec![Uri::from_static("/documents")]));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AlsoChanged(pub Vec<Uri>);
+pub struct Invalidates(pub Vec<Uri>);
 
 /// Returns the keys of the resources that a response names as changed, other than `target`.
 pub(crate) fn keys<T>(extractor: &dyn KeyExtractor, target: &Key, request: &Parts, response: &Response<T>) -> Vec<Key> {
     let located = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.headers().get(name));
-    let named = response.extensions().get::<AlsoChanged>().into_iter().flat_map(|also| also.0.iter().cloned());
+    let named = response.extensions().get::<Invalidates>().into_iter().flat_map(|also| also.0.iter().cloned());
     let uris = located.filter_map(|value| resolve(value, request)).chain(named);
     let mut changed: Vec<Key> = uris.filter_map(|uri| key_of(extractor, request, uri)).collect();
     changed.retain(|key| key != target);

@@ -26,12 +26,12 @@ impl WriteContext {
         S: InnerService<B>,
         B: RequestContent,
     {
-        let patience = self.shared.config.patience;
-        let give_up = self.shared.driver.clock().now().saturating_add(patience);
+        let timeout = self.shared.config.lock_timeout;
+        let give_up = self.shared.driver.clock().now().saturating_add(timeout);
         let mut turn = self.shared.probing.join(&self.key);
-        let sleep = self.shared.driver.clock().sleep(patience);
+        let sleep = self.shared.driver.clock().sleep(timeout);
         if let Either::Right(_) = select(pin!(turn.front()), pin!(sleep)).await {
-            return Err(Ok(responses::problem(&Problem::write_in_flight(patience))));
+            return Err(Ok(responses::problem(&Problem::write_in_flight(timeout))));
         }
         let mut observed = None;
         for probes in 0..MAX_PROBES {
@@ -51,7 +51,7 @@ impl WriteContext {
                 Probe::Failed(result) => return Err(result),
             }
         }
-        Err(Ok(responses::problem(&Problem::write_in_flight(patience))))
+        Err(Ok(responses::problem(&Problem::write_in_flight(timeout))))
     }
 
     async fn request_permit(&self, observed: Option<Observed>) -> Result<(Applied, Option<KeyLock<'_>>), DriverError> {

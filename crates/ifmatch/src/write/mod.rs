@@ -26,7 +26,7 @@ use crate::inner::{InnerService, RequestContent};
 use crate::responses;
 use crate::shared::Shared;
 
-pub use also_changed::AlsoChanged;
+pub use also_changed::Invalidates;
 pub use new_version::NewVersion;
 use request::{WriteContext, WriteResult};
 pub(crate) use unguarded::Unguarded;

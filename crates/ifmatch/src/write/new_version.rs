@@ -25,7 +25,7 @@ use crate::shared::Shared;
 /// Response extension with which a handler states the version that it has written.
 ///
 /// The response then carries its `ETag`, without the GET that the layer would otherwise send to the handler
-/// ([`Builder::probe_after_writes`](crate::Builder::probe_after_writes)). A 201 with a `Location` states the version of the new resource
+/// ([`Builder::get_after_writes`](crate::Builder::get_after_writes)). A 201 with a `Location` states the version of the new resource
 /// there.
 ///
 /// ```
@@ -107,7 +107,7 @@ impl WriteContext {
 
     /// Returns `true` if the handler has given no validators, and the layer should find some.
     fn probes_after<T>(&self, response: &Response<T>, located: Option<bool>) -> bool {
-        self.shared.config.probes_after_writes
+        self.shared.config.gets_after_writes
             && [Method::PUT, Method::PATCH, Method::POST, Method::DELETE].contains(&self.head.method)
             && located != Some(false)
             && (self.head.method == Method::DELETE || !response.headers().contains_key(ETAG))

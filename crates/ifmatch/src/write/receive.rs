@@ -17,7 +17,7 @@ impl WriteContext {
     /// # Errors
     /// 408 if nothing arrives for as long as a write may take.
     pub(crate) async fn receive<B: RequestContent>(&self, body: B) -> Result<Received<B>, Problem> {
-        let limit = self.shared.config.receive_limit;
+        let limit = self.shared.config.request_buffer_limit;
         if body.is_end_stream() {
             return Ok(Received::whole(Buffered::default()));
         }

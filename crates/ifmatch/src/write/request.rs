@@ -80,7 +80,7 @@ impl WriteContext {
             Refusal::Lease(failure) => Problem::lease_failed(*failure),
             Refusal::LeaseConflict(conflict) => Problem::lease_conflict(*conflict),
             Refusal::NotFound => Problem::not_found().code("ResourceNotFound"),
-            Refusal::ProbeFirst | Refusal::Stale => Problem::write_in_flight(self.shared.config.patience),
+            Refusal::ProbeFirst | Refusal::Stale => Problem::write_in_flight(self.shared.config.lock_timeout),
         }
     }
 }

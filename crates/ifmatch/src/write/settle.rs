@@ -54,7 +54,7 @@ impl WriteContext {
         S: InnerService<B>,
         B: RequestContent,
     {
-        let unknown = || Effect::Unknown(self.shared.config.grace);
+        let unknown = || Effect::Unknown(self.shared.config.grace_period);
         let (effect, result) = match end {
             End::Answered(response) => {
                 let (effect, response) = self.effect_of(inner, grant, response).await;
@@ -150,9 +150,9 @@ impl WriteContext {
                 return (Effect::Done(made), response);
             }
             status if status.is_redirection() => Effect::Done(unknown),
-            StatusCode::REQUEST_TIMEOUT => Effect::Unknown(config.grace),
+            StatusCode::REQUEST_TIMEOUT => Effect::Unknown(config.grace_period),
             status if status.is_client_error() => Effect::None,
-            _ => Effect::Unknown(config.grace),
+            _ => Effect::Unknown(config.grace_period),
         };
         (effect, response.map(ResponseBody::inner))
     }

@@ -148,7 +148,7 @@ async fn a_process_with_a_clock_ahead_within_the_margin_never_overlaps_a_handler
     let (time, register, world) = (ManualClock::default(), durable(), World::with(&[("/a", "one")]));
     let process = |ahead: Duration| {
         let builder = ConditionalLayer::builder().register(register.clone()).clock(Skewed::of(&time, ahead));
-        builder.patience(SECOND * 60).build().layer(world.clone())
+        builder.lock_timeout(SECOND * 60).build().layer(world.clone())
     };
     let (one, ahead) = (process(Duration::ZERO), process(Duration::from_millis(2_900)));
     let tag = ask(&one, "GET /a", &[]).await.tag();
@@ -177,7 +177,7 @@ async fn a_permit_from_a_clock_a_day_ahead_lasts_no_longer_than_granted() {
     let (time, register, world) = (ManualClock::default(), durable(), World::with(&[("/a", "one")]));
     let process = |register: FaultyRegister, ahead: Duration| {
         let builder = ConditionalLayer::builder().register(register).clock(Skewed::of(&time, ahead));
-        builder.patience(SECOND * 60).build().layer(world.clone())
+        builder.lock_timeout(SECOND * 60).build().layer(world.clone())
     };
     let lost_register = FaultyRegister::on(Arc::clone(register.records())).durable();
     let (wrong, right) = (process(lost_register.clone(), DAY), process(register, Duration::ZERO));

@@ -370,7 +370,7 @@ fn a_register_that_may_lose_swaps_is_no_authority() {
 #[test]
 fn a_register_that_may_lose_swaps_is_an_authority_if_the_loss_is_accepted() {
     let builder = ConditionalLayer::builder().register(lossy());
-    drop(builder.authoritative().accept_lost_swaps().build());
+    drop(builder.authoritative().allow_lost_updates().build());
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Request, Response, Uri};
 use http_body_util::Full;
-use ifmatch::AlsoChanged;
+use ifmatch::Invalidates;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::leases::{A, B, acquire, act, both, lease, put, refusal, refused};
@@ -148,7 +148,7 @@ async fn a_changed_resource_is_invalidated_even_if_it_is_leased() {
             if request.uri().path() == "/other" {
                 world.set("/a", "two");
                 let mut response = Response::new(Full::default());
-                response.extensions_mut().insert(AlsoChanged(vec![Uri::from_static("/a")]));
+                response.extensions_mut().insert(Invalidates(vec![Uri::from_static("/a")]));
                 return Ok(response);
             }
             world.oneshot(request).await

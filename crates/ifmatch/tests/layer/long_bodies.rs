@@ -40,7 +40,7 @@ async fn there_is_no_cliff_at_the_hash_limit() {
 async fn a_write_back_to_the_same_bytes_is_a_new_version() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", LONG)]);
-    let service = builder.hash_limit(1).probe_after_writes(false).build().layer(world.clone());
+    let service = builder.hash_limit(1).get_after_writes(false).build().layer(world.clone());
     let first = ask(&service, "GET /a", &[]).await.tag();
     for text in ["abcdefghij", LONG] {
         assert_eq!(send(&service, request("PUT /a", &[("if-match", "*")], text)).await.status, 204);

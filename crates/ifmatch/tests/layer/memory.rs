@@ -117,7 +117,7 @@ async fn a_write_by_another_process_invalidates_memory() {
 async fn the_register_is_not_checked_within_the_staleness_bound() {
     let (builder, clock, register) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.authoritative().staleness(SECOND).build().layer(world.clone());
+    let service = builder.authoritative().max_staleness(SECOND).build().layer(world.clone());
     let tag = ask(&service, "GET /a", &[]).await.tag();
     register.cut(true);
     assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag)]).await.status, 304);
@@ -257,7 +257,7 @@ async fn a_304_has_the_fields_of_the_latest_200_of_its_version() {
 async fn a_200_of_the_same_version_restarts_the_staleness_bound() {
     let (builder, clock, register) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.authoritative().staleness(10 * SECOND).build().layer(world.clone());
+    let service = builder.authoritative().max_staleness(10 * SECOND).build().layer(world.clone());
     let tag = ask(&service, "GET /a", &[]).await.tag();
     clock.advance(9 * SECOND);
     ask(&service, "GET /a", &[]).await;

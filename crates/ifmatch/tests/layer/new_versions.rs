@@ -72,7 +72,7 @@ async fn a_delete_that_leaves_something_answers_with_its_tag() {
 async fn without_the_probe_no_get_is_sent_and_no_tag_is_given() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.probe_after_writes(false).build().layer(world.clone());
+    let service = builder.get_after_writes(false).build().layer(world.clone());
     assert_eq!(send(&service, request("PUT /a", &[], "two")).await.header("etag"), None);
     assert_eq!(world.runs(&Method::GET), 0);
 }
@@ -186,7 +186,7 @@ async fn a_permit_that_ends_during_the_probe_gives_no_tag() {
 async fn a_permit_taken_by_another_process_during_the_probe_gives_no_tag() {
     let (builder, clock, register) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.patience(SECOND * 60).build().layer(world.clone());
+    let service = builder.lock_timeout(SECOND * 60).build().layer(world.clone());
     // The clock of the first process stops.
     let stopped = ConditionalLayer::builder().register(register).clock(ManualClock::default()).build();
     let first = tokio::spawn({

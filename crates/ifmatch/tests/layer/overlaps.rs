@@ -104,7 +104,7 @@ async fn an_accepted_post_does_not_block_the_next() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/jobs", "")]);
     world.answer("POST /jobs", 202);
-    let service = builder.patience(Duration::ZERO).build().layer(world);
+    let service = builder.lock_timeout(Duration::ZERO).build().layer(world);
     for _ in 0..2 {
         assert_eq!(send(&service, request("POST /jobs", &[], "job")).await.status, 202);
     }

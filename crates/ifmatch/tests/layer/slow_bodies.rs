@@ -43,7 +43,7 @@ async fn settle() {
 async fn a_slow_client_keeps_no_other_writer_waiting() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.patience(Duration::ZERO).build().layer(world.clone());
+    let service = builder.lock_timeout(Duration::ZERO).build().layer(world.clone());
     let (sender, body) = slow_body();
     let slow = tokio::spawn(service.clone().oneshot(put(body)));
     sender.send(Bytes::from("slow")).unwrap();
@@ -86,7 +86,7 @@ async fn upload(request: Request<RequestBody<Slow>>) -> Result<Response<Full<Byt
 #[tokio::test]
 async fn a_long_body_keeps_its_permit_while_it_arrives() {
     let (builder, clock, _) = builder();
-    let service = builder.receive_limit(1_024).patience(Duration::ZERO).build().layer(service_fn(upload));
+    let service = builder.request_buffer_limit(1_024).lock_timeout(Duration::ZERO).build().layer(service_fn(upload));
     let (sender, body) = slow_body();
     let long = tokio::spawn(service.clone().oneshot(put(body)));
     // Ten times the write timeout, in steps shorter than the time in which a renewal is due.
@@ -111,7 +111,7 @@ async fn a_long_body_keeps_its_permit_while_it_arrives() {
 #[tokio::test]
 async fn a_trickle_does_not_keep_the_permit() {
     let (builder, clock, _) = builder();
-    let service = builder.receive_limit(0).build().layer(service_fn(upload));
+    let service = builder.request_buffer_limit(0).build().layer(service_fn(upload));
     let (sender, body) = slow_body();
     let trickle = tokio::spawn(service.clone().oneshot(put(body)));
     for _ in 0..10 {
@@ -130,7 +130,8 @@ async fn an_upload_that_another_process_has_overtaken_is_not_acknowledged() {
     let (builder, clock, register) = builder();
     let service = builder.build().layer(service_fn(upload));
     // The first process's clock stops, so that it renews nothing.
-    let stopped = ConditionalLayer::builder().register(register).clock(ManualClock::default()).receive_limit(0).build();
+    let stopped =
+        ConditionalLayer::builder().register(register).clock(ManualClock::default()).request_buffer_limit(0).build();
     let (sender, body) = slow_body();
     let late = tokio::spawn(stopped.layer(service_fn(upload)).oneshot(put(body)));
     sender.send(Bytes::from(vec![0; 64 * 1_024])).unwrap();

@@ -128,7 +128,7 @@ async fn round(seed: u64, authoritative: bool) -> usize {
     let document =
         Document { dice: dice.clone(), text: Arc::default(), running: Arc::default(), violations: Arc::default() };
     let builder = ConditionalLayer::builder().register(durable()).clock(clock.clone());
-    let builder = builder.write_timeout(TIMEOUT).patience(TIMEOUT * 2).grace(TIMEOUT / 20);
+    let builder = builder.write_timeout(TIMEOUT).lock_timeout(TIMEOUT * 2).grace_period(TIMEOUT / 20);
     let layer = if authoritative { builder.authoritative() } else { builder }.build();
     let service = layer.layer(document.clone());
     let writers = (0..4).map(|writer| {

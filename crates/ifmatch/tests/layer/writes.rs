@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use http::header::{IF_MATCH, IF_NONE_MATCH};
-use ifmatch::{AlsoChanged, Builder, ConditionalLayer, Permit, RequirePreconditions};
+use ifmatch::{Builder, ConditionalLayer, Invalidates, Permit, RequirePreconditions};
 use tower::{Layer, service_fn};
 
 use crate::support::{ManualClock, Sent, World, ask, durable, ended, request, send};
@@ -154,7 +154,7 @@ async fn a_resource_too_long_to_hash_is_guarded_by_its_own_date() {
 async fn an_authoritative_register_needs_no_probe_for_a_known_version() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.authoritative().probe_after_writes(false).build().layer(world.clone());
+    let service = builder.authoritative().get_after_writes(false).build().layer(world.clone());
     let tag = ask(&service, "GET /a", &[]).await.tag();
     assert_eq!(send(&service, request("PUT /a", &[("if-match", &tag)], "two")).await.status, 204);
     assert_eq!(world.runs(&Method::GET), 1);
@@ -334,7 +334,7 @@ async fn a_returned_representation_is_hashed_and_the_request_body_never_is() {
         }
         Ok::<_, std::convert::Infallible>(response)
     });
-    let service = builder.guard_where(|_| true).probe_after_writes(false).build().layer(inner);
+    let service = builder.guard_where(|_| true).get_after_writes(false).build().layer(inner);
     let located = send(&service, request("POST /a", &[("x-locate", "1")], "sent")).await;
     assert_eq!(located.tag(), ask(&service, "GET /a", &[]).await.tag());
     assert_eq!(send(&service, request("PUT /a", &[], "stored")).await.header("etag"), None);
@@ -347,7 +347,7 @@ async fn other_resources_named_by_a_write_are_invalidated() {
     world.respond("POST /list", "location", "/list/1");
     let inner = tower::ServiceBuilder::new()
         .map_response(|mut response: http::Response<_>| {
-            response.extensions_mut().insert(AlsoChanged(vec!["/also".parse().unwrap()]));
+            response.extensions_mut().insert(Invalidates(vec!["/also".parse().unwrap()]));
             response
         })
         .service(world.clone());
@@ -369,7 +369,7 @@ async fn other_resources_named_by_a_write_are_invalidated() {
 async fn two_spellings_of_a_path_are_one_resource() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.patience(Duration::ZERO).build().layer(world.clone());
+    let service = builder.lock_timeout(Duration::ZERO).build().layer(world.clone());
     let first = tokio::spawn({
         let service = service.clone();
         async move { send(&service, request("PUT /a", &[("x-hold-before", "first")], "two")).await }

@@ -145,7 +145,7 @@ async fn after_the_crash_of_another_process_a_writer_probes_at_the_deadline() {
     for effect in [true, false] {
         let (builder, clock, register) = builder();
         let world = World::with(&[("/a", "one")]);
-        let service = builder.authoritative().patience(SECOND * 60).build().layer(world.clone());
+        let service = builder.authoritative().lock_timeout(SECOND * 60).build().layer(world.clone());
         let tag = ask(&service, "GET /a", &[]).await.tag();
         let crashed = Driver::with_clock(register, clock.clone());
         let begin = Begin::new(&Method::PUT, &Preconditions::NONE, 1, SECOND * 30).with_authority(Authority::Register);
@@ -167,7 +167,7 @@ async fn after_the_crash_of_another_process_a_writer_probes_at_the_deadline() {
 async fn a_writer_that_exceeds_its_patience_gets_retry_after() {
     let (builder, clock, _) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.patience(SECOND * 2).build().layer(world.clone());
+    let service = builder.lock_timeout(SECOND * 2).build().layer(world.clone());
     let first = tokio::spawn({
         let service = service.clone();
         async move { send(&service, request("PUT /a", &[("x-hold-before", "first")], "two")).await }
@@ -234,7 +234,7 @@ async fn a_register_that_fails_at_the_end_of_a_write_does_not_hide_its_success()
 async fn a_write_overtaken_by_another_is_not_acknowledged() {
     let (builder, clock, register) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.authoritative().patience(SECOND * 60).build().layer(world.clone());
+    let service = builder.authoritative().lock_timeout(SECOND * 60).build().layer(world.clone());
     // The clock of the first process stops, so that it misses its deadline.
     let stopped = ConditionalLayer::builder().register(register).clock(ManualClock::default());
     let late = tokio::spawn({
@@ -256,8 +256,11 @@ async fn a_write_overtaken_by_another_is_not_acknowledged() {
 
 #[tokio::test]
 async fn a_handler_may_write_another_resource_through_the_same_layer() {
-    let layer =
-        ConditionalLayer::builder().register(durable()).clock(ManualClock::default()).patience(Duration::ZERO).build();
+    let layer = ConditionalLayer::builder()
+        .register(durable())
+        .clock(ManualClock::default())
+        .lock_timeout(Duration::ZERO)
+        .build();
     let world = World::default();
     let nested = layer.layer(world.clone());
     let inner = service_fn(move |outer: http::Request<Sent>| {

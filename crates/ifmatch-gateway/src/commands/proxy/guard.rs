@@ -19,8 +19,8 @@ const MARGIN: Duration = Duration::from_secs(5);
 pub(super) fn layer(answer_timeout: Duration, register: Arc<dyn Register>, memory: u64) -> ConditionalLayer {
     let builder = ConditionalLayer::builder().register(register).key(HostAndPath::default());
     // Any method may change an upstream's resource. A GET that no client has sent is one that a condition needs.
-    let builder = builder.guard_where(|_| true).probe_after_writes(false);
-    builder.memory(memory).write_timeout(answer_timeout + MARGIN).build()
+    let builder = builder.guard_where(|_| true).get_after_writes(false);
+    builder.cache_capacity(memory).write_timeout(answer_timeout + MARGIN).build()
 }
 
 /// Removes an upstream's own tag, so that the layer makes one. Many servers derive it from the date and the length, and two
