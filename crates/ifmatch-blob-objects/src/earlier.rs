@@ -21,7 +21,8 @@ use ifmatch_core::command::{Command, Doubt};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Permit, Record, Revision};
 
-use super::permit::{self, Cover, GRACE, of_driver};
+use super::failure::of_driver;
+use super::permit::{self, Cover, GRACE};
 use super::shared::Shared;
 use ifmatch_blob::store::StoreError;
 

@@ -9,11 +9,11 @@ use ifmatch_register::{Key, Swap};
 use object_store::path::Path;
 
 use super::attributes::Current;
-use super::failure;
-use super::incarnation::{self, Registered};
+use super::container;
+use super::container::state::{Members, Registered};
+use super::failure::{self, of_register};
 use super::list::name_of;
-use super::members::Members;
-use super::permit::{self, Cover, Ending, of_register};
+use super::permit::{self, Cover, Ending};
 use super::shared::Shared;
 use super::write::contended;
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -37,9 +37,9 @@ impl Shared {
             }
         }
         after = None;
-        while let Some(records) = self.records(incarnation::KEYS, &mut after).await? {
+        while let Some(records) = self.records(container::KEYS, &mut after).await? {
             for (key, record) in records {
-                let name = key.as_str().strip_prefix(incarnation::KEYS).and_then(|name| ContainerName::new(name).ok());
+                let name = key.as_str().strip_prefix(container::KEYS).and_then(|name| ContainerName::new(name).ok());
                 if let Some(container) = name {
                     forgotten += self.forget_container(&container, &key, &record).await?;
                 }

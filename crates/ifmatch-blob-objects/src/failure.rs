@@ -6,6 +6,7 @@ use std::iter::successors;
 
 use ifmatch_core::command::{Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
+use ifmatch_register::{DriverError, RegisterError, RegisterErrorKind};
 use object_store::Error;
 
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
@@ -78,6 +79,26 @@ pub(super) fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
         Outcome::Refused(Refusal::Lease(failure)) => StoreErrorKind::LeaseFailed(failure).into(),
         Outcome::Refused(Refusal::LeaseConflict(conflict)) => StoreErrorKind::LeaseConflict(conflict).into(),
         other => StoreError::new(StoreErrorKind::Unavailable, format!("the register did not carry it out: {other:?}")),
+    }
+}
+
+/// Converts a register's failure into an error for the client.
+pub(super) fn of_register(error: impl Into<RegisterError>) -> StoreError {
+    let error = error.into();
+    let kind = match error.kind() {
+        RegisterErrorKind::Ambiguous => StoreErrorKind::OutcomeUnknown,
+        RegisterErrorKind::Full => StoreErrorKind::Full,
+        RegisterErrorKind::Unreadable => StoreErrorKind::Unreadable,
+        _ => StoreErrorKind::Unavailable,
+    };
+    StoreError::new(kind, error)
+}
+
+/// Converts a driver's failure into an error for the client.
+pub(super) fn of_driver(error: DriverError) -> StoreError {
+    match error {
+        DriverError::Register(error) => of_register(error),
+        other => StoreError::new(StoreErrorKind::Unavailable, other),
     }
 }
 

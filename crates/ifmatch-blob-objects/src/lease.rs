@@ -11,9 +11,9 @@ use ifmatch_runtime::nonce;
 use object_store::path::Path;
 
 use super::attributes::Current;
-use super::failure::refused;
-use super::members::Members;
-use super::permit::{Cover, Ending, check, key, of_driver, of_register};
+use super::container::state::Members;
+use super::failure::{of_driver, of_register, refused};
+use super::permit::{Cover, Ending, check, key};
 use super::shared::{Keeps, Shared};
 use super::write::{contended, in_a_task};
 use ifmatch_blob::name::{BlobPath, ContainerName};

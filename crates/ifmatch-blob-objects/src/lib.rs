@@ -61,10 +61,10 @@ use ifmatch_blob::store::{
 
 pub use attributes::{Naming, metadata_name};
 pub use backing::{Backing, ConditionalDeletion, DescribedListing};
+use container::memory::MemberCache;
+use container::state::Aim;
 pub use direct::{DirectBody, DirectUpload};
 pub use failure::TooSoon;
-use incarnation::Mark;
-use members::MemberCache;
 pub use object_register::ObjectRegister;
 pub use open_error::{OpenError, OpenErrorKind};
 use owner::Owner;
@@ -77,18 +77,13 @@ use unrecorded::Unrecorded;
 
 mod attributes;
 mod backing;
-mod close_container;
 mod container;
-mod container_list;
-mod delete_container;
 mod direct;
 mod earlier;
 mod expire_records;
 mod failure;
-mod incarnation;
 mod lease;
 mod list;
-mod members;
 mod multipart;
 mod object_register;
 mod open_error;
@@ -213,7 +208,7 @@ impl ObjectBlobs {
         owner: Option<Owner>,
     ) -> Self {
         // The store knows the blobs, and nothing but the register its containers.
-        let is_container = |key: &Key| key.as_str().starts_with(incarnation::KEYS);
+        let is_container = |key: &Key| key.as_str().starts_with(container::KEYS);
         let driver = Driver::new(register).with_patience(PATIENCE).index_of(is_container);
         let member_cache = MemberCache::new(backing.container_memory);
         let recent_records = RecentRecords::new(member_cache.is_enabled());
@@ -322,11 +317,11 @@ impl BlobStore for ObjectBlobs {
     }
 
     async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        Shared::delete_container(&self.shared, container, delete, Mark::Deleting).await
+        Shared::delete_container(&self.shared, container, delete, Aim::All).await
     }
 
     async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        Shared::delete_container(&self.shared, container, delete, Mark::Closing).await
+        Shared::delete_container(&self.shared, container, delete, Aim::IfEmpty).await
     }
 
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {

@@ -9,11 +9,11 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::record::{Record, Token, Variant};
-use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterError, RegisterErrorKind};
+use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterErrorKind};
 use ifmatch_runtime::nonce;
 
 use super::attributes::Current;
-use super::failure::{lost, refused};
+use super::failure::{lost, of_driver, of_register, refused};
 use super::shared::Shared;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
@@ -199,26 +199,6 @@ pub(super) fn check(
             let current = current.and_then(|current| current.info.tag.clone());
             Err(StoreErrorKind::PreconditionFailed { precondition, current }.into())
         }
-    }
-}
-
-/// Converts a register's failure into an error for the client.
-pub(super) fn of_register(error: impl Into<RegisterError>) -> StoreError {
-    let error = error.into();
-    let kind = match error.kind() {
-        RegisterErrorKind::Ambiguous => StoreErrorKind::OutcomeUnknown,
-        RegisterErrorKind::Full => StoreErrorKind::Full,
-        RegisterErrorKind::Unreadable => StoreErrorKind::Unreadable,
-        _ => StoreErrorKind::Unavailable,
-    };
-    StoreError::new(kind, error)
-}
-
-/// Converts a driver's failure into an error for the client.
-pub(super) fn of_driver(error: DriverError) -> StoreError {
-    match error {
-        DriverError::Register(error) => of_register(error),
-        other => StoreError::new(StoreErrorKind::Unavailable, other),
     }
 }
 

@@ -11,10 +11,10 @@ use object_store::{GetOptions, GetResult, ObjectStoreExt};
 
 use super::attributes::Current;
 use super::backing::Backing;
-use super::failure;
-use super::members::{MemberCache, Members};
+use super::container::memory::MemberCache;
+use super::container::state::Members;
+use super::failure::{self, of_driver};
 use super::owner::{Claim, Owner};
-use super::permit::of_driver;
 use super::probe::Capability;
 use super::recent::RecentRecords;
 use ifmatch_blob::name::{BlobPath, ContainerName};

@@ -16,12 +16,12 @@ use object_store::path::Path;
 use object_store::{Attributes, Error, GetOptions, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult};
 
 use super::attributes::{Current, Stamp, tag};
+use super::container::Found;
+use super::container::state::{Home, Members};
 use super::direct::{DirectBody, DirectUpload, Offer};
-use super::failure::{self, Failure, lost};
-use super::incarnation::{Found, Home};
-use super::members::Members;
+use super::failure::{self, Failure, lost, of_driver, of_register};
 use super::multipart::Multipart;
-use super::permit::{Cover, Ending, GRACE, check, content, key, of_driver, of_register};
+use super::permit::{Cover, Ending, GRACE, check, content, key};
 use super::probe::Support;
 use super::shared::{Keeps, Shared};
 use super::spool::{Promise, Spool};
@@ -113,10 +113,8 @@ impl Shared {
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
         let (incarnation, members) = match put.container {
             MissingContainer::Refuse => {
-                let home = match this.find_for_write(&blob.container).await? {
-                    Found::Known(home) => home,
-                    Found::Absent(_) | Found::Unknown(_) => this.expect(&blob.container).await?,
-                };
+                let found = this.find_for_write(&blob.container).await?;
+                let home = this.enter(&blob.container, found, MissingContainer::Refuse, None).await?;
                 ((this.keeps != Keeps::Nothing).then_some(home.incarnation), home.members())
             }
             MissingContainer::Create => (None, this.container_for_write(&blob.container).await?.members()),
@@ -227,7 +225,7 @@ impl Shared {
         // It is not known yet if the request created the blob, so a retry of it cannot be answered.
         stamp.request = None;
         if self.capability.metadata && self.keeps != Keeps::Nothing && stamp.incarnation.is_none() {
-            stamp.incarnation = Some(self.ensure(&blob.container).await?.incarnation);
+            stamp.incarnation = Some(self.home(&blob.container, MissingContainer::Create).await?.incarnation);
         }
         let attributes = self.attributes(headers, stamp, false);
         let mut options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
