@@ -10,7 +10,6 @@ mod blocks;
 mod containers;
 mod crc64;
 mod error;
-mod guid;
 mod request;
 mod response;
 mod service;
@@ -26,6 +25,8 @@ use ifmatch_blob::dialect::{Context, Dialect};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{StoreError, Upload};
 use ifmatch_core::fields::has;
+use ifmatch_runtime::random_bytes;
+use uuid::{Builder, Uuid};
 
 use auth::{Authenticated, Grant};
 use error::AzureError;
@@ -180,4 +181,9 @@ async fn on_blob(
         BlobOperation::SetTier(lease) => Box::pin(blobs::set_blob_tier(context, blob, lease)).await,
         BlobOperation::Delete(write) => Box::pin(blobs::delete_blob(context, blob, write)).await,
     }
+}
+
+/// Returns a random GUID, if the platform provides randomness.
+fn random_guid() -> Option<Uuid> {
+    Some(Builder::from_random_bytes(random_bytes().ok()?).into_uuid())
 }

@@ -14,12 +14,13 @@ use ifmatch_register::{Applied, Key};
 use super::Inner;
 use super::background::in_the_background;
 use super::decoded::Container;
-use super::error::{disk, index};
+use super::error::disk;
 use super::key;
 use super::payload::Payload;
-use super::swap::{Change, encoded, payload_of, random, unexpected};
+use super::swap::{Change, encoded, payload_of};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::records::{nonce, of_driver, refused};
 use ifmatch_blob::store::{ContainerInfo, Delete, ListQuery, SetHeaders, StoreError, StoreErrorKind};
 
 impl Inner {
@@ -30,7 +31,7 @@ impl Inner {
         if let Some(container) = current.and_then(|current| self.decoded.container(&key, current)) {
             return Ok(Some(container));
         }
-        let record = self.driver.load(&key).await.map_err(index)?;
+        let record = self.driver.load(&key).await.map_err(of_driver)?;
         // A container's record never has a write in flight, so it says the same at any time, except for its lease.
         let now = self.driver.now();
         let Some(version) = record.state(now).version() else { return Ok(None) };
@@ -63,7 +64,7 @@ impl Inner {
             Outcome::Written(_) | Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
                 incarnation_of(&applied.after, self)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
             }
-            outcome => Err(unexpected(outcome, self.driver.now())),
+            outcome => Err(refused(outcome, self.driver.now())),
         }
     }
 
@@ -80,7 +81,7 @@ impl Inner {
                 self.info_of(&applied.after)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
             }
             Outcome::Refused(Refusal::PreconditionFailed { .. }) => Err(StoreErrorKind::ContainerExists.into()),
-            outcome => Err(unexpected(outcome, self.driver.now())),
+            outcome => Err(refused(outcome, self.driver.now())),
         }
     }
 
@@ -88,7 +89,7 @@ impl Inner {
         let preconditions = Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() };
         // If the container exists, its lease makes no difference.
         let lease = LeaseUse::Read(None);
-        let change = Change { method: Method::PUT, preconditions, lease, request: None, nonce: random()? };
+        let change = Change { method: Method::PUT, preconditions, lease, request: None, nonce: nonce()? };
         let content = encoded(&Payload::of_container(headers))?;
         self.swap(key, &change, content).await
     }
@@ -108,7 +109,7 @@ impl Inner {
     ) -> Result<ContainerInfo, StoreError> {
         // A container's lease protects it from deletion only.
         let request = set.request.map(|key| key.request(None));
-        let (method, nonce) = (Method::PUT, random()?);
+        let (method, nonce) = (Method::PUT, nonce()?);
         let change =
             Change { method, preconditions: set.preconditions, lease: LeaseUse::Read(set.lease.id()), request, nonce };
         let key = key::of_container(container)?;
@@ -123,7 +124,7 @@ impl Inner {
         match applied.outcome {
             Outcome::Written(_) => {}
             Outcome::Replayed(_) => return Ok(()),
-            outcome => return Err(unexpected(outcome, self.driver.now()).of_container()),
+            outcome => return Err(refused(outcome, self.driver.now()).of_container()),
         }
         if let Ok(Some(incarnation)) = incarnation_of(&applied.before, &self) {
             let container = container.clone();
@@ -166,7 +167,7 @@ pub(super) async fn delete_empty(
 
 fn deletion(delete: Delete) -> Result<Change, StoreError> {
     let request = delete.request.map(|key| key.request(None));
-    let (method, nonce) = (Method::DELETE, random()?);
+    let (method, nonce) = (Method::DELETE, nonce()?);
     Ok(Change { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce })
 }
 

@@ -21,9 +21,9 @@ use ifmatch_core::command::{Command, Doubt};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Permit, Record, Revision};
 
-use super::failure::of_driver;
 use super::permit::{self, Cover, GRACE};
 use super::shared::Shared;
+use ifmatch_blob::records::of_driver;
 use ifmatch_blob::store::StoreError;
 
 impl Shared {

@@ -11,13 +11,13 @@ use object_store::path::Path;
 use super::attributes::Current;
 use super::container;
 use super::container::state::{Members, Registered};
-use super::failure::{self, of_register};
+use super::failure;
 use super::list::name_of;
 use super::permit::{self, Cover, Ending};
 use super::shared::Shared;
 use super::write::contended;
 use ifmatch_blob::name::{BlobPath, ContainerName};
-use ifmatch_blob::records::{is_past_retention, next_page};
+use ifmatch_blob::records::{is_past_retention, next_page, of_register};
 use ifmatch_blob::store::StoreError;
 
 impl Shared {

@@ -4,9 +4,6 @@ use std::error::Error as StdError;
 use std::io;
 use std::iter::successors;
 
-use ifmatch_core::command::{Outcome, Refusal};
-use ifmatch_core::date::Timestamp;
-use ifmatch_register::{DriverError, RegisterError, RegisterErrorKind};
 use object_store::Error;
 
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
@@ -64,42 +61,6 @@ fn is_of_metadata(error: &Error) -> bool {
     sources(error).map(ToString::to_string).any(|text| {
         text.starts_with("Server returned non-2xx status code: 400") && text.contains("<Code>MetadataTooLarge</Code>")
     })
-}
-
-/// Converts a register's refusal.
-pub(super) fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
-    match outcome {
-        Outcome::Refused(Refusal::PreconditionFailed { precondition, current }) => {
-            StoreErrorKind::PreconditionFailed { precondition, current }.into()
-        }
-        Outcome::Refused(Refusal::InFlight { deadline }) => {
-            StoreErrorKind::InFlight { retry_after: now.until(deadline) }.into()
-        }
-        Outcome::Refused(Refusal::NotFound) => StoreErrorKind::NotFound.into(),
-        Outcome::Refused(Refusal::Lease(failure)) => StoreErrorKind::LeaseFailed(failure).into(),
-        Outcome::Refused(Refusal::LeaseConflict(conflict)) => StoreErrorKind::LeaseConflict(conflict).into(),
-        other => StoreError::new(StoreErrorKind::Unavailable, format!("the register did not carry it out: {other:?}")),
-    }
-}
-
-/// Converts a register's failure into an error for the client.
-pub(super) fn of_register(error: impl Into<RegisterError>) -> StoreError {
-    let error = error.into();
-    let kind = match error.kind() {
-        RegisterErrorKind::Ambiguous => StoreErrorKind::OutcomeUnknown,
-        RegisterErrorKind::Full => StoreErrorKind::Full,
-        RegisterErrorKind::Unreadable => StoreErrorKind::Unreadable,
-        _ => StoreErrorKind::Unavailable,
-    };
-    StoreError::new(kind, error)
-}
-
-/// Converts a driver's failure into an error for the client.
-pub(super) fn of_driver(error: DriverError) -> StoreError {
-    match error {
-        DriverError::Register(error) => of_register(error),
-        other => StoreError::new(StoreErrorKind::Unavailable, other),
-    }
 }
 
 /// Converts an error with an unknown outcome.

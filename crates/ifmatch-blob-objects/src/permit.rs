@@ -10,12 +10,12 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::record::{Record, Token, Variant};
 use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterErrorKind};
-use ifmatch_runtime::nonce;
 
 use super::attributes::Current;
-use super::failure::{lost, of_driver, of_register, refused};
+use super::failure::lost;
 use super::shared::Shared;
 use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::records::{nonce, of_driver, refused};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// Duration of a permit, if this process ends before it returns the permit.
@@ -157,8 +157,7 @@ impl Shared {
         cover: Cover,
         seen: Option<Record>,
     ) -> Result<(Grant, Record, KeyLock<'_>), StoreError> {
-        let begin =
-            Begin::new(method, &Preconditions::NONE, nonce().map_err(of_register)?, cover.ttl()).with_lease(lease);
+        let begin = Begin::new(method, &Preconditions::NONE, nonce()?, cover.ttl()).with_lease(lease);
         let (applied, lock) = self.driver.begin(key, seen, begin).await.map_err(unbegun)?;
         match (applied.outcome, lock) {
             (Outcome::Granted(grant), Some(lock)) => Ok((grant, applied.after, lock)),

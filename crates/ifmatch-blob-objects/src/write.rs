@@ -10,7 +10,6 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
-use ifmatch_runtime::nonce;
 use ifmatch_runtime::task::detach;
 use object_store::path::Path;
 use object_store::{Attributes, Error, GetOptions, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult};
@@ -19,7 +18,7 @@ use super::attributes::{Current, Stamp, tag};
 use super::container::Found;
 use super::container::state::{Home, Members};
 use super::direct::{DirectBody, DirectUpload, Offer};
-use super::failure::{self, Failure, lost, of_driver, of_register};
+use super::failure::{self, Failure, lost};
 use super::multipart::Multipart;
 use super::permit::{Cover, Ending, GRACE, check, content, key};
 use super::probe::Support;
@@ -27,6 +26,7 @@ use super::shared::{Keeps, Shared};
 use super::spool::{Promise, Spool};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::records::{nonce, of_driver};
 use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Upload, Written};
 
 /// Maximum number of attempts while other programs keep changing the object.
@@ -128,7 +128,7 @@ impl Shared {
                     None => this.driver.load(&key).await.map_err(of_driver)?,
                 };
                 let record = this.end_lease_of_absent(blob, &location, members, record).await?;
-                record.check_lease(put.lease, this.driver.now()).map_err(StoreErrorKind::LeaseFailed)?;
+                record.check_lease(put.lease, this.driver.now())?;
                 record
             } else {
                 this.start(&key, put.lease, check(&Method::PUT, &put.preconditions, before.as_ref()).is_ok()).await?
@@ -139,7 +139,7 @@ impl Shared {
         }
         this.must_cover(&put.preconditions, Promise::of(&put).long().is_some())?;
         let promise = Promise::of(&put);
-        let nonce = format!("{:016x}", nonce().map_err(of_register)?);
+        let nonce = format!("{:016x}", nonce()?);
         let mut stamp = Stamp { incarnation, ..Stamp::new(nonce, promise.digest(), request) };
         let mut headers = put.headers;
         let (body, hash) = if let Some(hash) = basis.kept {

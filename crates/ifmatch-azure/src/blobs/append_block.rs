@@ -145,8 +145,7 @@ impl Current {
             return Err(AzureError::blob_not_found());
         };
         let info = &opened.info;
-        SeenLease::check(info.lease.as_ref(), write.lease)
-            .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+        SeenLease::check(info.lease.as_ref(), write.lease).map_err(AzureError::of_blob)?;
         let conditions = &write.conditions.preconditions;
         if let Verdict::Failed(_) = conditions.evaluate(&Method::PUT, Some(&info.validators())) {
             return Err(match &info.tag {

@@ -7,7 +7,7 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
-use ifmatch_blob::store::{ContainerInfo, Delete, HeaderChange, SetHeaders, StoreErrorKind};
+use ifmatch_blob::store::{ContainerInfo, Delete, HeaderChange, SetHeaders};
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 
 use crate::error::AzureError;
@@ -33,8 +33,7 @@ pub(crate) async fn get_container(
     lease: LeaseUse,
 ) -> Result<Response<BlobBody>, AzureError> {
     let info = find(context, container).await?;
-    SeenLease::check(info.lease.as_ref(), lease)
-        .map_err(|failure| AzureError::of_container(StoreErrorKind::LeaseFailed(failure)))?;
+    SeenLease::check(info.lease.as_ref(), lease).map_err(AzureError::of_container)?;
     let mut response = changed(StatusCode::OK, &info);
     headers::add_metadata(response.headers_mut(), &info.headers);
     headers::add_lease(response.headers_mut(), info.lease.as_ref());

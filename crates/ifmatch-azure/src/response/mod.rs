@@ -15,7 +15,7 @@ use ifmatch_core::lease::azure::{self, CLIENT_REQUEST_ID};
 use ifmatch_core::lease::{LeaseAction, fields};
 
 use crate::error::AzureError;
-use crate::guid;
+use crate::random_guid;
 use crate::request::headers::{MAX_CLIENT_REQUEST_ID, VERSION};
 use xml::Xml;
 
@@ -39,7 +39,7 @@ impl RequestIds {
 
     /// Adds the headers, and a request id of the server's own, to a response.
     pub(crate) fn add_to(self, mut response: Response<BlobBody>) -> Response<BlobBody> {
-        let id = guid::random().and_then(|id| HeaderValue::try_from(id.to_string()).ok());
+        let id = random_guid().and_then(|id| HeaderValue::try_from(id.to_string()).ok());
         let own = [(VERSION, self.version), (CLIENT_REQUEST_ID, self.client_request_id), (REQUEST_ID, id)];
         response.headers_mut().extend(own.into_iter().filter_map(|(name, value)| Some((name, value?))));
         response

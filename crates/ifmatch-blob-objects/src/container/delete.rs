@@ -63,18 +63,18 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::Key;
-use ifmatch_runtime::nonce;
 use ifmatch_runtime::task::{Elapsed, detach};
 use object_store::path::Path;
 
 use super::memory::FORGOTTEN_AFTER;
 use super::state::{Aim, Change, Circumstances, Ended, Home, Mark, Move, Payload, Registered, Step};
 use super::{RETRY, key};
-use crate::failure::{self, Failure, lost, of_driver, of_register, refused};
+use crate::failure::{self, Failure, lost};
 use crate::permit::{GRACE, KEYS};
 use crate::shared::{PATIENCE, Shared};
 use crate::write::{contended, in_a_task};
 use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::records::{nonce, of_driver, of_register, refused};
 use ifmatch_blob::store::{Delete, MissingContainer, StoreError, StoreErrorKind};
 
 /// Maximum number of objects per deletion, the number that stores delete in one request.
@@ -394,7 +394,7 @@ impl<'a> Turn<'a> {
         lease: LeaseUse,
     ) -> Result<Outcome, StoreError> {
         let content = self.payload.changed(change)?;
-        let command = Write::new(&Method::DELETE, preconditions, content, nonce().map_err(of_register)?)
+        let command = Write::new(&Method::DELETE, preconditions, content, nonce()?)
             .with_lease(lease)
             .with_based_on(Some(self.generation));
         let applied = self.shared.driver.apply(&self.key, &Command::Write(command)).await;

@@ -35,13 +35,13 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_register::{Key, RegisterErrorKind, Scan, Swap};
-use ifmatch_runtime::nonce;
 use ifmatch_runtime::task::{detach, timeout};
 
-use crate::failure::{self, of_driver, of_register, refused};
+use crate::failure;
 use crate::shared::{Keeps, Shared};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::records::{nonce, of_driver, of_register, refused};
 use ifmatch_blob::store::{
     ContainerEntry, ContainerInfo, ListQuery, MissingContainer, Page, SetHeaders, StoreError, StoreErrorKind,
 };
@@ -294,7 +294,7 @@ impl Shared {
         adopts: bool,
         headers: &BlobHeaders,
     ) -> Result<(Record, bool), StoreError> {
-        let (key, nonce) = (key(container)?, nonce().map_err(of_register)?);
+        let (key, nonce) = (key(container)?, nonce()?);
         self.check_owner().await?;
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
@@ -363,7 +363,7 @@ impl Shared {
         let key = self.adopt(container).await?;
         // A container's lease protects it from deletion only.
         let request = set.request.map(|key| key.request(None));
-        let nonce = nonce().map_err(of_register)?;
+        let nonce = nonce()?;
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
