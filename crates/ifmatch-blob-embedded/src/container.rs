@@ -8,7 +8,6 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
-use ifmatch_core::tag::TagList;
 use ifmatch_register::{Applied, Key};
 
 use super::Inner;
@@ -86,7 +85,7 @@ impl Inner {
     }
 
     async fn create(&self, key: &Key, headers: BlobHeaders) -> Result<Applied, StoreError> {
-        let preconditions = Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() };
+        let preconditions = Preconditions::absent();
         // If the container exists, its lease makes no difference.
         let lease = LeaseUse::Read(None);
         let change = Change { method: Method::PUT, preconditions, lease, request: None, nonce: nonce()? };

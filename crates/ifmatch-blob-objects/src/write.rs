@@ -161,7 +161,7 @@ impl Shared {
         let cover = if is_covered { Cover::Store } else { Cover::Permit };
         in_a_task(async move {
             let mut body = body;
-            this.guarded(&job.blob, &Method::PUT, job.lease, cover, seen, this.write(&job, &mut body)).await
+            this.guarded(&job.blob, &Method::PUT, job.lease, cover, seen, Box::pin(this.write(&job, &mut body))).await
         })
         .await
     }

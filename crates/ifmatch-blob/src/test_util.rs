@@ -110,7 +110,7 @@ pub struct Act {
     counted: Counted,
     steps: Arc<AtomicUsize>,
     before: Range<usize>,
-    act: Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
+    run: Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
 }
 
 impl Act {
@@ -120,7 +120,7 @@ impl Act {
         before: Range<usize>,
         act: impl Fn() -> F + Send + Sync + 'static,
     ) -> Self {
-        Self { counted, steps: Arc::default(), before, act: Arc::new(move || Box::pin(act())) }
+        Self { counted, steps: Arc::default(), before, run: Arc::new(move || Box::pin(act())) }
     }
 }
 
@@ -128,7 +128,7 @@ impl Act {
 impl Hook for Act {
     async fn before(&self, step: Step, container: &ContainerName) {
         if (self.counted)(step, container) && self.before.contains(&self.steps.fetch_add(1, Ordering::SeqCst)) {
-            (self.act)().await;
+            (self.run)().await;
         }
     }
 }

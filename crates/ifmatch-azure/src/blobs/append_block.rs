@@ -20,7 +20,6 @@ use ifmatch_blob::store::{
 use ifmatch_core::append::AppendFailure;
 use ifmatch_core::lease::SeenLease;
 use ifmatch_core::precondition::{Preconditions, Verdict};
-use ifmatch_core::tag::TagList;
 
 use super::write;
 use crate::blocks;
@@ -158,7 +157,7 @@ impl Current {
         let tag = tag.ok_or_else(|| {
             AzureError::of_blob(StoreError::new(StoreErrorKind::Unsupported, "the store does not provide strong tags"))
         })?;
-        let preconditions = Preconditions { if_match: Some(TagList::Tags(vec![tag])), ..Preconditions::default() };
+        let preconditions = Preconditions::unchanged(Some(&tag));
         Ok(Self { opened, append, preconditions })
     }
 }

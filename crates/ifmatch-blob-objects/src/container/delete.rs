@@ -286,10 +286,8 @@ impl<'a> Turn<'a> {
         self.shared.check_owner().await?;
         self.keep().await?;
         let listing = self.shared.has_blobs(self.container, self.home.members());
-        match self.in_turn(listing).await.map_err(|_elapsed| contended())?? {
-            true => Err(StoreErrorKind::ContainerNotEmpty.into()),
-            false => Ok(()),
-        }
+        let has_blobs = self.in_turn(listing).await.map_err(|_elapsed| contended())??;
+        if has_blobs { Err(StoreErrorKind::ContainerNotEmpty.into()) } else { Ok(()) }
     }
 
     /// Deletes the listed objects and returns their number.

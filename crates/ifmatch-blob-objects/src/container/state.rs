@@ -154,10 +154,9 @@ impl Registered {
         match (self, aim) {
             (_, Aim::Finish) if is_taken => Move::Rest,
             _ if is_taken => Move::Wait,
-            (Self::Deleting(_), _) => Move::Take(Mark::Deleting),
             (Self::Closing(..), Aim::Finish) => Move::Open,
             (Self::Known(_) | Self::Gone(_), Aim::Finish) => Move::Rest,
-            (Self::Known(_) | Self::Closing(..), Aim::All) => Move::Take(Mark::Deleting),
+            (Self::Deleting(_), _) | (Self::Known(_) | Self::Closing(..), Aim::All) => Move::Take(Mark::Deleting),
             (Self::Known(_) | Self::Closing(..), Aim::IfEmpty) => Move::Take(Mark::Closing),
             (Self::Gone(_), Aim::All | Aim::IfEmpty) => Move::Adopt,
         }
@@ -242,11 +241,8 @@ pub(crate) enum Ended {
 impl Step {
     /// Returns the first step under a mark.
     pub(crate) fn first(mark: Mark, circumstances: Circumstances) -> Self {
-        match mark {
-            Mark::Closing => Self::AwaitWriters(mark),
-            Mark::Deleting if circumstances.incarnations => Self::Sweep,
-            Mark::Deleting => Self::AwaitWriters(mark),
-        }
+        let sees_all = mark == Mark::Deleting && circumstances.incarnations;
+        if sees_all { Self::Sweep } else { Self::AwaitWriters(mark) }
     }
 
     /// Returns the next step, or `None` after the last one.

@@ -111,6 +111,13 @@ pub struct Delete {
     pub request: Option<RequestKey>,
 }
 
+impl Delete {
+    /// A deletion on the condition that the blob still has this tag. Without a tag, it is never true.
+    pub fn of_version(tag: Option<&EntityTag>) -> Self {
+        Self { preconditions: Preconditions::unchanged(tag), ..Self::default() }
+    }
+}
+
 /// The client's name for a request, the same for all its retries.
 ///
 /// ```

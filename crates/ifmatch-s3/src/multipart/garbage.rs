@@ -2,50 +2,30 @@
 
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
+use futures_util::FutureExt;
+use futures_util::future::ready;
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
-use ifmatch_blob::store::{BlobEntry, ListQuery, Reading, StoreError};
+use ifmatch_blob::name::{BlobName, BlobPath};
+use ifmatch_blob::store::{Reading, StoreError};
+use ifmatch_blob::sweep::{IsUsed, remove_old};
 
-use super::upload::{PARTS, UPLOADS, remove};
+use super::upload::{PARTS, UPLOADS};
 
 /// Retention of uploads since their last change, and of parts.
 const MAX_AGE: Duration = Duration::from_hours(7 * 24);
-/// Number of entries read from the store at a time.
-const STEP: usize = 500;
-
-/// Removes old uploads, and old parts without an upload. Returns the number of entries removed.
+/// Removes old uploads, and old parts without an upload. Returns the number of entries removed. Continues an interrupted sweep.
 pub(crate) async fn collect(context: &Context) -> Result<u64, StoreError> {
-    Ok(sweep(context, &UPLOADS).await? + sweep(context, &PARTS).await?)
+    let uploads = (&*UPLOADS, (|_, _| ready(Ok(false)).boxed()) as IsUsed);
+    let parts = (&*PARTS, (|context, part| has_upload(context, part).boxed()) as IsUsed);
+    remove_old(context, "uploads", MAX_AGE, &[uploads, parts]).await
 }
 
-async fn sweep(context: &Context, container: &ContainerName) -> Result<u64, StoreError> {
-    let store = &*context.store;
-    let query = ListQuery::first(STEP);
-    let mut entries = query.blobs(store, container);
-    let mut removed = 0;
-    while let Some(entry) = entries.try_next().await? {
-        if !is_old(context, &entry) || has_upload(context, &entry).await? {
-            continue;
-        }
-        let path = BlobPath { container: container.clone(), name: entry.name };
-        // An entry that was written meanwhile is kept.
-        removed += u64::from(remove(store, &path, entry.info.tag.as_ref()).await.is_ok());
-    }
-    Ok(removed)
-}
-
-fn is_old(context: &Context, entry: &BlobEntry) -> bool {
-    let age = context.wall().last_modified().unix().saturating_sub(entry.info.last_modified.unix());
-    u64::try_from(age).is_ok_and(|age| age > MAX_AGE.as_secs())
-}
-
-/// Returns `true` for a part whose upload exists. The name of an upload, `bucket/created/id`, is that of no upload's part.
-async fn has_upload(context: &Context, entry: &BlobEntry) -> Result<bool, StoreError> {
-    let Some((upload, _)) = entry.name.as_str().rsplit_once('/') else { return Ok(false) };
+/// Returns `true` for a part whose upload exists.
+async fn has_upload(context: &Context, part: &BlobPath) -> Result<bool, StoreError> {
+    let Some((upload, _)) = part.name.as_str().rsplit_once('/') else { return Ok(false) };
     let Ok(name) = BlobName::new(upload) else { return Ok(false) };
-    let path = BlobPath { container: UPLOADS.clone(), name };
-    Ok(context.store.open(&path, Reading::HEAD.without_lease()).await?.is_some())
+    let upload = BlobPath { container: UPLOADS.clone(), name };
+    Ok(context.store.open(&upload, Reading::HEAD.without_lease()).await?.is_some())
 }
 
 #[cfg(test)]
@@ -65,6 +45,7 @@ mod tests {
     use super::*;
     use crate::checksum::Plan;
     use crate::convert::Fields;
+    use ifmatch_blob::name::ContainerName;
 
     /// A store with the bucket `docs`, and two uploads of one part each; of the second, only the part is left.
     async fn uploads_and_parts(store: &dyn BlobStore) -> [Place; 2] {

@@ -17,7 +17,6 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::tag::TagList;
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 
@@ -160,8 +159,8 @@ impl Place {
     ) -> Result<Option<EntityTag>, StoreError> {
         let text = serde_json::to_vec(upload).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?;
         let preconditions = match tag {
-            Some(tag) => unchanged(Some(tag)),
-            None => Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::NONE },
+            Some(tag) => Preconditions::unchanged(Some(tag)),
+            None => Preconditions::absent(),
         };
         let put = Put { preconditions, ..Put::new(Body::new(Full::new(Bytes::from(text)))) };
         Ok(store.put(&self.path().map_err(broken)?, put).await?.tag)
@@ -169,7 +168,7 @@ impl Place {
 
     /// Removes an upload if it still has this tag.
     pub(crate) async fn remove(&self, store: &dyn BlobStore, tag: Option<&EntityTag>) -> Result<(), StoreError> {
-        remove(store, &self.path().map_err(broken)?, tag).await
+        store.delete(&self.path().map_err(broken)?, Delete::of_version(tag)).await
     }
 
     /// Returns the parts in the order of their numbers, after this number.
@@ -189,7 +188,7 @@ impl Place {
     /// Removes all parts. Those that cannot be removed now are collected later.
     pub(crate) async fn remove_parts(&self, store: &dyn BlobStore) {
         let parts = self.parts(store, 0).await.unwrap_or_default();
-        let remove = async |part: Part| drop(remove(store, &part.path, part.tag.as_ref()).await);
+        let remove = async |part: Part| drop(store.delete(&part.path, Delete::of_version(part.tag.as_ref())).await);
         stream::iter(parts).for_each_concurrent(PARALLEL, remove).await;
     }
 
@@ -241,17 +240,6 @@ async fn load(store: &dyn BlobStore, path: &BlobPath) -> Result<Option<Loaded>, 
     let bytes = opened.source.read(None).await?.collect().await?.to_bytes();
     let upload = serde_json::from_slice(&bytes).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?;
     Ok(Some(Loaded { upload, tag: opened.info.tag }))
-}
-
-/// Removes a blob if it still has this tag.
-pub(super) async fn remove(store: &dyn BlobStore, path: &BlobPath, tag: Option<&EntityTag>) -> Result<(), StoreError> {
-    store.delete(path, Delete { preconditions: unchanged(tag), ..Delete::default() }).await
-}
-
-/// The condition that a blob still has this tag. Without a tag, it is never true.
-fn unchanged(tag: Option<&EntityTag>) -> Preconditions {
-    let if_match = Some(TagList::Tags(tag.into_iter().cloned().collect()));
-    Preconditions { if_match, ..Preconditions::NONE }
 }
 
 #[expect(clippy::expect_used, reason = "both names have only letters")]
