@@ -16,7 +16,7 @@ use super::container::state::Members;
 use super::failure;
 use super::owner::{Claim, Owner};
 use super::probe::Capability;
-use super::recent::RecentRecords;
+use super::records::RecentRecords;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::of_driver;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};

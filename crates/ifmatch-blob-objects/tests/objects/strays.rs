@@ -115,7 +115,7 @@ async fn strays_are_removed_before_their_container_is_forgotten() {
     let objects = Arc::new(InMemory::new());
     let backing = Backing::new(Arc::clone(&objects) as Arc<dyn ObjectStore>);
     let blobs = ObjectBlobs::open_durable(backing, register.clone()).await.unwrap();
-    crate::forgotten::deleted_long_ago(&register, "c/c").await;
+    crate::records::deleted_long_ago(&register, "c/c").await;
     let deleted = register.load(&Key::new("c/c").unwrap()).await.unwrap().unwrap().revision().get();
     plant(&objects, "c/old", deleted - 1).await;
     plant(&objects, "c/new", deleted + 1).await;
@@ -133,7 +133,7 @@ async fn a_gateway_that_lost_its_store_removes_no_strays() {
     let objects = Arc::new(InMemory::new());
     let backing = Backing::new(Arc::clone(&objects) as Arc<dyn ObjectStore>);
     let blobs = ObjectBlobs::open_durable(backing.clone(), register.clone()).await.unwrap();
-    crate::forgotten::deleted_long_ago(&register, "c/c").await;
+    crate::records::deleted_long_ago(&register, "c/c").await;
     let deleted = register.load(&Key::new("c/c").unwrap()).await.unwrap().unwrap().revision().get();
     plant(&objects, "c/old", deleted - 1).await;
     objects.delete(&"-ifmatch/owner".into()).await.unwrap();
