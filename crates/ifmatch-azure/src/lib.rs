@@ -12,7 +12,6 @@ mod crc64;
 mod error;
 mod request;
 mod response;
-mod service;
 
 use std::sync::Arc;
 
@@ -133,8 +132,8 @@ async fn carry_out(
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     match operation {
-        Operation::GetAccountInformation => Ok(service::account_information()),
-        Operation::GetServiceProperties => Ok(service::properties()),
+        Operation::GetAccountInformation => Ok(containers::account_information()),
+        Operation::GetServiceProperties => Ok(containers::properties()),
         Operation::Batch(batch) => Box::pin(batch::run(context, accounts, account, head, batch, body)).await,
         Operation::ListContainers(list) => Box::pin(containers::list_containers(context, &list)).await,
         Operation::Container(container, operation) => Box::pin(on_container(context, &container, operation)).await,

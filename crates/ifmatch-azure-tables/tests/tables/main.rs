@@ -13,4 +13,3 @@ mod interleavings;
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
 mod signer;
 mod support;
-mod tags;

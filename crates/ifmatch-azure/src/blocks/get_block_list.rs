@@ -14,7 +14,7 @@ use crate::blobs;
 use crate::error::AzureError;
 use crate::request::BlockId;
 use crate::request::GetBlockList;
-use crate::response::{self, xml::Xml};
+use crate::response::{self, Xml};
 
 const CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-blob-content-length");
 

@@ -15,7 +15,7 @@ use object_store::ObjectStore;
 use object_store::memory::InMemory;
 
 mod bounded;
-mod closing;
+mod containers;
 mod direct;
 mod faults;
 mod foreign;

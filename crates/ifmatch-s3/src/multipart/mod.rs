@@ -21,7 +21,6 @@
 //! - The bucket is replaced: the new one has none of the parts, and the write fails.
 
 mod complete;
-mod garbage;
 mod upload;
 
 use std::collections::HashMap;
@@ -47,7 +46,7 @@ use crate::{body, buckets, copy, error};
 use upload::{Place, State, Upload};
 
 pub(crate) use complete::complete;
-pub(crate) use garbage::collect;
+pub(crate) use upload::collect;
 
 /// Maximum number of a part.
 pub(crate) const MAX_PARTS: u16 = 10_000;
