@@ -7,7 +7,6 @@
 
 pub use service::TableService;
 
-mod access;
 mod entity;
 mod error;
 mod operations;

@@ -9,20 +9,19 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body::Body;
 use ifmatch_runtime::{Clock, task};
 
-use crate::access::Access;
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
 use crate::entity::properties::Entity;
 use crate::error::{Code, TableError};
 use crate::operations::batch::{self, Batch, Failed};
 use crate::operations::query;
-use crate::operations::read;
 use crate::operations::write;
 use crate::request::changeset;
 use crate::request::metadata_level::MetadataLevel;
 use crate::request::options::Options;
 use crate::request::resource::Resource;
 use crate::response::ResponseFormat;
+use crate::service::Access;
 use crate::storage::entities::{Change, Entities};
 use crate::storage::tables::{AccountContainers, Table, TableName};
 use ifmatch_azure::auth::{self, Authenticated};
@@ -165,7 +164,7 @@ impl Request<'_> {
         let store = &*self.shared.store;
         self.access.to_tables(if verb == Verb::Get { "l" } else { "d" })?;
         match verb {
-            Verb::Get => read::table(store, &self.containers, name, &self.format).await,
+            Verb::Get => query::table(store, &self.containers, name, &self.format).await,
             Verb::Delete => {
                 write::no_conditions(self.headers)?;
                 write::delete_table(store, &self.containers, name).await
@@ -227,7 +226,7 @@ impl Request<'_> {
         let table = self.find(table).await?;
         let entities = self.entities_of(&table);
         let change = match verb {
-            Verb::Get | Verb::Post => return read::entity(&entities, key, &self.options, &self.format).await,
+            Verb::Get | Verb::Post => return query::entity(&entities, key, &self.options, &self.format).await,
             Verb::Put => Change::Replace(&entity),
             Verb::Merge => Change::Merge(&entity),
             Verb::Delete => Change::Delete,

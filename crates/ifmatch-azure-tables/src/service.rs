@@ -1,4 +1,4 @@
-//! The table service over HTTP.
+//! The table service over HTTP, and the rights of its requests.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -10,16 +10,19 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use ifmatch_runtime::{Clock, SystemClock};
-use tower_service::Service;
-
-use crate::route::{self, Shared};
-use crate::storage::garbage;
-use crate::storage::tables::AccountContainers;
+use ifmatch_azure::auth::{AuthError, Grant, Level, SharedAccessError};
 use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::documents::Documents;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
+use ifmatch_runtime::{Clock, SystemClock};
+use tower_service::Service;
+
+use crate::entity::key::EntityKey;
+use crate::error::TableError;
+use crate::route::{self, Shared};
+use crate::storage::garbage;
+use crate::storage::tables::{AccountContainers, TableName};
 
 /// The table service over a blob store, as the Azure SDKs use it. Cheap to clone.
 ///
@@ -149,5 +152,41 @@ where
         let shared = Arc::clone(&self.shared);
         let (head, body) = request.into_parts();
         Box::pin(async move { Ok(route::answer(&shared, head, body).await) })
+    }
+}
+
+/// The rights of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Access(pub(crate) Grant);
+
+impl Access {
+    /// Permits operations on tables that need any of these permissions.
+    pub(crate) fn to_tables(&self, any_of: &str) -> Result<(), TableError> {
+        self.check(Level::Container, any_of)
+    }
+
+    /// Permits operations on entities that need any of these permissions.
+    pub(crate) fn to_entities(&self, any_of: &str) -> Result<(), TableError> {
+        self.check(Level::Object, any_of)
+    }
+
+    /// Permits operations on this entity.
+    pub(crate) fn to_entity(&self, table: &TableName, key: &EntityKey) -> Result<(), TableError> {
+        if self.covers(table, key) { Ok(()) } else { Err(AuthError::from(SharedAccessError::Range).into()) }
+    }
+
+    /// Returns `true` if the entity is in the signed range.
+    pub(crate) fn covers(&self, table: &TableName, key: &EntityKey) -> bool {
+        match &self.0 {
+            Grant::Everything => true,
+            Grant::SharedAccess(access) => access.covers(table.as_str(), &key.partition, &key.row),
+        }
+    }
+
+    fn check(&self, level: Level, any_of: &str) -> Result<(), TableError> {
+        match &self.0 {
+            Grant::Everything => Ok(()),
+            Grant::SharedAccess(access) => Ok(access.permit(level, any_of).map_err(AuthError::from)?),
+        }
     }
 }

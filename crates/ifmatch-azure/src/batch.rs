@@ -15,7 +15,7 @@ use ifmatch_blob::store::Upload;
 use crate::auth;
 use crate::blocks;
 use crate::error::AzureError;
-use crate::guid;
+use crate::random_guid;
 use crate::request::headers::VERSION;
 use crate::request::{self, Batch, BlobOperation, Operation, permissions};
 use crate::response::{self, RequestIds};
@@ -57,7 +57,7 @@ pub(crate) async fn run(
     });
     // Boxed: the compiler cannot show that a stream of these futures can be sent between threads.
     let mut answers = answers.buffered(PARALLEL).boxed();
-    let name = guid::random().ok_or_else(AzureError::busy)?;
+    let name = random_guid().ok_or_else(AzureError::busy)?;
     let boundary = format!("batchresponse_{name}");
     let mut whole = BytesMut::new();
     while let Some((id, answer)) = answers.next().await {

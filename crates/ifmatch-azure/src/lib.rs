@@ -10,10 +10,8 @@ mod blocks;
 mod containers;
 mod crc64;
 mod error;
-mod guid;
 mod request;
 mod response;
-mod service;
 
 use std::sync::Arc;
 
@@ -26,6 +24,8 @@ use ifmatch_blob::dialect::{Context, Dialect};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{StoreError, Upload};
 use ifmatch_core::fields::has;
+use ifmatch_runtime::random_bytes;
+use uuid::{Builder, Uuid};
 
 use auth::{Authenticated, Grant};
 use error::AzureError;
@@ -132,8 +132,8 @@ async fn carry_out(
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     match operation {
-        Operation::GetAccountInformation => Ok(service::account_information()),
-        Operation::GetServiceProperties => Ok(service::properties()),
+        Operation::GetAccountInformation => Ok(containers::account_information()),
+        Operation::GetServiceProperties => Ok(containers::properties()),
         Operation::Batch(batch) => Box::pin(batch::run(context, accounts, account, head, batch, body)).await,
         Operation::ListContainers(list) => Box::pin(containers::list_containers(context, &list)).await,
         Operation::Container(container, operation) => Box::pin(on_container(context, &container, operation)).await,
@@ -180,4 +180,9 @@ async fn on_blob(
         BlobOperation::SetTier(lease) => Box::pin(blobs::set_blob_tier(context, blob, lease)).await,
         BlobOperation::Delete(write) => Box::pin(blobs::delete_blob(context, blob, write)).await,
     }
+}
+
+/// Returns a random GUID, if the platform provides randomness.
+fn random_guid() -> Option<Uuid> {
+    Some(Builder::from_random_bytes(random_bytes().ok()?).into_uuid())
 }

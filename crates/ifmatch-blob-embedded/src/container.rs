@@ -8,18 +8,18 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
-use ifmatch_core::tag::TagList;
 use ifmatch_register::{Applied, Key};
 
 use super::Inner;
 use super::background::in_the_background;
 use super::decoded::Container;
-use super::error::{disk, index};
+use super::error::disk;
 use super::key;
 use super::payload::Payload;
-use super::swap::{Change, encoded, payload_of, random, unexpected};
+use super::swap::{Change, encoded, payload_of};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::records::{nonce, of_driver, refused};
 use ifmatch_blob::store::{ContainerInfo, Delete, ListQuery, SetHeaders, StoreError, StoreErrorKind};
 
 impl Inner {
@@ -30,7 +30,7 @@ impl Inner {
         if let Some(container) = current.and_then(|current| self.decoded.container(&key, current)) {
             return Ok(Some(container));
         }
-        let record = self.driver.load(&key).await.map_err(index)?;
+        let record = self.driver.load(&key).await.map_err(of_driver)?;
         // A container's record never has a write in flight, so it says the same at any time, except for its lease.
         let now = self.driver.now();
         let Some(version) = record.state(now).version() else { return Ok(None) };
@@ -63,7 +63,7 @@ impl Inner {
             Outcome::Written(_) | Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
                 incarnation_of(&applied.after, self)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
             }
-            outcome => Err(unexpected(outcome, self.driver.now())),
+            outcome => Err(refused(outcome, self.driver.now())),
         }
     }
 
@@ -80,15 +80,15 @@ impl Inner {
                 self.info_of(&applied.after)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
             }
             Outcome::Refused(Refusal::PreconditionFailed { .. }) => Err(StoreErrorKind::ContainerExists.into()),
-            outcome => Err(unexpected(outcome, self.driver.now())),
+            outcome => Err(refused(outcome, self.driver.now())),
         }
     }
 
     async fn create(&self, key: &Key, headers: BlobHeaders) -> Result<Applied, StoreError> {
-        let preconditions = Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() };
+        let preconditions = Preconditions::absent();
         // If the container exists, its lease makes no difference.
         let lease = LeaseUse::Read(None);
-        let change = Change { method: Method::PUT, preconditions, lease, request: None, nonce: random()? };
+        let change = Change { method: Method::PUT, preconditions, lease, request: None, nonce: nonce()? };
         let content = encoded(&Payload::of_container(headers))?;
         self.swap(key, &change, content).await
     }
@@ -108,7 +108,7 @@ impl Inner {
     ) -> Result<ContainerInfo, StoreError> {
         // A container's lease protects it from deletion only.
         let request = set.request.map(|key| key.request(None));
-        let (method, nonce) = (Method::PUT, random()?);
+        let (method, nonce) = (Method::PUT, nonce()?);
         let change =
             Change { method, preconditions: set.preconditions, lease: LeaseUse::Read(set.lease.id()), request, nonce };
         let key = key::of_container(container)?;
@@ -123,7 +123,7 @@ impl Inner {
         match applied.outcome {
             Outcome::Written(_) => {}
             Outcome::Replayed(_) => return Ok(()),
-            outcome => return Err(unexpected(outcome, self.driver.now()).of_container()),
+            outcome => return Err(refused(outcome, self.driver.now()).of_container()),
         }
         if let Ok(Some(incarnation)) = incarnation_of(&applied.before, &self) {
             let container = container.clone();
@@ -155,7 +155,7 @@ pub(super) async fn delete_empty(
     let (inner, container) = (Arc::clone(inner), container.clone());
     in_the_background(async move {
         let _closed = inner.gates.close(&container).await;
-        let any = ListQuery { prefix: String::new(), after: None, limit: 1, leases: false, delimiter: None };
+        let any = ListQuery::first(1);
         match inner.list(&container, &any).await? {
             Some(page) if !page.items.is_empty() => Err(StoreErrorKind::ContainerNotEmpty.into()),
             _ => Arc::clone(&inner).delete_container(&container, &change).await,
@@ -166,7 +166,7 @@ pub(super) async fn delete_empty(
 
 fn deletion(delete: Delete) -> Result<Change, StoreError> {
     let request = delete.request.map(|key| key.request(None));
-    let (method, nonce) = (Method::DELETE, random()?);
+    let (method, nonce) = (Method::DELETE, nonce()?);
     Ok(Change { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce })
 }
 

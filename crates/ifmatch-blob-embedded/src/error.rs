@@ -4,9 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use ifmatch_core::command::Refusal;
-use ifmatch_core::date::Timestamp;
-use ifmatch_register::{DriverError, RegisterError, RegisterErrorKind};
+use ifmatch_register::{RegisterError, RegisterErrorKind};
 
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 
@@ -151,36 +149,6 @@ pub(super) fn disk(error: io::Error) -> StoreError {
 /// Converts the failure of a task that panicked or was stopped by the runtime's shutdown.
 pub(super) fn lost(error: tokio::task::JoinError) -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, error)
-}
-
-/// Converts a failure of the index.
-pub(super) fn index(error: DriverError) -> StoreError {
-    let kind = match &error {
-        DriverError::Register(error) => match error.kind() {
-            RegisterErrorKind::Ambiguous => StoreErrorKind::OutcomeUnknown,
-            RegisterErrorKind::Unreadable => StoreErrorKind::Unreadable,
-            RegisterErrorKind::Full => StoreErrorKind::Full,
-            _ => StoreErrorKind::Unavailable,
-        },
-        _ => StoreErrorKind::Unavailable,
-    };
-    StoreError::new(kind, error)
-}
-
-/// Converts a refusal of the record.
-pub(super) fn refused(refusal: Refusal, now: Timestamp) -> StoreError {
-    match refusal {
-        Refusal::PreconditionFailed { precondition, current } => {
-            StoreErrorKind::PreconditionFailed { precondition, current }.into()
-        }
-        Refusal::InFlight { deadline } => StoreErrorKind::InFlight { retry_after: now.until(deadline) }.into(),
-        Refusal::NotFound => StoreErrorKind::NotFound.into(),
-        Refusal::Lease(failure) => StoreErrorKind::LeaseFailed(failure).into(),
-        Refusal::LeaseConflict(conflict) => StoreErrorKind::LeaseConflict(conflict).into(),
-        Refusal::ProbeFirst | Refusal::Stale => {
-            StoreError::new(StoreErrorKind::Unreadable, "the index holds a record that this store did not write")
-        }
-    }
 }
 
 fn is_full(error: &io::Error) -> bool {

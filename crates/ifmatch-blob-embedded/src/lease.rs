@@ -1,14 +1,12 @@
 //! Lease operations on blobs and containers: one command each, decided by the record.
 
-use ifmatch_core::command::{Authority, Command, LeaseOperation, Outcome};
-use ifmatch_core::record::Version;
+use ifmatch_core::command::{Authority, Command, LeaseOperation};
 use ifmatch_register::Key;
 
 use super::Inner;
-use super::error::index;
 use super::key;
-use super::swap::{random, unexpected};
 use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::records::{leased, nonce, of_driver};
 use ifmatch_blob::store::{LeaseRequest, Leased, StoreError};
 
 impl Inner {
@@ -26,18 +24,10 @@ impl Inner {
     }
 
     async fn operate(&self, key: &Key, request: LeaseRequest) -> Result<Leased, StoreError> {
-        let operation = LeaseOperation::new(request.action, &request.preconditions, random()?)
+        let operation = LeaseOperation::new(request.action, &request.preconditions, nonce()?)
             .with_authority(Authority::Register)
             .with_request(request.request.map(|key| key.request(None)));
-        let applied = self.driver.apply_in_turn(key, &Command::Lease(operation)).await.map_err(index)?;
-        let now = self.driver.now();
-        let Outcome::Leased(receipt) = applied.outcome else { return Err(unexpected(applied.outcome, now)) };
-        // The retry of a release gets its answer even if the blob no longer exists.
-        let version = applied.after.state(now).version();
-        Ok(Leased {
-            receipt,
-            tag: version.and_then(|version| version.tags().first().cloned()),
-            last_modified: version.map_or_else(|| receipt.at.last_modified(), Version::last_modified),
-        })
+        let applied = self.driver.apply_in_turn(key, &Command::Lease(operation)).await.map_err(of_driver)?;
+        leased(applied, self.driver.now())
     }
 }

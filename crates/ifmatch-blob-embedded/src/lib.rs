@@ -23,6 +23,7 @@ use ifmatch_register::Driver;
 
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::records::of_register;
 use ifmatch_blob::store::{
     BlobEntry, BlobStore, Cached, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page,
     Peek, Put, Reading, SetHeaders, StoreError, Written,
@@ -183,7 +184,7 @@ impl EmbeddedStore {
     /// # Errors
     /// Fails if the index does. The next call continues.
     pub async fn forget_deletions(&self) -> Result<(), StoreError> {
-        self.inner.forget_deletions().await.map_err(|error| error::index(error.into()))
+        self.inner.forget_deletions().await.map_err(of_register)
     }
 
     /// Takes a snapshot, while reads and writes go on: a folder `snapshot` in the data folder, with all blobs as of one

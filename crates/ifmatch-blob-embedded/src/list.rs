@@ -6,10 +6,10 @@ use ifmatch_register::Scan;
 
 use super::Inner;
 use super::container::container_info;
-use super::error::index;
 use super::key;
 use super::read::info;
 use ifmatch_blob::name::{BlobName, ContainerName};
+use ifmatch_blob::records::of_register;
 use ifmatch_blob::store::{BlobEntry, ContainerEntry, ListQuery, Page, StoreError, StoreErrorKind};
 
 /// Maximum number of records per scan.
@@ -51,7 +51,7 @@ impl Inner {
         loop {
             let limit = (query.limit - page.items.len()).saturating_add(1).min(STEP);
             let scan = Scan { prefix: &prefix, after: after.as_deref(), limit };
-            let records = self.driver.register().scan(&scan).await.map_err(|error| index(error.into()))?;
+            let records = self.driver.register().scan(&scan).await.map_err(of_register)?;
             let Some((end, _)) = records.last() else { return Ok(page) };
             after = Some(end.as_str().to_owned());
             for (key, record) in &records {

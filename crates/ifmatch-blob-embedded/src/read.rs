@@ -7,12 +7,12 @@ use ifmatch_core::record::{Record, Revision, Version};
 
 use super::Inner;
 use super::decoded::Body;
-use super::error::index;
 use super::key;
 use super::payload::{Payload, Place};
 use super::source::{self, Memory};
 use super::swap::payload_of;
 use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::records::of_driver;
 use ifmatch_blob::store::{BlobInfo, Cached, Extent, Opened, Reading, Source, StoreError, StoreErrorKind};
 
 /// Maximum number of attempts to open a blob that is being replaced.
@@ -37,7 +37,7 @@ impl Inner {
         let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
         let mut missing = Revision::NONE;
         for _ in 0..ATTEMPTS {
-            let record = self.driver.load(&key).await.map_err(index)?;
+            let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();
             let Some(version) = record.state(now).version() else { return Ok(None) };
             let payload = payload_of(version)?;

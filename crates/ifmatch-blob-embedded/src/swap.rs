@@ -11,13 +11,12 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Receipt, Record, RequestId, Version};
 use ifmatch_core::tag::TagList;
 use ifmatch_register::{Applied, DriverError, Key};
-use ifmatch_runtime::nonce;
 use tokio::task::spawn_blocking;
 
 use super::Inner;
 use super::body_files::BodyName;
-use super::error::{index, refused};
 use super::payload::Payload;
+use ifmatch_blob::records::{of_driver, refused};
 use ifmatch_blob::store::{HeaderChange, StoreError, StoreErrorKind};
 
 /// Maximum number of attempts at a change that loses races.
@@ -52,14 +51,14 @@ impl Change {
 impl Inner {
     /// Swaps the record, which is the commit point of a change.
     pub(super) async fn swap(&self, key: &Key, change: &Change, content: Content) -> Result<Applied, StoreError> {
-        let loaded = self.driver.load(key).await.map_err(index)?;
+        let loaded = self.driver.load(key).await.map_err(of_driver)?;
         self.apply(key, loaded, change.write(content)).await
     }
 
     /// Applies a write, first to the loaded record.
     async fn apply(&self, key: &Key, loaded: Record, write: Write<'_>) -> Result<Applied, StoreError> {
         let counted = self.internal_counts.begin(key);
-        let applied = self.driver.apply_to(key, Some(loaded), &Command::Write(write)).await.map_err(index)?;
+        let applied = self.driver.apply_to(key, Some(loaded), &Command::Write(write)).await.map_err(of_driver)?;
         if let Some(counted) = counted {
             counted.end(&applied, self.driver.now());
         }
@@ -75,7 +74,7 @@ impl Inner {
     ) -> Result<Applied, StoreError> {
         let if_absent = Preconditions { if_none_match: Some(TagList::Any), ..change.preconditions.clone() };
         for _ in 0..ATTEMPTS {
-            let record = self.driver.load(key).await.map_err(index)?;
+            let record = self.driver.load(key).await.map_err(of_driver)?;
             let found = record.state(self.driver.now()).version();
             let mut write = change.write(content(found)?);
             let found = found.map(Version::generation);
@@ -95,7 +94,7 @@ impl Inner {
                 return Ok(applied);
             }
         }
-        Err(index(DriverError::Contention))
+        Err(of_driver(DriverError::Contention))
     }
 
     /// Changes header fields. The body stays in its place.
@@ -134,7 +133,7 @@ impl Inner {
             }
             outcome => {
                 self.remove(staged).await;
-                Err(unexpected(outcome, now))
+                Err(refused(outcome, now))
             }
         }
     }
@@ -167,17 +166,4 @@ pub(super) fn encoded(payload: &Payload) -> Result<Content, StoreError> {
     let hash = payload.hash;
     let payload = payload.encode().map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
     Ok(Content::Hashed { hash, payload })
-}
-
-/// Converts an outcome other than a completed write. For writes, only refusals occur.
-pub(super) fn unexpected(outcome: Outcome, now: Timestamp) -> StoreError {
-    match outcome {
-        Outcome::Refused(refusal) => refused(refusal, now),
-        _ => StoreError::new(StoreErrorKind::Unavailable, "the index carried out another command"),
-    }
-}
-
-/// Returns a random number.
-pub(super) fn random() -> Result<u64, StoreError> {
-    nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))
 }

@@ -10,7 +10,7 @@ use super::body_files::{BodyName, Folder};
 use super::error::disk;
 use super::payload::Place;
 use super::spool::{Spool, Staged};
-use super::swap::random;
+use ifmatch_blob::records::nonce;
 use ifmatch_blob::store::{StoreError, StoreErrorKind, Upload};
 
 /// Maximum length of a body in the record itself, in bytes.
@@ -102,12 +102,12 @@ pub(super) async fn share(
     let Some(length) = expected.length else { return Ok(None) };
     expected.check_promise()?;
     folder.check_free_space().map_err(disk)?;
-    let staged = Staged::link(Arc::clone(folder), body, random()?).await?;
+    let staged = Staged::link(Arc::clone(folder), body, nonce()?).await?;
     Ok(staged.map(|staged| Received { hash: body.hash, length, body: Body::File(staged) }))
 }
 
 fn begin(folder: &Arc<Folder>) -> Result<Spool, StoreError> {
-    Ok(Spool::begin(Arc::clone(folder), random()?))
+    Ok(Spool::begin(Arc::clone(folder), nonce()?))
 }
 
 fn inline(mut bytes: Vec<u8>, expected: &Expected) -> Result<Received, StoreError> {

@@ -13,17 +13,17 @@ use ifmatch_core::record::{Record, Revision, Version};
 
 use super::Inner;
 use super::background::in_the_background;
-use super::error::{index, refused};
 use super::key;
 use super::payload::Payload;
-use super::swap::{Change, Settled, body_of, encoded, payload_of, random};
+use super::swap::{Change, Settled, body_of, encoded, payload_of};
 use super::upload::{self, Expected, Received, receive};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::records::{nonce, of_driver, refused};
 use ifmatch_blob::store::{Delete, Md5Use, MissingContainer, Put, SetHeaders, StoreError, StoreErrorKind, Written};
 
 pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
-    let (method, nonce) = (Method::PUT, random()?);
+    let (method, nonce) = (Method::PUT, nonce()?);
     let change = Change { method, preconditions: put.preconditions, lease: put.lease, request: None, nonce };
     let container = inner.find(&blob.container).await?;
     let kind = put.keeps_type.then_some(put.headers.append.is_some());
@@ -51,7 +51,7 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
 
 pub(super) async fn delete(inner: &Arc<Inner>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
     let request = delete.request.map(|key| key.request(None));
-    let (method, nonce) = (Method::DELETE, random()?);
+    let (method, nonce) = (Method::DELETE, nonce()?);
     let change = Change { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce };
     let (inner, blob) = (Arc::clone(inner), blob.clone());
     in_the_background(async move {
@@ -64,7 +64,7 @@ pub(super) async fn delete(inner: &Arc<Inner>, blob: &BlobPath, delete: Delete) 
 
 pub(super) async fn set_headers(inner: &Inner, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
     let request = set.request.map(|key| key.request(None));
-    let (method, nonce) = (Method::PUT, random()?);
+    let (method, nonce) = (Method::PUT, nonce()?);
     let change = Change { method, preconditions: set.preconditions, lease: set.lease, request, nonce };
     let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
     let (settled, record) = inner.set_fields(&key, &change, &set.change).await?;
@@ -136,7 +136,7 @@ impl Inner {
         let (Some(source), Some(hash)) = (source, expected.digest) else { return Ok(None) };
         let Some(incarnation) = self.find(&source.container).await? else { return Ok(None) };
         let key = key::of_blob(&source.container, incarnation, &source.name)?;
-        let record = self.driver.load(&key).await.map_err(index)?;
+        let record = self.driver.load(&key).await.map_err(of_driver)?;
         let Some(body) = body_of(&record, self.driver.now()).filter(|body| body.hash == hash) else { return Ok(None) };
         upload::share(&self.folder, body, expected).await
     }
@@ -153,14 +153,14 @@ impl Inner {
         let record = match container {
             Some(incarnation) => {
                 let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
-                self.driver.load(&key).await.map_err(index)?
+                self.driver.load(&key).await.map_err(of_driver)?
             }
             None if missing == MissingContainer::Refuse => return Err(StoreErrorKind::ContainerNotFound.into()),
             None => Record::absent(),
         };
         let now = self.driver.now();
         match record.apply(&Command::Write(change.write(Content::Unknown)), now).outcome {
-            Outcome::Refused(refusal) => Err(refused(refusal, now)),
+            refusal @ Outcome::Refused(_) => Err(refused(refusal, now)),
             _ => check_kind(kind, record.state(now).version()),
         }
     }

@@ -10,9 +10,9 @@ use object_store::path::Path;
 use object_store::{Attributes, ObjectMeta, ObjectStore, Result, UpdateVersion};
 
 use super::attributes::Naming;
-use super::open_error::{OpenError, OpenErrorKind};
+use super::failure::{OpenError, OpenErrorKind};
 use super::probe::Capability;
-use super::spool::{Hashing, RunningHash};
+use super::upload::{Hashing, RunningHash};
 
 /// A store that lists objects with their attributes, in the byte order of their names.
 pub trait DescribedListing: fmt::Debug + Send + Sync {

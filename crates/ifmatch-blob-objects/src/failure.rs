@@ -1,14 +1,11 @@
 //! Conversion of an object store's errors.
 
 use std::error::Error as StdError;
-use std::io;
 use std::iter::successors;
-
-use ifmatch_core::command::{Outcome, Refusal};
-use ifmatch_core::date::Timestamp;
-use object_store::Error;
+use std::{fmt, io};
 
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
+use object_store::Error;
 
 /// The store rejected a write that followed another write of the same object too soon. Nothing was changed.
 ///
@@ -63,22 +60,6 @@ fn is_of_metadata(error: &Error) -> bool {
     sources(error).map(ToString::to_string).any(|text| {
         text.starts_with("Server returned non-2xx status code: 400") && text.contains("<Code>MetadataTooLarge</Code>")
     })
-}
-
-/// Converts a register's refusal.
-pub(super) fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
-    match outcome {
-        Outcome::Refused(Refusal::PreconditionFailed { precondition, current }) => {
-            StoreErrorKind::PreconditionFailed { precondition, current }.into()
-        }
-        Outcome::Refused(Refusal::InFlight { deadline }) => {
-            StoreErrorKind::InFlight { retry_after: now.until(deadline) }.into()
-        }
-        Outcome::Refused(Refusal::NotFound) => StoreErrorKind::NotFound.into(),
-        Outcome::Refused(Refusal::Lease(failure)) => StoreErrorKind::LeaseFailed(failure).into(),
-        Outcome::Refused(Refusal::LeaseConflict(conflict)) => StoreErrorKind::LeaseConflict(conflict).into(),
-        other => StoreError::new(StoreErrorKind::Unavailable, format!("the register did not carry it out: {other:?}")),
-    }
 }
 
 /// Converts an error with an unknown outcome.
@@ -143,4 +124,68 @@ fn cause<E: StdError + 'static>(error: &Error) -> Option<&E> {
 
 fn sources(error: &Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
     successors(error.source(), |error: &&(dyn StdError + 'static)| (*error).source())
+}
+
+/// Why a store cannot be opened; the message says what to do.
+///
+/// ```
+/// use ifmatch_blob_objects::{Backing, OpenErrorKind};
+///
+/// # #[cfg(feature = "local")] {
+/// let error = Backing::from_url("ftp://host/", []).unwrap_err();
+/// assert_eq!(error.kind(), OpenErrorKind::Url);
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct OpenError {
+    kind: OpenErrorKind,
+    what: String,
+    source: Option<BoxError>,
+}
+
+/// The kind of an [`OpenError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenErrorKind {
+    /// The URL is not one of a store.
+    Url,
+    /// The folder cannot be created or used.
+    Folder,
+    /// A setting is missing or wrong: a credential, a region, an endpoint.
+    Settings,
+    /// The store cannot be reached, or refuses to be written to.
+    Unusable,
+    /// The store belongs to a gateway with another register.
+    Taken,
+}
+
+impl OpenError {
+    pub(super) fn new(kind: OpenErrorKind, what: impl Into<String>) -> Self {
+        Self { kind, what: what.into(), source: None }
+    }
+
+    pub(super) fn because(self, source: impl Into<BoxError>) -> Self {
+        Self { source: Some(source.into()), ..self }
+    }
+
+    /// Returns the kind of the error.
+    pub fn kind(&self) -> OpenErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Some(source) => write!(f, "{}: {source}", self.what),
+            None => write!(f, "{}", self.what),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    /// The message contains the cause, so the chain continues after it.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().and_then(std::error::Error::source)
+    }
 }

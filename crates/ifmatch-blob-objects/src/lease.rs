@@ -6,17 +6,16 @@ use http::Method;
 use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Observation, Observed, Outcome, Refusal};
 use ifmatch_core::lease::{LeaseAction, LeaseUse, SeenLease};
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::record::{Record, Revision, State, Variant, Version};
-use ifmatch_runtime::nonce;
+use ifmatch_core::record::{Record, Revision, State, Variant};
 use object_store::path::Path;
 
 use super::attributes::Current;
-use super::failure::refused;
-use super::members::Members;
-use super::permit::{Cover, Ending, check, key, of_driver, of_register};
+use super::container::state::Members;
+use super::permit::{Cover, Ending, check, key};
 use super::shared::{Keeps, Shared};
 use super::write::{contended, in_a_task};
 use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::records::{leased, nonce, of_driver, refused};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, Leased, SetHeaders, StoreError, StoreErrorKind};
 
 /// Maximum number of attempts for a blob that others are writing.
@@ -89,7 +88,7 @@ impl Shared {
                 last_modified: Some(current.info.last_modified),
             };
             let authority = Authority::Resource;
-            let operation = LeaseOperation::new(request.action, &Preconditions::NONE, nonce().map_err(of_register)?)
+            let operation = LeaseOperation::new(request.action, &Preconditions::NONE, nonce()?)
                 .with_observed(snapshot.map(|snapshot| Observed::new(snapshot, observation, authority)))
                 .with_authority(authority)
                 .with_request(id);
@@ -150,20 +149,11 @@ impl Shared {
     ) -> Result<Leased, StoreError> {
         self.must_keep_leases()?;
         let key = self.adopt(container).await?;
-        let operation = LeaseOperation::new(request.action, &request.preconditions, nonce().map_err(of_register)?)
+        let operation = LeaseOperation::new(request.action, &request.preconditions, nonce()?)
             .with_authority(Authority::Register)
             .with_request(request.request.map(|key| key.request(None)));
         let applied = self.driver.apply_in_turn(&key, &Command::Lease(operation)).await.map_err(of_driver)?;
-        let now = self.driver.now();
-        let Outcome::Leased(receipt) = applied.outcome else {
-            return Err(refused(applied.outcome, now).of_container());
-        };
-        let version = applied.after.state(now).version();
-        Ok(Leased {
-            receipt,
-            tag: version.and_then(|version| version.tags().first().cloned()),
-            last_modified: version.map_or_else(|| receipt.at.last_modified(), Version::last_modified),
-        })
+        leased(applied, self.driver.now()).map_err(StoreError::of_container)
     }
 
     fn must_keep_leases(&self) -> Result<(), StoreError> {

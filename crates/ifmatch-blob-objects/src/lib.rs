@@ -61,46 +61,36 @@ use ifmatch_blob::store::{
 
 pub use attributes::{Naming, metadata_name};
 pub use backing::{Backing, ConditionalDeletion, DescribedListing};
+use container::memory::MemberCache;
+use container::state::Aim;
 pub use direct::{DirectBody, DirectUpload};
-pub use failure::TooSoon;
-use incarnation::Mark;
-use members::MemberCache;
+pub use failure::{OpenError, OpenErrorKind, TooSoon};
 pub use object_register::ObjectRegister;
-pub use open_error::{OpenError, OpenErrorKind};
 use owner::Owner;
 pub use owner::forget_store;
 pub use probe::{Capability, Support};
-use recent::RecentRecords;
+use records::RecentRecords;
 use shared::{Keeps, PATIENCE, Shared};
-pub use spool::RunningHash;
 use unrecorded::Unrecorded;
+pub use upload::RunningHash;
 
 mod attributes;
 mod backing;
-mod close_container;
 mod container;
-mod container_list;
-mod delete_container;
 mod direct;
-mod earlier;
-mod expire_records;
 mod failure;
-mod incarnation;
 mod lease;
 mod list;
-mod members;
-mod multipart;
 mod object_register;
-mod open_error;
 mod owner;
 mod permit;
 mod probe;
 mod read;
-mod recent;
+mod records;
 mod set_headers;
 mod shared;
-mod spool;
 mod unrecorded;
+mod upload;
 #[cfg(feature = "local")]
 mod url;
 mod write;
@@ -213,7 +203,7 @@ impl ObjectBlobs {
         owner: Option<Owner>,
     ) -> Self {
         // The store knows the blobs, and nothing but the register its containers.
-        let is_container = |key: &Key| key.as_str().starts_with(incarnation::KEYS);
+        let is_container = |key: &Key| key.as_str().starts_with(container::KEYS);
         let driver = Driver::new(register).with_patience(PATIENCE).index_of(is_container);
         let member_cache = MemberCache::new(backing.container_memory);
         let recent_records = RecentRecords::new(member_cache.is_enabled());
@@ -322,11 +312,11 @@ impl BlobStore for ObjectBlobs {
     }
 
     async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        Shared::delete_container(&self.shared, container, delete, Mark::Deleting).await
+        Shared::delete_container(&self.shared, container, delete, Aim::All).await
     }
 
     async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        Shared::delete_container(&self.shared, container, delete, Mark::Closing).await
+        Shared::delete_container(&self.shared, container, delete, Aim::IfEmpty).await
     }
 
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {

@@ -7,10 +7,9 @@ use object_store::path::Path;
 use object_store::{Attributes, ObjectMeta};
 
 use super::attributes::Current;
-use super::container_list::is_asked_for;
+use super::container::is_asked_for;
+use super::container::state::Members;
 use super::failure;
-use super::incarnation::Registered;
-use super::members::Members;
 use super::shared::Shared;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobEntry, BlobInfo, ListQuery, Page, StoreError, behind};
@@ -34,15 +33,10 @@ impl Shared {
         let is_cheap = self.backing.described.is_some() && !query.leases;
         let query = if is_cheap { query } else { &self.bounded(query) };
         let registered = self.registered(container).await?;
-        let members = registered.members();
-        let exists = match registered {
-            Registered::Known(_) | Registered::Closing(..) => true,
-            Registered::Deleting(_) => false,
-            Registered::Gone(_) => self.has_blobs(container, members).await?,
-        };
-        if !exists {
+        if !self.exists(container, registered).await? {
             return Ok(None);
         }
+        let members = registered.members();
         let mut names = self.names(container, query, members).await?;
         let more = names.len() > query.limit;
         names.truncate(query.limit);

@@ -14,7 +14,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
 
 use super::backing::Backing;
-use super::open_error::{OpenError, OpenErrorKind};
+use super::failure::{OpenError, OpenErrorKind};
 use super::probe;
 
 /// Time limit of a request.

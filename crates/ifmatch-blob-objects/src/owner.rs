@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use super::backing::Backing;
 use super::failure;
-use super::open_error::{OpenError, OpenErrorKind};
+use super::failure::{OpenError, OpenErrorKind};
 use super::probe::{Capability, FOLDER, Support};
 use ifmatch_blob::store::BoxError;
 

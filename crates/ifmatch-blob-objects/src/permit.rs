@@ -9,19 +9,19 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::record::{Record, Token, Variant};
-use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterError, RegisterErrorKind};
-use ifmatch_runtime::nonce;
+use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterErrorKind};
 
 use super::attributes::Current;
-use super::failure::{lost, refused};
+use super::failure::lost;
 use super::shared::Shared;
 use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::records::{nonce, of_driver, refused};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// Duration of a permit, if this process ends before it returns the permit.
 const TTL: Duration = Duration::from_mins(1);
 /// That of a write with [`Cover::Store`]. It differs, so that the next process of the register can tell such a permit: see
-/// [`earlier`](super::earlier).
+/// [`records`](super::records).
 const COVERED_TTL: Duration = Duration::from_secs(59);
 /// Time during which a request with a lost answer may still take effect.
 pub(super) const GRACE: Duration = Duration::from_secs(15);
@@ -157,8 +157,7 @@ impl Shared {
         cover: Cover,
         seen: Option<Record>,
     ) -> Result<(Grant, Record, KeyLock<'_>), StoreError> {
-        let begin =
-            Begin::new(method, &Preconditions::NONE, nonce().map_err(of_register)?, cover.ttl()).with_lease(lease);
+        let begin = Begin::new(method, &Preconditions::NONE, nonce()?, cover.ttl()).with_lease(lease);
         let (applied, lock) = self.driver.begin(key, seen, begin).await.map_err(unbegun)?;
         match (applied.outcome, lock) {
             (Outcome::Granted(grant), Some(lock)) => Ok((grant, applied.after, lock)),
@@ -199,26 +198,6 @@ pub(super) fn check(
             let current = current.and_then(|current| current.info.tag.clone());
             Err(StoreErrorKind::PreconditionFailed { precondition, current }.into())
         }
-    }
-}
-
-/// Converts a register's failure into an error for the client.
-pub(super) fn of_register(error: impl Into<RegisterError>) -> StoreError {
-    let error = error.into();
-    let kind = match error.kind() {
-        RegisterErrorKind::Ambiguous => StoreErrorKind::OutcomeUnknown,
-        RegisterErrorKind::Full => StoreErrorKind::Full,
-        RegisterErrorKind::Unreadable => StoreErrorKind::Unreadable,
-        _ => StoreErrorKind::Unavailable,
-    };
-    StoreError::new(kind, error)
-}
-
-/// Converts a driver's failure into an error for the client.
-pub(super) fn of_driver(error: DriverError) -> StoreError {
-    match error {
-        DriverError::Register(error) => of_register(error),
-        other => StoreError::new(StoreErrorKind::Unavailable, other),
     }
 }
 

@@ -9,7 +9,7 @@ use object_store::{
 };
 
 use super::backing::Backing;
-use super::open_error::{OpenError, OpenErrorKind};
+use super::failure::{OpenError, OpenErrorKind};
 use ifmatch_blob::store::BoxError;
 
 /// Folder of objects that are not blobs. Container names cannot begin like this.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::shared::Shared;
-use super::spool::PART;
+use super::upload::PART;
 use super::write::{Basis, contended};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::BlobPath;

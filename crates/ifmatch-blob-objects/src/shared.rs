@@ -11,13 +11,14 @@ use object_store::{GetOptions, GetResult, ObjectStoreExt};
 
 use super::attributes::Current;
 use super::backing::Backing;
+use super::container::memory::MemberCache;
+use super::container::state::Members;
 use super::failure;
-use super::members::{MemberCache, Members};
 use super::owner::{Claim, Owner};
-use super::permit::of_driver;
 use super::probe::Capability;
-use super::recent::RecentRecords;
+use super::records::RecentRecords;
 use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::records::of_driver;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// Maximum time a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
@@ -111,7 +112,7 @@ impl Shared {
             return Ok(recent);
         }
         let record = self.driver.load(key).await.map_err(of_driver)?;
-        check(&record).map_err(StoreErrorKind::LeaseFailed)?;
+        check(&record)?;
         Ok(record)
     }
 

@@ -10,23 +10,23 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
-use ifmatch_runtime::nonce;
 use ifmatch_runtime::task::detach;
 use object_store::path::Path;
 use object_store::{Attributes, Error, GetOptions, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult};
 
 use super::attributes::{Current, Stamp, tag};
+use super::container::Found;
+use super::container::state::{Home, Members};
 use super::direct::{DirectBody, DirectUpload, Offer};
 use super::failure::{self, Failure, lost};
-use super::incarnation::{Found, Home};
-use super::members::Members;
-use super::multipart::Multipart;
-use super::permit::{Cover, Ending, GRACE, check, content, key, of_driver, of_register};
+use super::permit::{Cover, Ending, GRACE, check, content, key};
 use super::probe::Support;
 use super::shared::{Keeps, Shared};
-use super::spool::{Promise, Spool};
+use super::upload::Multipart;
+use super::upload::{Promise, Spool};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::records::{nonce, of_driver};
 use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Upload, Written};
 
 /// Maximum number of attempts while other programs keep changing the object.
@@ -113,10 +113,8 @@ impl Shared {
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
         let (incarnation, members) = match put.container {
             MissingContainer::Refuse => {
-                let home = match this.find_for_write(&blob.container).await? {
-                    Found::Known(home) => home,
-                    Found::Absent(_) | Found::Unknown(_) => this.expect(&blob.container).await?,
-                };
+                let found = this.find_for_write(&blob.container).await?;
+                let home = this.enter(&blob.container, found, MissingContainer::Refuse, None).await?;
                 ((this.keeps != Keeps::Nothing).then_some(home.incarnation), home.members())
             }
             MissingContainer::Create => (None, this.container_for_write(&blob.container).await?.members()),
@@ -130,7 +128,7 @@ impl Shared {
                     None => this.driver.load(&key).await.map_err(of_driver)?,
                 };
                 let record = this.end_lease_of_absent(blob, &location, members, record).await?;
-                record.check_lease(put.lease, this.driver.now()).map_err(StoreErrorKind::LeaseFailed)?;
+                record.check_lease(put.lease, this.driver.now())?;
                 record
             } else {
                 this.start(&key, put.lease, check(&Method::PUT, &put.preconditions, before.as_ref()).is_ok()).await?
@@ -141,7 +139,7 @@ impl Shared {
         }
         this.must_cover(&put.preconditions, Promise::of(&put).long().is_some())?;
         let promise = Promise::of(&put);
-        let nonce = format!("{:016x}", nonce().map_err(of_register)?);
+        let nonce = format!("{:016x}", nonce()?);
         let mut stamp = Stamp { incarnation, ..Stamp::new(nonce, promise.digest(), request) };
         let mut headers = put.headers;
         let (body, hash) = if let Some(hash) = basis.kept {
@@ -163,7 +161,7 @@ impl Shared {
         let cover = if is_covered { Cover::Store } else { Cover::Permit };
         in_a_task(async move {
             let mut body = body;
-            this.guarded(&job.blob, &Method::PUT, job.lease, cover, seen, this.write(&job, &mut body)).await
+            this.guarded(&job.blob, &Method::PUT, job.lease, cover, seen, Box::pin(this.write(&job, &mut body))).await
         })
         .await
     }
@@ -227,7 +225,7 @@ impl Shared {
         // It is not known yet if the request created the blob, so a retry of it cannot be answered.
         stamp.request = None;
         if self.capability.metadata && self.keeps != Keeps::Nothing && stamp.incarnation.is_none() {
-            stamp.incarnation = Some(self.ensure(&blob.container).await?.incarnation);
+            stamp.incarnation = Some(self.home(&blob.container, MissingContainer::Create).await?.incarnation);
         }
         let attributes = self.attributes(headers, stamp, false);
         let mut options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };

@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::Response;
 use http::request::Parts;
-use ifmatch_core::date::Timestamp;
+use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_runtime::Clock;
 
@@ -107,5 +108,11 @@ impl Context {
     /// Returns the time of day, to which dates and signatures are compared.
     pub fn wall(&self) -> Timestamp {
         self.clock.wall()
+    }
+
+    /// Returns `true` if a date is further back than this.
+    pub fn is_older(&self, date: HttpDate, age: Duration) -> bool {
+        let seconds = self.wall().last_modified().unix().saturating_sub(date.unix());
+        u64::try_from(seconds).is_ok_and(|seconds| seconds > age.as_secs())
     }
 }

@@ -179,6 +179,12 @@ impl From<StoreErrorKind> for StoreError {
     }
 }
 
+impl From<LeaseFailure> for StoreError {
+    fn from(failure: LeaseFailure) -> Self {
+        StoreErrorKind::LeaseFailed(failure).into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::error::Error;

@@ -1,10 +1,13 @@
-//! Pages through the records of a register, and tells which are past their retention.
+//! For stores that keep records in a register: pages of records, their retention, and outcomes as results of the store.
 
 use std::time::Duration;
 
+use ifmatch_core::command::{Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::record::Record;
-use ifmatch_register::{Key, Register, RegisterError, Scan};
+use ifmatch_core::record::{Record, Version};
+use ifmatch_register::{Applied, DriverError, Key, Register, RegisterError, RegisterErrorKind, Scan};
+
+use crate::store::{Leased, StoreError, StoreErrorKind};
 
 /// Maximum number of records per page.
 const PAGE: usize = 1_000;
@@ -30,4 +33,62 @@ pub async fn next_page(
 /// Returns `true` if the last change is too old for a retry.
 pub fn is_past_retention(record: &Record, now: Timestamp) -> bool {
     record.revision().timestamp().saturating_add(RETENTION) < now
+}
+
+/// Returns a random number for a command.
+///
+/// # Errors
+/// [`StoreErrorKind::Unavailable`] if the platform provides no randomness.
+pub fn nonce() -> Result<u64, StoreError> {
+    ifmatch_runtime::nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))
+}
+
+/// Converts a failure of the register.
+pub fn of_register(error: RegisterError) -> StoreError {
+    let kind = match error.kind() {
+        RegisterErrorKind::Ambiguous => StoreErrorKind::OutcomeUnknown,
+        RegisterErrorKind::Full => StoreErrorKind::Full,
+        RegisterErrorKind::Unreadable => StoreErrorKind::Unreadable,
+        _ => StoreErrorKind::Unavailable,
+    };
+    StoreError::new(kind, error)
+}
+
+/// Converts a failure of the driver.
+pub fn of_driver(error: DriverError) -> StoreError {
+    match error {
+        DriverError::Register(error) => of_register(error),
+        other => StoreError::new(StoreErrorKind::Unavailable, other),
+    }
+}
+
+/// Converts the outcome of a command that was not carried out.
+pub fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
+    match outcome {
+        Outcome::Refused(Refusal::PreconditionFailed { precondition, current }) => {
+            StoreErrorKind::PreconditionFailed { precondition, current }.into()
+        }
+        Outcome::Refused(Refusal::InFlight { deadline }) => {
+            StoreErrorKind::InFlight { retry_after: now.until(deadline) }.into()
+        }
+        Outcome::Refused(Refusal::NotFound) => StoreErrorKind::NotFound.into(),
+        Outcome::Refused(Refusal::Lease(failure)) => StoreErrorKind::LeaseFailed(failure).into(),
+        Outcome::Refused(Refusal::LeaseConflict(conflict)) => StoreErrorKind::LeaseConflict(conflict).into(),
+        other => StoreError::new(StoreErrorKind::Unavailable, format!("the register did not carry it out: {other:?}")),
+    }
+}
+
+/// Converts the outcome of a lease operation on a record that knows the version.
+///
+/// # Errors
+/// As for [`refused`].
+pub fn leased(applied: Applied, now: Timestamp) -> Result<Leased, StoreError> {
+    let Outcome::Leased(receipt) = applied.outcome else { return Err(refused(applied.outcome, now)) };
+    // The retry of a release gets its answer even if there is no version any more.
+    let version = applied.after.state(now).version();
+    Ok(Leased {
+        receipt,
+        tag: version.and_then(|version| version.tags().first().cloned()),
+        last_modified: version.map_or_else(|| receipt.at.last_modified(), Version::last_modified),
+    })
 }

@@ -46,6 +46,16 @@ impl Preconditions {
     pub const NONE: Self =
         Self { if_match: None, if_unmodified_since: None, if_none_match: None, if_modified_since: None };
 
+    /// Requires that there is no representation: `If-None-Match: *`.
+    pub fn absent() -> Self {
+        Self { if_none_match: Some(TagList::Any), ..Self::NONE }
+    }
+
+    /// Requires that the representation still has this tag: `If-Match`. Never true without a tag.
+    pub fn unchanged(tag: Option<&EntityTag>) -> Self {
+        Self { if_match: Some(TagList::Tags(tag.into_iter().cloned().collect())), ..Self::NONE }
+    }
+
     /// The header fields of preconditions, in the order in which they are evaluated. `If-Range` is not one of them: see
     /// [`CONDITIONAL_HEADERS`].
     pub const HEADERS: [HeaderName; 4] = [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH, IF_MODIFIED_SINCE];

@@ -17,7 +17,7 @@ use s3s::dto::{
 };
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 
-use crate::{authorization, buckets, copy, error, list, multipart, objects};
+use crate::{authorization, buckets, copy, error, multipart, objects};
 
 /// The store, and the accounts that may use it.
 #[derive(Clone)]
@@ -101,11 +101,11 @@ impl S3 for Backend {
     }
 
     async fn list_objects(&self, request: S3Request<ListObjectsInput>) -> Answer<ListObjectsOutput> {
-        list::version_1(self, request).await
+        buckets::version_1(self, request).await
     }
 
     async fn list_objects_v2(&self, request: S3Request<ListObjectsV2Input>) -> Answer<ListObjectsV2Output> {
-        list::version_2(self, request).await
+        buckets::version_2(self, request).await
     }
 
     async fn put_object(&self, request: S3Request<PutObjectInput>) -> Answer<PutObjectOutput> {

@@ -1,14 +1,20 @@
-//! Buckets, which are containers.
+//! Buckets, which are containers, and the listings of their objects.
 
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE;
 use futures_util::TryStreamExt;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
-use ifmatch_blob::store::{ContainerInfo, Delete, ListQuery};
+use ifmatch_blob::store::{BlobEntry, ContainerInfo, Delete, Hierarchy, ListQuery, Listed, Listing, behind};
 use ifmatch_core::date::Timestamp;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::auth::Credentials;
 use s3s::dto::{
-    Bucket, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput, ListBucketsInput,
-    ListBucketsOutput,
+    Bucket, CommonPrefix, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput, EncodingType,
+    ListBucketsInput, ListBucketsOutput, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input, ListObjectsV2Output,
+    Object, ObjectStorageClass,
 };
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
@@ -31,7 +37,7 @@ pub(crate) async fn list(
     let own = backend.accounts.prefix(account);
     let prefix = format!("{own}{}", input.prefix.as_deref().unwrap_or_default());
     let after = input.continuation_token.map(|token| format!("{own}{token}"));
-    let query = ListQuery { prefix, after, limit: STEP, leases: false, delimiter: None };
+    let query = ListQuery { prefix, after, ..ListQuery::first(STEP) };
     let mut containers = query.containers(&*backend.context.store);
     let mut buckets: Vec<Bucket> = Vec::new();
     while let Some(entry) = containers.try_next().await.map_err(|failed| error::plain(&failed))? {
@@ -83,4 +89,199 @@ pub(crate) async fn find(
     let found = backend.context.store.container(&container).await.map_err(|failed| error::plain(&failed))?;
     let found = found.ok_or_else(|| s3_error!(NoSuchBucket, "there is no such bucket: create it first"))?;
     Ok((container, found))
+}
+
+/// Maximum number of names per page.
+const MAX_KEYS: i32 = 1000;
+/// Characters that names keep in a listing with `encoding-type=url`.
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+pub(crate) async fn version_1(
+    backend: &Backend,
+    request: S3Request<ListObjectsInput>,
+) -> S3Result<S3Response<ListObjectsOutput>> {
+    let S3Request { input, credentials, .. } = request;
+    let query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
+    // A marker that is a folder has shown all names in it.
+    let is_folder = |marker: &str| query.delimiter.as_deref().is_some_and(|by| is_folder(marker, &query.prefix, by));
+    let marker = input.marker.filter(|marker| !marker.is_empty());
+    let after = marker.clone().map(|marker| if is_folder(&marker) { behind(&marker) } else { marker });
+    let Page { contents, common_prefixes, next, last } =
+        query.page(backend, credentials.as_ref(), &input.bucket, after).await?;
+    let is_truncated = Some(next.is_some());
+    Ok(S3Response::new(ListObjectsOutput {
+        name: Some(input.bucket),
+        prefix: Some(query.encode(&query.prefix)),
+        marker: Some(query.encode(marker.as_deref().unwrap_or_default())),
+        max_keys: Some(query.max_keys),
+        is_truncated,
+        contents: Some(contents),
+        common_prefixes: Some(common_prefixes),
+        delimiter: query.delimiter.as_deref().map(|delimiter| query.encode(delimiter)),
+        next_marker: last.filter(|_| is_truncated == Some(true)).map(|last| query.encode(&last)),
+        encoding_type: query.encoding_type.clone(),
+        ..ListObjectsOutput::default()
+    }))
+}
+
+pub(crate) async fn version_2(
+    backend: &Backend,
+    request: S3Request<ListObjectsV2Input>,
+) -> S3Result<S3Response<ListObjectsV2Output>> {
+    let S3Request { input, credentials, .. } = request;
+    let query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
+    let start_after = input.start_after.filter(|start| !start.is_empty());
+    let after = match &input.continuation_token {
+        Some(token) => Some(decode(token)?),
+        None => start_after.clone(),
+    };
+    let Page { contents, common_prefixes, next, .. } =
+        query.page(backend, credentials.as_ref(), &input.bucket, after).await?;
+    let count = contents.len() + common_prefixes.len();
+    Ok(S3Response::new(ListObjectsV2Output {
+        name: Some(input.bucket),
+        prefix: Some(query.encode(&query.prefix)),
+        max_keys: Some(query.max_keys),
+        key_count: i32::try_from(count).ok(),
+        continuation_token: input.continuation_token,
+        is_truncated: Some(next.is_some()),
+        next_continuation_token: next.map(|next| URL_SAFE.encode(next)),
+        contents: Some(contents),
+        common_prefixes: Some(common_prefixes),
+        delimiter: query.delimiter.as_deref().map(|delimiter| query.encode(delimiter)),
+        encoding_type: query.encoding_type.clone(),
+        start_after: start_after.map(|start| query.encode(&start)),
+        ..ListObjectsV2Output::default()
+    }))
+}
+
+fn decode(token: &str) -> S3Result<String> {
+    let text = URL_SAFE.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    text.ok_or_else(|| s3_error!(InvalidArgument, "the continuation token is not one of this service"))
+}
+
+/// The parameters of both versions.
+struct Query {
+    prefix: String,
+    delimiter: Option<String>,
+    max_keys: i32,
+    encoding_type: Option<EncodingType>,
+}
+
+/// A page of a listing.
+#[derive(Default)]
+struct Page {
+    contents: Vec<Object>,
+    common_prefixes: Vec<CommonPrefix>,
+    /// Position of the next page.
+    next: Option<String>,
+    /// The last name or folder of this page.
+    last: Option<String>,
+}
+
+impl Query {
+    fn new(
+        prefix: Option<String>,
+        delimiter: Option<String>,
+        max_keys: Option<i32>,
+        encoding_type: Option<EncodingType>,
+    ) -> S3Result<Self> {
+        let max_keys = max_keys.unwrap_or(MAX_KEYS);
+        if max_keys < 0 {
+            return Err(s3_error!(InvalidArgument, "max-keys must be at least 0"));
+        }
+        if encoding_type.as_ref().is_some_and(|kind| kind.as_str() != EncodingType::URL) {
+            return Err(s3_error!(InvalidArgument, "encoding-type must be url"));
+        }
+        Ok(Self {
+            prefix: prefix.unwrap_or_default(),
+            delimiter: delimiter.filter(|delimiter| !delimiter.is_empty()),
+            max_keys: max_keys.min(MAX_KEYS),
+            encoding_type,
+        })
+    }
+
+    /// Returns a name in the encoding of the response.
+    fn encode(&self, name: &str) -> String {
+        let name = Cow::Borrowed(name);
+        if self.encoding_type.is_some() { Cow::from(utf8_percent_encode(&name, KEPT)) } else { name }.into_owned()
+    }
+
+    async fn page(
+        &self,
+        backend: &Backend,
+        credentials: Option<&Credentials>,
+        bucket: &str,
+        after: Option<String>,
+    ) -> S3Result<Page> {
+        let container = backend.container(credentials, bucket)?;
+        let limit = usize::try_from(self.max_keys).unwrap_or_default();
+        let hierarchy = Hierarchy {
+            prefix: &self.prefix,
+            delimiter: self.delimiter.as_deref(),
+            after,
+            start: None,
+            limit: limit.max(1),
+            leases: false,
+        };
+        let listing =
+            hierarchy.list(&*backend.context.store, &container).await.map_err(|failed| error::plain(&failed))?;
+        let Listing { items, next } =
+            listing.ok_or_else(|| s3_error!(NoSuchBucket, "there is no such bucket: create it first"))?;
+        if limit == 0 {
+            return Ok(Page::default());
+        }
+        let mut page = Page { next, ..Page::default() };
+        page.last = items.last().map(|item| match item {
+            Listed::Blob(entry) => entry.name.as_str().to_owned(),
+            Listed::Folder(folder) => folder.clone(),
+        });
+        for item in items {
+            match item {
+                Listed::Blob(entry) => page.contents.push(self.object(&entry)),
+                Listed::Folder(folder) => {
+                    page.common_prefixes.push(CommonPrefix { prefix: Some(self.encode(&folder)) });
+                }
+            }
+        }
+        Ok(page)
+    }
+
+    fn object(&self, entry: &BlobEntry) -> Object {
+        Object {
+            key: Some(self.encode(entry.name.as_str())),
+            e_tag: convert::e_tag(entry.info.tag.as_ref()),
+            last_modified: convert::timestamp(entry.info.last_modified),
+            size: i64::try_from(entry.info.length).ok(),
+            storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
+            ..Object::default()
+        }
+    }
+}
+
+/// Returns `true` if a marker is a folder of a listing: the first delimiter behind the prefix is at its end.
+fn is_folder(marker: &str, prefix: &str, delimiter: &str) -> bool {
+    let first = marker.strip_prefix(prefix).and_then(|rest| rest.split_once(delimiter));
+    first.is_some_and(|(_, rest)| rest.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_is_a_folder_if_the_listing_shows_it_as_one() {
+        for (marker, prefix, expected) in [
+            ("b/", "", true),
+            ("photos/2026/", "photos/", true),
+            ("photos/", "photos/", false),
+            ("a/", "a/b/", false),
+            ("a/b/", "", false),
+            ("a/b", "", false),
+            ("z/", "photos/", false),
+        ] {
+            assert_eq!(is_folder(marker, prefix, "/"), expected, "{marker} {prefix}");
+        }
+        assert!(is_folder("a--", "", "--"));
+    }
 }

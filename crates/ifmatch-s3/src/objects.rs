@@ -90,11 +90,9 @@ pub(crate) async fn store(
     }
 }
 
-/// Rejects the answer to an earlier attempt if the object was changed since: a client that uses one invocation id for all calls
-/// would take the write of another client for its own.
+/// Rejects the answer to an earlier attempt if the object was changed since.
 async fn confirm(backend: &Backend, blob: &BlobPath, write: &Write, written: Written) -> S3Result<Written> {
-    let opened = backend.context.store.open(blob, Reading::HEAD).await.map_err(|failed| error::plain(&failed))?;
-    if opened.is_some_and(|opened| opened.info.generation == written.generation) {
+    if written.is_current(&*backend.context.store, blob).await.map_err(|failed| error::plain(&failed))? {
         return Ok(written);
     }
     let message = "an earlier attempt with this amz-sdk-invocation-id succeeded, and the object was changed since";

@@ -1,4 +1,4 @@
-//! The service for S3 clients.
+//! The service for S3 clients, and the hosts that may name a bucket.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -18,6 +18,7 @@ use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 use ifmatch_runtime::nonce;
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::host::{S3Host, VirtualHost};
 use s3s::route::S3Route;
 use s3s::service::S3ServiceBuilder;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
@@ -27,7 +28,6 @@ use crate::answer::{self, RequestId};
 use crate::authorization::{self, Access, Anonymous};
 use crate::backend::Backend;
 use crate::document::{self, Memory};
-use crate::host::Hosts;
 use crate::incoming::Incoming;
 use crate::{conditions, multipart};
 
@@ -228,5 +228,48 @@ impl S3Route for OnlyVerify {
 
     async fn call(&self, _: S3Request<s3s::Body>) -> S3Result<S3Response<s3s::Body>> {
         Ok(S3Response::new(s3s::Body::empty()))
+    }
+}
+
+/// The hosts of which a bucket may be the first label. Requests to other hosts name the bucket in their path.
+pub(crate) struct Hosts(Vec<String>);
+
+impl Hosts {
+    pub(crate) fn new(names: &[String]) -> Self {
+        Self(names.iter().map(|name| format!(".{}", name.trim_matches('.').to_ascii_lowercase())).collect())
+    }
+}
+
+impl S3Host for Hosts {
+    fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
+        let bucket = self.0.iter().find_map(|suffix| name.strip_suffix(suffix.as_str()));
+        let found = VirtualHost::new(host);
+        Ok(match bucket {
+            Some(bucket) => found.with_bucket(bucket.to_owned()),
+            None => found,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_what_precedes_the_name_of_the_service() {
+        let hosts = Hosts::new(&["s3.example.com".into(), "S3.internal".into()]);
+        let bucket = |host: &str| hosts.parse_host_header(host).unwrap().bucket().map(ToOwned::to_owned);
+        for (host, expected) in [
+            ("docs.s3.example.com", Some("docs")),
+            ("Docs.S3.Example.com:8000", Some("docs")),
+            ("a.b.s3.internal", Some("a.b")),
+            ("s3.example.com", None),
+            ("docs3.example.com", None),
+            ("docs.s3.example.com.evil.example", None),
+            ("localhost:10003", None),
+        ] {
+            assert_eq!(bucket(host).as_deref(), expected, "{host}");
+        }
     }
 }

@@ -10,7 +10,6 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_core::record::Revision;
 
 use super::write;
-use crate::access::Access;
 use crate::entity::etag::IfMatch;
 use crate::entity::properties::{Entity, key_in};
 use crate::error::{Code, TableError};
@@ -18,6 +17,7 @@ use crate::request::changeset::Part;
 use crate::request::resource::Resource;
 use crate::response::{self, ResponseFormat};
 use crate::route::{Verb, permissions};
+use crate::service::Access;
 use crate::storage::entities::{BatchChange, BatchOperation, Entities, Stored};
 use crate::storage::tables::TableName;
 

@@ -2,5 +2,4 @@
 
 pub(crate) mod batch;
 pub(crate) mod query;
-pub(crate) mod read;
 pub(crate) mod write;

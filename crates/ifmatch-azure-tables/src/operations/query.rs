@@ -1,9 +1,11 @@
-//! Query Entities and Query Tables.
+//! Query Entities and Query Tables, and reading a single one.
 
 use http::{HeaderName, HeaderValue, Response};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::name::{BlobName, BlobPath};
+use ifmatch_blob::store::BlobStore;
 use serde_json::Value as Json;
 
-use crate::access::Access;
 use crate::entity::datetime::DateTime;
 use crate::entity::edm::Value;
 use crate::entity::key::{self, EntityKey};
@@ -11,13 +13,11 @@ use crate::entity::properties::{PARTITION_KEY, ROW_KEY, TIMESTAMP};
 use crate::error::{Code, TableError};
 use crate::request::filter::{Filter, Property, Row, Scalar};
 use crate::request::options::{Options, Token};
-use crate::response::ResponseFormat;
+use crate::response::{self, ResponseFormat};
+use crate::service::Access;
 use crate::storage::entities::{Entities, Stored};
 use crate::storage::page::{PageBudget, PageQuery, Rows, page};
 use crate::storage::tables::{AccountContainers, Table, TableName};
-use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::name::{BlobName, BlobPath};
-use ifmatch_blob::store::BlobStore;
 
 /// Maximum number of reads of a page that batches change meanwhile.
 const READS: usize = 100;
@@ -221,4 +221,28 @@ impl Row for TableName {
     fn property(&self, name: &str) -> Property<'_> {
         if name == "TableName" { Property::Is(Scalar::Text(self.as_str())) } else { Property::Missing }
     }
+}
+
+pub(crate) async fn entity(
+    entities: &Entities<'_>,
+    key: &EntityKey,
+    options: &Options,
+    format: &ResponseFormat,
+) -> Result<Response<BlobBody>, TableError> {
+    let stored = entities.get(key).await?.ok_or_else(|| TableError::new(Code::ResourceNotFound))?;
+    let name = &entities.table.name;
+    let json = format.entity(name, key, &stored, options.select.as_deref());
+    let mut response = format.element(name.as_str(), json);
+    response::tag(response.headers_mut(), stored.generation);
+    Ok(response)
+}
+
+pub(crate) async fn table(
+    store: &dyn BlobStore,
+    containers: &AccountContainers,
+    name: &TableName,
+    format: &ResponseFormat,
+) -> Result<Response<BlobBody>, TableError> {
+    let table = containers.find(store, name).await?.ok_or_else(|| TableError::new(Code::ResourceNotFound))?;
+    Ok(format.element("Tables", format.table(&table.name)))
 }

@@ -7,13 +7,15 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::record::Revision;
 use ifmatch_runtime::Clock;
 
+use ifmatch_core::precondition::Preconditions;
+
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
 use crate::entity::properties::Entity;
 use crate::error::{Code, TableError};
-use crate::storage::blob::{absent, bytes, exactly, is_refused, put};
 use crate::storage::partition::{Batches, Content, Intent, State};
 use crate::storage::tables::{AccountContainers, Table};
+use crate::storage::{bytes, is_refused, put};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind};
 
@@ -72,15 +74,15 @@ impl Entities<'_> {
             self.pause(attempt).await?;
             // Usually there is no blob. One without an entity is left by a batch.
             let preconditions = match attempt {
-                0 => absent(),
+                0 => Preconditions::absent(),
                 _ => match self.load(key).await? {
-                    None => absent(),
+                    None => Preconditions::absent(),
                     Some(before) if before.stored.is_some() => return Err(TableError::new(Code::EntityAlreadyExists)),
                     Some(Before { undecided: Some(batch), .. }) => {
                         self.wait_for(key, &batch, attempt).await?;
                         continue;
                     }
-                    Some(before) => exactly(&before.tag),
+                    Some(before) => Preconditions::unchanged(Some(&before.tag)),
                 },
             };
             match self.store.put(&blob, put(entity.encode(), preconditions)).await {
@@ -112,7 +114,9 @@ impl Entities<'_> {
                 self.wait_for(key, batch, attempt).await?;
                 continue;
             }
-            let preconditions = before.as_ref().map_or_else(absent, |before| exactly(&before.tag));
+            let preconditions = before
+                .as_ref()
+                .map_or_else(Preconditions::absent, |before| Preconditions::unchanged(Some(&before.tag)));
             let written = match change.of(key, stored)? {
                 Some(entity) => {
                     let written = self.store.put(&blob, put(entity.encode(), preconditions)).await;
@@ -163,7 +167,9 @@ impl Entities<'_> {
             let mut placed: Vec<Placed> = Vec::new();
             for index in &order {
                 let (before, after) = &planned[*index];
-                let preconditions = before.as_ref().map_or_else(absent, |before| exactly(&before.tag));
+                let preconditions = before
+                    .as_ref()
+                    .map_or_else(Preconditions::absent, |before| Preconditions::unchanged(Some(&before.tag)));
                 let stored = before.as_ref().and_then(|before| before.stored.clone());
                 let intent = Intent {
                     batch: batch.clone(),
@@ -209,7 +215,7 @@ impl Entities<'_> {
                 (true, Intent { after, .. }) => after.clone().map(|after| (after, *generation)),
                 (false, Intent { before, .. }) => before.clone(),
             };
-            let preconditions = exactly(tag);
+            let preconditions = Preconditions::unchanged(Some(tag));
             let result = match rest {
                 Some((entity, generation)) => {
                     let content = Content::Plain(entity, Some(generation)).encode();

@@ -69,8 +69,7 @@ pub(crate) async fn page<R: Rows>(
     rows: &R,
 ) -> Result<Page<R::Row>, TableError> {
     let PageQuery { container, prefix, after, limit, budget } = part;
-    let mut query =
-        ListQuery { prefix, after, limit: (limit + 1).clamp(STEP.0, STEP.1), leases: false, delimiter: None };
+    let mut query = ListQuery { prefix, after, ..ListQuery::first((limit + 1).clamp(STEP.0, STEP.1)) };
     let mut page = Page { rows: Vec::new(), next: None };
     let (mut examined, mut bytes) = (0, 0);
     let mut last = None;
@@ -101,9 +100,10 @@ pub(crate) async fn page<R: Rows>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::blob::{absent, put};
+    use crate::storage::put;
     use ifmatch_blob::name::BlobPath;
     use ifmatch_blob_embedded::EmbeddedStore;
+    use ifmatch_core::precondition::Preconditions;
 
     /// Blobs with even numbers as names; the number is the row's size. Other names are no rows.
     struct Even;
@@ -133,7 +133,7 @@ mod tests {
         let others = ["!before", "1-between", "4-between", "4-more", "a-behind"].map(str::to_owned);
         for name in (0..9).map(|number| number.to_string()).chain(others) {
             let blob = BlobPath { container: container.clone(), name: BlobName::new(&name).expect("valid") };
-            store.put(&blob, put(String::new(), absent())).await.expect("stored");
+            store.put(&blob, put(String::new(), Preconditions::absent())).await.expect("stored");
         }
         let budget = |examined, bytes| PageBudget { examined, bytes };
         let rows: [(usize, PageBudget, &[&[usize]]); 6] = [

@@ -15,9 +15,11 @@
 
 use serde_json::{Value as Json, json};
 
+use ifmatch_core::precondition::Preconditions;
+
 use crate::entity::properties::Entity;
 use crate::error::{Code, TableError};
-use crate::storage::blob::{absent, bytes, exactly, is_refused, put};
+use crate::storage::{bytes, is_refused, put};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, Reading, StoreError, StoreErrorKind};
 use ifmatch_core::record::Revision;
@@ -161,7 +163,8 @@ impl Batches {
                 Ok(outcome) => return Ok(outcome),
                 Err(outcome) => outcome,
             };
-            let preconditions = tag.as_ref().map_or_else(absent, exactly);
+            let preconditions =
+                tag.as_ref().map_or_else(Preconditions::absent, |tag| Preconditions::unchanged(Some(tag)));
             match store.put(record, put(batches.encode(), preconditions)).await {
                 Ok(_) => return Ok(outcome),
                 Err(error) if is_refused(&error) => {}

@@ -5,8 +5,10 @@ use std::fmt;
 use ifmatch_runtime::nonce;
 use serde_json::{Value as Json, json};
 
+use ifmatch_core::precondition::Preconditions;
+
 use crate::error::{Code, TableError};
-use crate::storage::blob;
+use crate::storage::{bytes, is_refused, put};
 use ifmatch_blob::accounts::Account;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind};
@@ -89,17 +91,17 @@ impl AccountContainers {
     /// Reads the table stored in a blob.
     pub(crate) async fn read(&self, store: &dyn BlobStore, blob: &BlobPath) -> Result<Option<Table>, StoreError> {
         let Some(opened) = store.open(blob, Reading::WHOLE.without_lease()).await? else { return Ok(None) };
-        Table::decode(&blob::bytes(opened).await?).map(Some)
+        Table::decode(&bytes(opened).await?).map(Some)
     }
 
     /// Creates a table. Of several concurrent creations one succeeds.
     pub(crate) async fn create(&self, store: &dyn BlobStore, name: &TableName) -> Result<Table, TableError> {
         let identity = format!("{:016x}{:016x}", random()?, random()?);
         let table = Table { name: name.clone(), identity: identity.into() };
-        let put = blob::put(table.encode(), blob::absent());
+        let put = put(table.encode(), Preconditions::absent());
         match store.put(&self.blob(name)?, put).await {
             Ok(_) => Ok(table),
-            Err(error) if blob::is_refused(&error) => Err(TableError::new(Code::TableAlreadyExists)),
+            Err(error) if is_refused(&error) => Err(TableError::new(Code::TableAlreadyExists)),
             Err(error) => Err(error.into()),
         }
     }

@@ -15,7 +15,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::request::query::Query;
+use crate::request::target::Query;
 
 /// First version whose text ends with the fields of [`BLOB_2018`].
 const OLDEST: &str = "2018-11-09";

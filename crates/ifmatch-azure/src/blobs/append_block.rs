@@ -20,7 +20,6 @@ use ifmatch_blob::store::{
 use ifmatch_core::append::AppendFailure;
 use ifmatch_core::lease::SeenLease;
 use ifmatch_core::precondition::{Preconditions, Verdict};
-use ifmatch_core::tag::TagList;
 
 use super::write;
 use crate::blocks;
@@ -145,8 +144,7 @@ impl Current {
             return Err(AzureError::blob_not_found());
         };
         let info = &opened.info;
-        SeenLease::check(info.lease.as_ref(), write.lease)
-            .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+        SeenLease::check(info.lease.as_ref(), write.lease).map_err(AzureError::of_blob)?;
         let conditions = &write.conditions.preconditions;
         if let Verdict::Failed(_) = conditions.evaluate(&Method::PUT, Some(&info.validators())) {
             return Err(match &info.tag {
@@ -159,7 +157,7 @@ impl Current {
         let tag = tag.ok_or_else(|| {
             AzureError::of_blob(StoreError::new(StoreErrorKind::Unsupported, "the store does not provide strong tags"))
         })?;
-        let preconditions = Preconditions { if_match: Some(TagList::Tags(vec![tag])), ..Preconditions::default() };
+        let preconditions = Preconditions::unchanged(Some(&tag));
         Ok(Self { opened, append, preconditions })
     }
 }

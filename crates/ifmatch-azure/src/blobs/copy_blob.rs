@@ -17,7 +17,7 @@ use crate::blocks::staging::{self, BlobPaths};
 use crate::blocks::{CommittedList, Saved};
 use crate::containers;
 use crate::error::AzureError;
-use crate::guid;
+use crate::random_guid;
 use crate::request::conditions;
 use crate::request::copy::{CopiedFields, Copy, CopySource};
 use crate::response::headers::{COPY_ID, COPY_STATUS, SUCCESS};
@@ -45,7 +45,7 @@ pub(crate) async fn copy_blob(
     let length = opened.info.length;
     let whole = Put::copying(&source.blob, opened).await.map_err(AzureError::of_blob)?;
     let whole = with_fields(whole, fields);
-    let id = guid::random().and_then(|id| FieldText::new(&id.to_string()).ok()).ok_or_else(AzureError::busy)?;
+    let id = random_guid().and_then(|id| FieldText::new(&id.to_string()).ok()).ok_or_else(AzureError::busy)?;
     // As in Azure, only Copy Blob leaves a trace.
     let copied = is_kept.then(|| Copied { id, source: source.url, length, date: context.wall().last_modified() });
     let headers = BlobHeaders { copied: copied.clone(), ..whole.headers };
@@ -84,7 +84,7 @@ pub(crate) async fn copy_blob(
 async fn refuse_finite_lease(context: &Context, blob: &BlobPath, held: LeaseUse) -> Result<(), AzureError> {
     let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
     let Some(seen) = opened.and_then(|opened| opened.info.lease) else { return Ok(()) };
-    SeenLease::check(Some(&seen), held).map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+    SeenLease::check(Some(&seen), held).map_err(AzureError::of_blob)?;
     if seen.state() != LeaseState::Leased || seen.lease.end().is_none() {
         return Ok(());
     }
@@ -146,8 +146,7 @@ pub(crate) async fn open_source(context: &Context, source: &CopySource) -> Resul
         containers::find(context, &source.blob.container).await?;
         return Err(AzureError::blob_not_found());
     };
-    SeenLease::check(opened.info.lease.as_ref(), source.lease)
-        .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+    SeenLease::check(opened.info.lease.as_ref(), source.lease).map_err(AzureError::of_blob)?;
     match conditions::evaluate_read(&source.conditions, &opened.info)? {
         Verdict::Proceed => Ok(opened),
         Verdict::NotModified | Verdict::Failed(_) => Err(AzureError::source_condition_not_met()),

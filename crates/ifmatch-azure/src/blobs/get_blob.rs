@@ -7,7 +7,7 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::ContentMd5;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobInfo, Opened, Reading, StoreErrorKind};
+use ifmatch_blob::store::{BlobInfo, Opened, Reading};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::SeenLease;
 use ifmatch_core::precondition::Verdict;
@@ -44,8 +44,7 @@ pub(crate) async fn get_blob(
         return Err(AzureError::blob_not_found());
     };
     let info = &opened.info;
-    SeenLease::check(info.lease.as_ref(), get.lease)
-        .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+    SeenLease::check(info.lease.as_ref(), get.lease).map_err(AzureError::of_blob)?;
     match conditions::evaluate_read(&get.conditions, info)? {
         Verdict::Proceed => represent(&get.part, opened, context.wall()).await,
         Verdict::NotModified => Ok(response::not_modified(info)),

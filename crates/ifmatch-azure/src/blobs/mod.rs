@@ -13,7 +13,7 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Delete, HeaderChange, Md5Use, Put, Reading, SetHeaders, StoreErrorKind, Upload};
+use ifmatch_blob::store::{Delete, HeaderChange, Md5Use, Put, Reading, SetHeaders, Upload};
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 
 use crate::blocks::staging;
@@ -103,8 +103,7 @@ pub(crate) async fn set_blob_tier(
         containers::find(context, &blob.container).await?;
         return Err(AzureError::blob_not_found());
     };
-    SeenLease::check(opened.info.lease.as_ref(), lease)
-        .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+    SeenLease::check(opened.info.lease.as_ref(), lease).map_err(AzureError::of_blob)?;
     Ok(response::empty(StatusCode::OK, None, None))
 }
 

@@ -70,19 +70,15 @@ pub(crate) fn of_target(error: AzureError) -> AzureError {
     if error.code == "ConditionNotMet" { AzureError { code: "TargetConditionNotMet", ..error } } else { error }
 }
 
-/// Rejects the replay of a creation if the blob has been deleted or replaced since. The same request may come from a program that uses one
-/// id for all its requests, which would take a blob that another client created by now for its own.
+/// Rejects the replay of a creation if the blob has been deleted or replaced since.
 pub(crate) async fn confirm(
     context: &Context,
     blob: &BlobPath,
     write: &Write,
     written: &Written,
 ) -> Result<(), AzureError> {
-    if !write.creates() || !written.is_replay {
-        return Ok(());
-    }
-    let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
-    if opened.is_some_and(|opened| opened.info.generation == written.generation) {
+    let is_uncertain = write.creates() && written.is_replay;
+    if !is_uncertain || written.is_current(&*context.store, blob).await.map_err(AzureError::of_blob)? {
         return Ok(());
     }
     let message = "the blob that an earlier request with this x-ms-client-request-id created was changed or deleted \

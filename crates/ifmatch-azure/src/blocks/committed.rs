@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::staging::BlobPaths;
 use crate::error::AzureError;
-use crate::guid;
+use crate::random_guid;
 use crate::request::BlockId;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, BlobStore, Delete, Put, Reading, StoreError, Upload, Written};
@@ -101,7 +101,7 @@ impl CommittedList {
         paths: &BlobPaths,
         blocks: Vec<(BlockId, u64)>,
     ) -> Result<Saved, AzureError> {
-        let id = guid::random().and_then(|id| FieldText::new(&id.to_string()).ok()).ok_or_else(AzureError::busy)?;
+        let id = random_guid().and_then(|id| FieldText::new(&id.to_string()).ok()).ok_or_else(AzureError::busy)?;
         let list = Self { name: blob.name.as_str().to_owned(), tag: None, blocks };
         let path = paths.list(id.as_str())?;
         list.save(store, &path).await.map_err(AzureError::of_blob)?;

@@ -5,7 +5,7 @@ use http::{HeaderName, Response};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobInfo, Reading, StoreErrorKind};
+use ifmatch_blob::store::{BlobInfo, Reading};
 use ifmatch_core::lease::SeenLease;
 
 use super::committed::CommittedList;
@@ -14,7 +14,7 @@ use crate::blobs;
 use crate::error::AzureError;
 use crate::request::BlockId;
 use crate::request::GetBlockList;
-use crate::response::{self, xml::Xml};
+use crate::response::{self, Xml};
 
 const CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-blob-content-length");
 
@@ -28,8 +28,7 @@ pub(crate) async fn get_block_list(
     let paths = BlobPaths::of(context, blob).await?;
     let staged = paths.staged(store).await?;
     let (info, list) = find(context, blob, &paths).await?;
-    SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), lease)
-        .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+    SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), lease).map_err(AzureError::of_blob)?;
     blobs::require_block_blob(info.as_ref())?;
     if info.is_none() && staged.is_empty() {
         return Err(AzureError::blob_not_found());

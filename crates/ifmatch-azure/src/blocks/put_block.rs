@@ -5,7 +5,7 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Md5Use, Put, Reading, StoreErrorKind, Upload};
+use ifmatch_blob::store::{Md5Use, Put, Reading, Upload};
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 use ifmatch_core::range::{Limits, Selection};
 
@@ -52,8 +52,7 @@ pub(crate) async fn put_block(
 async fn check_lease(context: &Context, blob: &BlobPath, r#use: LeaseUse) -> Result<(), AzureError> {
     let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
     let info = opened.map(|opened| opened.info);
-    SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), r#use)
-        .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+    SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), r#use).map_err(AzureError::of_blob)?;
     blobs::require_block_blob(info.as_ref())
 }
 

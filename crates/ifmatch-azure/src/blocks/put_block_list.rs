@@ -151,8 +151,7 @@ impl Current {
             return Ok(None);
         };
         let info = &opened.info;
-        SeenLease::check(info.lease.as_ref(), write.lease)
-            .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+        SeenLease::check(info.lease.as_ref(), write.lease).map_err(AzureError::of_blob)?;
         let preconditions = bind(write, info)?;
         let Some(list) = CommittedList::find(store, paths, info).await? else { return Ok(None) };
         Ok(Some(Self { opened, list, preconditions }))

@@ -8,8 +8,6 @@ use futures_util::{FutureExt, StreamExt, stream};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::tag::TagList;
 
 use crate::containers;
 use crate::error::AzureError;
@@ -126,7 +124,7 @@ impl BlobPaths {
         after: Option<String>,
         limit: usize,
     ) -> Result<(Vec<(BlockId, Staged)>, Option<String>), AzureError> {
-        let query = ListQuery { prefix: self.folder.clone(), after, limit, leases: false, delimiter: None };
+        let query = ListQuery { prefix: self.folder.clone(), after, ..ListQuery::first(limit) };
         let Some(page) = store.list(&STAGED_BLOCKS, &query).await.map_err(AzureError::of_blob)? else {
             return Ok((Vec::new(), None));
         };
@@ -160,7 +158,5 @@ pub(crate) fn discard(store: &dyn BlobStore, staged: StagedBlocks) -> BoxFuture<
 
 /// Removes a blob if it still has this tag.
 pub(super) async fn remove(store: &dyn BlobStore, path: &BlobPath, tag: Option<EntityTag>) -> Result<(), StoreError> {
-    let if_match = Some(TagList::Tags(tag.into_iter().collect()));
-    let preconditions = Preconditions { if_match, ..Preconditions::default() };
-    store.delete(path, Delete { preconditions, ..Delete::default() }).await
+    store.delete(path, Delete::of_version(tag.as_ref())).await
 }

@@ -1,4 +1,4 @@
-//! Parsing of headers.
+//! Parsing of headers, and recognition of retries by them.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,15 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, RANGE,
 };
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, StatusCode};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
+use ifmatch_blob::store::RequestKey;
 use ifmatch_core::append::AppendConditions;
-use ifmatch_core::lease::azure::CLIENT_REQUEST_ID;
+use ifmatch_core::lease::azure::{self, CLIENT_REQUEST_ID};
+use ifmatch_core::lease::fields;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::shared_key::X_MS_DATE;
 
 use crate::auth::Grant;
 use crate::crc64::Crc64;
@@ -281,4 +286,28 @@ pub(super) fn digests(headers: &HeaderMap) -> Result<(Option<ContentMd5>, Option
 pub(super) fn md5(headers: &HeaderMap, name: &HeaderName) -> Result<Option<ContentMd5>, AzureError> {
     let md5 = one(headers, name)?.filter(|text| !text.is_empty()).map(str::parse).transpose();
     md5.map_err(|error| AzureError::bad_request("InvalidMd5", format!("{name}: {error}")))
+}
+
+/// Returns the identity of a request: the client's id and every header that determines what the request does.
+///
+/// Used for lease operations, and for writes with a condition that can hold only once. Any other write may be
+/// repeated on purpose, for example by a program that uses one id for all its requests; replaying an earlier response
+/// would then be wrong.
+pub(super) fn retry_key(head: &Parts) -> Option<RequestKey> {
+    let id = one(&head.headers, &azure::CLIENT_REQUEST_ID).ok().flatten().filter(|id| !id.is_empty())?;
+    let decides = |name: &str| {
+        let standard = [CACHE_CONTROL, CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION];
+        let varies = [X_MS_DATE, azure::CLIENT_REQUEST_ID];
+        let listed = standard.iter().chain(&Preconditions::HEADERS).any(|other| other == name);
+        let of_lease = fields::TOKEN == name || fields::HOLDER == name;
+        listed || of_lease || (name.starts_with("x-ms-") && !varies.iter().any(|other| other == name))
+    };
+    let mut fields: Vec<(&str, &[u8])> =
+        head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    fields.retain(|(name, _)| decides(name));
+    fields.sort_unstable();
+    let query = head.uri.query().unwrap_or_default();
+    let mut parts = vec![id.as_bytes(), head.method.as_str().as_bytes(), query.as_bytes()];
+    parts.extend(fields.iter().flat_map(|(name, value)| [name.as_bytes(), value]));
+    Some(RequestKey::of(&parts))
 }

@@ -7,7 +7,7 @@ use http::request::Parts;
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::name::ContainerName;
 
-use super::query::Query;
+use super::target::Query;
 use crate::error::AzureError;
 
 /// Maximum and default number of items in a page.

@@ -8,8 +8,6 @@ pub(crate) mod copy;
 pub(crate) mod headers;
 mod list;
 pub(crate) mod permissions;
-pub(crate) mod query;
-mod retry;
 mod rules;
 pub(crate) mod target;
 
@@ -32,12 +30,11 @@ use ifmatch_core::tag::TagList;
 use crate::auth::Grant;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
-use crate::guid;
+use crate::random_guid;
 use conditions::WriteConditions;
 use copy::{Copy, CopyBlock};
-use query::Query;
-use rules::Name;
-use target::Target;
+use rules::{OfBlob, OfContainer, OfService};
+use target::{Query, Target};
 
 pub(crate) use list::List;
 
@@ -263,25 +260,14 @@ pub(crate) fn parse<'a>(
     if let Grant::SharedAccess(access) = grant {
         query.remove(|name| access.has_parameter(name));
     }
-    let name = rules::find(target.kind(), &head.method, &query, &head.headers)?;
     let Context { required, max_body, .. } = context;
     let now = context.wall();
     let parser = Parser { head, query, account, accounts, grant, now, required, max_body: *max_body };
-    Ok(match target {
-        _ if name == Name::GetAccountInformation => Operation::GetAccountInformation,
-        Target::Service if name == Name::Batch => Operation::Batch(parser.batch(None)?),
-        Target::Container(container) if name == Name::Batch => Operation::Batch(parser.batch(Some(container))?),
-        Target::Service if name == Name::ListContainers => {
-            Operation::ListContainers(List::of_containers(head, &parser.query, account, accounts)?)
-        }
-        Target::Service => Operation::GetServiceProperties,
-        Target::Container(container) if name == Name::ListBlobs => {
-            let list = List::of_blobs(head, &parser.query, account, accounts)?;
-            Operation::Container(container, ContainerOperation::ListBlobs(list))
-        }
-        Target::Container(container) => Operation::Container(container, parser.container(name)?),
-        Target::Blob(blob) => Operation::Blob(blob, parser.blob(name)?),
-    })
+    match target {
+        Target::Service => parser.service(),
+        Target::Container(container) => parser.container(container),
+        Target::Blob(blob) => parser.blob(blob),
+    }
 }
 
 /// Parses the headers and parameters of a known operation.
@@ -297,64 +283,83 @@ struct Parser<'a, 'c> {
 }
 
 impl<'a> Parser<'a, '_> {
-    fn container(&self, name: Name) -> Result<ContainerOperation, AzureError> {
+    fn service(&self) -> Result<Operation<'a>, AzureError> {
+        Ok(match rules::find(&rules::OF_SERVICE, self.head, &self.query)? {
+            OfService::ListContainers => {
+                Operation::ListContainers(List::of_containers(self.head, &self.query, self.account, self.accounts)?)
+            }
+            OfService::GetProperties => Operation::GetServiceProperties,
+            OfService::GetAccountInformation => Operation::GetAccountInformation,
+            OfService::Batch => Operation::Batch(self.batch(None)?),
+        })
+    }
+
+    fn container(&self, container: ContainerName) -> Result<Operation<'a>, AzureError> {
         let fields = self.fields();
-        Ok(match name {
-            Name::CreateContainer => {
+        let operation = match rules::find(&rules::OF_CONTAINER, self.head, &self.query)? {
+            OfContainer::GetAccountInformation => return Ok(Operation::GetAccountInformation),
+            OfContainer::Batch => return Ok(Operation::Batch(self.batch(Some(container))?)),
+            OfContainer::Create => {
                 let metadata = headers::metadata(fields)?;
                 ContainerOperation::Create(BlobHeaders { metadata, ..BlobHeaders::default() })
             }
-            Name::SetContainerMetadata => {
+            OfContainer::GetProperties => ContainerOperation::GetProperties(LeaseUse::Read(self.lease_id()?)),
+            OfContainer::SetMetadata => {
                 let conditions = conditions::of_write(fields)?;
                 let lease = LeaseUse::Read(self.lease_id()?);
                 let change = HeaderChange::Metadata(headers::metadata(fields)?);
                 ContainerOperation::SetMetadata(ContainerWrite { conditions, lease, request: None }, change)
             }
-            Name::LeaseContainer => ContainerOperation::Lease(self.lease()?),
-            Name::DeleteContainer => {
+            OfContainer::Lease => ContainerOperation::Lease(self.lease()?),
+            OfContainer::Delete => {
                 let conditions = conditions::of_write(fields)?;
                 let lease = LeaseUse::Write(self.lease_id()?);
-                let request = if conditions.hold_once() { retry::key(self.head) } else { None };
+                let request = if conditions.hold_once() { headers::retry_key(self.head) } else { None };
                 ContainerOperation::Delete(ContainerWrite { conditions, lease, request })
             }
-            _ => ContainerOperation::GetProperties(LeaseUse::Read(self.lease_id()?)),
-        })
+            OfContainer::ListBlobs => {
+                ContainerOperation::ListBlobs(List::of_blobs(self.head, &self.query, self.account, self.accounts)?)
+            }
+        };
+        Ok(Operation::Container(container, operation))
     }
 
-    fn blob(&self, name: Name) -> Result<BlobOperation<'a>, AzureError> {
+    fn blob(&self, blob: BlobPath) -> Result<Operation<'a>, AzureError> {
         let fields = self.fields();
-        Ok(match name {
-            Name::PutBlob => BlobOperation::Put(self.put_blob()?),
-            Name::AppendBlock => BlobOperation::AppendBlock(self.append_block()?),
-            Name::SealBlob => {
+        let operation = match rules::find(&rules::OF_BLOB, self.head, &self.query)? {
+            OfBlob::GetAccountInformation => return Ok(Operation::GetAccountInformation),
+            OfBlob::Get | OfBlob::GetProperties => BlobOperation::Get(self.get()?),
+            OfBlob::Put => BlobOperation::Put(self.put_blob()?),
+            OfBlob::AppendBlock => BlobOperation::AppendBlock(self.append_block()?),
+            OfBlob::Seal => {
                 let conditions = headers::append_conditions(fields)?;
                 BlobOperation::Seal(SealBlob { write: self.write_at(conditions)?, conditions })
             }
-            Name::PutBlock => BlobOperation::PutBlock(self.put_block()?),
-            Name::PutBlockList => BlobOperation::PutBlockList(self.put_block_list()?),
-            Name::GetBlockList => BlobOperation::GetBlockList(self.get_block_list()?),
-            Name::SetBlobMetadata => {
+            OfBlob::PutBlock => BlobOperation::PutBlock(self.put_block()?),
+            OfBlob::PutBlockList => BlobOperation::PutBlockList(self.put_block_list()?),
+            OfBlob::GetBlockList => BlobOperation::GetBlockList(self.get_block_list()?),
+            OfBlob::SetMetadata => {
                 let write = self.write()?;
                 BlobOperation::Set(write, HeaderChange::Metadata(headers::metadata(fields)?))
             }
-            Name::SetBlobProperties => {
+            OfBlob::SetProperties => {
                 let write = self.write()?;
                 BlobOperation::Set(write, HeaderChange::Fields(headers::replaced(fields)?.into()))
             }
-            Name::LeaseBlob => BlobOperation::Lease(self.lease()?),
-            Name::DeleteBlob => {
+            OfBlob::Lease => BlobOperation::Lease(self.lease()?),
+            OfBlob::Delete => {
                 let write = self.write()?;
                 headers::check_snapshots(fields)?;
                 BlobOperation::Delete(write)
             }
-            Name::CopyBlob => BlobOperation::Copy(self.copy()?),
-            Name::PutBlockFromUrl => BlobOperation::CopyBlock(self.copy_block()?),
-            Name::SetBlobTier => {
+            OfBlob::Copy => BlobOperation::Copy(self.copy()?),
+            OfBlob::PutBlockFromUrl => BlobOperation::CopyBlock(self.copy_block()?),
+            OfBlob::SetTier => {
                 headers::require_tier(fields)?;
                 BlobOperation::SetTier(LeaseUse::Read(self.lease_id()?))
             }
-            _ => BlobOperation::Get(self.get()?),
-        })
+        };
+        Ok(Operation::Blob(blob, operation))
     }
 
     fn get(&self) -> Result<Get<'a>, AzureError> {
@@ -451,10 +456,13 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn lease(&self) -> Result<Lease, AzureError> {
-        let action = azure::action(self.fields(), || guid::random().map(LeaseId::from).ok_or_else(AzureError::busy))?;
+        let action = azure::action(self.fields(), || random_guid().map(LeaseId::from).ok_or_else(AzureError::busy))?;
         let conditions = conditions::of_write(self.fields())?;
         let preconditions = conditions.preconditions.clone();
-        Ok(Lease { conditions, request: LeaseRequest { action, preconditions, request: retry::key(self.head) } })
+        Ok(Lease {
+            conditions,
+            request: LeaseRequest { action, preconditions, request: headers::retry_key(self.head) },
+        })
     }
 
     /// Parses the headers that all writes of a blob share.
@@ -462,7 +470,7 @@ impl<'a> Parser<'a, '_> {
         let conditions = conditions::of_write(self.fields())?;
         let lease = fields::write(self.fields(), self.lease_id()?)?;
         conditions.check_policy(self.required, &self.head.method)?;
-        let request = if conditions.hold_once() { retry::key(self.head) } else { None };
+        let request = if conditions.hold_once() { headers::retry_key(self.head) } else { None };
         Ok(Write { conditions, lease, request, may_only_create: false })
     }
 

@@ -5,41 +5,54 @@
 //! not support one of these rejects it, so that an unsupported option never turns into a plain read or write.
 
 use http::header::{ALLOW, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::headers::{self, METADATA};
-use super::query::Query;
-use super::target::Kind;
+use super::target::Query;
 use crate::error::AzureError;
 
-/// The name of an operation.
+/// The operations on the account. There is an enumeration for each target, so that the parser has an arm for each operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Name {
+pub(super) enum OfService {
     ListContainers,
-    GetServiceProperties,
+    GetProperties,
     GetAccountInformation,
-    CreateContainer,
-    GetContainerProperties,
-    SetContainerMetadata,
-    LeaseContainer,
-    DeleteContainer,
+    Batch,
+}
+
+/// The operations on a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OfContainer {
+    GetAccountInformation,
+    Create,
+    GetProperties,
+    SetMetadata,
+    Lease,
+    Delete,
     ListBlobs,
-    GetBlob,
-    GetBlobProperties,
-    PutBlob,
+    Batch,
+}
+
+/// The operations on a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OfBlob {
+    GetAccountInformation,
+    Get,
+    GetProperties,
+    Put,
     AppendBlock,
-    SealBlob,
+    Seal,
     PutBlock,
     PutBlockList,
     GetBlockList,
-    SetBlobMetadata,
-    SetBlobProperties,
-    LeaseBlob,
-    DeleteBlob,
-    CopyBlob,
+    SetMetadata,
+    SetProperties,
+    Lease,
+    Delete,
+    Copy,
     PutBlockFromUrl,
-    SetBlobTier,
-    Batch,
+    SetTier,
 }
 
 /// The conditional headers that an operation accepts.
@@ -53,9 +66,9 @@ enum Conditions {
 /// The methods, `restype` and `comp`.
 type Request = (&'static str, &'static str, &'static str);
 
-struct Rule {
-    name: Name,
-    kind: Kind,
+/// The rule of an operation.
+pub(super) struct Rule<N> {
+    name: N,
     request: Request,
     parameters: &'static [&'static str],
     /// Lists of the `x-ms-*` headers that it knows.
@@ -145,69 +158,88 @@ const SNAPSHOTS: &[&str] = &["x-ms-delete-snapshots"];
 const LISTING: &[&str] = &["prefix", "marker", "maxresults", "include"];
 const LISTING_BLOBS: &[&str] = &["prefix", "delimiter", "marker", "maxresults", "include", "startfrom"];
 
+const fn rule<N>(
+    name: N,
+    request: Request,
+    parameters: &'static [&'static str],
+    fields: &'static [&'static [&'static str]],
+    conditions: Conditions,
+) -> Rule<N> {
+    Rule { name, request, parameters, fields, conditions }
+}
+
 #[rustfmt::skip]
-const RULES: [Rule; 31] = {
-    use Conditions::{All, Dates, None};
-    use Name as N;
-    const fn rule(
-        name: Name, kind: Kind, request: Request,
-        parameters: &'static [&'static str], fields: &'static [&'static [&'static str]], conditions: Conditions,
-    ) -> Rule {
-        Rule { name, kind, request, parameters, fields, conditions }
-    }
+pub(super) const OF_SERVICE: [Rule<OfService>; 5] = {
+    use Conditions::None;
+    use OfService as N;
     [
-        rule(N::Batch, Kind::Service, ("POST", "", "batch"), &[], &[], None),
+        rule(N::Batch, ("POST", "", "batch"), &[], &[], None),
         // As the SDK for JavaScript sends it to an account in the path.
-        rule(N::Batch, Kind::Service, ("POST", "container", "batch"), &[], &[], None),
-        rule(N::Batch, Kind::Container, ("POST", "container", "batch"), &[], &[], None),
-        rule(N::ListContainers, Kind::Service, ("GET", "", "list"), LISTING, &[], None),
-        rule(N::GetServiceProperties, Kind::Service, ("GET", "service", "properties"), &[], &[], None),
-        rule(N::GetAccountInformation, Kind::Service, ("GET HEAD", "account", "properties"), &[], &[], None),
-        rule(N::GetAccountInformation, Kind::Container, ("GET HEAD", "account", "properties"), &[], &[], None),
-        rule(N::GetAccountInformation, Kind::Blob, ("GET HEAD", "account", "properties"), &[], &[], None),
-        rule(N::CreateContainer, Kind::Container, ("PUT", "container", ""), &[], &[META], None),
-        rule(N::GetContainerProperties, Kind::Container, ("GET HEAD", "container", ""), &[], &[LEASE], None),
-        rule(N::GetContainerProperties, Kind::Container, ("GET HEAD", "container", "metadata"), &[], &[LEASE], None),
-        rule(N::SetContainerMetadata, Kind::Container, ("PUT", "container", "metadata"), &[], &[LEASE, META], Dates),
-        rule(N::LeaseContainer, Kind::Container, ("PUT", "container", "lease"), &[], &[LEASING], Dates),
-        rule(N::DeleteContainer, Kind::Container, ("DELETE", "container", ""), &[], &[LEASE], Dates),
-        rule(N::ListBlobs, Kind::Container, ("GET", "container", "list"), LISTING_BLOBS, &[], None),
-        rule(N::GetBlob, Kind::Blob, ("GET", "", ""), &[], &[LEASE, RANGE], All),
-        rule(N::GetBlobProperties, Kind::Blob, ("HEAD", "", ""), &[], &[LEASE], All),
-        rule(N::GetBlobProperties, Kind::Blob, ("GET HEAD", "", "metadata"), &[], &[LEASE], All),
-        rule(N::PutBlob, Kind::Blob, ("PUT", "", ""), &[], &[LEASE, META, TIER, CRC64, TYPE, STORED], All),
-        rule(N::AppendBlock, Kind::Blob, ("PUT", "", "appendblock"), &[], &[LEASE, META, CRC64, POSITION, MAX_SIZE], All),
-        rule(N::SealBlob, Kind::Blob, ("PUT", "", "seal"), &[], &[LEASE, POSITION], All),
-        rule(N::PutBlock, Kind::Blob, ("PUT", "", "block"), &["blockid"], &[LEASE, META, BLOB_MD5, CRC64], None),
-        rule(N::PutBlockList, Kind::Blob, ("PUT", "", "blocklist"), &[], &[LEASE, META, TIER, CRC64, STORED], All),
-        rule(N::GetBlockList, Kind::Blob, ("GET", "", "blocklist"), &["blocklisttype"], &[LEASE], None),
-        rule(N::SetBlobMetadata, Kind::Blob, ("PUT", "", "metadata"), &[], &[LEASE, META], All),
-        rule(N::SetBlobProperties, Kind::Blob, ("PUT", "", "properties"), &[], &[LEASE, STORED], All),
-        rule(N::LeaseBlob, Kind::Blob, ("PUT", "", "lease"), &[], &[LEASING], All),
-        rule(N::CopyBlob, Kind::Blob, ("PUT", "", ""), &[], &[LEASE, META, TIER, TYPE, STORED, SOURCE, SOURCE_BLOB], All),
-        rule(N::PutBlockFromUrl, Kind::Blob, ("PUT", "", "block"), &["blockid"], &[LEASE, SOURCE, SOURCE_RANGE], None),
-        rule(N::SetBlobTier, Kind::Blob, ("PUT", "", "tier"), &[], &[LEASE, TIER, REHYDRATE], None),
-        rule(N::DeleteBlob, Kind::Blob, ("DELETE", "", ""), &[], &[LEASE, SNAPSHOTS], All),
+        rule(N::Batch, ("POST", "container", "batch"), &[], &[], None),
+        rule(N::ListContainers, ("GET", "", "list"), LISTING, &[], None),
+        rule(N::GetProperties, ("GET", "service", "properties"), &[], &[], None),
+        rule(N::GetAccountInformation, ("GET HEAD", "account", "properties"), &[], &[], None),
+    ]
+};
+
+#[rustfmt::skip]
+pub(super) const OF_CONTAINER: [Rule<OfContainer>; 9] = {
+    use Conditions::{Dates, None};
+    use OfContainer as N;
+    [
+        rule(N::Batch, ("POST", "container", "batch"), &[], &[], None),
+        rule(N::GetAccountInformation, ("GET HEAD", "account", "properties"), &[], &[], None),
+        rule(N::Create, ("PUT", "container", ""), &[], &[META], None),
+        rule(N::GetProperties, ("GET HEAD", "container", ""), &[], &[LEASE], None),
+        rule(N::GetProperties, ("GET HEAD", "container", "metadata"), &[], &[LEASE], None),
+        rule(N::SetMetadata, ("PUT", "container", "metadata"), &[], &[LEASE, META], Dates),
+        rule(N::Lease, ("PUT", "container", "lease"), &[], &[LEASING], Dates),
+        rule(N::Delete, ("DELETE", "container", ""), &[], &[LEASE], Dates),
+        rule(N::ListBlobs, ("GET", "container", "list"), LISTING_BLOBS, &[], None),
+    ]
+};
+
+#[rustfmt::skip]
+pub(super) const OF_BLOB: [Rule<OfBlob>; 17] = {
+    use Conditions::{All, None};
+    use OfBlob as N;
+    [
+        rule(N::GetAccountInformation, ("GET HEAD", "account", "properties"), &[], &[], None),
+        rule(N::Get, ("GET", "", ""), &[], &[LEASE, RANGE], All),
+        rule(N::GetProperties, ("HEAD", "", ""), &[], &[LEASE], All),
+        rule(N::GetProperties, ("GET HEAD", "", "metadata"), &[], &[LEASE], All),
+        rule(N::Put, ("PUT", "", ""), &[], &[LEASE, META, TIER, CRC64, TYPE, STORED], All),
+        rule(N::AppendBlock, ("PUT", "", "appendblock"), &[], &[LEASE, META, CRC64, POSITION, MAX_SIZE], All),
+        rule(N::Seal, ("PUT", "", "seal"), &[], &[LEASE, POSITION], All),
+        rule(N::PutBlock, ("PUT", "", "block"), &["blockid"], &[LEASE, META, BLOB_MD5, CRC64], None),
+        rule(N::PutBlockList, ("PUT", "", "blocklist"), &[], &[LEASE, META, TIER, CRC64, STORED], All),
+        rule(N::GetBlockList, ("GET", "", "blocklist"), &["blocklisttype"], &[LEASE], None),
+        rule(N::SetMetadata, ("PUT", "", "metadata"), &[], &[LEASE, META], All),
+        rule(N::SetProperties, ("PUT", "", "properties"), &[], &[LEASE, STORED], All),
+        rule(N::Lease, ("PUT", "", "lease"), &[], &[LEASING], All),
+        rule(N::Copy, ("PUT", "", ""), &[], &[LEASE, META, TIER, TYPE, STORED, SOURCE, SOURCE_BLOB], All),
+        rule(N::PutBlockFromUrl, ("PUT", "", "block"), &["blockid"], &[LEASE, SOURCE, SOURCE_RANGE], None),
+        rule(N::SetTier, ("PUT", "", "tier"), &[], &[LEASE, TIER, REHYDRATE], None),
+        rule(N::Delete, ("DELETE", "", ""), &[], &[LEASE, SNAPSHOTS], All),
     ]
 };
 
 /// Returns the operation that a request names, after checking its parameters and headers.
-pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderMap) -> Result<Name, AzureError> {
+pub(super) fn find<N: Copy>(rules: &[Rule<N>], head: &Parts, query: &Query) -> Result<N, AzureError> {
+    let headers = &head.headers;
     let part = |name| query.get(name).unwrap_or_default();
     let parts = (part("restype"), part("comp"));
-    let same = |rule: &&Rule| rule.kind == kind && (rule.request.1, rule.request.2) == parts;
-    let candidates: Vec<&Rule> = RULES.iter().filter(same).collect();
+    let candidates: Vec<&Rule<N>> = rules.iter().filter(|rule| (rule.request.1, rule.request.2) == parts).collect();
     if candidates.is_empty() {
         let rule = "this combination is not supported here";
         return Err(AzureError::invalid_parameter("restype, comp", rule));
     }
-    let of_method = candidates.iter().filter(|rule| rule.request.0.split(' ').any(|name| name == method.as_str()));
+    let mut of_method: Vec<_> =
+        candidates.iter().filter(|rule| rule.methods().any(|name| name == head.method)).collect();
     let copies = headers.contains_key(headers::COPY_SOURCE);
-    let is_copy = |rule: &Rule| matches!(rule.name, Name::CopyBlob | Name::PutBlockFromUrl);
-    let mut of_method: Vec<&&Rule> = of_method.collect();
-    of_method.sort_by_key(|rule| is_copy(rule) != copies);
+    of_method.sort_by_key(|rule| rule.knows(headers::COPY_SOURCE.as_str()) != copies);
     let rule = of_method.first().ok_or_else(|| wrong_method(&candidates))?;
-    if matches!(rule.name, Name::PutBlob | Name::CopyBlob) {
+    if rule.knows(headers::BLOB_TYPE.as_str()) {
         // Checked first: other blob types have their own headers.
         headers::check_blob_type(headers)?;
     }
@@ -217,14 +249,24 @@ pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderM
     Ok(rule.name)
 }
 
-fn wrong_method(candidates: &[&Rule]) -> AzureError {
-    let allowed: Vec<&str> = candidates.iter().flat_map(|rule| rule.request.0.split(' ')).collect();
+fn wrong_method<N>(candidates: &[&Rule<N>]) -> AzureError {
+    let allowed: Vec<&str> = candidates.iter().flat_map(|rule| rule.methods()).collect();
     let allowed = HeaderValue::from_str(&allowed.join(", ")).unwrap_or(HeaderValue::from_static("GET"));
     let message = "the method is not allowed here: see Allow";
     AzureError::new(StatusCode::METHOD_NOT_ALLOWED, "UnsupportedHttpVerb", message).with(ALLOW, allowed)
 }
 
-impl Rule {
+impl<N> Rule<N> {
+    fn methods(&self) -> impl Iterator<Item = &'static str> {
+        self.request.0.split(' ')
+    }
+
+    /// Returns `true` if the operation knows a header.
+    fn knows(&self, name: &str) -> bool {
+        let listed = |field: &&str| if *field == METADATA { name.starts_with(METADATA) } else { name == *field };
+        self.fields.iter().copied().flatten().any(listed)
+    }
+
     fn check_parameters(&self, query: &Query) -> Result<(), AzureError> {
         let unsupported = |name: &&str| EFFECTIVE_PARAMETERS.contains(name) && !self.parameters.contains(name);
         match query.names().find(unsupported) {
@@ -239,11 +281,7 @@ impl Rule {
     fn check_fields(&self, headers: &HeaderMap) -> Result<(), AzureError> {
         let effective = |name: &&str| EFFECTIVE_FIELDS.iter().any(|prefix| name.starts_with(prefix));
         let own = headers.keys().map(http::HeaderName::as_str).filter(effective);
-        let known = |name: &str| {
-            let listed = |field: &&str| if *field == METADATA { name.starts_with(METADATA) } else { name == *field };
-            COMMON.contains(&name) || self.fields.iter().copied().flatten().any(listed)
-        };
-        match own.into_iter().find(|name| !known(name)) {
+        match own.into_iter().find(|name| !COMMON.contains(name) && !self.knows(name)) {
             Some(name) => Err(AzureError::unsupported_header(name)),
             None => Ok(()),
         }

@@ -1,10 +1,11 @@
-//! The resource that a path names: `/{account}/{container}/{blob…}`.
+//! The resource that a path names, `/{account}/{container}/{blob…}`, and the parameters of the query.
 
 use std::borrow::Cow;
 
-use crate::error::AzureError;
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::name::{self, BlobName, BlobPath, ContainerName, NameErrorKind};
+
+use crate::error::AzureError;
 
 /// The resource that a path names, as named in the store.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,14 +16,6 @@ pub(super) enum Target {
     Container(ContainerName),
     /// `/{account}/{container}/{blob…}`
     Blob(BlobPath),
-}
-
-/// The kind of a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Service,
-    Container,
-    Blob,
 }
 
 impl Target {
@@ -40,14 +33,6 @@ impl Target {
         }
         // The JavaScript SDK writes a slash in a name as %2F.
         Ok(Self::Blob(BlobPath { container, name: BlobName::new(&decode(blob)?)? }))
-    }
-
-    pub(super) fn kind(&self) -> Kind {
-        match self {
-            Self::Service => Kind::Service,
-            Self::Container(_) => Kind::Container,
-            Self::Blob(_) => Kind::Blob,
-        }
     }
 }
 
@@ -72,4 +57,44 @@ fn decode(text: &str) -> Result<Cow<'_, str>, AzureError> {
         return Err(AzureError::bad_request("InvalidResourceName", NameErrorKind::BlobTooLong.to_string()));
     }
     name::decode(text).map_err(|error| AzureError::bad_request("InvalidUri", error.to_string()))
+}
+
+/// Query parameters: names in lower case, each at most once, values decoded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Parses the part after the question mark. A plus is a space: Go's and Rust's clients write one so, and sign a space.
+    pub(crate) fn parse(text: &str) -> Result<Self, AzureError> {
+        let mut query = Self::default();
+        for parameter in name::parameters(text) {
+            let (name, value) = parameter.map_err(|error| AzureError::bad_request("InvalidUri", error.to_string()))?;
+            let name = name.to_ascii_lowercase();
+            if query.get(&name).is_some() {
+                return Err(AzureError::invalid_parameter(&name, "must not be repeated"));
+            }
+            query.0.push((name, value.into_owned()));
+        }
+        Ok(query)
+    }
+
+    /// Removes parameters by name.
+    pub(super) fn remove(&mut self, is_removed: impl Fn(&str) -> bool) {
+        self.0.retain(|(name, _)| !is_removed(name));
+    }
+
+    /// Returns the value of a parameter.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns `true` if a name or a value has a control character.
+    pub(crate) fn has_control(&self) -> bool {
+        self.0.iter().any(|(name, value)| name.contains(char::is_control) || value.contains(char::is_control))
+    }
+
+    /// Returns the names of all parameters.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
 }

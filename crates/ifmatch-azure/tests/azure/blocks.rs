@@ -1,9 +1,21 @@
-//! Lists of blocks that were committed before, or staged again.
+//! Blocks that were committed before, or staged again, on stores that know hashes or do not; and their garbage collection.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use http::Method;
+use http_body_util::BodyExt;
+use ifmatch_azure::{AzureDialect, collect_blocks};
+use ifmatch_blob::BlobService;
+use ifmatch_blob::test_util::{Hooked, Stop};
+use ifmatch_blob_objects::{Backing, ObjectBlobs};
+use ifmatch_register::MemoryRegister;
+use tower::ServiceExt;
 
-use crate::support::{Answer, Client, fixture};
+use crate::support::{Answer, Client, Fixture, accounts, fixture};
 
 /// Stages a block with an id of one letter.
 async fn stage(client: &Client, id: &str, bytes: &'static str) {
@@ -85,4 +97,107 @@ async fn a_false_condition_is_reported_before_a_missing_block() {
             answer.refused(expected.0, expected.1);
         }
     }
+}
+
+/// Size of the blocks; two of them exceed the limit of single uploads.
+const LONG: usize = 5 * 1024 * 1024;
+
+#[tokio::test]
+async fn committed_blocks_can_be_reused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let in_folder = url::Url::from_file_path(folder.path()).expect("absolute");
+    for (store, block) in [(in_folder.as_str(), 1), ("memory:///", LONG)] {
+        let (client, clock) = (fixture().await.client, fixture().await.clock);
+        let backing = Backing::from_url(store, []).expect("a valid URL");
+        let register = Arc::new(MemoryRegister::unbounded());
+        let blobs = ObjectBlobs::open(backing, register).await.expect("a usable store");
+        let service = BlobService::with_clock(Arc::new(blobs), clock).dialect(AzureDialect::new(accounts()));
+        let send = async |method: Method, target: &str, body: String| {
+            let request = client.signed(method, target, &[], body.into(), Duration::ZERO);
+            let answer = service.clone().oneshot(request).await.expect("infallible");
+            let status = answer.status().as_u16();
+            (status, answer.into_body().collect().await.expect("a body").to_bytes())
+        };
+        assert_eq!(send(Method::PUT, "/box?restype=container", String::new()).await.0, 201);
+        let mut list = String::new();
+        let mut bytes = String::new();
+        for (id, letter) in [("AA==", "a"), ("AQ==", "b"), ("Ag==", "c")] {
+            let target = format!("/box/a?comp=block&blockid={id}");
+            assert_eq!(send(Method::PUT, &target, letter.repeat(block)).await.0, 201, "{store}");
+            let _ = write!(list, "<Latest>{id}</Latest>");
+            bytes += &letter.repeat(block);
+            let document = format!("<BlockList>{list}</BlockList>");
+            assert_eq!(send(Method::PUT, "/box/a?comp=blocklist", document).await.0, 201, "{store}");
+            let (status, read) = send(Method::GET, "/box/a", String::new()).await;
+            assert!(status == 200 && read == bytes, "{store}: {status}, {} bytes", read.len());
+        }
+    }
+}
+
+const LIST: &str = "<BlockList><Latest>AA==</Latest></BlockList>";
+const WEEK: Duration = Duration::from_hours(7 * 24);
+
+/// Stages the block of [`LIST`].
+async fn stage_of(fixture: &Fixture, blob: &str) {
+    fixture.client.put(&format!("/box/{blob}?comp=block&blockid=AA=="), &[], "x").await.expect(201);
+}
+
+#[tokio::test]
+async fn blocks_are_collected_after_a_week() {
+    let fixture = fixture().await;
+    stage_of(&fixture, "old").await;
+    fixture.clock.advance(Duration::from_hours(1));
+    stage_of(&fixture, "young").await;
+    fixture.clock.advance(WEEK);
+    fixture.clock.advance(Duration::ZERO);
+    // The ages are a week and an hour, and exactly a week.
+    assert_eq!(collect_blocks(fixture.client.service.context()).await.expect("the store works"), 1);
+    fixture.client.put("/box/old?comp=blocklist", &[], LIST).await.refused(400, "InvalidBlockList");
+    fixture.client.put("/box/young?comp=blocklist", &[], LIST).await.expect(201);
+}
+
+#[tokio::test]
+async fn lists_are_collected_with_their_blobs() {
+    let fixture = fixture().await;
+    let client = &fixture.client;
+    for blob in ["used", "deleted", "written"] {
+        stage_of(&fixture, blob).await;
+        client.put(&format!("/box/{blob}?comp=blocklist"), &[], LIST).await.expect(201);
+    }
+    client.delete("/box/deleted", &[]).await.expect(202);
+    client.upload("/box/written", "whole", &[]).await.expect(201);
+    assert_eq!(collect_blocks(client.service.context()).await.expect("the store works"), 0, "all are too recent");
+    fixture.clock.advance(WEEK * 2);
+    assert_eq!(collect_blocks(client.service.context()).await.expect("the store works"), 2);
+    assert_eq!(collect_blocks(client.service.context()).await.expect("the store works"), 0);
+    let blocks = client.get("/box/used?comp=blocklist").await.expect(200);
+    assert_eq!(blocks.all("Name"), ["AA=="]);
+}
+
+#[tokio::test]
+async fn an_interrupted_sweep_is_continued_by_the_next() {
+    let fixture = fixture().await;
+    stage_of(&fixture, "old").await;
+    fixture.clock.advance(WEEK * 2);
+    // More than two pages of recent blocks, listed before the old one.
+    fixture.client.put("/aaa?restype=container", &[], "").await.expect(201);
+    for number in 0..120 {
+        let id = STANDARD.encode(format!("{number:03}"));
+        fixture.client.put(&format!("/aaa/young?comp=block&blockid={id}"), &[], "x").await.expect(201);
+    }
+    let hook = Stop::of_listings();
+    let service =
+        BlobService::with_clock(Arc::new(Hooked { inner: Arc::new(fixture.store), hook: hook.clone() }), fixture.clock);
+    let mut removed = Vec::new();
+    for _ in 0..2 {
+        hook.allow(2);
+        tokio::select! {
+            done = collect_blocks(service.context()) => removed.push(done.expect("the store works")),
+            () = hook.reached() => {}
+        }
+    }
+    assert_eq!(removed, [1], "the second invocation reaches the old block and completes the sweep");
+    hook.allow(9);
+    assert_eq!(collect_blocks(service.context()).await.expect("the store works"), 0);
+    assert_eq!(hook.left(), 5, "the next sweep starts over: three pages of blocks, one of lists");
 }

@@ -7,15 +7,12 @@ mod accounts;
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
 mod answer;
 mod appends;
-mod batches;
 mod blocks;
 mod bodies;
 mod copies;
-mod garbage;
 mod interleavings;
 mod shared_access;
 #[path = "../../../../tests/support/signer.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
 mod signer;
 mod support;
-mod without_hashes;

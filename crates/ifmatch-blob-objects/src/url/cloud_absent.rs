@@ -5,7 +5,7 @@ use std::sync::Arc;
 use object_store::{ObjectStore, ObjectStoreScheme};
 use url::Url;
 
-use super::super::open_error::{OpenError, OpenErrorKind};
+use super::super::failure::{OpenError, OpenErrorKind};
 
 /// Reports that this build cannot connect.
 pub(super) fn connect(

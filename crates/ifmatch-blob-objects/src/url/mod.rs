@@ -10,7 +10,7 @@ use url::Url;
 
 use super::attributes::Naming;
 use super::backing::Backing;
-use super::open_error::{OpenError, OpenErrorKind};
+use super::failure::{OpenError, OpenErrorKind};
 
 #[cfg_attr(not(feature = "cloud"), path = "cloud_absent.rs")]
 mod cloud;

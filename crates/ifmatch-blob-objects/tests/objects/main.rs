@@ -5,29 +5,25 @@
 use std::sync::Arc;
 
 use faults::Faulty;
-use ifmatch_blob::BlobStore;
-use ifmatch_blob::conformance;
-use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs, OpenErrorKind, Support};
+use ifmatch_blob::{BlobStore, conformance};
+use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs, ObjectRegister, OpenErrorKind, Support};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_redb::RedbRegister;
+use ifmatch_register::conformance::{RaceSize, run, run_shared};
 use ifmatch_register::{MemoryRegister, Register};
 use object_store::ObjectStore;
+use object_store::memory::InMemory;
 
 mod bounded;
-mod closing;
+mod containers;
 mod direct;
-mod earlier;
 mod faults;
 mod foreign;
-mod forgotten;
 mod known;
 mod links;
-mod object_register;
 mod owners;
-mod races;
+mod records;
 mod registers;
-mod skewed;
-mod slow_register;
 mod strays;
 mod unclear;
 
@@ -175,4 +171,29 @@ async fn an_unusable_store_is_refused_with_advice() {
     std::fs::write(root.path().join("gone"), "").unwrap();
     let error = ObjectBlobs::open(gone, register()).await.expect_err("a file is in the folder's place");
     assert_eq!(error.kind(), OpenErrorKind::Unusable, "{error}");
+}
+
+fn size() -> RaceSize {
+    RaceSize::new(8, 5)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conforms_in_memory() {
+    let register = ObjectRegister::open(Backing::new(Arc::new(InMemory::new()))).await.unwrap();
+    run(register, size()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conforms_through_two_handles() {
+    let objects = Arc::new(InMemory::new());
+    let open = async || ObjectRegister::open(Backing::new(objects.clone()).with_prefix("a/b".into())).await.unwrap();
+    run_shared(open, size()).await;
+}
+
+#[tokio::test]
+async fn a_store_without_conditional_writes_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = ObjectRegister::connect(&format!("file://{}", folder.path().display()), []).await.unwrap_err();
+    assert_eq!(error.kind(), OpenErrorKind::Unusable);
+    assert!(error.to_string().contains("conditional writes"), "{error}");
 }

@@ -19,7 +19,7 @@ use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{Subject, blob, if_absent, kind, pattern, put};
 
 fn all() -> ListQuery {
-    ListQuery { prefix: String::new(), after: None, limit: 100, leases: true, delimiter: None }
+    ListQuery::first(100)
 }
 
 /// Creates the container, and starts a blob there with its creation still in flight.
@@ -115,7 +115,7 @@ async fn strays_are_removed_before_their_container_is_forgotten() {
     let objects = Arc::new(InMemory::new());
     let backing = Backing::new(Arc::clone(&objects) as Arc<dyn ObjectStore>);
     let blobs = ObjectBlobs::open_durable(backing, register.clone()).await.unwrap();
-    crate::forgotten::deleted_long_ago(&register, "c/c").await;
+    crate::records::deleted_long_ago(&register, "c/c").await;
     let deleted = register.load(&Key::new("c/c").unwrap()).await.unwrap().unwrap().revision().get();
     plant(&objects, "c/old", deleted - 1).await;
     plant(&objects, "c/new", deleted + 1).await;
@@ -133,7 +133,7 @@ async fn a_gateway_that_lost_its_store_removes_no_strays() {
     let objects = Arc::new(InMemory::new());
     let backing = Backing::new(Arc::clone(&objects) as Arc<dyn ObjectStore>);
     let blobs = ObjectBlobs::open_durable(backing.clone(), register.clone()).await.unwrap();
-    crate::forgotten::deleted_long_ago(&register, "c/c").await;
+    crate::records::deleted_long_ago(&register, "c/c").await;
     let deleted = register.load(&Key::new("c/c").unwrap()).await.unwrap().unwrap().revision().get();
     plant(&objects, "c/old", deleted - 1).await;
     objects.delete(&"-ifmatch/owner".into()).await.unwrap();
@@ -177,68 +177,4 @@ async fn a_late_write_without_a_lease_has_no_effect_under_one() {
     subject.store.lease(&blob, acquire(1)).await.unwrap();
     store.release().await.expect_err("the version that it replaces is gone");
     assert_eq!(subject.read(&blob).await.unwrap().1, "before");
-}
-
-/// A deleter that has disappeared: its turn has ended, and its mark remains.
-#[tokio::test]
-async fn an_interrupted_deletion_is_completed_by_the_next_request() {
-    let store = Faulty::in_memory(false);
-    let subject = durable(&store).await;
-    let (theirs, blob) = (blob("c", "theirs"), blob("c", "b"));
-    subject.write(&blob, "before").await;
-    store.schedule([Fault::Refused]);
-    let failed = kind(subject.store.delete_container(&blob.container, Delete::default()).await);
-    assert_eq!(failed, StoreErrorKind::OutcomeUnknown, "the deletion continues");
-    store.head(&"c/b".into()).await.expect("the object is still there");
-    assert!(subject.read(&blob).await.is_none(), "the container counts as deleted");
-    store.put(&"c/theirs".into(), "theirs".into()).await.unwrap();
-    assert!(subject.read(&theirs).await.is_none(), "and so are the objects of other programs");
-    assert_eq!(subject.store.list(&blob.container, &all()).await.unwrap(), None);
-
-    while let Err(error) = subject.store.put(&blob, put("after")).await {
-        assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}");
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(subject.read(&blob).await.unwrap().1, "after");
-}
-
-#[tokio::test]
-async fn a_deletion_can_be_repeated_until_it_is_complete() {
-    let store = Faulty::in_memory(false);
-    let subject = durable(&store).await;
-    let blob = blob("c", "b");
-    subject.write(&blob, "before").await;
-    store.schedule([Fault::Refused]);
-    subject.store.delete_container(&blob.container, Delete::default()).await.unwrap_err();
-    subject.store.delete_container(&blob.container, Delete::default()).await.expect("it continues");
-    store.head(&"c/b".into()).await.unwrap_err();
-}
-
-/// Returns the duration of the current deleter's turn according to the register, in seconds.
-async fn seconds_left(register: &Arc<dyn Register>) -> u64 {
-    let record = register.load(&Key::new("c/c").unwrap()).await.unwrap().expect("the container's record");
-    let version = record.state(SystemClock.now()).version().expect("the mark").clone();
-    let payload: serde_json::Value = serde_json::from_slice(version.payload()).unwrap();
-    let until = payload["deleting"].as_u64().expect("the end of a turn");
-    until.saturating_sub(SystemClock.now().micros()) / 1_000_000
-}
-
-#[tokio::test]
-async fn a_killed_deleter_delays_writers_for_at_most_a_minute() {
-    let (store, register) = (Faulty::in_memory(false), register());
-    let subject = durable_on(&store, register.clone()).await;
-    let blob = blob("c", "b");
-    subject.write(&blob, "before").await;
-    let (begun, open) = store.hold_listing();
-    let deleting = subject.store.delete_container(&blob.container, Delete::default());
-    let killed = async {
-        begun.await.expect("the deleter lists the objects");
-        assert!(seconds_left(&register).await <= 60);
-        let refused = kind(subject.store.put(&blob, put("after")).await);
-        assert!(matches!(refused, StoreErrorKind::InFlight { .. }), "{refused:?}");
-        open.send(()).expect("the listing is held");
-    };
-    let (deleted, ()) = futures_util::join!(deleting, killed);
-    deleted.unwrap();
-    subject.write(&blob, "after").await;
 }

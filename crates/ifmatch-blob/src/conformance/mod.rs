@@ -14,7 +14,6 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
 use ifmatch_core::EntityTag;
 use ifmatch_core::precondition::{Precondition, Preconditions};
-use ifmatch_core::tag::TagList;
 
 mod bodies;
 mod conditions;
@@ -84,12 +83,12 @@ pub fn pieces(pieces: Vec<Bytes>, error: Option<&'static str>) -> Upload {
 
 /// Returns the condition that the current tag is `tag`.
 pub fn if_match(tag: &EntityTag) -> Preconditions {
-    Preconditions { if_match: Some(TagList::Tags(vec![tag.clone()])), ..Preconditions::default() }
+    Preconditions::unchanged(Some(tag))
 }
 
 /// Returns the condition that there is no blob.
 pub fn if_absent() -> Preconditions {
-    Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() }
+    Preconditions::absent()
 }
 
 /// Returns bytes in which shifted or swapped parts are noticed.

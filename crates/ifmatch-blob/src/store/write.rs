@@ -9,8 +9,9 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{RequestId, Revision};
 
+use super::BlobStore;
 use super::md5::Md5Use;
-use super::read::{BlobInfo, Opened};
+use super::read::{BlobInfo, Opened, Reading};
 use crate::body::Upload;
 use crate::error::StoreError;
 use crate::headers::{BlobHeaders, ContentMd5, FieldText};
@@ -110,6 +111,13 @@ pub struct Delete {
     pub request: Option<RequestKey>,
 }
 
+impl Delete {
+    /// A deletion on the condition that the blob still has this tag. Without a tag, it is never true.
+    pub fn of_version(tag: Option<&EntityTag>) -> Self {
+        Self { preconditions: Preconditions::unchanged(tag), ..Self::default() }
+    }
+}
+
 /// The client's name for a request, the same for all its retries.
 ///
 /// ```
@@ -160,6 +168,18 @@ pub struct Written {
     pub created: bool,
     /// This is the answer to an earlier request with the same key.
     pub is_replay: bool,
+}
+
+impl Written {
+    /// Returns `true` if the blob still has the version that was written. The answer to a retry may name one that was replaced or
+    /// deleted since: a client with one key for all its requests would take the write of another client for its own.
+    ///
+    /// # Errors
+    /// As for [`BlobStore::open`].
+    pub async fn is_current(&self, store: &dyn BlobStore, blob: &BlobPath) -> Result<bool, StoreError> {
+        let opened = store.open(blob, Reading::HEAD.without_lease()).await?;
+        Ok(opened.is_some_and(|opened| opened.info.generation == self.generation))
+    }
 }
 
 /// A place for the checksum of a body, which its reader fills before the body ends. Clones share the place.

@@ -1,7 +1,6 @@
 //! Listings: complete, ordered, in pages.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use http::{Method, StatusCode};
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
@@ -30,48 +29,6 @@ async fn names(fixture: &Fixture, container: &str, prefix: &str, limit: usize) -
             None => return names,
         }
     }
-}
-
-#[tokio::test]
-async fn a_listing_agrees_with_head() {
-    let fixture = fixture().await;
-    let fields = [("content-type", "text/plain"), ("x-meta-owner", "me")];
-    let tag = fixture.send(request(Method::PUT, "/c/b", &fields, "hello")).await.tag();
-    let listed = |json: &serde_json::Value| json["blobs"][0].clone();
-    let early = fixture.get("/c").await.json();
-    assert_eq!(
-        listed(&early),
-        serde_json::json!({
-            "name": "b", "etag": tag, "size": 5, "content_type": "text/plain", "last_modified": null,
-            "metadata": { "owner": "me" },
-        })
-    );
-    fixture.clock.advance(Duration::from_secs(2));
-    let date = fixture.get("/c/b").await.header("last-modified").to_owned();
-    let later = fixture.get("/c/").await;
-    assert_eq!(listed(&later.json())["last_modified"], date);
-    assert_eq!(later.json()["container"], "c");
-    let head = fixture.send(request(Method::HEAD, "/c/", &[], "")).await;
-    assert_eq!(head.headers, later.headers);
-}
-
-#[tokio::test]
-async fn emptied_containers_are_listed() {
-    let fixture = fixture().await;
-    for path in ["/b/x", "/a/x", "/a-b/x"] {
-        fixture.put(path, "x").await;
-    }
-    fixture.send(request(Method::DELETE, "/b/x", &[], "")).await;
-    let containers = async |query: &str| -> Vec<String> {
-        let listing = fixture.get(query).await.json();
-        let containers = listing["containers"].as_array().expect("containers").clone();
-        containers.iter().map(|container| container["name"].as_str().expect("a name").to_owned()).collect()
-    };
-    assert_eq!(containers("/").await, ["a", "a-b", "b"]);
-    assert_eq!(containers("/?prefix=a&after=a").await, ["a-b"]);
-    assert_eq!(fixture.get("/b").await.json()["blobs"], serde_json::json!([]));
-    let unknown = fixture.get("/none").await;
-    assert_eq!((unknown.status, unknown.problem().as_str()), (StatusCode::NOT_FOUND, "not-found"));
 }
 
 #[tokio::test]

@@ -5,14 +5,10 @@
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
 mod answer;
 mod faults;
-mod lease_resource;
 mod leases;
 mod leftovers;
 mod listing;
-mod races;
-mod ranges;
 mod reads;
-mod retries;
 mod support;
 mod uploads;
 mod waits;

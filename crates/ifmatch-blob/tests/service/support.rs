@@ -149,6 +149,3 @@ pub(crate) fn bytes(length: usize, seed: u64) -> Bytes {
     };
     (0..length).map(byte).collect()
 }
-
-/// Below and above each limit of the store: inline, one chunk of a read, one of a write.
-pub(crate) const SIZES: [usize; 9] = [0, 1, 4096, 4097, 131_072, 131_073, 262_144, 262_145, 1_000_003];

@@ -1,54 +1,26 @@
-//! Effects and responses of PUT and DELETE.
-
-use std::sync::Arc;
+//! PUT and DELETE: files, dates, policies, and requests repeated because their response was lost.
 
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use ifmatch_blob::BlobService;
-use ifmatch_core::digest::ContentHash;
 use ifmatch_core::policy::RequirePreconditions;
 
-use crate::support::{SIZES, bytes, fixture, hash_in, request, send};
+use crate::support::{bytes, fixture, hash_in, request, send};
 
 #[tokio::test]
-async fn a_blob_of_any_size_is_read_as_written() {
+async fn a_version_takes_its_file_with_it() {
     let fixture = fixture().await;
-    for size in SIZES {
-        let path = format!("/sizes/{size}");
-        let body = bytes(size, 1);
-        let put = fixture.put(&path, body.clone()).await;
-        assert_eq!(put.status, StatusCode::CREATED);
-        assert_eq!(put.header("repr-digest"), ContentHash::of(&body).repr_digest().expect("SHA-256"));
-        let got = fixture.get(&path).await;
-        assert_eq!((got.status, got.tag()), (StatusCode::OK, put.tag()));
-        assert_eq!(got.body, body, "{size} bytes");
-    }
-    assert_eq!(fixture.files(), SIZES.iter().filter(|size| **size > 4096).count());
-}
-
-#[tokio::test]
-async fn a_second_put_replaces_the_blob_and_its_file() {
-    let fixture = fixture().await;
-    let first = fixture.put("/c/b", bytes(100_000, 1)).await;
-    let second = fixture.put("/c/b", bytes(100_000, 2)).await;
-    assert_eq!((first.status, second.status), (StatusCode::CREATED, StatusCode::OK));
-    assert_eq!(fixture.get("/c/b").await.body, bytes(100_000, 2));
-    assert_eq!(fixture.files(), 1);
+    let first = fixture.put("/c/b", bytes(100_000, 1)).await.tag();
+    let second = fixture.put("/c/b", bytes(100_000, 1)).await.tag();
+    assert_eq!((hash_in(&first) == hash_in(&second), first == second), (true, false), "the same bytes");
+    assert_eq!(fixture.get("/c/b").await.body, bytes(100_000, 1));
+    fixture.put("/c/b", bytes(100_000, 2)).await;
+    assert_eq!((fixture.get("/c/b").await.body, fixture.files()), (bytes(100_000, 2), 1));
     fixture.put("/c/b", "small").await;
     assert_eq!(fixture.files(), 0);
-}
-
-#[tokio::test]
-async fn the_same_bytes_get_a_new_tag_with_every_write() {
-    let fixture = fixture().await;
-    for size in [10, 100_000] {
-        let first = fixture.put("/c/b", bytes(size, 1)).await.tag();
-        let second = fixture.put("/c/b", bytes(size, 1)).await.tag();
-        assert_ne!(first, second);
-        assert_eq!(hash_in(&first), hash_in(&second));
-        assert_eq!(fixture.get("/c/b").await.body, bytes(size, 1), "the shared bytes went with the first version");
-    }
+    fixture.put("/c/b", bytes(100_000, 1)).await;
+    assert_eq!(fixture.send(request(Method::DELETE, "/c/b", &[], "")).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(fixture.files(), 0);
 }
 
 #[tokio::test]
@@ -59,19 +31,6 @@ async fn the_longest_name_can_be_stored() {
         assert_eq!(fixture.put(&path, "x").await.status, StatusCode::CREATED, "{length} characters");
         assert_eq!(fixture.get(&path).await.body, "x");
     }
-}
-
-#[tokio::test]
-async fn a_deleted_blob_is_removed_with_its_file() {
-    let fixture = fixture().await;
-    fixture.put("/c/b", bytes(100_000, 1)).await;
-    let delete = || request(Method::DELETE, "/c/b", &[], "");
-    assert_eq!(fixture.send(delete()).await.status, StatusCode::NO_CONTENT);
-    assert_eq!(fixture.files(), 0);
-    assert_eq!(fixture.get("/c/b").await.status, StatusCode::NOT_FOUND);
-    let again = fixture.send(delete()).await;
-    assert_eq!((again.status, again.problem().as_str()), (StatusCode::NOT_FOUND, "not-found"));
-    assert_eq!(fixture.put("/c/b", "anew").await.status, StatusCode::CREATED);
 }
 
 #[tokio::test]
@@ -123,11 +82,71 @@ async fn options_and_other_methods_list_the_allowed_ones() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_configured_limit_is_refused() {
+async fn a_retried_create_gets_its_first_answer_again() {
+    for size in [10, 10_000] {
+        let fixture = fixture().await;
+        let fields = [("if-none-match", "*"), ("idempotency-key", "\"8e03978e\"")];
+        let create = || request(Method::PUT, "/c/b", &fields, bytes(size, 1));
+        let first = fixture.send(create()).await;
+        let again = fixture.send(create()).await;
+        assert_eq!((first.status, again.status), (StatusCode::CREATED, StatusCode::CREATED));
+        assert_eq!(first.tag(), again.tag());
+        assert_eq!(fixture.files(), usize::from(size > 4096), "the retry's body remains");
+    }
+}
+
+#[tokio::test]
+async fn a_retry_does_not_undo_later_writes() {
     let fixture = fixture().await;
-    let service = BlobService::with_clock(Arc::new(fixture.store.clone()), fixture.clock.clone()).max_body(5000);
-    assert_eq!(send(&service, request(Method::PUT, "/c/b", &[], bytes(5000, 1))).await.status, StatusCode::CREATED);
-    let refused = send(&service, request(Method::PUT, "/c/b", &[], bytes(5001, 2))).await;
-    assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (413, "content-too-large"));
-    assert_eq!(fixture.get("/c/b").await.body, bytes(5000, 1));
+    let put = || request(Method::PUT, "/c/b", &[("idempotency-key", "k")], "mine");
+    let mine = fixture.send(put()).await;
+    fixture.put("/c/b", "theirs").await;
+    let again = fixture.send(put()).await;
+    assert_eq!((again.status, again.tag()), (mine.status, mine.tag()));
+    assert_eq!(fixture.get("/c/b").await.body, "theirs");
+}
+
+#[tokio::test]
+async fn the_same_key_with_another_request_is_a_different_request() {
+    let fixture = fixture().await;
+    let key = ("idempotency-key", "k");
+    fixture.send(request(Method::PUT, "/c/b", &[key, ("if-none-match", "*")], "one")).await;
+    for (fields, body) in [
+        (vec![key, ("if-none-match", "*")], "two"),
+        (vec![key, ("if-none-match", "*"), ("content-type", "a/b")], "one"),
+        (vec![key, ("if-none-match", "*"), ("x-meta-a", "1")], "one"),
+        (vec![("idempotency-key", "other"), ("if-none-match", "*")], "one"),
+    ] {
+        let answer = fixture.send(request(Method::PUT, "/c/b", &fields, body)).await;
+        assert_eq!(answer.status, StatusCode::PRECONDITION_FAILED, "{fields:?} {body}");
+    }
+    let elsewhere = fixture.send(request(Method::PUT, "/c/other", &[key, ("if-none-match", "*")], "one")).await;
+    assert_eq!(elsewhere.status, StatusCode::CREATED);
+    assert_eq!(fixture.get("/c/b").await.body, "one");
+}
+
+#[tokio::test]
+async fn a_retried_deletion_succeeds_again() {
+    let fixture = fixture().await;
+    let tag = fixture.put("/c/b", "x").await.tag();
+    let fields = [("if-match", tag.as_str()), ("idempotency-key", "k")];
+    for _ in 0..2 {
+        let answer = fixture.send(request(Method::DELETE, "/c/b", &fields, "")).await;
+        assert_eq!(answer.status, StatusCode::NO_CONTENT);
+    }
+}
+
+#[tokio::test]
+async fn a_date_is_a_strong_validator_once_its_second_is_over() {
+    let fixture = fixture().await;
+    fixture.put("/c/b", bytes(1000, 1)).await;
+    fixture.clock.advance(Duration::from_millis(500));
+    let date = fixture.get("/c/b").await.header("last-modified").to_owned();
+    let with_date = async || {
+        let fields = [("range", "bytes=0-9"), ("if-range", &date)];
+        fixture.send(request(Method::GET, "/c/b", &fields, "")).await.status
+    };
+    assert_eq!(with_date().await, StatusCode::OK, "the date's second is not over");
+    fixture.clock.advance(Duration::from_secs(1));
+    assert_eq!(with_date().await, StatusCode::PARTIAL_CONTENT);
 }

@@ -21,14 +21,13 @@
 //! - The bucket is replaced: the new one has none of the parts, and the write fails.
 
 mod complete;
-mod garbage;
 mod upload;
 
 use std::collections::HashMap;
 
 use http::HeaderMap;
 use ifmatch_blob::headers::BlobHeaders;
-use ifmatch_blob::store::{Md5Use, Put, StoreErrorKind, Upload as Body};
+use ifmatch_blob::store::{Delete, Md5Use, Put, StoreErrorKind, Upload as Body};
 use ifmatch_runtime::nonce;
 use s3s::auth::Credentials;
 use s3s::dto::{
@@ -47,7 +46,7 @@ use crate::{body, buckets, copy, error};
 use upload::{Place, State, Upload};
 
 pub(crate) use complete::complete;
-pub(crate) use garbage::collect;
+pub(crate) use upload::collect;
 
 /// Maximum number of a part.
 pub(crate) const MAX_PARTS: u16 = 10_000;
@@ -172,7 +171,7 @@ impl NewPart<'_> {
             // Otherwise the upload may take parts again, and this one may have replaced one that its completion lists.
             if *refused.code() == S3ErrorCode::NoSuchUpload {
                 // A part that is left is collected later.
-                drop(upload::remove(store, &path, written.tag.as_ref()).await);
+                drop(store.delete(&path, Delete::of_version(written.tag.as_ref())).await);
             }
             return Err(refused);
         }

@@ -1,23 +1,26 @@
-//! An upload in parts, and where it is kept: a blob for the upload, and one for each part, in internal containers.
+//! An upload in parts, and where it is kept: a blob for the upload, and one for each part, in internal containers. Old ones are
+//! collected.
 
 use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use http_body_util::{BodyExt, Full};
+use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{
     BlobEntry, BlobInfo, BlobStore, ContainerInfo, Delete, ListQuery, Put, Reading, StoreError, StoreErrorKind,
     Upload as Body,
 };
+use ifmatch_blob::sweep::{IsUsed, remove_old};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::tag::TagList;
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 
@@ -160,8 +163,8 @@ impl Place {
     ) -> Result<Option<EntityTag>, StoreError> {
         let text = serde_json::to_vec(upload).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?;
         let preconditions = match tag {
-            Some(tag) => unchanged(Some(tag)),
-            None => Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::NONE },
+            Some(tag) => Preconditions::unchanged(Some(tag)),
+            None => Preconditions::absent(),
         };
         let put = Put { preconditions, ..Put::new(Body::new(Full::new(Bytes::from(text)))) };
         Ok(store.put(&self.path().map_err(broken)?, put).await?.tag)
@@ -169,14 +172,14 @@ impl Place {
 
     /// Removes an upload if it still has this tag.
     pub(crate) async fn remove(&self, store: &dyn BlobStore, tag: Option<&EntityTag>) -> Result<(), StoreError> {
-        remove(store, &self.path().map_err(broken)?, tag).await
+        store.delete(&self.path().map_err(broken)?, Delete::of_version(tag)).await
     }
 
     /// Returns the parts in the order of their numbers, after this number.
     pub(crate) async fn parts(&self, store: &dyn BlobStore, after: i32) -> Result<Vec<Part>, StoreError> {
         let prefix = self.parts_prefix();
         let after = (after > 0).then(|| format!("{prefix}{after:05}"));
-        let query = ListQuery { prefix: prefix.clone(), after, limit: STEP, leases: false, delimiter: None };
+        let query = ListQuery { prefix: prefix.clone(), after, ..ListQuery::first(STEP) };
         let part = |entry: BlobEntry| {
             let number = entry.name.as_str().strip_prefix(&prefix)?.parse().ok()?;
             let path = BlobPath { container: PARTS.clone(), name: entry.name };
@@ -189,7 +192,7 @@ impl Place {
     /// Removes all parts. Those that cannot be removed now are collected later.
     pub(crate) async fn remove_parts(&self, store: &dyn BlobStore) {
         let parts = self.parts(store, 0).await.unwrap_or_default();
-        let remove = async |part: Part| drop(remove(store, &part.path, part.tag.as_ref()).await);
+        let remove = async |part: Part| drop(store.delete(&part.path, Delete::of_version(part.tag.as_ref())).await);
         stream::iter(parts).for_each_concurrent(PARALLEL, remove).await;
     }
 
@@ -222,7 +225,7 @@ impl Part {
 pub(crate) async fn of_bucket(backend: &Backend, place: &Place) -> Result<Vec<(Upload, String)>, StoreError> {
     let store = &*backend.context.store;
     let prefix = place.bucket_prefix();
-    let query = ListQuery { prefix: prefix.clone(), after: None, limit: STEP, leases: false, delimiter: None };
+    let query = ListQuery { prefix: prefix.clone(), ..ListQuery::first(STEP) };
     let mut entries = query.blobs(store, &UPLOADS);
     let mut found = BTreeMap::new();
     while let Some(entry) = entries.try_next().await? {
@@ -243,17 +246,6 @@ async fn load(store: &dyn BlobStore, path: &BlobPath) -> Result<Option<Loaded>, 
     Ok(Some(Loaded { upload, tag: opened.info.tag }))
 }
 
-/// Removes a blob if it still has this tag.
-pub(super) async fn remove(store: &dyn BlobStore, path: &BlobPath, tag: Option<&EntityTag>) -> Result<(), StoreError> {
-    store.delete(path, Delete { preconditions: unchanged(tag), ..Delete::default() }).await
-}
-
-/// The condition that a blob still has this tag. Without a tag, it is never true.
-fn unchanged(tag: Option<&EntityTag>) -> Preconditions {
-    let if_match = Some(TagList::Tags(tag.into_iter().cloned().collect()));
-    Preconditions { if_match, ..Preconditions::NONE }
-}
-
 #[expect(clippy::expect_used, reason = "both names have only letters")]
 fn internal(name: &str) -> ContainerName {
     ContainerName::internal(name).expect("the name is valid")
@@ -271,5 +263,78 @@ impl Upload {
     /// Returns the header fields of the object.
     pub(crate) fn headers(&self) -> S3Result<BlobHeaders> {
         self.fields.clone().parse()
+    }
+}
+
+/// Retention of uploads since their last change, and of parts.
+const MAX_AGE: Duration = Duration::from_hours(7 * 24);
+/// Removes old uploads, and old parts without an upload. Returns the number of entries removed. Continues an interrupted sweep.
+pub(crate) async fn collect(context: &Context) -> Result<u64, StoreError> {
+    let uploads = (&*UPLOADS, (|_, _| ready(Ok(false)).boxed()) as IsUsed);
+    let parts = (&*PARTS, (|context, part| has_upload(context, part).boxed()) as IsUsed);
+    remove_old(context, "uploads", MAX_AGE, &[uploads, parts]).await
+}
+
+/// Returns `true` for a part whose upload exists.
+async fn has_upload(context: &Context, part: &BlobPath) -> Result<bool, StoreError> {
+    let Some((upload, _)) = part.name.as_str().rsplit_once('/') else { return Ok(false) };
+    let Ok(name) = BlobName::new(upload) else { return Ok(false) };
+    let upload = BlobPath { container: UPLOADS.clone(), name };
+    Ok(context.store.open(&upload, Reading::HEAD.without_lease()).await?.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use http_body_util::Full;
+    use ifmatch_blob::BlobService;
+    use ifmatch_blob::headers::BlobHeaders;
+    use ifmatch_blob::store::{BlobStore, Put, Upload as Body};
+    use ifmatch_blob::test_util::ManualClock;
+    use ifmatch_blob_embedded::EmbeddedStore;
+    use ifmatch_register::{Driver, MemoryRegister};
+
+    use super::*;
+    use crate::checksum::Plan;
+    use crate::convert::Fields;
+    use ifmatch_blob::name::ContainerName;
+
+    /// A store with the bucket `docs`, and two uploads of one part each; of the second, only the part is left.
+    async fn uploads_and_parts(store: &dyn BlobStore) -> [Place; 2] {
+        let container = ContainerName::new("docs").unwrap();
+        let info = store.create_container(&container, BlobHeaders::default()).await.unwrap();
+        let places = ["0", "1"].map(|digit| Place::new(container.clone(), &info, &digit.repeat(32)));
+        let (fields, checksum) = (Fields::default(), Plan::default());
+        let upload = Upload { key: "a".into(), fields, checksum, initiated: 0, state: State::Open };
+        places[0].save(store, &upload, None).await.unwrap();
+        for place in &places {
+            let part = Put::new(Body::new(Full::new(Bytes::from("part"))));
+            store.put(&place.part(1).unwrap(), part).await.unwrap();
+        }
+        places
+    }
+
+    #[tokio::test]
+    async fn uploads_and_parts_are_removed_a_week_after_their_last_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = ManualClock::default().with_timers();
+        let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
+        let store: Arc<dyn BlobStore> = Arc::new(EmbeddedStore::with_driver(folder.path(), driver).await.unwrap());
+        let service = BlobService::with_clock(Arc::clone(&store), clock.clone());
+        let places = uploads_and_parts(&*store).await;
+        let left = async || {
+            let uploads = usize::from(places[0].load(&*store).await.unwrap().is_some());
+            let parts = [places[0].parts(&*store, 0).await.unwrap(), places[1].parts(&*store, 0).await.unwrap()];
+            (uploads, parts.map(|parts| parts.len()))
+        };
+        assert_eq!(collect(service.context()).await.unwrap(), 0);
+        assert_eq!(left().await, (1, [1, 1]), "all are too recent");
+        clock.advance(MAX_AGE);
+        assert_eq!(collect(service.context()).await.unwrap(), 0);
+        clock.advance(Duration::from_mins(2));
+        assert_eq!(collect(service.context()).await.unwrap(), 3);
+        assert_eq!(left().await, (0, [0, 0]));
     }
 }

@@ -1,4 +1,4 @@
-//! The deletion of an empty container, step by step: the interleavings of `close_container.rs`.
+//! Containers while they are deleted: the states of `container/state.rs`, and the interleavings of `container/delete.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_register::{Key, Register, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
-use object_store::ObjectStore;
+use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::Value;
 
 use crate::faults::Faulty;
@@ -65,7 +65,7 @@ impl Setup {
     }
 
     /// Leaves the mark of a deleter whose turn ends then.
-    async fn leave_closed(&self, until: Timestamp) {
+    async fn leave(&self, mark: &str, until: Timestamp) {
         let mut payload = self.payload().await;
         let record = self.register.load(&key()).await.unwrap().expect("the container's record");
         // A later version names the one that created the container.
@@ -75,7 +75,7 @@ impl Setup {
                 payload[field] = generation.into();
             }
         }
-        payload["closing"] = until.micros().into();
+        payload[mark] = until.micros().into();
         self.record(serde_json::to_vec(&payload).unwrap()).await;
     }
 
@@ -102,10 +102,10 @@ fn within() -> Put {
     Put { container: MissingContainer::Refuse, ..put("1") }
 }
 
-/// Writes once the container is open again.
-async fn write_soon(subject: &Subject, blob: &BlobPath) {
+/// Writes once no deleter has marked the container.
+async fn write_soon(subject: &Subject, blob: &BlobPath, container: MissingContainer) {
     let written = async {
-        while let Err(error) = subject.store.put(blob, within()).await {
+        while let Err(error) = subject.store.put(blob, Put { container, ..put("1") }).await {
             assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}");
             tokio::task::yield_now().await;
         }
@@ -162,40 +162,59 @@ async fn a_write_by_an_earlier_answer_keeps_its_container() {
     panic!("no write relied on an earlier answer in 20 attempts");
 }
 
+/// The states of `container/state.rs`, as requests see them.
 #[tokio::test]
-async fn a_closed_container_can_be_read_and_takes_no_writes() {
-    let setup = setup().await;
-    let Setup { process, blob, .. } = &setup;
-    process.write(blob, "1").await;
-    setup.leave_closed(SystemClock.now().saturating_add(Duration::from_mins(1))).await;
-    assert_eq!(process.read(blob).await.expect("it was acknowledged").1, "1");
-    assert!(process.store.container(&blob.container).await.unwrap().is_some());
-    let all = ListQuery { prefix: String::new(), after: None, limit: 10, leases: true, delimiter: None };
-    assert_eq!(process.store.list(&blob.container, &all).await.unwrap().expect("it is there").items.len(), 1);
-    assert_eq!(process.store.containers(&all).await.unwrap().items.len(), 1);
-    let created = process.store.create_container(&blob.container, BlobHeaders::default()).await;
-    assert_eq!(kind(created), StoreErrorKind::ContainerExists);
-    for missing in [MissingContainer::Refuse, MissingContainer::Create] {
-        let refused = kind(process.store.put(blob, Put { container: missing, ..put("2") }).await);
-        assert!(matches!(refused, StoreErrorKind::InFlight { .. }), "{refused:?}");
+async fn a_container_with_a_mark_takes_no_writes_and_is_read_until_its_deletion_has_begun() {
+    for (mark, is_there) in [("closing", true), ("deleting", false)] {
+        let setup = setup().await;
+        let Setup { process, blob, .. } = &setup;
+        process.write(blob, "1").await;
+        setup.leave(mark, SystemClock.now().saturating_add(Duration::from_mins(1))).await;
+        let store = &process.store;
+        assert_eq!(process.read(blob).await.is_some_and(|(_, bytes)| bytes == "1"), is_there, "{mark}");
+        assert_eq!(store.container(&blob.container).await.unwrap().is_some(), is_there, "{mark}");
+        let all = ListQuery::first(10);
+        assert_eq!(
+            store.list(&blob.container, &all).await.unwrap().map(|page| page.items.len()),
+            is_there.then_some(1)
+        );
+        assert_eq!(store.containers(&all).await.unwrap().items.len(), usize::from(is_there), "{mark}");
+        let created = kind(store.create_container(&blob.container, BlobHeaders::default()).await);
+        assert_eq!(created == StoreErrorKind::ContainerExists, is_there, "{mark}: {created:?}");
+        for missing in [MissingContainer::Refuse, MissingContainer::Create] {
+            let refused = kind(store.put(blob, Put { container: missing, ..put("2") }).await);
+            assert!(matches!(refused, StoreErrorKind::InFlight { .. }), "{mark}: {refused:?}");
+        }
+        assert_eq!(setup.store.get(&"c/b".into()).await.unwrap().bytes().await.unwrap(), "1", "it is unchanged");
     }
-    assert_eq!(process.read(blob).await.expect("it is unchanged").1, "1");
 }
 
+/// The deleter has crashed, or sleeps: its turn is over.
 #[tokio::test]
-async fn a_container_whose_deleter_crashed_is_opened_by_the_next_request() {
-    let setup = setup().await;
-    let Setup { process, blob, .. } = &setup;
-    let created = process.store.container(&blob.container).await.unwrap().expect("it is there").created;
-    setup.leave_closed(SystemClock.now()).await;
-    write_soon(process, blob).await;
-    let found = process.store.container(&blob.container).await.unwrap().expect("it is there");
-    assert_eq!(found.created, created, "it is the same container");
-    // The next deleter needs no other request.
-    process.store.delete(blob, Delete::default()).await.unwrap();
-    setup.leave_closed(SystemClock.now()).await;
-    delete_empty(process, &blob.container).await.unwrap();
-    assert_eq!(process.store.container(&blob.container).await.unwrap(), None);
+async fn the_next_request_opens_a_closed_container_and_completes_a_deletion() {
+    for mark in ["closing", "deleting"] {
+        for request in ["write", "delete", "delete if empty"] {
+            let setup = setup().await;
+            let Setup { process, blob, .. } = &setup;
+            process.write(blob, "1").await;
+            let container = async || process.store.container(&blob.container).await.unwrap();
+            let before = container().await.expect("it is there").created;
+            setup.leave(mark, SystemClock.now()).await;
+            match request {
+                "write" => write_soon(process, &conformance::blob("c", "other"), MissingContainer::Create).await,
+                "delete" => process.store.delete_container(&blob.container, Delete::default()).await.unwrap(),
+                _ => {
+                    let ended = delete_empty(process, &blob.container).await;
+                    assert_eq!(ended.is_ok(), mark == "deleting", "{ended:?}");
+                }
+            }
+            let is_kept = mark == "closing" && request != "delete";
+            assert_eq!(process.read(blob).await.is_some(), is_kept, "{mark}, {request}");
+            assert_eq!(setup.store.head(&"c/b".into()).await.is_ok(), is_kept, "{mark}, {request}");
+            let after = container().await.map(|info| info.created);
+            assert_eq!(after == Some(before), is_kept, "{mark}, {request}: it is the same container, or none");
+        }
+    }
 }
 
 /// Such as the mark of a deleter of a newer release.
@@ -209,7 +228,7 @@ async fn a_container_whose_record_is_unreadable_takes_no_writes() {
     assert_eq!(kind(delete_empty(process, &blob.container).await), StoreErrorKind::Unreadable);
     assert_eq!(kind(process.store.container(&blob.container).await), StoreErrorKind::Unreadable);
     // The other containers can be listed, and those behind it looked after.
-    let all = ListQuery { prefix: String::new(), after: None, limit: 10, leases: true, delimiter: None };
+    let all = ListQuery::first(10);
     let listed = process.store.containers(&all).await.unwrap();
     assert_eq!(listed.items.iter().map(|entry| &entry.name).collect::<Vec<_>>(), [&blob.container]);
     let backing = Backing::new(Arc::clone(&setup.store) as Arc<dyn ObjectStore>);
@@ -226,8 +245,8 @@ async fn a_deleter_that_lost_its_turn_deletes_nothing() {
         setup.closed().await;
         let (listed, wake) = store.hold_listing();
         listed.await.expect("the deleter lists the objects");
-        setup.leave_closed(SystemClock.now()).await;
-        write_soon(process, blob).await;
+        setup.leave("closing", SystemClock.now()).await;
+        write_soon(process, blob, MissingContainer::Refuse).await;
         wake.send(()).expect("the deleter waits");
     };
     let (ended, ()) = futures_util::join!(delete_empty(&deleter, &blob.container), meanwhile);

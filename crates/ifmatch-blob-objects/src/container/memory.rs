@@ -1,4 +1,4 @@
-//! The objects that count as blobs, and recent answers of the register about them.
+//! Recent answers of the register about containers.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,55 +6,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::record::Revision;
 
-use super::attributes::Current;
-use super::incarnation::{Home, Registered};
+use super::state::{Home, Members, Registered};
 use ifmatch_blob::name::ContainerName;
 
 /// Time for which a write may rely on an answer about its container, from before the question.
 const TRUST_FOR_WRITES: Duration = Duration::from_secs(1);
 /// Time after which no process relies on an answer from before this time, whose clock falls behind by less than half a second
 /// meanwhile. `ifmatch_sim::container` checks it.
-pub(super) const FORGOTTEN_AFTER: Duration = Duration::from_millis(1_500);
+pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_millis(1_500);
 /// Maximum number of containers remembered.
 const CAPACITY: usize = 1_000;
 
-/// The objects in a container's folder that are its blobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Members(Option<Revision>);
-
-impl Members {
-    /// Objects of this incarnation and later ones.
-    pub(super) fn since(oldest: Revision) -> Self {
-        Self(Some(oldest))
-    }
-
-    /// No objects: the container is being deleted.
-    pub(super) const NONE: Self = Self(None);
-
-    /// All objects.
-    pub(super) const ALL: Self = Self(Some(Revision::NONE));
-
-    /// Returns `true` if an object is a blob of the container. Objects without an incarnation are: another program
-    /// wrote them, or the store keeps no metadata.
-    pub(super) fn contain(&self, object: &Current) -> bool {
-        self.0.is_some() && object.incarnation.is_none_or(|incarnation| self.include(incarnation))
-    }
-
-    /// Returns `true` if objects of this incarnation are blobs of the container.
-    pub(super) fn include(&self, incarnation: Revision) -> bool {
-        self.0.is_some_and(|oldest| incarnation >= oldest)
-    }
-
-    /// Returns `true` if all objects are blobs.
-    pub(super) fn are_all(&self) -> bool {
-        *self == Self::ALL
-    }
-}
-
 /// The register's answers about containers, for as long as reads may reuse them.
-pub(super) struct MemberCache {
+pub(crate) struct MemberCache {
     lasts: Duration,
     said: Mutex<Said>,
 }
@@ -79,14 +44,14 @@ struct Answer {
 
 /// A question to the register.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Question {
+pub(crate) struct Question {
     number: u64,
     at: Timestamp,
 }
 
 /// The knowledge of a read about a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recall {
+pub(crate) enum Recall {
     /// A recent answer.
     Recent(Members),
     /// The register failed to answer a moment ago. The latest answer, if any, may be outdated.
@@ -96,17 +61,17 @@ pub(super) enum Recall {
 }
 
 impl MemberCache {
-    pub(super) fn new(lasts: Duration) -> Self {
+    pub(crate) fn new(lasts: Duration) -> Self {
         Self { lasts, said: Mutex::default() }
     }
 
     /// Returns `true` if reads reuse answers.
-    pub(super) fn is_enabled(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         !self.lasts.is_zero()
     }
 
     /// Returns the knowledge about a container.
-    pub(super) fn recall(&self, container: &ContainerName, now: Timestamp) -> Recall {
+    pub(crate) fn recall(&self, container: &ContainerName, now: Timestamp) -> Recall {
         let answer = self.said().containers.get(container).copied().unwrap_or_default();
         match answer.members {
             // The next creation invalidates it.
@@ -120,20 +85,20 @@ impl MemberCache {
 
     /// Returns a container that was not yet deleted a moment ago, for a write. Its deletion waits until no process remembers it
     /// ([`FORGOTTEN_AFTER`]).
-    pub(super) fn home(&self, container: &ContainerName, now: Timestamp) -> Option<Home> {
+    pub(crate) fn home(&self, container: &ContainerName, now: Timestamp) -> Option<Home> {
         let answer = self.said().containers.get(container).copied()?;
         answer.home.filter(|_| now < answer.question.at.saturating_add(TRUST_FOR_WRITES))
     }
 
     /// Begins a question to the register.
-    pub(super) fn ask(&self, now: Timestamp) -> Question {
+    pub(crate) fn ask(&self, now: Timestamp) -> Question {
         let mut said = self.said();
         said.questions += 1;
         Question { number: said.questions, at: now }
     }
 
     /// Stores the answer to a question, unless a later one was answered before.
-    pub(super) fn keep(&self, container: &ContainerName, question: Question, registered: Registered) {
+    pub(crate) fn keep(&self, container: &ContainerName, question: Question, registered: Registered) {
         self.change(container, |answer| {
             if question.number > answer.question.number {
                 let home = match registered {
@@ -146,7 +111,7 @@ impl MemberCache {
     }
 
     /// Notes that the register did not answer. It is not asked again for as long as an answer lasts.
-    pub(super) fn pause(&self, container: &ContainerName, now: Timestamp) {
+    pub(crate) fn pause(&self, container: &ContainerName, now: Timestamp) {
         let until = now.saturating_add(self.lasts);
         self.change(container, |answer| answer.paused = Some(until));
     }
@@ -175,6 +140,8 @@ impl fmt::Debug for MemberCache {
 
 #[cfg(test)]
 mod tests {
+    use ifmatch_core::record::Revision;
+
     use super::*;
 
     const LASTS: Duration = Duration::from_secs(5);
@@ -234,7 +201,7 @@ mod tests {
     #[test]
     fn a_write_relies_on_a_container_for_a_moment() {
         let (cache, c) = (MemberCache::new(LASTS), container());
-        let home = Home::of_tests(7);
+        let home = Home { incarnation: Revision::new(7), since: Revision::new(7) };
         cache.keep(&c, cache.ask(at(1)), Registered::Known(home));
         assert_eq!(cache.home(&c, at(1)), Some(home));
         assert_eq!(cache.home(&c, at(2)), None, "its age counts from the question");

@@ -1,0 +1,436 @@
+//! Deletion of a container: takes the turn, and carries out the [steps](Step).
+//!
+//! One swap marks the container as being deleted and hides its blobs; then its objects are deleted. The mark stays until all objects
+//! are gone, even if the deleter stops. Deleters take turns, and each renews its turn while it works: deletions are unconditional,
+//! so a slow deleter's request must not reach the blobs of a later container. Any request to the container, in any process, can take
+//! over an expired turn.
+//!
+//! On the condition that the container is empty, the deleter first closes it: a swap marks its record, and no write begins any more.
+//! Reads go on. The deleter waits for the writes that may have begun before, and then lists the objects. If there are none, a second
+//! swap begins the deletion, which nothing can undo. Otherwise it removes the mark. A turn that ends in between opens the container
+//! again, whichever process notices it.
+//!
+//! # Interleavings
+//!
+//! ```text
+//!   write                                     deleter
+//!   gets its permit, finds no mark
+//!                                             finds no object, closes the container
+//!   sends the object                          waits for the permit
+//!   is acknowledged                           finds the object, opens the container: it is not empty
+//!
+//!   write                                     deleter
+//!                                             closes the container
+//!   gets its permit, and relies on an         waits as long as answers are remembered, then for the permits of that time
+//!   earlier answer: finds no mark
+//!   sends the object, is acknowledged         finds the object, opens the container
+//!
+//!   write                                     deleter
+//!                                             closes the container
+//!   gets its permit, finds the mark:          does not wait for this permit
+//!   is refused, and changes nothing           lists no object, and begins the deletion
+//!
+//!   read                                      deleter
+//!                                             closes the container
+//!   gets the object of a write that was       finds the object, opens the container
+//!   acknowledged before
+//!
+//!   deleter                                   another request
+//!   closes the container, lists no object
+//!   stops, for longer than its turn           opens the container, writes an object
+//!   begins the deletion: the swap fails,
+//!   since the record has changed
+//!
+//!   deleter                                   another deleter
+//!   closes the container, and stops
+//!                                             closes it again, after the turn
+//!   opens it: the swap fails, since the       goes on
+//!   record has changed
+//!
+//!   deleter                                   another request, in any process
+//!   closes the container, and crashes         is refused until the end of the turn, then opens the container
+//!   begins the deletion, and crashes          finds no container, and completes the deletion after the turn
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{StreamExt, iter};
+use http::Method;
+use ifmatch_core::command::{Command, Outcome, Refusal, Write};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::Key;
+use ifmatch_runtime::task::{Elapsed, detach};
+use object_store::path::Path;
+
+use super::memory::FORGOTTEN_AFTER;
+use super::state::{Aim, Change, Circumstances, Ended, Home, Mark, Move, Payload, Registered, Step};
+use super::{RETRY, key};
+use crate::failure::{self, Failure, lost};
+use crate::permit::{GRACE, KEYS};
+use crate::shared::{PATIENCE, Shared};
+use crate::write::{contended, in_a_task};
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::records::{nonce, of_driver, of_register, refused};
+use ifmatch_blob::store::{Delete, MissingContainer, StoreError, StoreErrorKind};
+
+/// Maximum number of objects per deletion, the number that stores delete in one request.
+const PAGE: usize = 1_000;
+/// Number of requests reserved for the end of a turn, if the platform limits them.
+const RESERVE: usize = 8;
+/// Duration of a deleter's turn. It is renewed halfway through.
+const TURN: Duration = Duration::from_mins(1);
+/// Pause before rereading a record that is about to change; grows up to [`RETRY`].
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Shared {
+    /// Deletes a container.
+    pub(crate) async fn delete_container(
+        this: &Arc<Self>,
+        container: &ContainerName,
+        delete: Delete,
+        aim: Aim,
+    ) -> Result<(), StoreError> {
+        this.must_keep_containers()?;
+        let (this, container) = (Arc::clone(this), container.clone());
+        in_a_task(async move { this.erase(&container, &delete, aim).await }).await
+    }
+
+    /// Completes an interrupted deletion, or opens a container whose deleter stopped before it knew if the container is empty.
+    /// Does not wait for the end.
+    pub(crate) fn resume_deletion(&self, container: &ContainerName) {
+        let Some(this) = self.me.upgrade() else { return };
+        let container = container.clone();
+        drop(detach(async move {
+            match this.erase(&container, &Delete::default(), Aim::Finish).await {
+                Ok(()) => tracing::info!(%container, "completed or undid an interrupted deletion"),
+                Err(error) => tracing::warn!(%container, %error, "an interrupted deletion is still incomplete"),
+            }
+        }));
+    }
+
+    async fn erase(&self, container: &ContainerName, delete: &Delete, aim: Aim) -> Result<(), StoreError> {
+        let key = key(container)?;
+        let give_up = self.driver.clock().now().saturating_add(PATIENCE);
+        let mut pause = PAUSE;
+        loop {
+            let record = self.driver.load(&key).await.map_err(of_driver)?;
+            let now = self.driver.now();
+            let registered = Registered::of(&record, now)?;
+            match registered.deletion(aim, now) {
+                // Only a container that seems to be empty refuses writes.
+                Move::Take(Mark::Closing) if self.has_blobs(container, registered.members()).await? => {
+                    return Err(StoreErrorKind::ContainerNotEmpty.into());
+                }
+                Move::Take(mark) => {
+                    // The conditions were checked when the deletion began.
+                    let begins = registered.exists().then_some(delete);
+                    if let Some(turn) = self.take_turn(container, &record, mark, begins).await? {
+                        return turn.run(delete.lease, give_up).await;
+                    }
+                }
+                Move::Open => {
+                    let mut turn = Turn::of(self, container, &record)?;
+                    return match turn.change(Change::Open, &Preconditions::NONE, LeaseUse::Read(None)).await? {
+                        // If it is stale, another request was faster.
+                        Outcome::Written(_) | Outcome::Refused(Refusal::Stale) => Ok(()),
+                        outcome => Err(refused(outcome, self.driver.now()).of_container()),
+                    };
+                }
+                Move::Wait if self.driver.clock().now() >= give_up => return Err(contended()),
+                Move::Wait => {
+                    self.driver.clock().sleep(pause).await;
+                    pause = RETRY.min(pause * 2);
+                }
+                Move::Adopt => {
+                    self.home(container, MissingContainer::Refuse).await?;
+                }
+                Move::Rest => return Ok(()),
+            }
+        }
+    }
+
+    /// Takes the turn, recording the client's request if it begins the deletion. Returns `None` if another deleter was faster.
+    async fn take_turn<'a>(
+        &'a self,
+        container: &'a ContainerName,
+        record: &Record,
+        mark: Mark,
+        delete: Option<&Delete>,
+    ) -> Result<Option<Turn<'a>>, StoreError> {
+        let mut turn = Turn::of(self, container, record)?;
+        let none = Preconditions::default();
+        let (preconditions, lease) = match delete {
+            Some(delete) => (&delete.preconditions, delete.lease),
+            None => (&none, LeaseUse::Read(None)),
+        };
+        match turn.change(turn.marked(mark), preconditions, lease).await? {
+            Outcome::Written(_) => {
+                turn.begun = self.driver.clock().now();
+                Ok(Some(turn))
+            }
+            Outcome::Refused(Refusal::Stale) => Ok(None),
+            outcome => Err(refused(outcome, self.driver.now()).of_container()),
+        }
+    }
+}
+
+/// A deleter's turn.
+struct Turn<'a> {
+    shared: &'a Shared,
+    container: &'a ContainerName,
+    key: Key,
+    home: Home,
+    payload: Payload,
+    mark: Mark,
+    /// Version of the container's record that contains the turn.
+    generation: Revision,
+    /// Time at which the container was marked at the latest, by this process's clock.
+    begun: Timestamp,
+    until: Timestamp,
+}
+
+impl<'a> Turn<'a> {
+    /// Prepares to take the turn, or to end it.
+    fn of(shared: &'a Shared, container: &'a ContainerName, record: &Record) -> Result<Self, StoreError> {
+        let now = shared.driver.now();
+        let Some(version) = record.state(now).version() else { return Err(contended()) };
+        let payload = Payload::of(version)?;
+        let (key, home, payload) = (key(container)?, payload.home(version), payload.later(version));
+        let (mark, generation) = (Mark::Closing, version.generation());
+        Ok(Self { shared, container, key, home, payload, mark, generation, begun: now, until: now })
+    }
+
+    /// Deletes the container, or opens it again. Stops waiting at `give_up` for a write in flight that may end in a blob.
+    async fn run(mut self, lease: LeaseUse, give_up: Timestamp) -> Result<(), StoreError> {
+        let circumstances = Circumstances {
+            incarnations: self.shared.capability.metadata,
+            memories: self.shared.member_cache.is_enabled(),
+        };
+        let mut result = Ok(());
+        let mut next = Some(Step::first(self.mark, circumstances));
+        while let Some(step) = next {
+            let ended = match self.carry_out(step, lease, give_up).await {
+                Ok(ended) => ended,
+                Err(error) => {
+                    if result.is_ok() {
+                        result = Err(error);
+                    } else {
+                        tracing::warn!(container = %self.container, %error, "a deleter's turn is left to expire");
+                    }
+                    Ended::Failed
+                }
+            };
+            next = step.next(ended, circumstances);
+            if next == Some(Step::Yield) && !matches!(&result, Err(error) if is_in_flight(error)) {
+                result = result.map_err(lost);
+            }
+        }
+        result
+    }
+
+    async fn carry_out(&mut self, step: Step, lease: LeaseUse, give_up: Timestamp) -> Result<Ended, StoreError> {
+        match step {
+            Step::AwaitWriters(mark) => self.await_writers((mark == Mark::Closing).then_some(give_up)).await?,
+            Step::Look => self.look().await?,
+            Step::Begin => match self.change(self.marked(Mark::Deleting), &Preconditions::NONE, lease).await? {
+                Outcome::Written(_) => {}
+                outcome => return Err(refused(outcome, self.now()).of_container()),
+            },
+            Step::Sweep | Step::SweepAgain => {
+                return Ok(if self.sweep().await? > 0 { Ended::Removed } else { Ended::Done });
+            }
+            Step::Outlast => self.outlast_memories().await,
+            Step::Forget => self.forget_blobs().await?,
+            Step::End => self.replace(Change::End).await?,
+            Step::Open => self.replace(Change::Open).await?,
+            Step::Yield => self.replace(Change::Mark(self.mark, self.now())).await?,
+        }
+        Ok(Ended::Done)
+    }
+
+    /// Waits until all writes have ended that may have begun without knowing of the mark: those with a permit, once no
+    /// process relies on an earlier answer. A later write looks for the mark under its permit, and is refused.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::InFlight`] if a write still has its permit at `give_up`.
+    async fn await_writers(&mut self, give_up: Option<Timestamp>) -> Result<(), StoreError> {
+        self.outlast_memories().await;
+        let (prefix, mut after) = (self.prefix(), None);
+        while let Some(records) = self.shared.records(&prefix, &mut after).await? {
+            for (key, record) in records {
+                self.keep().await?;
+                let Some(found) = record.permit(Timestamp::default()) else { continue };
+                let driver = &self.shared.driver;
+                // A permit ends by the time of its blob's key, the turn by that of the container's.
+                while let Some(permit) = driver.load(&key).await.map_err(of_driver)?.permit(driver.now()) {
+                    if permit.token != found.token {
+                        break;
+                    }
+                    if give_up.is_some_and(|give_up| driver.clock().now() >= give_up) {
+                        return Err(contended());
+                    }
+                    self.keep().await?;
+                    driver.clock().sleep(PAUSE).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if the container has blobs.
+    async fn look(&mut self) -> Result<(), StoreError> {
+        self.shared.check_owner().await?;
+        self.keep().await?;
+        let listing = self.shared.has_blobs(self.container, self.home.members());
+        let has_blobs = self.in_turn(listing).await.map_err(|_elapsed| contended())??;
+        if has_blobs { Err(StoreErrorKind::ContainerNotEmpty.into()) } else { Ok(()) }
+    }
+
+    /// Deletes the listed objects and returns their number.
+    async fn sweep(&mut self) -> Result<usize, StoreError> {
+        self.shared.check_owner().await?;
+        let folder = self.shared.folder(self.container);
+        let mut listed = self.shared.backing.objects.list(Some(&folder)).chunks(PAGE);
+        let mut deleted = 0;
+        loop {
+            self.keep().await?;
+            if (self.shared.backing.allowance)() < RESERVE {
+                return Err(StoreErrorKind::InFlight { retry_after: RETRY }.into());
+            }
+            let Some(objects) = self.in_turn(listed.next()).await.map_err(lost)? else { return Ok(deleted) };
+            let objects = objects.into_iter().filter(|object| !object.as_ref().is_err_and(failure::is_absence));
+            let locations = objects.map(|object| Ok(object?.location));
+            let locations = locations.collect::<object_store::Result<Vec<_>>>().map_err(failure::of_read)?;
+            deleted += self.remove(locations).await?;
+        }
+    }
+
+    /// Deletes objects, and returns the number deleted.
+    async fn remove(&mut self, locations: Vec<Path>) -> Result<usize, StoreError> {
+        let removed = self.shared.backing.objects.delete_stream(iter(locations).map(Ok).boxed());
+        // Waits for all of them, even after a failure: a late one must not delete a later blob.
+        let removed = self.in_turn(removed.map(counted).collect::<Vec<_>>()).await;
+        let removed = removed.unwrap_or_else(|elapsed| vec![Err(lost(elapsed))]);
+        if removed.iter().any(|removed| removed.as_ref().is_err_and(is_lost)) {
+            self.renew().await?;
+            self.shared.driver.clock().sleep(GRACE).await;
+        }
+        removed.into_iter().sum()
+    }
+
+    /// Waits until no write relies on an answer from before the mark.
+    async fn outlast_memories(&self) {
+        if self.shared.member_cache.is_enabled() {
+            let clock = self.shared.driver.clock();
+            clock.sleep(clock.now().until(self.begun.saturating_add(FORGOTTEN_AFTER))).await;
+        }
+    }
+
+    /// Removes the records of the blobs, except those being written. On a platform that limits requests, upkeep does so
+    /// later.
+    async fn forget_blobs(&mut self) -> Result<(), StoreError> {
+        if (self.shared.backing.allowance)() < usize::MAX {
+            return Ok(());
+        }
+        let (prefix, mut after) = (self.prefix(), None);
+        while let Some(records) = self.shared.records(&prefix, &mut after).await? {
+            for (key, record) in records {
+                self.keep().await?;
+                if record.permit(self.now()).is_none() {
+                    let register = self.shared.driver.register();
+                    register.compare_and_swap(&key, record.revision(), None).await.map_err(of_register)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the time that the end of the turn is compared with.
+    fn now(&self) -> Timestamp {
+        self.shared.driver.now()
+    }
+
+    /// Works until shortly before the end of the turn.
+    async fn in_turn<T>(&self, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+        let end = self.shared.end_of_work(self.until);
+        self.shared.driver.until(end, work).await
+    }
+
+    fn prefix(&self) -> String {
+        format!("{KEYS}{}/", self.container)
+    }
+
+    fn marked(&self, mark: Mark) -> Change {
+        Change::Mark(mark, self.now().saturating_add(TURN))
+    }
+
+    /// Renews the turn once half of it has passed.
+    async fn keep(&mut self) -> Result<(), StoreError> {
+        if self.now().until(self.until) < TURN / 2 { self.renew().await } else { Ok(()) }
+    }
+
+    async fn renew(&mut self) -> Result<(), StoreError> {
+        self.replace(self.marked(self.mark)).await
+    }
+
+    /// Changes the container's record, if this deleter still has the turn.
+    async fn replace(&mut self, change: Change) -> Result<(), StoreError> {
+        match self.change(change, &Preconditions::NONE, LeaseUse::Read(None)).await? {
+            Outcome::Written(_) => Ok(()),
+            outcome => Err(lost(refused(outcome, self.now()))),
+        }
+    }
+
+    async fn change(
+        &mut self,
+        change: Change,
+        preconditions: &Preconditions,
+        lease: LeaseUse,
+    ) -> Result<Outcome, StoreError> {
+        let content = self.payload.changed(change)?;
+        let command = Write::new(&Method::DELETE, preconditions, content, nonce()?)
+            .with_lease(lease)
+            .with_based_on(Some(self.generation));
+        let applied = self.shared.driver.apply(&self.key, &Command::Write(command)).await;
+        if let Change::Mark(mark, until) = change {
+            if !matches!(&applied, Ok(applied) if matches!(applied.outcome, Outcome::Refused(_))) {
+                // No read may rely on an earlier answer.
+                let (cache, now) = (&self.shared.member_cache, self.shared.driver.clock().now());
+                cache.keep(self.container, cache.ask(now), mark.registered(self.home, until));
+            }
+            if matches!(&applied, Ok(applied) if matches!(applied.outcome, Outcome::Written(_))) {
+                (self.mark, self.until) = (mark, until);
+            }
+        }
+        let outcome = applied.map_err(of_driver)?.outcome;
+        if let Outcome::Written(receipt) = &outcome {
+            self.generation = receipt.generation;
+        }
+        Ok(outcome)
+    }
+}
+
+/// Returns the number of objects deleted by one deletion.
+fn counted(removed: object_store::Result<Path>) -> Result<usize, StoreError> {
+    match removed {
+        Ok(_) => Ok(1),
+        Err(error) if failure::is_absence(&error) => Ok(0),
+        Err(error) => match failure::of_write(error) {
+            Failure::Changed => Err(contended()),
+            Failure::TooSoon(error) | Failure::Definite(error) | Failure::Unknown(error) => Err(error),
+        },
+    }
+}
+
+/// Returns `true` if a deletion may have taken effect, or still may.
+fn is_lost(error: &StoreError) -> bool {
+    *error.kind() == StoreErrorKind::OutcomeUnknown
+}
+
+fn is_in_flight(error: &StoreError) -> bool {
+    matches!(error.kind(), StoreErrorKind::InFlight { .. })
+}
