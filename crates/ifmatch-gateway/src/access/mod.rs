@@ -38,7 +38,7 @@ pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<A
         )));
     }
     let access = Access::new(&read, &write).map_err(|error| Error::usage(error.to_string()))?;
-    Ok(access.public_read(settings.public_read.unwrap_or_default()))
+    Ok(access.public_read(settings.public_read))
 }
 
 fn read_tokens(path: &Path) -> Result<Vec<String>, Error> {

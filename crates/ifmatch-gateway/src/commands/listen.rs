@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::ServerConfig;
 use crate::config::address::ListenAddress;
-use crate::config::optional_address::OptionalListener;
+use crate::config::address::OptionalListener;
 use crate::console::Console;
 use crate::error::Error;
 use crate::gateway::Gateway;

@@ -15,8 +15,8 @@ use super::access_file::AccessFile;
 use super::combined_log::Combined;
 use crate::cli::terminal;
 use crate::config::LogOptions;
-use crate::config::access_log::AccessLog;
-use crate::config::settings::{AccessLogFormat, LogFormat};
+
+use crate::config::settings::{AccessLog, AccessLogFormat, LogFormat};
 use crate::error::Error;
 use crate::gateway::tracker::ACCESS;
 

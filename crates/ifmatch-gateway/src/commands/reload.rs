@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::tls::{Keys, Tls};
 use crate::config::ServerConfig;
+use crate::config::sources::not_reloaded;
 use crate::error::Error;
 use crate::gateway::state::AppState;
 
@@ -57,7 +58,7 @@ impl Credentials<'_> {
             tls.replace(keys, self.state);
         }
         self.state.access.store(Arc::new(self.config.access.clone()));
-        let changed = self.started.fixed.changed(&self.config.fixed);
+        let changed = not_reloaded(&self.started.in_force, &self.config.in_force);
         if !changed.is_empty() {
             tracing::warn!("a reload does not change {}: restart to apply the new values", changed.join(", "));
         }

@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, de};
+use super::values::deserialize_by_from_str;
 
 /// A size in bytes, written as an integer with an optional unit: `512`, `64KiB`, `5GiB`, `10MB`.
 ///
@@ -135,34 +135,8 @@ impl fmt::Display for Span {
     }
 }
 
-impl<'de> Deserialize<'de> for ByteSize {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text_or_number(deserializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text_or_number(deserializer)
-    }
-}
-
-/// Deserializes text or a bare number, which TOML files may use for sizes.
-fn text_or_number<'de, D: Deserializer<'de>, T: FromStr<Err = InvalidQuantity>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Raw {
-        Number(u64),
-        Text(String),
-    }
-    let text = match Raw::deserialize(deserializer)? {
-        Raw::Number(number) => number.to_string(),
-        Raw::Text(text) => text,
-    };
-    text.parse().map_err(de::Error::custom)
-}
+deserialize_by_from_str!(ByteSize: "a size, such as \"64KiB\"");
+deserialize_by_from_str!(Span: "a time, such as \"30s\"");
 
 /// Parses a number of at least one.
 pub(crate) fn count(text: &str) -> Result<NonZero<usize>, String> {

@@ -159,5 +159,5 @@ fn target(path: &str) -> Result<LeaseTarget, Error> {
 }
 
 fn default_url() -> String {
-    Settings::defaults().listen.first().map(|listen| format!("http://{listen}")).unwrap_or_default()
+    Settings::default().listen.first().map(|listen| format!("http://{listen}")).unwrap_or_default()
 }
