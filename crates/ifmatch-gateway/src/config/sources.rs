@@ -5,12 +5,13 @@ use std::path::Path;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, FromArgMatches};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use super::config_error;
 use super::settings::Settings;
 use super::shown_url::{HIDDEN, without_secrets};
+use crate::console::text::Text;
 use crate::error::Error;
 
 /// Flags and variables, and the text of the file, which is empty without a file.
@@ -21,14 +22,14 @@ pub(crate) struct Sources<'a> {
 }
 
 /// A setting in force.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InForce {
     /// Its flag.
     pub(crate) name: String,
     /// Its value, unless that is secret.
-    pub(crate) value: String,
+    pub(crate) value: Text,
     /// `flag`, `environment`, `file` or `default`.
-    pub(crate) source: &'static str,
+    pub(crate) source: Text,
     /// A hash of its whole value.
     #[serde(skip)]
     hash: u64,
@@ -111,7 +112,7 @@ impl<'a> Sources<'a> {
                 (default()?, default()?, "default")
             };
             let shown = if arg.is_hide_env_values_set() { HIDDEN.to_owned() } else { shown };
-            Some(InForce { name: format!("--{key}"), value: shown, source, hash: hash(&value) })
+            Some(InForce { name: format!("--{key}"), value: Text(shown), source: source.into(), hash: hash(&value) })
         };
         command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(of).collect()
     }
@@ -229,7 +230,7 @@ mod tests {
         let flags = ["--data", "/d", "--write-token", "secret-secret", "--store", "s3://u:secret@h/x"];
         let file = "max-waits = 2\nmax-requests = 7\naccounts = [{ name = 'a', key = 'c2VjcmV0' }]\n";
         let listed = in_force(arguments::serve, &flags, file);
-        let of = |name: &str| listed.iter().find(|setting| setting.name == name).map(|s| (&*s.value, s.source));
+        let of = |name: &str| listed.iter().find(|setting| setting.name == name).map(|s| (&*s.value.0, &*s.source.0));
         for (name, expected) in [
             ("--data", Some(("/d", "flag"))),
             ("--max-waits", Some(("2", "file"))),
@@ -250,7 +251,7 @@ mod tests {
         let file = "[[proxy.route]]\nmatch = '/a'\nupstream = ['http://c']\n\
              request-headers = { set = { authorization = 'secret' }, remove = ['x'] }\n";
         let listed = in_force(arguments::proxy, &flags, file);
-        let of = |name: &str| listed.iter().find(|setting| setting.name == name).map(|setting| &*setting.value);
+        let of = |name: &str| listed.iter().find(|setting| setting.name == name).map(|setting| &*setting.value.0);
         assert_eq!(of("--purge-peer"), Some("http://a/?(hidden), http://(hidden)@b/"));
         let route = r#"[{"match":"/a","request-headers":"(hidden)","upstream":["http://c"]}]"#;
         assert_eq!(of("--route"), Some(route));

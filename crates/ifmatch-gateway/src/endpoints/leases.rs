@@ -151,7 +151,7 @@ fn ends(seen: &SeenLease) -> Option<f64> {
 /// Returns `true` if a request was for this target. In the Azure dialect, the path may begin with the account, which is part of
 /// the container's name unless it is the first one.
 fn is_of(conflict: &Conflict, target: &LeaseTarget) -> bool {
-    let path = percent_decode_str(conflict.path.trim_start_matches('/')).decode_utf8_lossy();
+    let path = percent_decode_str(conflict.path.0.trim_start_matches('/')).decode_utf8_lossy();
     let target = target.to_string();
     let in_account = || {
         path.split_once('/').is_some_and(|(account, rest)| {

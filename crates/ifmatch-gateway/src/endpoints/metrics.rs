@@ -26,7 +26,7 @@ pub(super) fn text(state: &AppState) -> String {
         metrics::cache::update(&cache.metrics());
     }
     if let Some(following) = state.purges.following() {
-        metrics::purges::update(following.position(), following.age(), following.is_cut_off());
+        metrics::cache::update_purges(following.position(), following.age(), following.is_cut_off());
     }
     if let Some(proxy) = &state.proxy {
         metrics::upstreams::update(proxy);

@@ -9,15 +9,15 @@ use ifmatch_http_server::RequestBody;
 use crate::access::Denied;
 use crate::gateway::state::AppState;
 
+pub(crate) mod cache;
+pub(crate) mod conflicts;
 pub(crate) mod leases;
+pub(crate) mod overview;
 pub(crate) mod ready;
 pub(crate) mod snapshot;
 
-mod cache;
-mod conflicts;
 mod health;
 mod metrics;
-mod overview;
 mod response;
 
 /// Path of the cache's endpoint, also at other proxies.

@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use serde_json::Value;
+use serde::Serialize;
 
 /// Returns a JSON response that must not be stored.
-pub(super) fn json(status: StatusCode, value: &Value) -> Response<Bytes> {
-    text(status, "application/json", value.to_string().into())
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Bytes> {
+    // Maps have texts as keys, and no number is infinite, so nothing fails.
+    text(status, "application/json", serde_json::to_vec(value).unwrap_or_default().into())
 }
 
 /// Returns a text response that must not be stored.

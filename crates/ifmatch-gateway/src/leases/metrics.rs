@@ -6,12 +6,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ifmatch_blob::name::ContainerName;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseAction, LeaseReceipt, LeaseState, SeenLease};
-use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Counter, Gauge, counter, gauge};
+
+use crate::metrics::table::leases::{HELD, OPERATIONS};
 
 use super::listing::{Entry, LeaseTarget};
-
-const HELD: &str = "ifmatch_leases_held";
-const OPERATIONS: &str = "ifmatch_lease_operations_total";
 
 /// Active leases, and counters of lease operations.
 ///
@@ -53,12 +52,6 @@ struct Backfill {
 impl LeaseMetrics {
     /// Registers the metrics with the current recorder.
     pub(crate) fn new() -> Self {
-        describe_gauge!(HELD, "Active leases. For an object store, only those used since the start.");
-        describe_counter!(
-            OPERATIONS,
-            "Lease operations by outcome: acquired, renewed, changed, released, broken, expired, or refused because \
-             of a lease."
-        );
         let operation = |outcome: &'static str| counter!(OPERATIONS, "outcome" => outcome);
         Self {
             active: Mutex::default(),

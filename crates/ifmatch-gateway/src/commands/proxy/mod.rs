@@ -30,7 +30,7 @@ use crate::config::proxy::{ProxyConfig, PurgeConfig};
 use crate::error::Error;
 use crate::gateway::state::AppState;
 use crate::gateway::{Gateway, SetContext};
-use crate::metrics::{self, Metrics};
+use crate::metrics::Metrics;
 use crate::purges::{Following, Peers, Purges};
 use crate::traces::Traces;
 use client_info::ClientInfo;
@@ -104,7 +104,6 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let Some(cache) = &site.config.cache else { return serve(site, state, proxy, inner).await };
-    metrics::cache::describe();
     let layer = builder(cache, site.config, &proxy)?.build();
     let purges = purges(&site.config.purges, layer.handle()).await?;
     let state = state.with_cache(layer.handle()).with_purges(purges);
@@ -117,7 +116,6 @@ async fn purges(config: &PurgeConfig, cache: CacheHandle) -> Result<Purges, Erro
         PurgeConfig::Alone => Purges::Alone,
         PurgeConfig::Peers(peers) => Purges::Peers(Peers::new(peers)?),
         PurgeConfig::Register { url, bound } => {
-            metrics::purges::describe();
             let following = Following::start(register::open(url).await?, cache, *bound).await;
             Purges::Logged(
                 following.map_err(|error| Error::runtime(format!("cannot use --purge-register {url}: {error}")))?,

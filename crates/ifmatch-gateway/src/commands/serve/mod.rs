@@ -30,7 +30,7 @@ use crate::gateway::state::AppState;
 use crate::leases;
 use crate::leases::metered_store::MeteredStore;
 use crate::leases::metrics::LeaseMetrics;
-use crate::metrics::{self, Metrics};
+use crate::metrics::Metrics;
 use crate::traces::Traces;
 use banner::Addresses;
 
@@ -92,7 +92,6 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let cors = config.cors.clone();
     let site = match cache {
         Some(cache) => {
-            metrics::cache::describe();
             let service = cache::RemoveToken.layer(cache.layer(service));
             site.serve(&mut server, Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors))?
         }
