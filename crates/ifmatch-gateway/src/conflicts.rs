@@ -14,7 +14,7 @@ use ifmatch_core::lease::azure::ERROR_CODE;
 use serde::{Deserialize, Serialize};
 
 use crate::console::text::Text;
-use crate::gateway::logged_path;
+use crate::gateway::request_id;
 use crate::metrics::conditions::{self, HEADERS};
 
 /// Number of conflicts kept. Each takes at most 2 KiB.
@@ -138,7 +138,7 @@ impl Conflicts {
     pub(crate) fn add(&self, attempt: Attempt, refusal: &Refusal<'_>, now: Timestamp, wall: Timestamp) {
         let Attempt { method, host, uri, client, credentials, user_agent, conditions } = attempt;
         let host = host.map_or_else(String::new, |host| format!("//{host}"));
-        let path = cut(format!("{host}{}", logged_path::escape(uri.path())), LONGEST_PATH);
+        let path = cut(format!("{host}{}", request_id::escape(uri.path())), LONGEST_PATH);
         let sent = HEADERS.iter().zip(&conditions).filter_map(|(name, value)| Some((name, value.as_ref()?)));
         let conflict = Conflict {
             time: seconds(wall),

@@ -7,13 +7,12 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{backup, check, dry_run, guard, health, lease, proxy, register, serve, transfer, verify};
+use crate::commands::{backup, check, guard, health, lease, proxy, register, reload, serve, transfer, verify};
 use crate::config::proxy::ProxyConfig;
 use crate::config::sources::Sources;
 use crate::config::{Config, arguments};
 use crate::error::Error;
 
-mod documents;
 pub(crate) mod progress;
 mod reference;
 pub(crate) mod terminal;
@@ -66,11 +65,11 @@ enum Command {
     #[command(after_help = health::EXAMPLES)]
     Health(health::HealthArgs),
     /// Print the completions of a shell.
-    #[command(after_help = documents::COMPLETIONS_EXAMPLES)]
-    Completions(documents::CompletionsArgs),
+    #[command(after_help = reference::COMPLETIONS_EXAMPLES)]
+    Completions(reference::CompletionsArgs),
     /// Write the manual pages to a folder.
-    #[command(after_help = documents::MAN_EXAMPLES)]
-    Man(documents::ManArgs),
+    #[command(after_help = reference::MAN_EXAMPLES)]
+    Man(reference::ManArgs),
     /// Print a page of the documentation: all settings, or all metrics.
     #[command(hide = true)]
     Reference(reference::ReferenceArgs),
@@ -216,8 +215,8 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     let done = match cli.command {
-        Command::Serve(serve) if serve.check => configure(&serve).and_then(|config| dry_run::serve(&config)),
-        Command::Proxy(proxy) if proxy.check => configure_proxy(&proxy).and_then(|config| dry_run::proxy(&config)),
+        Command::Serve(serve) if serve.check => configure(&serve).and_then(|config| reload::check_serve(&config)),
+        Command::Proxy(proxy) if proxy.check => configure_proxy(&proxy).and_then(|config| reload::check_proxy(&config)),
         Command::Serve(serve) => serve::run(&|| configure(&serve)),
         Command::Proxy(proxy) => proxy::run(&|| configure_proxy(&proxy)),
         Command::Lease(lease) => lease::run(&lease),
@@ -231,8 +230,8 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Backup(args) => backup::run(&args),
         Command::Gc(args) => verify::gc(&args),
         Command::Health(args) => health::run(&args),
-        Command::Completions(args) => documents::print_completions(&args, &mut command()),
-        Command::Man(args) => documents::write_manual(&args, command()),
+        Command::Completions(args) => reference::print_completions(&args, &mut command()),
+        Command::Man(args) => reference::write_manual(&args, command()),
         Command::Reference(args) => reference::print(&args, &command()),
     };
     exit(done.map(|()| 0))

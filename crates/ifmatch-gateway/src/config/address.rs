@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use super::values::deserialize_by_from_str;
+use super::units::deserialize_by_from_str;
 use crate::error::Error;
 
 /// A listen address: `IP:PORT`, or `localhost:PORT` for this machine only. A port alone, with or without a leading

@@ -31,7 +31,6 @@ pub mod settings;
 pub(crate) mod shown_url;
 pub(crate) mod sources;
 pub mod units;
-mod values;
 
 use address::{Exposure, ListenAddress, OptionalAddress, OptionalListener, check_listeners};
 use register_url::RegisterUrl;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::address::{ListenAddress, OptionalAddress};
 use super::proxy_settings::ProxySettings;
 use super::units::{ByteSize, Span};
-use super::values::{deserialize_by_from_str, one_or_many};
+use super::units::{deserialize_by_from_str, one_or_many};
 use super::{arguments, config_error};
 use crate::access::accounts::AccountSetting;
 use crate::error::Error;

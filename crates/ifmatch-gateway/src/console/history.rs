@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::endpoints::cache::{HITS, count_of};
 use crate::gateway::state::AppState;
-use crate::metrics::samples::Samples;
+use crate::metrics::Samples;
 use crate::metrics::table::gateway::REQUESTS;
 
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::form_urlencoded;
 
-use super::response;
+use super::answer_json;
 use crate::console::text::Text;
 use crate::purges::{Order, Purges};
 
@@ -113,7 +113,7 @@ fn not_a_url(text: &str) -> Problem {
 }
 
 fn purged(count: usize) -> Response<Bytes> {
-    response::json(StatusCode::OK, &json!({ "purged": count }))
+    answer_json(StatusCode::OK, &json!({ "purged": count }))
 }
 
 /// Returns `true` for `PURGE`, the method of Varnish and its successors.
@@ -164,7 +164,7 @@ fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem>
         on_disk: found.is_on_disk,
         not_stored: found.not_stored.map(|why| Refusal { outcome: why.name().into(), reason: why.reason().into() }),
     };
-    Ok(response::json(StatusCode::OK, &found))
+    Ok(answer_json(StatusCode::OK, &found))
 }
 
 fn counters(cache: &CacheHandle) -> Response<Bytes> {
@@ -187,7 +187,7 @@ fn counters(cache: &CacheHandle) -> Response<Bytes> {
         stored_bytes: metrics.stored_bytes,
         disk_bytes: metrics.disk_bytes,
     };
-    response::json(StatusCode::OK, &counters)
+    answer_json(StatusCode::OK, &counters)
 }
 
 /// The outcomes of requests that the cache answered, and of those that it did not.

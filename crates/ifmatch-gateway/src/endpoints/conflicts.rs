@@ -7,7 +7,7 @@ use ifmatch_runtime::{Clock, SystemClock};
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
-use super::response;
+use super::answer_json;
 use crate::conflicts::{Conflict, Conflicts, WINDOW, Worst};
 
 /// Path of the endpoint.
@@ -48,5 +48,5 @@ pub(super) fn respond<B>(conflicts: &Conflicts, request: &Request<B>) -> Result<
         worst: conflicts.worst(WORST, now, wall),
         recent: conflicts.recent(limit, |conflict| path.as_ref().is_none_or(|path| *path == conflict.path.0)),
     };
-    Ok(response::json(StatusCode::OK, &found))
+    Ok(answer_json(StatusCode::OK, &found))
 }

@@ -1,4 +1,4 @@
-//! `/-/overview`: the state of the gateway at a glance, and the reason if it is not ready. The console shows it.
+//! `/-/overview`: the state of the gateway at a glance, and the reason if it is not ready. The console shows it. And `/-/metrics`: all metrics, for Prometheus.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use super::cache::{HITS, MISSES, count_of};
 use super::ready::{self, Ready};
-use super::{metrics, response};
+use super::{answer_json, answer_text};
 use crate::config::sources::InForce;
 use crate::conflicts::seconds;
 use crate::console::text::Text;
 use crate::gateway::state::AppState;
-use crate::metrics::samples::Samples;
-use crate::metrics::table;
+use crate::metrics::Samples;
+use crate::metrics::{self, table};
 
 /// Path of the endpoint.
 pub(super) const PATH: &str = "/-/overview";
@@ -99,7 +99,7 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
         Ready::Stopping => ("stopping", None),
         Ready::Unavailable(reason) => ("unavailable", Some(reason)),
     };
-    let text = metrics::text(state);
+    let text = metrics_text(state);
     let samples = Samples::parse(&text);
     let disk = state.facts.folder.as_deref().and_then(|folder| rustix::fs::statvfs(folder).ok());
     let certificates = state.certificate_ends().into_iter();
@@ -125,7 +125,7 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
         settings: state.facts.settings.clone(),
         now: seconds(SystemClock.wall()),
     };
-    response::json(StatusCode::OK, &overview)
+    answer_json(StatusCode::OK, &overview)
 }
 
 impl Requests {
@@ -168,4 +168,31 @@ impl RegisterState {
             mean_swap: mean("swap"),
         }
     }
+}
+
+/// Path of the endpoint.
+pub(super) const METRICS_PATH: &str = "/-/metrics";
+
+/// Returns the metrics.
+pub(super) fn respond_metrics(state: &AppState) -> Response<Bytes> {
+    answer_text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics_text(state).into())
+}
+
+/// Returns the metrics as text, updated to the present.
+pub(super) fn metrics_text(state: &AppState) -> String {
+    if let Some(blobs) = &state.blobs {
+        blobs.expire_leases();
+    }
+    state.metrics.waits.set(state.waits.count());
+    state.metrics.documents.set(state.documents.taken());
+    if let Some(cache) = &state.cache {
+        metrics::cache::update(&cache.metrics());
+    }
+    if let Some(following) = state.purges.following() {
+        metrics::cache::update_purges(following.position(), following.age(), following.is_cut_off());
+    }
+    if let Some(proxy) = &state.proxy {
+        metrics::upstreams::update(proxy);
+    }
+    state.metrics.render()
 }

@@ -26,7 +26,7 @@ use crate::config::ServerConfig;
 use crate::config::sources::InForce;
 use crate::conflicts::Conflicts;
 use crate::endpoints::ready::Readiness;
-use crate::leases::metered_store::MeteredStore;
+use crate::leases::metrics::MeteredStore;
 use crate::metrics::Metrics;
 use crate::purges::Purges;
 use crate::traces::Traces;

@@ -1,26 +1,26 @@
 //! Metrics of the gateway, in the Prometheus text format.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use conditions::{Conditions, HEADERS};
 use http::{HeaderMap, Method, StatusCode};
 use ifmatch_http_server::Event;
 use ifmatch_register::metrics::BATCH_SIZE;
 use metrics::{Counter, Gauge, Histogram, Recorder, counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-
-use crate::access::credentials::KINDS;
-use crate::error::Error;
-use conditions::{Conditions, HEADERS};
 use table::gateway::{
     BODY_BYTES, BUILD_INFO, CERTIFICATE_END, CONDITIONS, CONNECTIONS, CONNECTIONS_TOTAL, CREDENTIALS, DOCUMENTS,
     DURATION, IN_FLIGHT, REQUESTS, STORE_ERRORS, TIMEOUTS, TURNED_AWAY, WAITS,
 };
 
+use crate::access::KINDS;
+use crate::error::Error;
+
 pub(crate) mod cache;
 pub(crate) mod catalogue;
 pub(crate) mod conditions;
 pub(crate) mod register;
-pub(crate) mod samples;
 pub(crate) mod table;
 pub(crate) mod upstreams;
 
@@ -251,6 +251,31 @@ fn class_index(status: Option<StatusCode>) -> usize {
     }
 }
 
+/// The samples of a text in the Prometheus format, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Samples<'a>(HashMap<&'a str, Vec<(&'a str, f64)>>);
+
+impl<'a> Samples<'a> {
+    /// Parses the gateway's own metrics.
+    pub(crate) fn parse(text: &'a str) -> Self {
+        let mut samples = Self::default();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let Some((sample, value)) = line.rsplit_once(' ') else { continue };
+            let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
+            if let Ok(value) = value.parse() {
+                samples.0.entry(name).or_default().push((labels, value));
+            }
+        }
+        samples
+    }
+
+    /// Returns the sum of the samples with this name and all of these labels.
+    pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let has = |found: &str| labels.iter().all(|(label, value)| found.contains(&format!("{label}=\"{value}\"")));
+        self.0.get(name).into_iter().flatten().filter(|(found, _)| has(found)).map(|(_, value)| value).sum()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use http::{HeaderName, HeaderValue};
@@ -314,6 +339,21 @@ mod tests {
             r#"ifmatch_request_duration_seconds_bucket{method="GET",le="0.0025"} 6"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn samples_are_selected_by_name_and_labels() {
+        let text = "# HELP a x\na{of=\"x\",as=\"y\"} 2\na{of=\"z\",as=\"y\"} 3\nab 7\n\n";
+        let samples = Samples::parse(text);
+        for (name, labels, sum) in [
+            ("a", &[][..], 5.0),
+            ("a", &[("of", "x")], 2.0),
+            ("a", &[("as", "y"), ("of", "z")], 3.0),
+            ("ab", &[], 7.0),
+            ("b", &[], 0.0),
+        ] {
+            assert!((samples.sum(name, labels) - sum).abs() < 1e-9, "{name} {labels:?}");
         }
     }
 }
