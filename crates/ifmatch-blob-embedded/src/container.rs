@@ -155,7 +155,7 @@ pub(super) async fn delete_empty(
     let (inner, container) = (Arc::clone(inner), container.clone());
     in_the_background(async move {
         let _closed = inner.gates.close(&container).await;
-        let any = ListQuery { prefix: String::new(), after: None, limit: 1, leases: false, delimiter: None };
+        let any = ListQuery::first(1);
         match inner.list(&container, &any).await? {
             Some(page) if !page.items.is_empty() => Err(StoreErrorKind::ContainerNotEmpty.into()),
             _ => Arc::clone(&inner).delete_container(&container, &change).await,

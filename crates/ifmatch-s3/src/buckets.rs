@@ -31,7 +31,7 @@ pub(crate) async fn list(
     let own = backend.accounts.prefix(account);
     let prefix = format!("{own}{}", input.prefix.as_deref().unwrap_or_default());
     let after = input.continuation_token.map(|token| format!("{own}{token}"));
-    let query = ListQuery { prefix, after, limit: STEP, leases: false, delimiter: None };
+    let query = ListQuery { prefix, after, ..ListQuery::first(STEP) };
     let mut containers = query.containers(&*backend.context.store);
     let mut buckets: Vec<Bucket> = Vec::new();
     while let Some(entry) = containers.try_next().await.map_err(|failed| error::plain(&failed))? {

@@ -73,7 +73,7 @@ impl Cursor {
         while self.suspects.len() < STEP {
             // `0` is the character after `/`, so this skips all names with this identity.
             let after = last.map(|identity| format!("{identity}0"));
-            let query = ListQuery { prefix: String::new(), after, limit: 1, leases: false, delimiter: None };
+            let query = ListQuery { after, ..ListQuery::first(1) };
             let page = store.list(&containers.entities, &query).await?;
             let Some(first) = page.and_then(|page| page.items.into_iter().next()) else { return Ok(()) };
             let identity = first.name.as_str().split('/').next().unwrap_or_default().to_owned();
@@ -86,13 +86,7 @@ impl Cursor {
 
     /// Removes the identities of a page of tables from the suspects. Returns `true` after the last page.
     async fn read_tables(&mut self, store: &dyn BlobStore, containers: &AccountContainers) -> Result<bool, StoreError> {
-        let query = ListQuery {
-            prefix: String::new(),
-            after: self.after_table.take(),
-            limit: STEP,
-            leases: false,
-            delimiter: None,
-        };
+        let query = ListQuery { after: self.after_table.take(), ..ListQuery::first(STEP) };
         let Some(Page { items, next }) = store.list(&containers.tables, &query).await? else { return Ok(true) };
         for BlobEntry { name, .. } in items {
             let blob = BlobPath { container: containers.tables.clone(), name };

@@ -69,8 +69,7 @@ pub(crate) async fn page<R: Rows>(
     rows: &R,
 ) -> Result<Page<R::Row>, TableError> {
     let PageQuery { container, prefix, after, limit, budget } = part;
-    let mut query =
-        ListQuery { prefix, after, limit: (limit + 1).clamp(STEP.0, STEP.1), leases: false, delimiter: None };
+    let mut query = ListQuery { prefix, after, ..ListQuery::first((limit + 1).clamp(STEP.0, STEP.1)) };
     let mut page = Page { rows: Vec::new(), next: None };
     let (mut examined, mut bytes) = (0, 0);
     let mut last = None;

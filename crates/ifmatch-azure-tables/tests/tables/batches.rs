@@ -1,17 +1,14 @@
 //! Batches that stop at every step, for ever or while others write and read.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{ListQuery, Reading};
-use ifmatch_blob::test_util::{Hook, Hooked, Step};
+use ifmatch_blob::test_util::{Hooked, Step, Stop};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
 use crate::support::{Answer, Client, Fixture, fixture};
 
@@ -20,45 +17,14 @@ const LIMIT: Duration = Duration::from_mins(1);
 /// Pause between two looks at a batch that goes on.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Stops before one of the steps of a request.
-#[derive(Clone)]
-struct Stop(Arc<State>);
-
-struct State {
-    is_counted: fn(Step) -> bool,
-    at: usize,
-    seen: AtomicUsize,
-    reached: Semaphore,
-    resumed: Semaphore,
+/// Returns a client with requests that stop.
+fn stopped(fixture: &Fixture, stop: &Stop) -> Client {
+    Client::over(Hooked { inner: Arc::new(fixture.store.clone()), hook: stop.clone() }, &fixture.clock)
 }
 
-impl Stop {
-    fn at(at: usize, is_counted: fn(Step) -> bool) -> Self {
-        let (reached, resumed) = (Semaphore::new(0), Semaphore::new(0));
-        Self(Arc::new(State { is_counted, at, seen: AtomicUsize::new(0), reached, resumed }))
-    }
-
-    fn over(&self, fixture: &Fixture) -> Client {
-        Client::over(Hooked { inner: Arc::new(fixture.store.clone()), hook: self.clone() }, &fixture.clock)
-    }
-}
-
-#[async_trait]
-impl Hook for Stop {
-    async fn before(&self, step: Step, _: &ContainerName) {
-        if (self.0.is_counted)(step) && self.0.seen.fetch_add(1, Ordering::SeqCst) == self.0.at {
-            self.0.reached.add_permits(1);
-            self.0.resumed.acquire().await.expect("open").forget();
-        }
-    }
-}
-
-fn writes(step: Step) -> bool {
-    matches!(step, Step::Put | Step::Delete)
-}
-
-fn opens(step: Step) -> bool {
-    step == Step::Open
+/// Stops the write or deletion with this number.
+fn at_write(number: usize) -> Stop {
+    Stop::new(|step, _| matches!(step, Step::Put | Step::Delete), number)
 }
 
 /// Sends a batch that changes `a`, creates `b` and deletes `c`.
@@ -118,7 +84,7 @@ async fn read_alone(client: &Client, expected: &Value) {
 /// Returns the record of the partition's batches, or null if there is none.
 async fn record(fixture: &Fixture) -> Value {
     let container = ContainerName::internal("entities.photos").expect("valid");
-    let query = ListQuery { prefix: String::new(), after: None, limit: 100, leases: false, delimiter: None };
+    let query = ListQuery::first(100);
     let page = fixture.store.list(&container, &query).await.expect("the store works").expect("the container exists");
     let Some(entry) = page.items.into_iter().find(|entry| entry.name.as_str().ends_with("/!.p")) else {
         return Value::Null;
@@ -136,11 +102,11 @@ async fn a_batch_that_ends_at_any_step_took_effect_or_did_not() {
     let (mut unchanged, mut changed) = (0, 0);
     for at in 0.. {
         let (fixture, _) = prepared().await;
-        let stop = Stop::at(at, writes);
-        let stopped = stop.over(&fixture);
-        let running = tokio::spawn(async move { batch(&stopped, "*").await });
+        let stop = at_write(at);
+        let client = stopped(&fixture, &stop);
+        let running = tokio::spawn(async move { batch(&client, "*").await });
         let is_stopped = tokio::select! {
-            permit = stop.0.reached.acquire() => { permit.expect("open").forget(); true }
+            () = stop.reached() => true,
             () = tokio::time::sleep(LIMIT) => panic!("the batch neither stopped nor ended within a minute"),
             () = async { while !running.is_finished() { tokio::task::yield_now().await; } } => false,
         };
@@ -180,18 +146,18 @@ async fn a_batch_whose_client_disconnects_is_carried_out_and_leaves_the_record()
     for at in 0..8 {
         for is_alone in [true, false] {
             let (fixture, _) = prepared().await;
-            let stop = Stop::at(at, writes);
-            let stopped = stop.over(&fixture);
-            let running = tokio::spawn(async move { batch(&stopped, "*").await });
-            let reached = tokio::time::timeout(LIMIT, stop.0.reached.acquire()).await;
-            reached.expect("the batch reaches the step within a minute").expect("open").forget();
+            let stop = at_write(at);
+            let client = stopped(&fixture, &stop);
+            let running = tokio::spawn(async move { batch(&client, "*").await });
+            let reached = tokio::time::timeout(LIMIT, stop.reached()).await;
+            reached.expect("the batch reaches the step within a minute");
             running.abort();
             assert!(running.await.expect_err("there is no answer").is_cancelled());
             if !is_alone {
                 let address = "/tab(PartitionKey='p',RowKey='a')";
                 fixture.client.send("MERGE", address, &[], r#"{"other":1}"#).await.expect(204);
             }
-            stop.0.resumed.add_permits(1);
+            stop.go_on();
             let other = if is_alone { Value::Null } else { json!(1) };
             let expected = json!({ "a": [2, other], "b": [2, null] });
             let is_over = async || {
@@ -218,14 +184,14 @@ async fn a_batch_and_another_write_take_effect_one_after_the_other() {
     for at in 0..8 {
         for is_guarded in [false, true] {
             let (fixture, tag) = prepared().await;
-            let stop = Stop::at(at, writes);
-            let stopped = stop.over(&fixture);
+            let stop = at_write(at);
+            let client = stopped(&fixture, &stop);
             let if_match = if is_guarded { tag } else { "*".to_owned() };
-            let running = tokio::spawn(async move { batch(&stopped, &if_match).await });
-            stop.0.reached.acquire().await.expect("open").forget();
+            let running = tokio::spawn(async move { batch(&client, &if_match).await });
+            stop.reached().await;
             let merged = fixture.client.send("MERGE", "/tab(PartitionKey='p',RowKey='a')", &[], r#"{"other":1}"#).await;
             merged.expect(204);
-            stop.0.resumed.add_permits(1);
+            stop.go_on();
             let answer = tokio::time::timeout(LIMIT, running).await.expect("the batch ends within a minute");
             let answer = answer.expect("no panic");
             let text = String::from_utf8_lossy(answer.expect(202).body.as_ref()).into_owned();
@@ -252,18 +218,18 @@ async fn a_write_does_not_remove_the_intent_of_a_batch() {
         ("DELETE", &[("if-match", "*")], json!({ "c": [1, null] })),
     ] {
         let (fixture, _) = prepared().await;
-        let (late, undecided) = (Stop::at(0, writes), Stop::at(3, writes));
-        let (writer, batcher) = (late.over(&fixture), undecided.over(&fixture));
+        let (late, undecided) = (at_write(0), at_write(3));
+        let (writer, batcher) = (stopped(&fixture, &late), stopped(&fixture, &undecided));
         let writing = tokio::spawn(async move {
             writer.send(method, "/tab(PartitionKey='p',RowKey='a')", fields, r#"{"other":1}"#).await
         });
-        late.0.reached.acquire().await.expect("open").forget();
+        late.reached().await;
         let running = tokio::spawn(async move { batch(&batcher, "*").await });
-        undecided.0.reached.acquire().await.expect("open").forget();
-        late.0.resumed.add_permits(1);
+        undecided.reached().await;
+        late.go_on();
         let written = tokio::time::timeout(LIMIT, writing).await.expect("the write ends within a minute");
         written.expect("no panic").expect(204);
-        undecided.0.resumed.add_permits(1);
+        undecided.go_on();
         let answer = tokio::time::timeout(LIMIT, running).await.expect("the batch ends within a minute");
         answer.expect("no panic").expect(202);
         let seen = query(&fixture.client).await;
@@ -277,11 +243,11 @@ async fn a_write_does_not_remove_the_intent_of_a_batch() {
 async fn a_query_of_a_partition_sees_all_of_a_batch_or_nothing() {
     for at in 0.. {
         let (fixture, _) = prepared().await;
-        let stop = Stop::at(at, opens);
-        let stopped = stop.over(&fixture);
-        let running = tokio::spawn(async move { query(&stopped).await });
+        let stop = Stop::new(|step, _| step == Step::Open, at);
+        let client = stopped(&fixture, &stop);
+        let running = tokio::spawn(async move { query(&client).await });
         let is_stopped = tokio::select! {
-            permit = stop.0.reached.acquire() => { permit.expect("open").forget(); true }
+            () = stop.reached() => true,
             () = async { while !running.is_finished() { tokio::task::yield_now().await; } } => false,
         };
         if !is_stopped {
@@ -289,7 +255,7 @@ async fn a_query_of_a_partition_sees_all_of_a_batch_or_nothing() {
             break;
         }
         batch(&fixture.client, "*").await.expect(202);
-        stop.0.resumed.add_permits(1);
+        stop.go_on();
         let seen =
             tokio::time::timeout(LIMIT, running).await.expect("the query ends within a minute").expect("no panic");
         assert!(seen == old() || seen == new(), "step {at}: {seen}");

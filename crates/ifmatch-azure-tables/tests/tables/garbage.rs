@@ -5,11 +5,10 @@ use std::sync::Arc;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::ListQuery;
-use ifmatch_blob::test_util::{Hooked, Invocation};
+use ifmatch_blob::test_util::{Hooked, Stop};
 use serde_json::json;
 
-use crate::interposed::Moment;
-use crate::support::{Client, fixture};
+use crate::support::{Client, fixture, lists, writes};
 
 #[tokio::test]
 async fn only_entities_of_deleted_tables_are_collected() {
@@ -38,7 +37,7 @@ async fn only_entities_of_deleted_tables_are_collected() {
 #[tokio::test]
 async fn an_entity_inserted_late_is_collected_later() {
     let fixture = fixture().await;
-    let interrupted = fixture.interrupted(Moment::Write, 1, |client| async move {
+    let interrupted = fixture.interrupted(writes, 0..1, |client| async move {
         client.send("DELETE", "/Tables('tab')", &[], "").await.expect(204);
         assert_eq!(client.service.collect().await.expect("the store works"), 0);
     });
@@ -49,16 +48,16 @@ async fn an_entity_inserted_late_is_collected_later() {
 /// A table is created and filled during a collection.
 #[tokio::test]
 async fn a_collection_spares_tables_created_meanwhile() {
-    for moment in [Moment::List, Moment::Write] {
+    for (name, moment) in [("list", lists as fn(_, &_) -> _), ("write", writes)] {
         let fixture = fixture().await;
         fixture.client.insert(json!({})).await.expect(204);
         fixture.client.send("DELETE", "/Tables('tab')", &[], "").await.expect(204);
-        let interrupted = fixture.interrupted(moment, 1, |client| async move {
+        let interrupted = fixture.interrupted(moment, 0..1, |client| async move {
             client.create("tab").await;
             client.insert(json!({ "young": 1 })).await.expect(204);
         });
-        assert_eq!(interrupted.service.collect().await.expect("the store works"), 1, "{moment:?}");
-        assert_eq!(fixture.client.properties().await, json!({ "young": 1 }), "{moment:?}");
+        assert_eq!(interrupted.service.collect().await.expect("the store works"), 1, "before a {name}");
+        assert_eq!(fixture.client.properties().await, json!({ "young": 1 }), "before a {name}");
     }
 }
 
@@ -78,7 +77,7 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
     for number in (0..61).step_by(2) {
         fixture.client.send("DELETE", &format!("/Tables('number{number}')"), &[], "").await.expect(204);
     }
-    let hook = Invocation::default();
+    let hook = Stop::of_listings();
     let hooked = Hooked { inner: Arc::new(fixture.store.clone()), hook: hook.clone() };
     let service = Client::over(hooked, &fixture.clock).service;
     // A whole sweep takes more: 62 listings of identities, 4 of tables, and 31 of deleted tables.
@@ -86,11 +85,11 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
         hook.allow(60);
         tokio::select! {
             done = service.collect() => drop(done.expect("the store works")),
-            () = hook.ended() => {}
+            () = hook.reached() => {}
         }
     }
     let entities = ContainerName::internal("entities.photos").expect("valid");
-    let query = ListQuery { prefix: String::new(), after: None, limit: 100, leases: true, delimiter: None };
+    let query = ListQuery::first(100);
     let left = fixture.store.list(&entities, &query).await.expect("the store works").expect("it exists");
     assert_eq!(left.items.len(), 30);
     hook.allow(1000);

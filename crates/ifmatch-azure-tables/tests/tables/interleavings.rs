@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::interposed::Moment;
-use crate::support::{Answer, ENTITY, fixture};
+use crate::support::{Answer, ENTITY, changes_tables, fixture, opens, writes};
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +99,7 @@ async fn a_request_continues_after_another() {
         fixture.client.create("tab").await;
         let tag = if there { fixture.client.insert(json!({ "old": 1 })).await.tag() } else { String::new() };
         let held = tag.clone();
-        let interrupted = fixture.interrupted(Moment::Write, 1, move |client| {
+        let interrupted = fixture.interrupted(writes, 0..1, move |client| {
             let tag = held.clone();
             async move {
                 perform(&client, other, &tag, "other").await.expect(204);
@@ -121,7 +120,7 @@ async fn a_request_continues_after_another() {
 #[tokio::test]
 async fn one_of_two_table_creations_succeeds() {
     let fixture = fixture().await;
-    let interrupted = fixture.interrupted(Moment::Table, 1, |client| async move { client.create("Other").await });
+    let interrupted = fixture.interrupted(changes_tables, 0..1, |client| async move { client.create("Other").await });
     let late = interrupted.send("POST", "/Tables", &[], r#"{"TableName":"other"}"#).await;
     late.refused(409, "TableAlreadyExists");
     assert_eq!(fixture.client.get("/Tables('OTHER')").await.json()["TableName"], "Other");
@@ -134,7 +133,7 @@ async fn a_query_of_a_table_deleted_meanwhile_fails() {
         fixture.client.insert_as("p", row, json!({})).await.expect(204);
     }
     for renew in [false, true] {
-        let interrupted = fixture.interrupted(Moment::Open, 1, move |client| async move {
+        let interrupted = fixture.interrupted(opens, 0..1, move |client| async move {
             client.send("DELETE", "/Tables('tab')", &[], "").await.expect(204);
             if renew {
                 client.create("tab").await;
@@ -154,7 +153,7 @@ async fn a_query_omits_an_entity_deleted_meanwhile() {
     let fixture = fixture().await;
     fixture.client.insert(json!({})).await.expect(204);
     fixture.client.insert_as("p", "s", json!({})).await.expect(204);
-    let interrupted = fixture.interrupted(Moment::Open, 1, |client| async move {
+    let interrupted = fixture.interrupted(opens, 0..1, |client| async move {
         client.delete("*").await.expect(204);
     });
     let found = interrupted.get("/tab()").await.json();
@@ -166,7 +165,7 @@ async fn a_query_omits_an_entity_deleted_meanwhile() {
 async fn a_merge_gives_up_after_too_many_attempts() {
     let fixture = fixture().await;
     fixture.client.insert(json!({ "old": 1 })).await.expect(204);
-    let interrupted = fixture.interrupted(Moment::Write, usize::MAX, |client| async move {
+    let interrupted = fixture.interrupted(writes, 0..usize::MAX, |client| async move {
         client.write("MERGE", None, json!({ "other": 1 })).await.expect(204);
     });
     let answer = interrupted.write("MERGE", None, json!({ "first": 1 })).await;

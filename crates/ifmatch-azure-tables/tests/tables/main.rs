@@ -9,7 +9,6 @@ mod batches;
 mod bodies;
 mod garbage;
 mod interleavings;
-mod interposed;
 #[path = "../../../../tests/support/signer.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
 mod signer;

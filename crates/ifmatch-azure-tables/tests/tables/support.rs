@@ -1,5 +1,6 @@
 //! A table service over a temporary folder, a manual clock, and a client that signs its requests.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,6 +9,8 @@ use http_body_util::Full;
 use ifmatch_azure_tables::TableService;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::accounts::{Account, Accounts};
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::test_util::{Act, Hooked, Step};
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::date::HttpDate;
 use ifmatch_register::{Driver, MemoryRegister};
@@ -54,6 +57,44 @@ pub(crate) async fn fixture() -> Fixture {
     let client = Client { folder: Some(Arc::new(folder)), ..Client::over(store.clone(), &clock) };
     client.create("tab").await;
     Fixture { store, clock, client }
+}
+
+impl Fixture {
+    /// Returns a client with requests that the action interrupts: before the steps with these numbers.
+    pub(crate) fn interrupted<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        counted: fn(Step, &ContainerName) -> bool,
+        before: Range<usize>,
+        act: impl Fn(Client) -> F + Send + Sync + 'static,
+    ) -> Client {
+        let client = self.client.clone();
+        let hook = Act::new(counted, before, move || act(client.clone()));
+        Client::over(Hooked { inner: Arc::new(self.store.clone()), hook }, &self.clock)
+    }
+}
+
+/// Matches the opening of an entity.
+pub(crate) fn opens(step: Step, container: &ContainerName) -> bool {
+    step == Step::Open && !has_tables(container)
+}
+
+/// Matches a write or a deletion of an entity.
+pub(crate) fn writes(step: Step, container: &ContainerName) -> bool {
+    matches!(step, Step::Put | Step::Delete) && !has_tables(container)
+}
+
+/// Matches a creation or a deletion of a table.
+pub(crate) fn changes_tables(step: Step, container: &ContainerName) -> bool {
+    matches!(step, Step::Put | Step::Delete) && has_tables(container)
+}
+
+/// Matches a listing of entities.
+pub(crate) fn lists(step: Step, container: &ContainerName) -> bool {
+    step == Step::List && !has_tables(container)
+}
+
+fn has_tables(container: &ContainerName) -> bool {
+    container.as_str().starts_with("-tables")
 }
 
 impl Client {

@@ -61,8 +61,7 @@ pub(crate) async fn collect(shared: &Context) -> Result<u64, StoreError> {
 /// complete.
 async fn page(shared: &Context, cursor: &Cursor) -> Result<(u64, Option<Cursor>), StoreError> {
     let container = cursor.kind.container();
-    let query =
-        ListQuery { prefix: String::new(), after: cursor.after.clone(), limit: STEP, leases: false, delimiter: None };
+    let query = ListQuery { after: cursor.after.clone(), ..ListQuery::first(STEP) };
     let mut removed = 0;
     let mut next = None;
     if let Some(page) = shared.store.list(container, &query).await? {

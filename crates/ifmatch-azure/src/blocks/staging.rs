@@ -126,7 +126,7 @@ impl BlobPaths {
         after: Option<String>,
         limit: usize,
     ) -> Result<(Vec<(BlockId, Staged)>, Option<String>), AzureError> {
-        let query = ListQuery { prefix: self.folder.clone(), after, limit, leases: false, delimiter: None };
+        let query = ListQuery { prefix: self.folder.clone(), after, ..ListQuery::first(limit) };
         let Some(page) = store.list(&STAGED_BLOCKS, &query).await.map_err(AzureError::of_blob)? else {
             return Ok((Vec::new(), None));
         };

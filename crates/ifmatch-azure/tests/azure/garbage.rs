@@ -9,7 +9,7 @@ use ifmatch_azure::collect_blocks;
 use ifmatch_blob::BlobService;
 
 use crate::support::{Fixture, fixture};
-use ifmatch_blob::test_util::{Hooked, Invocation};
+use ifmatch_blob::test_util::{Hooked, Stop};
 
 const LIST: &str = "<BlockList><Latest>AA==</Latest></BlockList>";
 const WEEK: Duration = Duration::from_hours(7 * 24);
@@ -61,7 +61,7 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
         let id = STANDARD.encode(format!("{number:03}"));
         fixture.client.put(&format!("/aaa/young?comp=block&blockid={id}"), &[], "x").await.expect(201);
     }
-    let hook = Invocation::default();
+    let hook = Stop::of_listings();
     let service =
         BlobService::with_clock(Arc::new(Hooked { inner: Arc::new(fixture.store), hook: hook.clone() }), fixture.clock);
     let mut removed = Vec::new();
@@ -69,7 +69,7 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
         hook.allow(2);
         tokio::select! {
             done = collect_blocks(service.context()) => removed.push(done.expect("the store works")),
-            () = hook.ended() => {}
+            () = hook.reached() => {}
         }
     }
     assert_eq!(removed, [1], "the second invocation reaches the old block and completes the sweep");

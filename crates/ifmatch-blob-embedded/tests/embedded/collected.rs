@@ -124,13 +124,7 @@ async fn racing_writes_and_deletions_leave_exactly_the_referenced_bodies() {
     }
     fill(&store, "race").await;
     store.forget_deletions().await.unwrap();
-    let query = ifmatch_blob::store::ListQuery {
-        prefix: String::new(),
-        after: None,
-        limit: 1_000,
-        leases: true,
-        delimiter: None,
-    };
+    let query = ifmatch_blob::store::ListQuery::first(1_000);
     let listed = store.list(&container, &query).await.unwrap().unwrap().items;
     assert!(listed.len() >= 20);
     let large = listed.iter().filter(|item| item.info.length > 4_096).count();

@@ -192,7 +192,7 @@ async fn a_write_overtaken_by_a_deletion_is_not_in_the_next_container() {
         fixture.store.put(&fixture.blob, late).await.unwrap();
         assert!(fixture.happened());
         assert!(fixture.read().await.is_none());
-        let query = ListQuery { prefix: String::new(), after: None, limit: 10, leases: true, delimiter: None };
+        let query = ListQuery::first(10);
         let listed = fixture.store.list(&fixture.blob.container, &query).await.unwrap().unwrap();
         assert_eq!(listed.items, []);
         fixture.store.put(&fixture.blob, put(pattern(7_000))).await.unwrap();

@@ -34,7 +34,7 @@ async fn filled(names: usize) -> Subject {
 }
 
 fn all(limit: usize) -> ListQuery {
-    ListQuery { prefix: String::new(), after: None, limit, leases: true, delimiter: None }
+    ListQuery { leases: true, ..ListQuery::first(limit) }
 }
 
 #[tokio::test]
@@ -103,9 +103,8 @@ async fn a_described_listing_equals_a_request_per_object() {
         let query = ListQuery {
             prefix: prefix.to_owned(),
             after: after.map(ToOwned::to_owned),
-            limit: 2,
             leases: true,
-            delimiter: None,
+            ..ListQuery::first(2)
         };
         let (looked, listed) = (plain.list(&container, &query).await, described.list(&container, &query).await);
         let (mut looked, mut listed) = (looked.unwrap().unwrap(), listed.unwrap().unwrap());

@@ -1,4 +1,4 @@
-//! The deletion of an empty container, step by step: the interleavings of `close_container.rs`.
+//! The deletion of an empty container, step by step: the interleavings of `container/delete.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,7 +170,7 @@ async fn a_closed_container_can_be_read_and_takes_no_writes() {
     setup.leave_closed(SystemClock.now().saturating_add(Duration::from_mins(1))).await;
     assert_eq!(process.read(blob).await.expect("it was acknowledged").1, "1");
     assert!(process.store.container(&blob.container).await.unwrap().is_some());
-    let all = ListQuery { prefix: String::new(), after: None, limit: 10, leases: true, delimiter: None };
+    let all = ListQuery::first(10);
     assert_eq!(process.store.list(&blob.container, &all).await.unwrap().expect("it is there").items.len(), 1);
     assert_eq!(process.store.containers(&all).await.unwrap().items.len(), 1);
     let created = process.store.create_container(&blob.container, BlobHeaders::default()).await;
@@ -209,7 +209,7 @@ async fn a_container_whose_record_is_unreadable_takes_no_writes() {
     assert_eq!(kind(delete_empty(process, &blob.container).await), StoreErrorKind::Unreadable);
     assert_eq!(kind(process.store.container(&blob.container).await), StoreErrorKind::Unreadable);
     // The other containers can be listed, and those behind it looked after.
-    let all = ListQuery { prefix: String::new(), after: None, limit: 10, leases: true, delimiter: None };
+    let all = ListQuery::first(10);
     let listed = process.store.containers(&all).await.unwrap();
     assert_eq!(listed.items.iter().map(|entry| &entry.name).collect::<Vec<_>>(), [&blob.container]);
     let backing = Backing::new(Arc::clone(&setup.store) as Arc<dyn ObjectStore>);

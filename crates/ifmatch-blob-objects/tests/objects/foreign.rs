@@ -170,7 +170,7 @@ async fn an_object_with_a_backslash_in_its_name_is_not_listed() {
     let blob = blob("c", "b");
     subject.write(&blob, "ours").await;
     store.put(&Path::parse("c/a\\b").unwrap(), "theirs".into()).await.unwrap();
-    let all = ListQuery { prefix: String::new(), after: None, limit: 10, leases: true, delimiter: None };
+    let all = ListQuery::first(10);
     let listed = subject.store.list(&blob.container, &all).await.unwrap().expect("the container");
     assert_eq!(listed.items.iter().map(|entry| &entry.name).collect::<Vec<_>>(), [&blob.name]);
 }

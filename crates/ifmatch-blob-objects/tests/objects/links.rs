@@ -66,7 +66,7 @@ async fn the_target_of_a_link_is_not_read_or_listed() {
     for (container, name) in LEADS_OUT {
         assert!(place.subject.read(&blob(container, name)).await.is_none(), "{container}/{name}");
     }
-    let query = ListQuery { prefix: String::new(), after: None, limit: 100, leases: true, delimiter: None };
+    let query = ListQuery::first(100);
     let listed = place.subject.store.list(&blob("docs", "x").container, &query).await.unwrap().expect("the container");
     assert_eq!(listed.items.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["real"]);
     assert_eq!(place.subject.store.list(&blob("outer", "x").container, &query).await.unwrap(), None);

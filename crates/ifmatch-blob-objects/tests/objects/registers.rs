@@ -195,7 +195,7 @@ async fn overtaken(is_update: bool, comes_again: bool) {
 }
 
 fn all() -> ListQuery {
-    ListQuery { prefix: String::new(), after: None, limit: 100, leases: true, delimiter: None }
+    ListQuery::first(100)
 }
 
 #[tokio::test]

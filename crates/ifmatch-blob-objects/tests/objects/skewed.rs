@@ -62,7 +62,7 @@ async fn a_lease_is_shown_by_the_clock_that_ends_it() {
         let duration = LeaseDuration::from_seconds(15).unwrap();
         request(LeaseAction::Acquire { id: id(1), duration, holder: None })
     };
-    let all = ListQuery { prefix: String::new(), after: None, limit: 10, leases: true, delimiter: None };
+    let all = ListQuery { leases: true, ..ListQuery::first(10) };
     for is_ahead in [false, true] {
         let subject = skewed(is_ahead).await;
         let path = blob("shown", "a");

@@ -19,7 +19,7 @@ use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{Subject, blob, if_absent, kind, pattern, put};
 
 fn all() -> ListQuery {
-    ListQuery { prefix: String::new(), after: None, limit: 100, leases: true, delimiter: None }
+    ListQuery::first(100)
 }
 
 /// Creates the container, and starts a blob there with its creation still in flight.

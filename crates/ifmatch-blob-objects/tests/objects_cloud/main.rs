@@ -106,7 +106,7 @@ async fn names_and_metadata_that_the_store_cannot_keep_are_refused_as_such() {
         blobs.put(&conformance::blob("c", "a/b"), conformance::put("1")).await.expect(url);
         let page = async |prefix: &str, after: &str| {
             let (prefix, after) = (prefix.to_owned(), Some(after.to_owned()));
-            let query = ListQuery { prefix, after, limit: 10, leases: false, delimiter: None };
+            let query = ListQuery { prefix, after, ..ListQuery::first(10) };
             let page = blobs
                 .list(&ContainerName::new("c").expect("a name"), &query)
                 .await

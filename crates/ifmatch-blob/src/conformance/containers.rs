@@ -52,7 +52,7 @@ impl Subject {
     }
 
     async fn blobs(&self, container: &ContainerName) -> Option<Vec<String>> {
-        let query = ListQuery { prefix: String::new(), after: None, limit: 1_000, leases: true, delimiter: None };
+        let query = ListQuery { leases: true, ..ListQuery::first(1_000) };
         let page = self.store.list(container, &query).await.expect("the store answers")?;
         Some(page.items.into_iter().map(|item| item.name.to_string()).collect())
     }
@@ -70,7 +70,7 @@ async fn a_container_is_created_once(subject: &Subject) {
     let again = subject.store.create_container(&container, owner("you")).await;
     assert_eq!(kind(again), StoreErrorKind::ContainerExists);
     assert_eq!(subject.info(&container).await, Some(created.clone()));
-    let query = ListQuery { prefix: "containers-once".into(), after: None, limit: 10, leases: true, delimiter: None };
+    let query = ListQuery { prefix: "containers-once".into(), leases: true, ..ListQuery::first(10) };
     let listed = subject.store.containers(&query).await.unwrap().items;
     assert_eq!(listed.into_iter().map(|entry| entry.info).collect::<Vec<_>>(), [created]);
 

@@ -73,7 +73,7 @@ impl Subject {
     /// The state of a blob's lease, on which every view of the blob must agree.
     async fn state(&self, blob: &BlobPath) -> LeaseState {
         let head = self.head(blob).await.expect("there is a blob");
-        let query = ListQuery { prefix: blob.name.to_string(), after: None, limit: 1, leases: true, delimiter: None };
+        let query = ListQuery { prefix: blob.name.to_string(), leases: true, ..ListQuery::first(1) };
         let page = self.store.list(&blob.container, &query).await.expect("the store answers").expect("a container");
         assert_eq!(lease_of(page.items[0].info.lease), lease_of(head.lease));
         head.lease.map_or(LeaseState::Available, |seen| seen.state())
@@ -339,7 +339,7 @@ async fn a_container_is_protected_from_deletion_only(subject: &Subject) {
     let wrong = subject.store.set_container(&container, change(with(2))).await;
     assert_eq!(failure(wrong), LeaseFailure::IdMismatch);
     assert_eq!(lease_of(subject.store.container(&container).await.unwrap().unwrap().lease), leased.receipt.lease);
-    let query = ListQuery { prefix: container.to_string(), after: None, limit: 1, leases: true, delimiter: None };
+    let query = ListQuery { prefix: container.to_string(), leases: true, ..ListQuery::first(1) };
     let listed = subject.store.containers(&query).await.unwrap().items;
     assert_eq!(lease_of(listed[0].info.lease), leased.receipt.lease);
 

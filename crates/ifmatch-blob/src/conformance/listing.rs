@@ -18,7 +18,7 @@ pub(crate) async fn check(subject: &Subject) {
 }
 
 fn query(prefix: &str, limit: usize) -> ListQuery {
-    ListQuery { prefix: prefix.to_owned(), after: None, limit, leases: true, delimiter: None }
+    ListQuery { prefix: prefix.to_owned(), leases: true, ..ListQuery::first(limit) }
 }
 
 async fn names(subject: &Subject, container: &str, mut query: ListQuery) -> Vec<String> {

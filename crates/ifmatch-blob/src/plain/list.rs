@@ -127,7 +127,7 @@ fn answer(head: &Parts, listing: &impl Serialize) -> Response<BlobBody> {
 }
 
 fn parse(query: &str) -> Result<ListQuery, Problem> {
-    let mut parsed = ListQuery { prefix: String::new(), after: None, limit: MAX_LIMIT, leases: false, delimiter: None };
+    let mut parsed = ListQuery::first(MAX_LIMIT);
     for parameter in name::parameters(query) {
         let (name, value) = parameter.map_err(|error| Problem::bad_request(error.to_string()))?;
         match &*name {

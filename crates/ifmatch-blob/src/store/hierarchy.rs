@@ -62,10 +62,9 @@ impl Hierarchy<'_> {
         let mut items = Vec::new();
         let all = ListQuery {
             prefix: self.prefix.to_owned(),
-            after: None,
-            limit: STEP,
             leases: self.leases,
             delimiter: self.delimiter.map(ToOwned::to_owned),
+            ..ListQuery::first(STEP)
         };
         loop {
             let limit = (self.limit - items.len()).saturating_add(1).min(STEP);

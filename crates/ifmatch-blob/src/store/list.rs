@@ -13,7 +13,7 @@ use crate::name::{BlobName, ContainerName};
 ///
 /// ```
 /// use ifmatch_blob::store::ListQuery;
-/// let first = ListQuery { prefix: "2026/".into(), after: None, limit: 100, leases: false, delimiter: None };
+/// let first = ListQuery { prefix: "2026/".into(), ..ListQuery::first(100) };
 /// let second = ListQuery { after: Some("2026/cat.jpg".into()), ..first };
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,13 +32,17 @@ pub struct ListQuery {
 }
 
 impl ListQuery {
+    /// The first page of all names, without leases and folders.
+    pub fn first(limit: usize) -> Self {
+        Self { prefix: String::new(), after: None, limit, leases: false, delimiter: None }
+    }
+
     /// Returns the folder of a name: the part up to the first delimiter after the prefix.
     ///
     /// ```
     /// use ifmatch_blob::store::ListQuery;
     ///
-    /// let prefix = "2026/".to_owned();
-    /// let query = ListQuery { prefix, after: None, limit: 100, leases: false, delimiter: Some("/".into()) };
+    /// let query = ListQuery { prefix: "2026/".into(), delimiter: Some("/".into()), ..ListQuery::first(100) };
     /// assert_eq!(query.folder("2026/may/cat.jpg"), Some("2026/may/"));
     /// assert_eq!(query.folder("2026/cat.jpg"), None);
     /// ```
@@ -69,8 +73,7 @@ impl ListQuery {
     /// }
     ///
     /// let notes = ContainerName::new("notes")?;
-    /// let query = ListQuery { prefix: String::new(), after: None, limit: 1, leases: false, delimiter: None };
-    /// let entries: Vec<_> = query.blobs(&store, &notes).try_collect().await?;
+    /// let entries: Vec<_> = ListQuery::first(1).blobs(&store, &notes).try_collect().await?;
     /// assert_eq!(entries.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
     /// # Ok(())
     /// # }

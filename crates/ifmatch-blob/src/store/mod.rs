@@ -12,6 +12,7 @@ pub use hierarchy::{Hierarchy, Listed, Listing, behind};
 pub use list::{BlobEntry, ContainerEntry, ListQuery, Page};
 pub use md5::{Md5Use, Md5Watch};
 pub use read::{BlobInfo, Cached, Extent, Opened, Peek, Reading, Reply, Source};
+pub use wrapper::Wrapper;
 pub use write::{Delete, LateChecksum, MissingContainer, Put, RequestKey, Written};
 
 mod change;
@@ -19,6 +20,7 @@ mod hierarchy;
 mod list;
 mod md5;
 mod read;
+mod wrapper;
 mod write;
 
 /// A store of blobs, each in a container.

@@ -1,37 +1,17 @@
 //! Long polls: `Prefer: wait`, and the interleavings of a change with the wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use http::Method;
 use ifmatch_blob::BlobService;
-use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::BlobStore;
-use ifmatch_blob::test_util::{Hook, Hooked, Step};
+use ifmatch_blob::test_util::{Act, Hooked, Step};
 use ifmatch_blob::waits::Waits;
 
 use crate::support::{Answer, Fixture, fixture, request, send};
 
 const WAIT: (&str, &str) = ("prefer", "wait=30");
-
-/// Runs a change right before the read with this number, counted from 0.
-#[derive(Clone)]
-struct Change {
-    at: usize,
-    reads: Arc<AtomicUsize>,
-    run: Arc<dyn Fn() -> futures_util::future::BoxFuture<'static, ()> + Send + Sync>,
-}
-
-#[async_trait]
-impl Hook for Change {
-    async fn before(&self, step: Step, _: &ContainerName) {
-        if step == Step::Open && self.reads.fetch_add(1, Ordering::SeqCst) == self.at {
-            (self.run)().await;
-        }
-    }
-}
 
 fn poll(service: &BlobService, path: &str, tag: &str) -> impl Future<Output = Answer> + Send + 'static {
     let (service, request) = (service.clone(), request(Method::GET, path, &[WAIT, ("if-none-match", tag)], ""));
@@ -42,12 +22,13 @@ fn poll(service: &BlobService, path: &str, tag: &str) -> impl Future<Output = An
 async fn poll_with(fixture: &Fixture, path: &str, tag: &str, at: usize, change: (Method, &str)) -> Answer {
     let (service, (method, body)) = (fixture.service.clone(), change);
     let body = body.to_owned();
-    let run = Arc::new(move || -> futures_util::future::BoxFuture<'static, ()> {
+    let act = move || {
         let (service, request) = (service.clone(), request(method.clone(), "/c/b", &[], body.clone()));
-        Box::pin(async move { assert!(send(&service, request).await.status.is_success()) })
-    });
+        async move { assert!(send(&service, request).await.status.is_success()) }
+    };
+    let hook = Act::new(|step, _| step == Step::Open, at..at + 1, act);
     let inner: Arc<dyn BlobStore> = Arc::new(fixture.store.clone());
-    let hooked = Hooked { inner, hook: Change { at, reads: Arc::default(), run } };
+    let hooked = Hooked { inner, hook };
     let service = BlobService::with_clock(Arc::new(hooked), fixture.clock.clone());
     poll(&service.waits(Waits::new(1).interval(Duration::from_millis(1))), path, tag).await
 }

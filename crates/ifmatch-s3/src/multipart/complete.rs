@@ -422,14 +422,13 @@ impl Check {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use http_body_util::Full;
     use ifmatch_blob::BlobService;
     use ifmatch_blob::accounts::Accounts;
     use ifmatch_blob::name::ContainerName;
     use ifmatch_blob::store::BlobStore;
-    use ifmatch_blob::test_util::{Hook, Hooked, ManualClock, Step};
+    use ifmatch_blob::test_util::{Hooked, ManualClock, Step, Stop};
     use ifmatch_blob_embedded::EmbeddedStore;
     use ifmatch_register::{Driver, MemoryRegister};
     use s3s::S3ErrorCode;
@@ -443,32 +442,6 @@ mod tests {
 
     /// Far longer than any step takes.
     const LIMIT: Duration = Duration::from_mins(1);
-
-    /// Lets some matching steps pass, and stops the next one until the test lets it go on.
-    #[derive(Clone)]
-    struct Stop {
-        matches: fn(Step, &ContainerName) -> bool,
-        passing: usize,
-        steps: Arc<AtomicUsize>,
-        reached: Arc<tokio::sync::Notify>,
-        go_on: Arc<tokio::sync::Notify>,
-    }
-
-    impl Stop {
-        fn new(matches: fn(Step, &ContainerName) -> bool, passing: usize) -> Self {
-            Self { matches, passing, steps: Arc::default(), reached: Arc::default(), go_on: Arc::default() }
-        }
-    }
-
-    #[async_trait::async_trait]
-    impl Hook for Stop {
-        async fn before(&self, step: Step, container: &ContainerName) {
-            if (self.matches)(step, container) && self.steps.fetch_add(1, Ordering::SeqCst) == self.passing {
-                self.reached.notify_one();
-                self.go_on.notified().await;
-            }
-        }
-    }
 
     /// An upload with one part, and a stop.
     struct Setup {
@@ -526,14 +499,14 @@ mod tests {
         /// Begins a completion, and waits until it is about to read the part.
         async fn stopped_completion(&self) -> tokio::task::JoinHandle<S3Result<Done>> {
             let running = tokio::spawn(self.completion().run());
-            let reached = tokio::time::timeout(LIMIT, self.stop.reached.notified()).await;
+            let reached = tokio::time::timeout(LIMIT, self.stop.reached()).await;
             reached.expect("the completion reads the part within a minute");
             running
         }
 
         /// Lets a request go on, and waits for its end.
         async fn resume<T>(&self, running: tokio::task::JoinHandle<T>) -> T {
-            self.stop.go_on.notify_one();
+            self.stop.go_on();
             let ended = tokio::time::timeout(LIMIT, running).await;
             ended.expect("the request ends within a minute").expect("no panic")
         }
@@ -568,7 +541,7 @@ mod tests {
     async fn a_claim_lasts_as_long_as_its_request_works() {
         let setup = setup().await;
         let first = tokio::spawn(setup.completion().run());
-        setup.stop.reached.notified().await;
+        setup.stop.reached().await;
         for _ in 0..30 {
             setup.clock.advance(RENEWAL);
             // Longer than the renewal's timer, so that the renewal comes first.
@@ -576,7 +549,7 @@ mod tests {
             let refused = setup.completion().run().await.expect_err("the first request goes on");
             assert_eq!(*refused.code(), S3ErrorCode::SlowDown);
         }
-        setup.stop.go_on.notify_one();
+        setup.stop.go_on();
         let done = first.await.unwrap().expect("no other request completed the upload");
         let again = setup.completion().run().await.expect("it is complete");
         assert_eq!(again.tag, done.tag);
@@ -587,12 +560,12 @@ mod tests {
     async fn a_request_that_lost_its_claim_writes_nothing() {
         let setup = setup().await;
         let first = tokio::spawn(setup.completion().run());
-        setup.stop.reached.notified().await;
+        setup.stop.reached().await;
         setup.clock.advance(Duration::from_secs(STALE.unsigned_abs()));
         setup.completion().run().await.expect_err("it may still be running");
         setup.clock.advance(Duration::from_secs(1));
         let done = setup.completion().run().await.expect("it took over");
-        setup.stop.go_on.notify_one();
+        setup.stop.go_on();
         let refused = first.await.unwrap().expect_err("its claim is lost");
         assert_eq!(*refused.code(), S3ErrorCode::SlowDown);
         let store = &setup.backend.context.store;
@@ -697,7 +670,7 @@ mod tests {
             let mut running = tokio::spawn(request(&setup));
             let is_stopped = async {
                 tokio::select! {
-                    () = setup.stop.reached.notified() => true,
+                    () = setup.stop.reached() => true,
                     _ = &mut running => false,
                 }
             };

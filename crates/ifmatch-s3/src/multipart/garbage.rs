@@ -21,7 +21,7 @@ pub(crate) async fn collect(context: &Context) -> Result<u64, StoreError> {
 
 async fn sweep(context: &Context, container: &ContainerName) -> Result<u64, StoreError> {
     let store = &*context.store;
-    let query = ListQuery { prefix: String::new(), after: None, limit: STEP, leases: false, delimiter: None };
+    let query = ListQuery::first(STEP);
     let mut entries = query.blobs(store, container);
     let mut removed = 0;
     while let Some(entry) = entries.try_next().await? {

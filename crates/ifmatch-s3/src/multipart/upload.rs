@@ -176,7 +176,7 @@ impl Place {
     pub(crate) async fn parts(&self, store: &dyn BlobStore, after: i32) -> Result<Vec<Part>, StoreError> {
         let prefix = self.parts_prefix();
         let after = (after > 0).then(|| format!("{prefix}{after:05}"));
-        let query = ListQuery { prefix: prefix.clone(), after, limit: STEP, leases: false, delimiter: None };
+        let query = ListQuery { prefix: prefix.clone(), after, ..ListQuery::first(STEP) };
         let part = |entry: BlobEntry| {
             let number = entry.name.as_str().strip_prefix(&prefix)?.parse().ok()?;
             let path = BlobPath { container: PARTS.clone(), name: entry.name };
@@ -222,7 +222,7 @@ impl Part {
 pub(crate) async fn of_bucket(backend: &Backend, place: &Place) -> Result<Vec<(Upload, String)>, StoreError> {
     let store = &*backend.context.store;
     let prefix = place.bucket_prefix();
-    let query = ListQuery { prefix: prefix.clone(), after: None, limit: STEP, leases: false, delimiter: None };
+    let query = ListQuery { prefix: prefix.clone(), ..ListQuery::first(STEP) };
     let mut entries = query.blobs(store, &UPLOADS);
     let mut found = BTreeMap::new();
     while let Some(entry) = entries.try_next().await? {
