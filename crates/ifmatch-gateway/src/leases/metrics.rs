@@ -5,12 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use ifmatch_blob::BlobStore;
-use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
-use ifmatch_blob::store::{
-    BlobEntry, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Peek, Put,
-    Reading, SetHeaders, StoreError, Written,
-};
+use ifmatch_blob::store::{Delete, LeaseRequest, Leased, Peek, StoreError, Wrapper};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseAction, LeaseReceipt, LeaseState, SeenLease};
 use ifmatch_runtime::{Clock, SystemClock};
@@ -233,49 +229,21 @@ impl MeteredStore {
 }
 
 #[async_trait]
-impl BlobStore for MeteredStore {
-    async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
-        self.store.open(blob, reading).await
+impl Wrapper for MeteredStore {
+    fn inner(&self) -> &dyn BlobStore {
+        &*self.store
     }
 
     fn peek(&self) -> Option<&dyn Peek> {
         self.store.peek()
     }
 
-    async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
-        self.store.put(blob, put).await
-    }
-
     async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
         self.record_deletion(&target(blob), self.store.delete(blob, delete).await)
     }
 
-    async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
-        self.store.list(container, query).await
-    }
-
-    async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
-        self.store.set_headers(blob, set).await
-    }
-
     async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
         self.record(target(blob), &request.clone(), self.store.lease(blob, request).await)
-    }
-
-    async fn create_container(
-        &self,
-        container: &ContainerName,
-        headers: BlobHeaders,
-    ) -> Result<ContainerInfo, StoreError> {
-        self.store.create_container(container, headers).await
-    }
-
-    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
-        self.store.container(container).await
-    }
-
-    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError> {
-        self.store.set_container(container, set).await
     }
 
     async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
@@ -291,10 +259,6 @@ impl BlobStore for MeteredStore {
     async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
         let target = LeaseTarget { container: container.clone(), blob: None };
         self.record_deletion(&target, self.store.delete_empty_container(container, delete).await)
-    }
-
-    async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
-        self.store.containers(query).await
     }
 }
 

@@ -3,6 +3,7 @@
 mod banner;
 mod storage;
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -163,21 +164,18 @@ fn require_preconditions(config: &Config) -> RequirePreconditions {
 /// Removes uncommitted blocks, unfinished uploads and entities of deleted tables now and then daily, until the process ends.
 async fn collect_garbage(blobs: BlobService, tables: TableService, objects: S3Service) {
     loop {
-        match ifmatch_azure::collect_blocks(blobs.context()).await {
-            Ok(0) => {}
-            Ok(count) => tracing::info!(count, "removed uncommitted blocks"),
-            Err(error) => tracing::warn!(%error, "cannot remove uncommitted blocks"),
-        }
-        match tables.collect().await {
-            Ok(0) => {}
-            Ok(count) => tracing::info!(count, "removed entities of deleted tables"),
-            Err(error) => tracing::warn!(%error, "cannot remove entities of deleted tables"),
-        }
-        match objects.collect().await {
-            Ok(0) => {}
-            Ok(count) => tracing::info!(count, "removed unfinished uploads"),
-            Err(error) => tracing::warn!(%error, "cannot remove unfinished uploads"),
-        }
+        report("uncommitted blocks", ifmatch_azure::collect_blocks(blobs.context()).await);
+        report("entities of deleted tables", tables.collect().await);
+        report("unfinished uploads", objects.collect().await);
         tokio::time::sleep(GARBAGE_INTERVAL).await;
+    }
+}
+
+/// Logs how much was removed of something.
+fn report<N: Default + PartialEq + Display>(what: &str, removed: Result<N, impl Display>) {
+    match removed {
+        Ok(count) if count == N::default() => {}
+        Ok(count) => tracing::info!(%count, "removed {what}"),
+        Err(error) => tracing::warn!(%error, "cannot remove {what}"),
     }
 }
