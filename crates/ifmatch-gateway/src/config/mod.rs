@@ -19,7 +19,6 @@ pub(crate) use server::{S3, TABLES};
 
 pub mod address;
 pub(crate) mod arguments;
-mod collector;
 mod config_error;
 pub(crate) mod pem;
 pub mod proxy;

@@ -31,7 +31,6 @@ use crate::gateway::{Gateway, SetContext};
 use crate::metrics::Metrics;
 use crate::metrics::upstreams::{self, UpstreamMetrics};
 use crate::purges::{Following, Peers, Purges};
-use crate::traces::Traces;
 use client_info::ClientInfo;
 use service::ProxyService;
 
@@ -64,10 +63,9 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
     let metrics = Metrics::global()?;
     let proxy = open(config)?;
     tokio::spawn(proxy.clone().watch_health());
-    let state = AppState::new(&config.server, metrics).with_proxy(proxy.clone());
-    let state = state
-        .trusting_forwarded(config.trusts_forwarded)
-        .with_traces(config.server.traces.as_ref().map(Traces::start).transpose()?);
+    let mut state = AppState::new(&config.server, metrics)?;
+    state.proxy = Some(proxy.clone());
+    state.trusts_forwarded = config.trusts_forwarded;
     let site = Site { config, load, addresses: site, signals };
     if let Some(guard) = &config.guard {
         let register = match &guard.register {
@@ -91,7 +89,7 @@ struct Site<'a> {
 }
 
 /// Puts the cache, if there is one, in front of `inner`, which forwards by `proxy`.
-async fn cached<S, B>(site: Site<'_>, state: AppState, proxy: Proxy, inner: S) -> Result<End, Error>
+async fn cached<S, B>(site: Site<'_>, mut state: AppState, proxy: Proxy, inner: S) -> Result<End, Error>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
         + SetContext
@@ -103,8 +101,8 @@ where
 {
     let Some(cache) = &site.config.cache else { return serve(site, state, proxy, inner).await };
     let layer = builder(cache, site.config, &proxy)?.build();
-    let purges = purges(&site.config.purges, layer.handle()).await?;
-    let state = state.with_cache(layer.handle()).with_purges(purges);
+    state.purges = purges(&site.config.purges, layer.handle()).await?;
+    state.cache = Some(layer.handle());
     serve(site, state, proxy, layer.layer(inner)).await
 }
 

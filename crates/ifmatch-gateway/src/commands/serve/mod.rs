@@ -32,7 +32,6 @@ use crate::leases;
 use crate::leases::metrics::LeaseMetrics;
 use crate::leases::metrics::MeteredStore;
 use crate::metrics::Metrics;
-use crate::traces::Traces;
 use banner::Addresses;
 
 /// Interval between runs of the garbage collection.
@@ -74,18 +73,20 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone()).documents(documents);
     let objects = S3Service::new(service.context().clone(), config.accounts.clone());
     tokio::spawn(collect_garbage(service.clone(), tables.clone(), objects.clone()));
-    let state = AppState::new(&config.server, metrics).with_blobs(blobs, service.context());
-    let state = state.with_storage(banner::location(&config.storage), config.storage.folder());
-    let state = state.with_register(opened.register);
-    let state = state.accepting_published_key(config.accepts_published_key()).withholding(&config.accounts);
-    let state =
-        state.with_folder(opened.folder).with_traces(config.server.traces.as_ref().map(Traces::start).transpose()?);
+    let context = service.context();
+    let mut state = AppState::new(&config.server, metrics)?;
+    state.blobs = Some(blobs);
+    (state.waits, state.documents) = (Arc::clone(&context.waits), context.documents.clone());
+    state.facts.storage = Some(banner::location(&config.storage));
+    state.facts.folder = config.storage.folder();
+    (state.register, state.folder) = (opened.register, opened.folder);
+    state.accepts_published_key = config.accepts_published_key();
+    let others = config.accounts.iter().filter(|account| !config.accounts.is_default(account));
+    state.withheld = others.map(|account| config.accounts.prefix(account)).collect();
     let scheme = config.server.scheme();
     let cache = config.cache.as_ref().map(|cache| cache::before_blobs(cache, scheme)).transpose()?;
-    let state = Arc::new(match &cache {
-        Some(cache) => state.with_cache(cache.handle()),
-        None => state,
-    });
+    state.cache = cache.as_ref().map(|cache| cache.handle());
+    let state = Arc::new(state);
     let tls = Tls::open(&config.server.tls, &state)?;
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
