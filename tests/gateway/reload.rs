@@ -192,7 +192,7 @@ fn the_log_names_the_settings_that_a_reload_does_not_change() {
     assert!(!gateway.stderr().contains("a reload does not change"), "{}", gateway.stderr());
     config("max-connections = 300", "2s");
     reload(&gateway, RELOADED);
-    let expected = "a reload does not change --max-connections, --default-ttl: restart to apply the new values";
+    let expected = "a reload does not change --default-ttl, --max-connections: restart to apply the new values";
     assert!(gateway.stderr().contains(expected), "{}", gateway.stderr());
 }
 

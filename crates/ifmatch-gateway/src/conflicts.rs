@@ -11,9 +11,10 @@ use http::header::{ETAG, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::azure::ERROR_CODE;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::gateway::logged_path;
+use crate::console::text::Text;
+use crate::gateway::request_id;
 use crate::metrics::conditions::{self, HEADERS};
 
 /// Number of conflicts kept. Each takes at most 2 KiB.
@@ -69,46 +70,46 @@ impl Attempt {
 }
 
 /// A request that lost, and what it lost to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Conflict {
     /// When it was refused, in seconds since 1970.
     pub(crate) time: f64,
     /// Its method.
-    method: String,
+    pub(crate) method: Text,
     /// Its path, percent-encoded; behind a proxy, with two slashes and the host before it.
-    pub(crate) path: String,
+    pub(crate) path: Text,
     /// The address of the client.
     pub(crate) client: IpAddr,
     /// The kind of its credentials.
     #[serde(skip)]
     pub(crate) credentials: &'static str,
     /// The program of the client.
-    pub(crate) user_agent: Option<String>,
+    pub(crate) user_agent: Option<Text>,
     /// The conditions that it sent.
-    conditions: BTreeMap<&'static str, String>,
+    pub(crate) conditions: BTreeMap<Text, Text>,
     /// The status of the response: 409, 412 or 428.
-    status: u16,
+    pub(crate) status: u16,
     /// `true` if a lease of another client was the cause.
     pub(crate) by_lease: bool,
     /// The code of the error, in the Azure dialect or because of a lease.
-    code: Option<String>,
+    pub(crate) code: Option<Text>,
     /// The tag of the version that was there, if the response says it.
-    current: Option<String>,
+    pub(crate) current: Option<Text>,
 }
 
 /// The conflicts of a path in the last ten minutes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Worst {
     /// The path, as in a conflict.
-    pub(crate) path: String,
+    pub(crate) path: Text,
     /// The number of its conflicts.
-    count: u32,
+    pub(crate) count: u32,
     /// The number of conflicts that may be another path's. It is zero unless there are conflicts of more than 250 paths.
-    uncertain: u32,
+    pub(crate) uncertain: u32,
     /// The numbers of conflicts kept, by status.
-    statuses: BTreeMap<u16, u32>,
+    pub(crate) statuses: BTreeMap<u16, u32>,
     /// The numbers of conflicts kept, by client.
-    clients: BTreeMap<IpAddr, u32>,
+    pub(crate) clients: BTreeMap<IpAddr, u32>,
 }
 
 /// The conflicts kept, in bounded memory.
@@ -137,20 +138,20 @@ impl Conflicts {
     pub(crate) fn add(&self, attempt: Attempt, refusal: &Refusal<'_>, now: Timestamp, wall: Timestamp) {
         let Attempt { method, host, uri, client, credentials, user_agent, conditions } = attempt;
         let host = host.map_or_else(String::new, |host| format!("//{host}"));
-        let path = cut(format!("{host}{}", logged_path::escape(uri.path())), LONGEST_PATH);
+        let path = cut(format!("{host}{}", request_id::escape(uri.path())), LONGEST_PATH);
         let sent = HEADERS.iter().zip(&conditions).filter_map(|(name, value)| Some((name, value.as_ref()?)));
         let conflict = Conflict {
             time: seconds(wall),
-            method: cut(method.to_string(), LONGEST_TEXT),
+            method: Text(cut(method.to_string(), LONGEST_TEXT)),
             client,
             credentials,
             user_agent: user_agent.as_ref().map(text),
-            conditions: sent.map(|(name, value)| (name_of(name), text(value))).collect(),
+            conditions: sent.map(|(name, value)| (name.as_str().into(), text(value))).collect(),
             status: refusal.status.as_u16(),
             by_lease: refusal.by_lease,
             code: refusal.headers.get(ERROR_CODE).map(text),
             current: refusal.headers.get(ETAG).map(text),
-            path: path.clone(),
+            path: Text(path.clone()),
         };
         let mut memory = self.lock();
         memory.total += 1;
@@ -181,13 +182,13 @@ impl Conflicts {
         let since = seconds(wall) - WINDOW.as_secs_f64();
         let describe = |(count, path, counts): (u32, &String, &Counts)| {
             let mut worst = Worst {
-                path: path.clone(),
+                path: Text(path.clone()),
                 count,
                 uncertain: counts.uncertain(now),
                 statuses: BTreeMap::new(),
                 clients: BTreeMap::new(),
             };
-            for conflict in memory.recent.iter().filter(|conflict| conflict.path == *path && conflict.time >= since) {
+            for conflict in memory.recent.iter().filter(|conflict| conflict.path.0 == *path && conflict.time >= since) {
                 *worst.statuses.entry(conflict.status).or_default() += 1;
                 *worst.clients.entry(conflict.client).or_default() += 1;
             }
@@ -270,15 +271,8 @@ pub(crate) fn seconds(time: Timestamp) -> f64 {
     time.micros() as f64 / 1e6
 }
 
-fn name_of(name: &http::HeaderName) -> &'static str {
-    ["if-match", "if-unmodified-since", "if-none-match", "if-modified-since"]
-        .into_iter()
-        .find(|known| name == known)
-        .unwrap_or_default()
-}
-
-fn text(value: &HeaderValue) -> String {
-    cut(String::from_utf8_lossy(value.as_bytes()).into_owned(), LONGEST_TEXT)
+fn text(value: &HeaderValue) -> Text {
+    Text(cut(String::from_utf8_lossy(value.as_bytes()).into_owned(), LONGEST_TEXT))
 }
 
 /// Cuts a text to this number of bytes, with a mark of the cut.
@@ -309,7 +303,7 @@ mod tests {
 
     fn worst(conflicts: &Conflicts, now: Timestamp) -> Vec<(String, u32, u32)> {
         let worst = conflicts.worst(10, now, now).into_iter();
-        worst.map(|worst| (worst.path, worst.count, worst.uncertain)).collect()
+        worst.map(|worst| (worst.path.0, worst.count, worst.uncertain)).collect()
     }
 
     #[test]
@@ -338,8 +332,8 @@ mod tests {
         assert_eq!(worst(&conflicts, at(15)), both(1, 1)[..1]);
         assert!(worst(&conflicts, at(16)).is_empty() && conflicts.total() == 5);
         let newest = &conflicts.recent(1, |_| true)[0];
-        assert_eq!((&*newest.path, newest.current.as_deref()), ("/a", Some("\"new\"")));
-        assert_eq!(newest.conditions["if-match"], "\"old\"");
+        assert_eq!((&newest.path, &newest.current), (&"/a".into(), &Some("\"new\"".into())));
+        assert_eq!(newest.conditions[&"if-match".into()], "\"old\"".into());
     }
 
     #[test]

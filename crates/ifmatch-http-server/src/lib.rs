@@ -11,8 +11,7 @@
 pub use handler::{AnyBody, AnyError, AnyHandler, BoxError, RequestContext, RequestHandler};
 pub use ifmatch_core::share::SlotLimit;
 pub use interim::InterimSender;
-pub use limits::Limits;
-pub use observer::{Event, Observer};
+pub use limits::{Event, Limits, Observer};
 pub use request_body::{BodyError, BodyProgress, RequestBody};
 pub use server::{Listening, Server};
 pub use slots::RequestSlot;
@@ -26,7 +25,6 @@ mod http1;
 mod http2;
 mod interim;
 mod limits;
-mod observer;
 mod progress_timeout;
 mod request_body;
 mod server;

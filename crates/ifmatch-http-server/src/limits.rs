@@ -1,4 +1,4 @@
-//! Limits on clients, in total and per client.
+//! Limits on clients, in total and per client, and events for each connection and each limit that takes effect.
 
 use std::time::Duration;
 
@@ -40,5 +40,37 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(75),
         }
+    }
+}
+
+/// An event of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A connection was accepted.
+    ConnectionOpened,
+    /// An accepted connection has ended.
+    ConnectionClosed,
+    /// A new connection was closed immediately because its client has reached its limit.
+    ConnectionRefused,
+    /// An idle connection was closed to make room for a new one.
+    IdleConnectionEvicted,
+    /// A request was refused because all slots are taken, or those of its client.
+    RequestRefused,
+    /// A connection was closed because a request head or a TLS handshake took too long.
+    SlowHead,
+    /// A response was cut off because the client read it too slowly.
+    SlowReader,
+}
+
+/// Receives the events of a server, for example to count them. Must not block.
+pub trait Observer: Send + Sync + 'static {
+    /// Called for each event.
+    fn observe(&self, event: Event);
+}
+
+impl<F: Fn(Event) + Send + Sync + 'static> Observer for F {
+    fn observe(&self, event: Event) {
+        self(event);
     }
 }

@@ -18,7 +18,7 @@ use crate::connection::activity::Phase;
 use crate::connection::{ConnectionHandler, Shared};
 use crate::handler::AnyHandler;
 use crate::limits::Limits;
-use crate::observer::{Event, Observer};
+use crate::limits::{Event, Observer};
 use crate::slots::{ConnectionSlot, ConnectionSlots};
 
 /// Pause before the next attempt when the process has run out of file descriptors.

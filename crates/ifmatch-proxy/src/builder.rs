@@ -9,7 +9,7 @@ use rustls::RootCertStore;
 use rustls::sign::CertifiedKey;
 
 use crate::forward::headers::Forwarding;
-use crate::forward::via::Name;
+use crate::forward::headers::Name;
 use crate::observer::{Observer, UpstreamState};
 use crate::proxy::{Proxy, Shared, Timeouts};
 use crate::route::{Route, Routes};

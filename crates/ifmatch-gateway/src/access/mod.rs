@@ -2,15 +2,18 @@
 
 use std::path::Path;
 
-pub use ifmatch_blob::access::{Access, Denied};
+use http::Request;
+use http::header::AUTHORIZATION;
+use ifmatch_azure::auth::shared_access;
 
 use crate::config::address::Exposure;
 use crate::config::settings::Settings;
 use crate::error::Error;
 
+pub use ifmatch_blob::access::{Access, Denied};
+
 pub mod accounts;
 
-pub(crate) mod credentials;
 pub(crate) mod host_check;
 
 /// Minimum length of a token if other machines can try it. 16 random hexadecimal digits have 64 bits.
@@ -38,7 +41,7 @@ pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<A
         )));
     }
     let access = Access::new(&read, &write).map_err(|error| Error::usage(error.to_string()))?;
-    Ok(access.public_read(settings.public_read.unwrap_or_default()))
+    Ok(access.public_read(settings.public_read))
 }
 
 fn read_tokens(path: &Path) -> Result<Vec<String>, Error> {
@@ -50,6 +53,22 @@ fn read_tokens(path: &Path) -> Result<Vec<String>, Error> {
         return Err(Error::usage(format!("the token file {} contains no token: write one per line", path.display())));
     }
     Ok(tokens)
+}
+
+/// All kinds.
+pub(crate) const KINDS: [&str; 5] = ["none", "token", "shared-key", "shared-access", "other"];
+
+/// Returns the index of the kind of credentials in [`KINDS`]. `Authorization` takes precedence over a signature in the query.
+pub(crate) fn kind_of<B>(request: &Request<B>) -> usize {
+    let Some(line) = request.headers().get(AUTHORIZATION) else {
+        return if shared_access::is_in(request.uri().query()) { 3 } else { 0 };
+    };
+    let scheme = line.as_bytes().split(|byte| *byte == b' ').next().unwrap_or_default().to_ascii_lowercase();
+    match &*scheme {
+        b"bearer" => 1,
+        b"sharedkey" | b"sharedkeylite" => 2,
+        _ => 4,
+    }
 }
 
 #[cfg(test)]

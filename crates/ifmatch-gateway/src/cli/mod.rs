@@ -5,18 +5,14 @@ use std::io::{Write, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{backup, check, dry_run, guard, health, lease, proxy, register, serve, transfer, verify};
-use crate::config::Config;
-use crate::config::file::ConfigFile;
+use crate::commands::{backup, check, guard, health, lease, proxy, register, reload, serve, transfer, verify};
 use crate::config::proxy::ProxyConfig;
-use crate::config::proxy_settings::ProxySettings;
-use crate::config::settings::Settings;
+use crate::config::sources::Sources;
+use crate::config::{Config, arguments};
 use crate::error::Error;
 
-mod documents;
-pub(crate) mod in_force;
 pub(crate) mod progress;
 mod reference;
 pub(crate) mod terminal;
@@ -33,10 +29,10 @@ struct Cli {
 enum Command {
     /// Serve blobs from a folder or an object store.
     #[command(after_help = SHORT_HELP, after_long_help = SERVE_EXAMPLES)]
-    Serve(Box<ServeArgs>),
+    Serve(ServerArgs),
     /// Forward requests to other servers, with a shared cache.
     #[command(after_help = SHORT_HELP, after_long_help = PROXY_EXAMPLES)]
-    Proxy(Box<ProxyArgs>),
+    Proxy(ServerArgs),
     /// List, show and break the leases of a running gateway.
     Lease(lease::Lease),
     /// Run a command while holding a lock that machines share, as flock does on one machine.
@@ -69,21 +65,27 @@ enum Command {
     #[command(after_help = health::EXAMPLES)]
     Health(health::HealthArgs),
     /// Print the completions of a shell.
-    #[command(after_help = documents::COMPLETIONS_EXAMPLES)]
-    Completions(documents::CompletionsArgs),
+    #[command(after_help = reference::COMPLETIONS_EXAMPLES)]
+    Completions(reference::CompletionsArgs),
     /// Write the manual pages to a folder.
-    #[command(after_help = documents::MAN_EXAMPLES)]
-    Man(documents::ManArgs),
+    #[command(after_help = reference::MAN_EXAMPLES)]
+    Man(reference::ManArgs),
     /// Print a page of the documentation: all settings, or all metrics.
     #[command(hide = true)]
     Reference(reference::ReferenceArgs),
 }
 
+/// `ifmatch serve …` and `ifmatch proxy …`.
 #[derive(Args)]
-struct ServeArgs {
+struct ServerArgs {
+    // The first field, since the others take their values out.
+    #[command(flatten)]
+    given: Given,
+
     /// TOML file with the names of the flags as keys.
     ///
-    /// For example `max-body-size = "1GiB"`. Flags and environment override it.
+    /// For example `max-body-size = "1GiB"`. Settings of the proxy alone, such as `upstream`, belong to the table `[proxy]`. Flags and
+    /// environment override the file.
     #[arg(long, value_name = "FILE", env = "IFMATCH_CONFIG")]
     config: Option<PathBuf>,
 
@@ -92,31 +94,30 @@ struct ServeArgs {
     /// Prints `ok` and exits with 0, or prints the error and exits with 2. Nothing is bound, written or connected to.
     #[arg(long)]
     check: bool,
-
-    #[command(flatten)]
-    settings: Settings,
 }
 
-#[derive(Args)]
-struct ProxyArgs {
-    /// TOML file with the names of the flags as keys.
-    ///
-    /// Settings of the proxy, such as `upstream`, belong to the table
-    /// `[proxy]`. Flags and environment override the file.
-    #[arg(long, value_name = "FILE", env = "IFMATCH_CONFIG")]
-    config: Option<PathBuf>,
+/// All flags and variables. [`arguments`] adds the settings to the command.
+struct Given(ArgMatches);
 
-    /// Check the settings and the files that they name, and exit.
-    ///
-    /// Prints `ok` and exits with 0, or prints the error and exits with 2. Nothing is bound, written or connected to.
-    #[arg(long)]
-    check: bool,
+impl Args for Given {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command
+    }
 
-    #[command(flatten)]
-    proxy: ProxySettings,
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        command
+    }
+}
 
-    #[command(flatten)]
-    settings: Settings,
+impl FromArgMatches for Given {
+    fn from_arg_matches(given: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(given.clone()))
+    }
+
+    fn update_from_arg_matches(&mut self, given: &ArgMatches) -> Result<(), clap::Error> {
+        self.0 = given.clone();
+        Ok(())
+    }
 }
 
 /// The end of the short help of the servers.
@@ -214,8 +215,8 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     let done = match cli.command {
-        Command::Serve(serve) if serve.check => configure(&serve).and_then(|config| dry_run::serve(&config)),
-        Command::Proxy(proxy) if proxy.check => configure_proxy(&proxy).and_then(|config| dry_run::proxy(&config)),
+        Command::Serve(serve) if serve.check => configure(&serve).and_then(|config| reload::check_serve(&config)),
+        Command::Proxy(proxy) if proxy.check => configure_proxy(&proxy).and_then(|config| reload::check_proxy(&config)),
         Command::Serve(serve) => serve::run(&|| configure(&serve)),
         Command::Proxy(proxy) => proxy::run(&|| configure_proxy(&proxy)),
         Command::Lease(lease) => lease::run(&lease),
@@ -229,8 +230,8 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Backup(args) => backup::run(&args),
         Command::Gc(args) => verify::gc(&args),
         Command::Health(args) => health::run(&args),
-        Command::Completions(args) => documents::print_completions(&args, &mut command()),
-        Command::Man(args) => documents::write_manual(&args, command()),
+        Command::Completions(args) => reference::print_completions(&args, &mut command()),
+        Command::Man(args) => reference::write_manual(&args, command()),
         Command::Reference(args) => reference::print(&args, &command()),
     };
     exit(done.map(|()| 0))
@@ -262,86 +263,34 @@ fn parse(args: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&command().try_get_matches_from(args)?)
 }
 
-/// Returns the command, with the defaults in its help.
+/// Returns the command, with the settings of the servers, and their defaults in the help.
 fn command() -> clap::Command {
-    Cli::command()
-        .mut_subcommand("serve", |serve| line_per_flag(with_defaults(serve, Settings::shown_defaults())))
-        .mut_subcommand("proxy", |proxy| {
-            let proxy = with_defaults(proxy, Settings::shown_defaults());
-            line_per_flag(adapt_to_proxy(with_defaults(proxy, ProxySettings::shown_defaults())))
-        })
+    with_settings().mut_subcommand("serve", arguments::in_texts).mut_subcommand("proxy", arguments::in_texts)
 }
 
-/// Moves the environment variables from the lines of `-h` to the paragraphs of `--help`, and leaves out possible values, which the
-/// texts name.
-fn line_per_flag(command: clap::Command) -> clap::Command {
-    command.mut_args(|arg| {
-        let Some(variable) = arg.get_env().map(|name| name.to_string_lossy().into_owned()) else { return arg };
-        let long = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
-        arg.hide_env(true).hide_possible_values(true).long_help(format!("{long}\n\n[env: {variable}]"))
-    })
+/// Returns the command with the settings of the servers, which have their defaults.
+fn with_settings() -> clap::Command {
+    Cli::command().mut_subcommand("serve", arguments::serve).mut_subcommand("proxy", arguments::proxy)
 }
 
-fn with_defaults(command: clap::Command, defaults: Vec<(&'static str, String)>) -> clap::Command {
-    defaults.into_iter().fold(command, |command, (flag, value)| {
-        command.mut_arg(flag, |arg| {
-            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-            let long = arg.get_long_help().map_or_else(|| help.clone(), ToString::to_string);
-            arg.help(format!("{help} [default: {value}]")).long_help(format!("{long}\n\n[default: {value}]"))
-        })
-    })
-}
-
-/// Adapts the shared flags to the proxy: hides the storage flags, and describes the tokens.
-fn adapt_to_proxy(command: clap::Command) -> clap::Command {
-    let command = command.mut_arg("register", |arg| arg.help_heading("Upstreams"));
-    let command = STORAGE.iter().fold(command, |command, flag| command.mut_arg(flag, |arg| arg.hide(true)));
-    [
-        ("read_token", "Bearer token for reading /-/metrics and /-/cache"),
-        ("register", "Register for the records of --guard-writes, such as `redb:///FILE` or `postgres://USER@HOST/DATABASE`; by default, memory"),
-        ("write_token", "Bearer token for purging by DELETE /-/cache as well"),
-    ]
-    .into_iter()
-    .fold(command, |command, (flag, help)| command.mut_arg(flag, |arg| arg.help(help).long_help(help)))
-}
-
-/// The storage flags.
-const STORAGE: [&str; 11] = [
-    "data",
-    "store",
-    "register_may_lose",
-    "require_conditions",
-    "listen_tables",
-    "listen_s3",
-    "s3_host",
-    "accounts",
-    "public_read",
-    "cors_origin",
-    "max_waits",
-];
-
-fn configure(args: &ServeArgs) -> Result<Config, Error> {
-    let file = ConfigFile::read(args.config.as_deref())?;
-    let settings = args.settings.clone().or(file.settings.clone());
-    let mut config = Config::from_settings(settings).map_err(|error| file.locate(error))?;
-    config.server.in_force = in_force::list("serve", std::env::args_os(), &Settings::shown_defaults(), &file);
+fn configure(args: &ServerArgs) -> Result<Config, Error> {
+    let sources = Sources::read(&args.given.0, args.config.as_deref())?;
+    let mut config = Config::from_settings(sources.of_serve()?).map_err(|error| sources.locate(error))?;
+    config.server.in_force = with_settings().find_subcommand("serve").map_or_else(Vec::new, |c| sources.in_force(c));
     Ok(config)
 }
 
-fn configure_proxy(args: &ProxyArgs) -> Result<ProxyConfig, Error> {
-    let flags = Settings { proxy: args.proxy.clone(), ..args.settings.clone() };
-    let file = ConfigFile::read(args.config.as_deref())?;
-    let settings = flags.or(file.settings.clone());
-    let mut config = ProxyConfig::from_settings(settings).map_err(|error| file.locate(error))?;
-    let defaults = [Settings::shown_defaults(), ProxySettings::shown_defaults()].concat();
-    config.server.in_force = in_force::list("proxy", std::env::args_os(), &defaults, &file);
+fn configure_proxy(args: &ServerArgs) -> Result<ProxyConfig, Error> {
+    let sources = Sources::read(&args.given.0, args.config.as_deref())?;
+    let mut config = ProxyConfig::from_settings(sources.of_proxy()?).map_err(|error| sources.locate(error))?;
+    config.server.in_force = with_settings().find_subcommand("proxy").map_or_else(Vec::new, |c| sources.in_force(c));
     Ok(config)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::fixed::Fixed;
+    use crate::config::settings::Settings;
 
     #[test]
     fn the_command_is_valid_and_its_help_shows_the_defaults() {
@@ -388,65 +337,20 @@ mod tests {
     #[test]
     fn every_setting_has_a_flag_a_variable_and_a_key() {
         let mut command = command();
-        let serve = command.find_subcommand_mut("serve").unwrap();
-        for arg in serve.get_arguments().filter(|arg| !matches!(arg.get_id().as_str(), "help" | "config" | "check")) {
-            let (flag, id) = (arg.get_long().unwrap(), arg.get_id().as_str());
-            let variable = arg.get_env().unwrap().to_str().unwrap();
-            assert_eq!(variable, format!("IFMATCH_{}", id.to_uppercase()));
-            assert_eq!(flag, id.replace('_', "-"));
-            let wrong_type = format!("{flag} = {{}}");
-            let error = Settings::from_toml(&wrong_type).map(|_| ()).unwrap_err().to_string();
-            assert!(!error.contains("unknown field"), "{flag}: {error}");
-        }
-        let proxy = command.find_subcommand_mut("proxy").unwrap();
-        for arg in proxy.get_arguments().filter(|arg| !matches!(arg.get_id().as_str(), "help" | "config" | "check")) {
-            let (flag, id) = (arg.get_long().unwrap(), arg.get_id().as_str());
-            assert_eq!(arg.get_env().unwrap().to_str().unwrap(), format!("IFMATCH_{}", id.to_uppercase()));
-            let in_its_place = ["", "[proxy]\n"].into_iter().any(|table| {
-                let error = Settings::from_toml(&format!("{table}{flag} = {{}}")).map(|_| ()).unwrap_err();
-                !error.to_string().contains("unknown field")
-            });
-            assert!(in_its_place, "{flag}");
-        }
-    }
-
-    /// A reload names each setting that it does not change.
-    #[test]
-    fn every_setting_is_exchanged_by_a_reload_or_fixed() {
-        const OF_THE_COMMAND: [&str; 3] = ["help", "config", "check"];
-        // A reload that changes one of these fails.
-        const REFUSED: [&str; 6] =
-            ["listen", "admin_listen", "redirect_listen", "listen_tables", "listen_s3", "accounts"];
-        const EXCHANGED: [&str; 21] = [
-            "tls_cert",
-            "tls_key",
-            "read_token",
-            "write_token",
-            "read_token_file",
-            "write_token_file",
-            "public_read",
-            "upstream",
-            "route",
-            "balance",
-            "rewrite_host",
-            "connect_timeout",
-            "upstream_requests",
-            "breaker_failures",
-            "breaker_pause",
-            "upstream_ca",
-            "upstream_client_cert",
-            "upstream_client_key",
-            "upstream_http2",
-            "health_path",
-            "health_interval",
-        ];
-        let fixed = Fixed::of(&Settings::default()).with_proxy(&ProxySettings::default());
-        let mut command = command();
-        let proxy = command.find_subcommand_mut("proxy").unwrap();
-        for arg in proxy.get_arguments().map(|arg| arg.get_id().as_str()) {
-            let others = [&OF_THE_COMMAND[..], &REFUSED, &EXCHANGED].concat();
-            let count = others.into_iter().chain(fixed.fields()).filter(|field| *field == arg).count();
-            assert_eq!(count, 1, "{arg}");
+        for (server, tables) in [("serve", &[""][..]), ("proxy", &["", "[proxy]\n"])] {
+            let server = command.find_subcommand_mut(server).unwrap();
+            for arg in
+                server.get_arguments().filter(|arg| !["help", "config", "check"].contains(&arg.get_id().as_str()))
+            {
+                let (flag, id) = (arg.get_long().unwrap(), arg.get_id().as_str());
+                assert_eq!(arg.get_env().unwrap().to_str().unwrap(), format!("IFMATCH_{}", id.to_uppercase()));
+                assert_eq!(flag, id.replace('_', "-"));
+                let is_key = |table: &&str| {
+                    let error = Settings::from_toml(&format!("{table}{flag} = {{}}")).map(drop).unwrap_err();
+                    !error.to_string().contains("unknown field")
+                };
+                assert!(tables.iter().any(is_key), "{flag}");
+            }
         }
     }
 
@@ -458,7 +362,7 @@ mod tests {
         {
             assert!(help.contains(shown), "{shown} is missing in\n{help}");
         }
-        for flag in STORAGE {
+        for (flag, _) in arguments::OF_STORAGE {
             assert!(!help.contains(&format!("--{}", flag.replace('_', "-"))), "{flag} is shown in\n{help}");
         }
     }

@@ -9,7 +9,7 @@ use ifmatch_cache::{Builder, CacheLayer, Disk};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::folder;
+use super::store_url::check_folder;
 use crate::config::CacheConfig;
 use crate::error::Error;
 use crate::gateway::request_id::X_REQUEST_ID;
@@ -22,7 +22,7 @@ pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
     // Each request has its own id.
     let builder = CacheLayer::builder().capacity(config.memory).entry_limit(config.body).never_store([X_REQUEST_ID]);
     let Some((folder, bytes)) = &config.disk else { return Ok(builder) };
-    folder::check("--cache-dir", folder)?;
+    check_folder("--cache-dir", folder)?;
     // Accessible to this user only: it may contain blobs that others need a token for.
     let disk = embedded::create_folder(folder).and_then(|()| Disk::open(folder, *bytes)).map_err(|error| {
         let message = format!("cannot use --cache-dir {}: {error}", folder.display());

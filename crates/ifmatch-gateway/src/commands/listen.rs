@@ -1,21 +1,19 @@
-//! Binding of listen addresses, and what is served at each.
+//! Listeners, and the sockets that the service manager has opened for them, as systemd does for a `.socket` unit (`LISTEN_FDS`).
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{self, SocketAddr};
 use std::sync::Arc;
 
 use ifmatch_http_server::{Limits, Listening, RequestHandler, Server, SlotLimit};
+use listenfd::ListenFd;
 use rustix::net::sockopt::set_ipv6_v6only;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::ServerConfig;
-use crate::config::address::ListenAddress;
-use crate::config::optional_address::OptionalListener;
+use crate::config::address::{ListenAddress, OptionalListener};
 use crate::console::Console;
 use crate::error::Error;
 use crate::gateway::Gateway;
-
-use super::inherited::Inherited;
 
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -166,7 +164,7 @@ pub(crate) struct Reserved {
 enum Socket {
     Bound(TcpSocket),
     /// The service manager has opened it, and it accepts connections already.
-    Inherited(std::net::TcpListener),
+    Inherited(net::TcpListener),
 }
 
 impl Socket {
@@ -299,6 +297,52 @@ fn unavailable(address: SocketAddr, flag: &str, error: &io::Error) -> Error {
     })
 }
 
+/// The sockets that no address has taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Inherited(Vec<(SocketAddr, net::TcpListener)>);
+
+impl Inherited {
+    /// Takes the sockets of this process.
+    ///
+    /// # Errors
+    /// Fails if one of them is no TCP socket that listens.
+    pub(crate) fn from_env() -> Result<Self, Error> {
+        let mut sockets = ListenFd::from_env();
+        let invalid = |error| {
+            Error::usage(format!(
+                "the service manager passes a socket that isn't for TCP connections ({error}): see its .socket unit"
+            ))
+        };
+        let mut inherited = Vec::new();
+        for index in 0..sockets.len() {
+            if let Some(listener) = sockets.take_tcp_listener(index).map_err(invalid)? {
+                inherited.push((listener.local_addr().map_err(invalid)?, listener));
+            }
+        }
+        Ok(Self(inherited))
+    }
+
+    /// Takes the socket of an address.
+    pub(crate) fn take(&mut self, address: SocketAddr) -> Option<net::TcpListener> {
+        let index = self.0.iter().position(|(bound, _)| *bound == address)?;
+        Some(self.0.swap_remove(index).1)
+    }
+
+    /// Checks that all sockets were taken. Clients of one that wasn't would wait forever.
+    ///
+    /// # Errors
+    /// Names the address of a socket that no setting has.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((address, _)) => Err(Error::usage(format!(
+                "the service manager passes a socket for {address}, but no setting listens there: add the address, or remove it \
+                 from the .socket unit"
+            ))),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,5 +359,19 @@ mod tests {
             Some((first.listen(BACKLOG).is_ok(), second.is_none_or(|second| second.listen().is_ok())))
         });
         assert_eq!(shared, Some((true, true)));
+    }
+
+    #[test]
+    fn a_socket_is_taken_once_and_none_may_be_left() {
+        let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let other = SocketAddr::from(([127, 0, 0, 2], address.port()));
+        let mut inherited = Inherited(vec![(address, listener)]);
+        assert!(inherited.take(other).is_none());
+        assert_eq!(inherited.take(address).unwrap().local_addr().unwrap(), address);
+        assert!(inherited.take(address).is_none());
+        assert!(inherited.finish().is_ok());
+        let left = Inherited(vec![(other, net::TcpListener::bind("127.0.0.1:0").unwrap())]).finish();
+        assert!(left.unwrap_err().to_string().contains(&other.to_string()));
     }
 }

@@ -1,10 +1,17 @@
-//! Reload: exchanges the certificate and the tokens of a running server.
+//! Configurations that are read while nothing starts: a reload exchanges the certificate and the tokens, and `--check` only reads.
 
+use std::io::{Write, stderr};
 use std::sync::Arc;
 
+use super::log;
+use super::store_url::check_folder;
 use super::tls::{Keys, Tls};
-use crate::config::ServerConfig;
-use crate::error::Error;
+use crate::cli::terminal;
+use crate::config::proxy::ProxyConfig;
+use crate::config::sources::not_reloaded;
+use crate::config::{CacheConfig, Config, Records, ServerConfig, Storage};
+use crate::error::{Error, ErrorKind};
+use crate::gateway::certificate::Validity;
 use crate::gateway::state::AppState;
 
 /// The replaceable parts of a server.
@@ -57,9 +64,45 @@ impl Credentials<'_> {
             tls.replace(keys, self.state);
         }
         self.state.access.store(Arc::new(self.config.access.clone()));
-        let changed = self.started.fixed.changed(&self.config.fixed);
+        let changed = not_reloaded(&self.started.in_force, &self.config.in_force);
         if !changed.is_empty() {
             tracing::warn!("a reload does not change {}: restart to apply the new values", changed.join(", "));
         }
     }
+}
+
+/// Checks the configuration of `ifmatch serve`, and prints `ok`.
+///
+/// # Errors
+/// Describes the first setting or file that cannot be used.
+pub(crate) fn check_serve(config: &Config) -> Result<(), Error> {
+    match &config.storage {
+        Storage::Folder(data) | Storage::Store { records: Records::Folder(data), .. } => check_folder("--data", data)?,
+        Storage::Store { .. } => {}
+    }
+    finish(&config.server, config.cache.as_ref())
+}
+
+/// Checks the configuration of `ifmatch proxy`, and prints `ok`.
+///
+/// # Errors
+/// Describes the first setting or file that cannot be used, or states that this machine has no root certificates.
+pub(crate) fn check_proxy(config: &ProxyConfig) -> Result<(), Error> {
+    super::proxy::check(config).map_err(|error| match error.kind() {
+        ErrorKind::Usage => error,
+        _ => Error::usage(error.to_string()),
+    })?;
+    finish(&config.server, config.cache.as_ref())
+}
+
+fn finish(server: &ServerConfig, cache: Option<&CacheConfig>) -> Result<(), Error> {
+    if let Some((cache, _)) = cache.and_then(|cache| cache.disk.as_ref()) {
+        check_folder("--cache-dir", cache)?;
+    }
+    log::check(&server.log)?;
+    for problem in Keys::read(&server.tls)?.validities().filter_map(Validity::problem) {
+        // A closed stderr is ignored.
+        drop(writeln!(stderr(), "warning: {problem}"));
+    }
+    terminal::print_line("ok")
 }

@@ -1,16 +1,23 @@
-//! The runtime of a server: its log, its threads and its exit code.
+//! The run of a server: its log and threads, the signals that reload and stop it, and messages to the service manager, such as
+//! systemd with `Type=notify`. Without `NOTIFY_SOCKET`, they are not sent.
 
 use std::future::Future;
 use std::num::NonZero;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use ifmatch_http_server::Server;
+use sd_notify::{NotifyState, notify};
 use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::sleep;
+use tracing::{error, info, warn};
 
 use super::log;
-use super::shutdown::End;
 use crate::config::ServerConfig;
 use crate::error::Error;
+use crate::gateway::state::AppState;
 
 /// Time for pending file operations to finish after the last request.
 const FILE_GRACE: Duration = Duration::from_secs(2);
@@ -44,4 +51,140 @@ fn runtime() -> Result<Runtime, Error> {
     let is_single = available_parallelism().map_or(1, NonZero::get) == 1;
     let mut builder = if is_single { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     builder.enable_all().build().map_err(|error| Error::runtime(format!("cannot start the threads: {error}")))
+}
+
+/// Interval at which recorded durations are folded into their buckets.
+const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+
+/// The signals that stop the gateway, SIGINT (Ctrl-C) and SIGTERM, and SIGHUP, which reloads its configuration.
+pub(crate) struct Signals {
+    hangup: Signal,
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+/// The end of a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// All requests in flight were completed.
+    Graceful,
+    /// Some were cut off, after the grace period or by a second signal.
+    Forced,
+}
+
+impl Signals {
+    /// Handles the signals, which no longer end the process by themselves.
+    ///
+    /// # Errors
+    /// Fails if the system refuses.
+    pub(crate) fn listen() -> Result<Self, Error> {
+        let listen = |kind| signal(kind).map_err(|error| Error::runtime(format!("cannot handle signals: {error}")));
+        Ok(Self {
+            hangup: listen(SignalKind::hangup())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for the next signal that stops the gateway, and returns its name. Calls `reload` for each SIGHUP until
+    /// then.
+    async fn next(&mut self, mut reload: impl FnMut()) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.hangup.recv() => reload(),
+                _ = self.interrupt.recv() => return "SIGINT",
+                _ = self.terminate.recv() => return "SIGTERM",
+            }
+        }
+    }
+}
+
+/// Serves until a signal arrives, then completes the requests in flight. A second signal ends it immediately. If
+/// `reload` fails, it must have changed nothing.
+pub(crate) async fn serve_until_stopped(
+    mut server: Server,
+    state: &Arc<AppState>,
+    config: &ServerConfig,
+    mut signals: Signals,
+    reload: impl Fn() -> Result<(), Error>,
+) -> End {
+    let upkeep = tokio::spawn(upkeep(Arc::clone(state)));
+    let reload = || {
+        tell_reloading();
+        let result = log::reopen_access().and_then(|()| reload());
+        tell_reloaded(&result);
+        match result {
+            Ok(()) => info!("reloaded the configuration"),
+            Err(error) => error!(%error, "cannot reload the configuration: the previous one stays in use"),
+        }
+    };
+    tell_ready();
+    let signal = signals.next(reload).await;
+    info!(signal, grace = ?config.shutdown_grace, "stopping: requests in flight may finish, a second signal stops immediately");
+    tell_stopping();
+    state.stop();
+    let stopped = async {
+        server.drain();
+        sleep(config.shutdown_delay).await;
+        server.shut_down(config.shutdown_grace).await;
+    };
+    tokio::select! {
+        () = stopped => {}
+        _ = signals.next(|| ()) => server.close_ports().await,
+    }
+    upkeep.abort();
+    if let Some(traces) = &state.traces {
+        traces.stop().await;
+    }
+    match server.connections() {
+        0 => {
+            info!("stopped");
+            End::Graceful
+        }
+        connections => {
+            warn!(connections, "stopped with open connections");
+            End::Forced
+        }
+    }
+}
+
+async fn upkeep(state: Arc<AppState>) {
+    loop {
+        sleep(METRICS_UPKEEP).await;
+        state.metrics.upkeep();
+    }
+}
+
+/// Tells that the server listens.
+fn tell_ready() {
+    send(&[NotifyState::Ready, NotifyState::Status("serving")]);
+}
+
+/// Tells that a reload has begun.
+fn tell_reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => send(&[NotifyState::Reloading, now]),
+        Err(error) => tracing::warn!(%error, "cannot read the time for the service manager"),
+    }
+}
+
+/// Tells that a reload has ended. The server is ready again, whether or not it succeeded.
+fn tell_reloaded(result: &Result<(), Error>) {
+    let status = match result {
+        Ok(()) => "serving".to_owned(),
+        // A message has a line for each of its fields.
+        Err(error) => format!("serving; the last reload failed: {}", error.to_string().replace('\n', " ")),
+    };
+    send(&[NotifyState::Ready, NotifyState::Status(&status)]);
+}
+
+/// Tells that the server completes its last requests.
+fn tell_stopping() {
+    send(&[NotifyState::Stopping]);
+}
+
+fn send(states: &[NotifyState<'_>]) {
+    if let Err(error) = notify(states) {
+        tracing::warn!(%error, "cannot reach the service manager at NOTIFY_SOCKET");
+    }
 }

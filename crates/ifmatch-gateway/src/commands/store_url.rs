@@ -1,5 +1,6 @@
-//! Object stores that commands name by a URL, with the settings of the environment.
+//! Places that commands name: object stores by a URL, with the settings of the environment, and folders.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use ifmatch_blob_objects::{Backing, OpenError, OpenErrorKind};
@@ -60,6 +61,25 @@ pub(crate) fn failed(name: &str, error: &OpenError) -> Error {
 /// Returns the environment, of which stores read the settings of their cloud.
 pub(crate) fn settings() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// Rejects a path that is a file or a dangling link, or passes through one, since no permission would help.
+///
+/// # Errors
+/// Names the flag and the file, and suggests a fix.
+pub(crate) fn check_folder(flag: &str, path: &Path) -> Result<(), Error> {
+    if let Some(link) = path.ancestors().find(|above| above.is_symlink() && !above.exists()) {
+        let (path, link) = (path.display(), link.display());
+        return Err(Error::usage(format!(
+            "cannot use {flag} {path}: {link} is a link to something that is missing; create its target or remove the link"
+        )));
+    }
+    let found = path.ancestors().find(|above| above.exists());
+    let Some(file) = found.filter(|found| !found.is_dir()) else { return Ok(()) };
+    let (path, file) = (path.display(), file.display());
+    Err(Error::usage(format!(
+        "cannot use {flag} {path}: {file} is a file; use the path of a folder, which is created if it is missing"
+    )))
 }
 
 #[cfg(test)]

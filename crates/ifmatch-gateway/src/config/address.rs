@@ -1,10 +1,11 @@
-//! Parsing of listen addresses.
+//! Listen addresses: their text, the machines that they can be reached from, and whether two of them have one port.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, de};
+use super::units::deserialize_by_from_str;
+use crate::error::Error;
 
 /// A listen address: `IP:PORT`, or `localhost:PORT` for this machine only. A port alone, with or without a leading
 /// colon, is a port of `localhost`. Port 0 selects a free port.
@@ -44,7 +45,7 @@ impl ListenAddress {
         [Some(first), second].into_iter().flatten()
     }
 
-    /// Returns `true` if other machines cannot exposure the address.
+    /// Returns `true` if other machines cannot reach the address.
     pub fn is_loopback(self) -> bool {
         self.addresses().all(|address| address.ip().is_loopback())
     }
@@ -98,10 +99,125 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-impl<'de> Deserialize<'de> for ListenAddress {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+deserialize_by_from_str!(ListenAddress: "an address, such as \"127.0.0.1:8080\"");
+
+/// An address to listen on, or `off`.
+///
+/// ```
+/// use ifmatch_gateway::config::address::OptionalAddress;
+///
+/// assert_eq!("off".parse(), Ok(OptionalAddress::Off));
+/// assert_eq!("10002".parse(), Ok(OptionalAddress::On("localhost:10002".parse().unwrap())));
+/// assert!("on".parse::<OptionalAddress>().unwrap_err().to_string().contains("IP:PORT"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionalAddress {
+    /// Do not listen.
+    Off,
+    /// Listen at this address.
+    On(ListenAddress),
+}
+
+impl OptionalListener {
+    /// Returns the listener at the address that is set, or else at the default one.
+    pub(crate) fn new(set: Option<OptionalAddress>, default: SocketAddr) -> Self {
+        let address = set.unwrap_or(OptionalAddress::On(ListenAddress::One(default))).address();
+        Self { address, is_requested: set.is_some() && address.is_some() }
     }
+
+    /// Returns the address if it was set.
+    pub(crate) fn requested(&self) -> Option<ListenAddress> {
+        self.address.filter(|_| self.is_requested)
+    }
+}
+
+impl OptionalAddress {
+    /// Returns the address.
+    pub fn address(self) -> Option<ListenAddress> {
+        match self {
+            Self::Off => None,
+            Self::On(address) => Some(address),
+        }
+    }
+}
+
+/// The address of a listener that need not be there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OptionalListener {
+    /// The address, if there is a listener.
+    pub address: Option<ListenAddress>,
+    /// `true` if the address was set. The default one may be in use.
+    pub(crate) is_requested: bool,
+}
+
+/// Error returned for text that is neither a listen address nor `off`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a listen address: write IP:PORT, PORT for localhost only, or off")]
+pub struct InvalidOptionalAddress(String);
+
+impl FromStr for OptionalAddress {
+    type Err = InvalidOptionalAddress;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.eq_ignore_ascii_case("off") {
+            return Ok(Self::Off);
+        }
+        text.parse().map(Self::On).map_err(|_| InvalidOptionalAddress(text.to_owned()))
+    }
+}
+
+impl fmt::Display for OptionalAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::On(address) => address.fmt(f),
+        }
+    }
+}
+
+deserialize_by_from_str!(OptionalAddress: "an address, such as \"127.0.0.1:8080\", or \"off\"");
+
+/// Checks that the addresses of these listeners, each with its flag, can all be bound.
+///
+/// # Errors
+/// Names two addresses that include the same one.
+pub(crate) fn check_listeners(listeners: &[(&'static str, &[ListenAddress])]) -> Result<(), Error> {
+    let all = listeners.iter().flat_map(|(flag, list)| list.iter().map(move |address| (*flag, *list, *address)));
+    let all: Vec<_> = all.collect();
+    for (at, (flag, list, address)) in all.iter().enumerate() {
+        for (other_flag, other_list, other) in &all[..at] {
+            if overlap((list, *address), (other_list, *other)) {
+                return Err(Error::usage(format!(
+                    "{flag} {address} and {other_flag} {other} are on one port: give each listener a port of its own"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns `true` if two addresses, each with the list that it belongs to, have an address and port in common.
+fn overlap(
+    (list, address): (&[ListenAddress], ListenAddress),
+    (other_list, other): (&[ListenAddress], ListenAddress),
+) -> bool {
+    let pairs = address.addresses().flat_map(|one| other.addresses().map(move |other| (one, other)));
+    pairs.into_iter().any(|(one, other)| {
+        one.port() != 0
+            && one.port() == other.port()
+            && (includes(list, one, other) || includes(other_list, other, one))
+    })
+}
+
+/// Returns `true` if an address of this list includes another one with the same port. `[::]` includes those of IPv4, unless its list
+/// has one with the same port.
+fn includes(list: &[ListenAddress], address: SocketAddr, other: SocketAddr) -> bool {
+    let is_both = || {
+        let mut of_list = list.iter().flat_map(|listed| listed.addresses());
+        !of_list.any(|listed| listed.is_ipv4() && listed.port() == address.port())
+    };
+    address.ip() == other.ip()
+        || address.ip().is_unspecified() && (address.is_ipv4() == other.is_ipv4() || address.is_ipv6() && is_both())
 }
 
 #[cfg(test)]
@@ -123,5 +239,33 @@ mod tests {
         assert!(address.is_loopback());
         assert!(address.addresses().map(|address| address.to_string()).eq(["127.0.0.1:0", "[::1]:0"]));
         assert!(!"[::]:80".parse::<ListenAddress>().unwrap().is_loopback());
+    }
+
+    #[test]
+    fn two_listeners_cannot_have_one_port() {
+        let parse = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<ListenAddress>>();
+        for (site, admin, expected) in [
+            (&["127.0.0.1:80"][..], &["127.0.0.1:80"][..], true),
+            (&["0.0.0.0:80"], &["127.0.0.1:80"], true),
+            (&["127.0.0.1:80"], &["0.0.0.0:80"], true),
+            (&["[::]:80"], &["127.0.0.1:80"], true),
+            (&["[::]:80"], &["[::1]:80"], true),
+            (&["80"], &["[::1]:80"], true),
+            (&["[::]:80", "10.0.0.1:80"], &["127.0.0.1:80"], false),
+            (&["[::]:80", "10.0.0.1:80"], &["10.0.0.1:80"], true),
+            (&["[::]:80", "0.0.0.0:80"], &["81"], false),
+            (&["127.0.0.1:80", "127.0.0.1:80"], &[], true),
+            (&["0.0.0.0:80", "127.0.0.1:80"], &[], true),
+            (&["127.0.0.1:80", "127.0.0.2:80"], &[], false),
+            (&["127.0.0.1:80"], &["[::1]:80"], false),
+            (&["127.0.0.1:0"], &["127.0.0.1:0"], false),
+        ] {
+            let (site, admin) = (parse(site), parse(admin));
+            let found = check_listeners(&[("--listen", &site), ("--admin-listen", &admin)]);
+            assert_eq!(found.is_err(), expected, "{site:?} {admin:?}");
+            if let Err(error) = found {
+                assert!(error.to_string().contains("--listen"), "{error}");
+            }
+        }
     }
 }

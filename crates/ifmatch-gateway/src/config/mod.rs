@@ -1,4 +1,7 @@
-//! The configuration: validated [`Settings`].
+//! The configuration of `ifmatch serve`: validated [`Settings`].
+//!
+//! [`settings`] and [`proxy_settings`] state each setting once, with its default. [`arguments`] makes flags and variables of them,
+//! and [`sources`] merges those with the file. [`Config`] and [`ProxyConfig`](proxy::ProxyConfig) are what is valid.
 
 use std::path::PathBuf;
 
@@ -10,36 +13,26 @@ use crate::access::accounts::{self, AccountSetting};
 use crate::access::{self, Access};
 use crate::error::Error;
 
-pub use cache_config::CacheConfig;
-pub use server::{LogOptions, ServerConfig, TlsFiles};
+pub use pem::TlsFiles;
+pub use server::{CacheConfig, LogOptions, ServerConfig};
+pub(crate) use server::{S3, TABLES};
 
-pub mod access_log;
 pub mod address;
-pub(crate) mod file;
-pub mod optional_address;
+pub(crate) mod arguments;
+mod config_error;
+pub(crate) mod pem;
 pub mod proxy;
 pub mod proxy_settings;
 pub mod register_url;
 pub mod route;
-pub mod route_cache;
+mod server;
 pub mod settings;
 pub(crate) mod shown_url;
+pub(crate) mod sources;
 pub mod units;
 
-mod cache_config;
-mod collector;
-mod config_error;
-pub(crate) mod fixed;
-mod listeners;
-mod one_or_many;
-pub(crate) mod pem;
-mod server;
-mod upstream_tls;
-
-use address::{Exposure, ListenAddress};
-use optional_address::{OptionalAddress, OptionalListener};
+use address::{Exposure, ListenAddress, OptionalAddress, OptionalListener, check_listeners};
 use register_url::RegisterUrl;
-use server::required;
 use settings::Settings;
 use units::ByteSize;
 
@@ -108,7 +101,7 @@ impl Storage {
 }
 
 impl Config {
-    /// Validates `settings` and the defaults, and reads the token files.
+    /// Validates `settings`, and reads the token files.
     ///
     /// # Errors
     /// Names flags that are missing, contradict each other, or would make the gateway unsafe.
@@ -123,45 +116,41 @@ impl Config {
     /// assert!(Config::from_settings(exposed).unwrap_err().to_string().contains("--write-token"));
     /// ```
     pub fn from_settings(settings: Settings) -> Result<Self, Error> {
-        let tables_requested = matches!(settings.listen_tables, Some(OptionalAddress::On(_)));
-        let s3_requested = matches!(settings.listen_s3, Some(OptionalAddress::On(_)));
-        let settings = settings.or(Settings::defaults());
-        let tables = required(settings.listen_tables, "--listen-tables")?.address();
-        let s3 = required(settings.listen_s3, "--listen-s3")?.address();
+        let tables = OptionalListener::new(settings.listen_tables, TABLES);
+        let s3 = OptionalListener::new(settings.listen_s3, S3);
         let blobs = || settings.listen.iter().chain(&settings.admin_listen).copied();
-        let exposure = Exposure::of(blobs().chain(tables).chain(s3).chain(console_address(&settings)));
+        let optional = [tables.address, s3.address, console_address(&settings)].into_iter().flatten();
+        let exposure = Exposure::of(blobs().chain(optional));
         let (access, accounts) = credentials(&settings, exposure)?;
         if let Exposure::Network(address) = Exposure::of(blobs())
             && access.is_open()
         {
             return Err(exposed(address));
         }
-        if tables_requested && accounts.is_empty() {
-            return Err(Error::usage("tables need an account: set --accounts NAME:KEY, or --listen-tables off"));
+        for (listener, flag, clients) in [(tables, "--listen-tables", "tables"), (s3, "--listen-s3", "S3 clients")] {
+            if listener.is_requested && accounts.is_empty() {
+                return Err(Error::usage(format!("{clients} need an account: set --accounts NAME:KEY, or {flag} off")));
+            }
         }
-        if s3_requested && accounts.is_empty() {
-            return Err(Error::usage("S3 clients need an account: set --accounts NAME:KEY, or --listen-s3 off"));
-        }
-        // A default address that is taken is not served.
-        let requested = |address: Option<ListenAddress>, is_requested| address.filter(|_| is_requested);
-        listeners::check(&[
+        check_listeners(&[
             ("--listen", &settings.listen),
             ("--redirect-listen", &settings.redirect_listen),
             ("--admin-listen", settings.admin_listen.as_slice()),
-            ("--listen-tables", requested(tables, tables_requested).as_slice()),
-            ("--listen-s3", requested(s3, s3_requested).as_slice()),
+            // A default address that is taken is not served.
+            ("--listen-tables", tables.requested().as_slice()),
+            ("--listen-s3", s3.requested().as_slice()),
         ])?;
-        let served = |address: Option<ListenAddress>| address.filter(|_| !accounts.is_empty());
+        let served = |listener| if accounts.is_empty() { OptionalListener::default() } else { listener };
         Ok(Self {
             max_waits: max_waits(&settings)?,
             cors: Cors::new(&settings.cors_origin).map_err(|error| Error::usage(format!("--cors-origin: {error}")))?,
             server: ServerConfig::new(&settings, access)?,
             cache: cache(&settings)?,
             storage: storage(settings.data, settings.store, register_url(settings.register.as_deref())?)?,
-            register_may_lose: settings.register_may_lose.unwrap_or_default(),
-            require_conditions: settings.require_conditions.unwrap_or_default(),
-            listen_tables: OptionalListener { address: served(tables), is_requested: tables_requested },
-            listen_s3: OptionalListener { address: served(s3), is_requested: s3_requested },
+            register_may_lose: settings.register_may_lose,
+            require_conditions: settings.require_conditions,
+            listen_tables: served(tables),
+            listen_s3: served(s3),
             s3_hosts: settings.s3_host,
             accounts,
             account_settings: settings.accounts,
@@ -231,7 +220,7 @@ fn storage(data: Option<PathBuf>, store: Option<String>, register: Option<Regist
 
 /// Returns the maximum number of waits. Other requests must find slots while all of them last.
 fn max_waits(settings: &Settings) -> Result<usize, Error> {
-    let half = required(settings.max_requests, "--max-requests")? as usize / 2;
+    let half = settings.max_requests as usize / 2;
     match settings.max_waits.map(|waits| waits as usize) {
         None => Ok(half.min(Waits::DEFAULT_MAX)),
         Some(waits) if waits <= half => Ok(waits),

@@ -9,18 +9,20 @@ use ifmatch_proxy::{Balance, HealthCheck, Proxy, ProxyBuilder, Upstream};
 use url::Url;
 
 use super::address::Exposure;
-use super::cache_config::CacheConfig;
-use super::optional_address::OptionalAddress;
-use super::proxy_settings::{Balancing, DEFAULT_CACHE, ProxySettings};
+use super::arguments;
+use super::pem;
+use super::proxy_settings::{Balancing, ProxySettings};
 use super::register_url::{Engine, RegisterUrl};
 use super::route::Route;
-use super::server::{ServerConfig, at_least_one, positive, required};
+use super::server::{CacheConfig, ServerConfig, at_least_one, positive};
 use super::settings::Settings;
 use super::shown_url::without_secrets;
 use super::units::{ByteSize, Span};
-use super::upstream_tls;
 use crate::access;
 use crate::error::Error;
+
+/// Default memory of the cache.
+pub(super) const DEFAULT_CACHE: ByteSize = ByteSize::from_bytes(256 << 20);
 
 /// Maximum time until the response to a health check begins.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -95,7 +97,7 @@ pub struct Sharing {
 }
 
 impl ProxyConfig {
-    /// Validates `settings` and the defaults, and reads the token files.
+    /// Validates `settings`, and reads the token files.
     ///
     /// Forwarded requests need no token, since the upstream decides. The proxy's own endpoints need one if other
     /// machines can reach them.
@@ -113,8 +115,7 @@ impl ProxyConfig {
     /// ```
     pub fn from_settings(settings: Settings) -> Result<Self, Error> {
         reject_storage(&settings)?;
-        let mut settings = settings.or(Settings::defaults());
-        let proxy_settings = std::mem::take(&mut settings.proxy).or(ProxySettings::defaults());
+        let proxy_settings = &settings.proxy;
         // The addresses of the proxy's own endpoints.
         let console = super::console_address(&settings);
         let exposure = match settings.admin_listen {
@@ -123,34 +124,32 @@ impl ProxyConfig {
         };
         let access = access::from_settings(&settings, exposure)?;
         let access = if exposure == Exposure::Loopback { access } else { access.never_open() };
-        let routes = routes(&proxy_settings)?;
-        let mut server = ServerConfig::new(&settings, access)?;
-        server.fixed = server.fixed.with_proxy(&proxy_settings);
+        let routes = routes(proxy_settings)?;
+        let server = ServerConfig::new(&settings, access)?;
         Ok(Self {
-            proxy: builder(&proxy_settings, &routes, server.limits.requests)?,
+            proxy: builder(proxy_settings, &routes, server.limits.requests)?,
             server,
             routes,
             answer_timeout: positive(proxy_settings.answer_timeout, "--answer-timeout")?,
             cache: CacheConfig::new(&settings, DEFAULT_CACHE)?,
             sharing: Sharing {
-                heuristic: heuristic(&proxy_settings),
-                stale_if_unreachable: required(proxy_settings.stale_if_unreachable, "--stale-if-unreachable")?
-                    .duration(),
+                heuristic: heuristic(proxy_settings),
+                stale_if_unreachable: proxy_settings.stale_if_unreachable.duration(),
                 stale_if_error: proxy_settings.stale_if_error.map(Span::duration).unwrap_or_default(),
                 stale_while_revalidate: proxy_settings.stale_while_revalidate.map(Span::duration).unwrap_or_default(),
-                ignores_client_cache_control: proxy_settings.ignore_client_cache_control.unwrap_or_default(),
-                shares_cookies: proxy_settings.share_cookies.unwrap_or_default(),
+                ignores_client_cache_control: proxy_settings.ignore_client_cache_control,
+                shares_cookies: proxy_settings.share_cookies,
             },
-            query: query_rules(&proxy_settings, settings.cache)?,
-            guard: guard(&proxy_settings, settings.register.as_deref())?,
-            purges: purges(&proxy_settings, settings.cache)?,
-            trusts_forwarded: proxy_settings.trust_forwarded.unwrap_or_default(),
+            query: query_rules(proxy_settings, settings.cache)?,
+            guard: guard(proxy_settings, settings.register.as_deref())?,
+            purges: purges(proxy_settings, settings.cache)?,
+            trusts_forwarded: proxy_settings.trust_forwarded,
         })
     }
 }
 
 fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guard>, Error> {
-    if !settings.guard_writes.unwrap_or_default() {
+    if !settings.guard_writes {
         return match register {
             None => Ok(None),
             Some(_) => Err(Error::usage("--register keeps the records of guarded writes: set --guard-writes as well")),
@@ -212,7 +211,7 @@ fn query_rules(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<Quer
         ([], keep) => QueryFilter::Keep(keep.to_vec()),
         _ => return Err(Error::usage("--drop-query and --keep-query exclude each other: use one of them")),
     };
-    let rules = QueryRules { sort: settings.sort_query.unwrap_or_default(), filter };
+    let rules = QueryRules { sort: settings.sort_query, filter };
     if rules.is_active() && cache.is_some_and(|cache| cache.bytes() == 0) {
         return Err(Error::usage(
             "--sort-query, --drop-query and --keep-query need the cache: remove them, or --cache 0",
@@ -223,7 +222,7 @@ fn query_rules(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<Quer
 
 /// Returns the heuristic for lifetimes that upstreams do not state, unless all of its parts are disabled.
 fn heuristic(settings: &ProxySettings) -> Option<Heuristic> {
-    let guesses = settings.guess_lifetimes.unwrap_or_default();
+    let guesses = settings.guess_lifetimes;
     let (default, errors) = (settings.default_ttl.map(Span::duration), settings.negative_ttl.map(Span::duration));
     let percent = if guesses { Heuristic::default().percent } else { 0 };
     let heuristic = Heuristic { percent, default: default.unwrap_or_default(), errors, ..Heuristic::default() };
@@ -231,22 +230,10 @@ fn heuristic(settings: &ProxySettings) -> Option<Heuristic> {
 }
 
 fn reject_storage(settings: &Settings) -> Result<(), Error> {
-    let set = [
-        ("--data", settings.data.is_some()),
-        ("--store", settings.store.is_some()),
-        ("--register-may-lose", settings.register_may_lose == Some(true)),
-        ("--require-conditions", settings.require_conditions == Some(true)),
-        ("--listen-tables", matches!(settings.listen_tables, Some(OptionalAddress::On(_)))),
-        ("--listen-s3", matches!(settings.listen_s3, Some(OptionalAddress::On(_)))),
-        ("--s3-host", !settings.s3_host.is_empty()),
-        ("--accounts", !settings.accounts.is_empty()),
-        ("--public-read", settings.public_read == Some(true)),
-        ("--cors-origin", !settings.cors_origin.is_empty()),
-        ("--max-waits", settings.max_waits.is_some()),
-    ];
-    match set.into_iter().find(|(_, set)| *set) {
-        Some((flag, _)) => Err(Error::usage(format!(
-            "{flag} belongs to `ifmatch serve`: a proxy stores no blobs and forwards requests to --upstream"
+    match arguments::OF_STORAGE.iter().find(|(_, is_set)| is_set(settings)) {
+        Some((id, _)) => Err(Error::usage(format!(
+            "--{} belongs to `ifmatch serve`: a proxy stores no blobs and forwards requests to --upstream",
+            id.replace('_', "-")
         ))),
         None => Ok(()),
     }
@@ -267,9 +254,9 @@ fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
 
 fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) -> Result<ProxyBuilder, Error> {
     let mut builder = Proxy::builder()
-        .http2(settings.upstream_http2.unwrap_or_default())
-        .rewrite_host(settings.rewrite_host.unwrap_or_default())
-        .trust_forwarded(settings.trust_forwarded.unwrap_or_default())
+        .http2(settings.upstream_http2)
+        .rewrite_host(settings.rewrite_host)
+        .trust_forwarded(settings.trust_forwarded)
         .connect_timeout(positive(settings.connect_timeout, "--connect-timeout")?)
         .answer_timeout(positive(settings.answer_timeout, "--answer-timeout")?);
     let check = |path: &str| {
@@ -290,7 +277,7 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
         let upstream = upstream.map(|upstream| configured(upstream, settings, max_requests)).transpose()?;
         builder = builder.route(&route.pattern, route.build(upstream, &check("/")?).map_err(usage)?).map_err(usage)?;
     }
-    let builder = upstream_tls::configure(builder, settings, secure)?;
+    let builder = pem::configure_upstreams(builder, settings, secure)?;
     match &settings.health_path {
         None => Ok(builder),
         Some(path) if path.starts_with('/') => Ok(builder.health_check(check(path)?)),
@@ -300,11 +287,9 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
 
 /// Applies the settings of all upstreams.
 fn configured(upstream: Upstream, settings: &ProxySettings, max_requests: SlotLimit) -> Result<Upstream, Error> {
-    let upstream = limit(upstream, settings, max_requests)?.breaker(
-        required(settings.breaker_failures, "--breaker-failures")?,
-        positive(settings.breaker_pause, "--breaker-pause")?,
-    );
-    Ok(match required(settings.balance, "--balance")? {
+    let upstream = limit(upstream, settings, max_requests)?
+        .breaker(settings.breaker_failures, positive(settings.breaker_pause, "--breaker-pause")?);
+    Ok(match settings.balance {
         Balancing::RoundRobin => upstream.balance(Balance::RoundRobin),
         Balancing::LeastConnections => upstream.balance(Balance::LeastConnections),
     })
@@ -317,7 +302,7 @@ fn limit(upstream: Upstream, settings: &ProxySettings, max_requests: SlotLimit) 
     let upstream = upstream.per_client(max_requests.per_client);
     match settings.upstream_requests {
         None => Ok(upstream.share(max_requests.total / 2, queue)),
-        requests => Ok(upstream.limit(at_least_one(requests, "--upstream-requests")?, queue)),
+        Some(requests) => Ok(upstream.limit(at_least_one(requests, "--upstream-requests")?, queue)),
     }
 }
 

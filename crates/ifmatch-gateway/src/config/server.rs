@@ -1,24 +1,18 @@
-//! Configuration shared by all servers: listener, TLS, access, limits and logging.
+//! Configuration shared by all servers: listener, TLS, access, limits, logging and the cache.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ifmatch_http_server::{Limits, SlotLimit};
-use rustls::sign::CertifiedKey;
 use url::Url;
 
-use super::access_log::AccessLog;
-use super::address::{Exposure, ListenAddress};
-use super::collector;
-use super::fixed::Fixed;
-use super::listeners;
-use super::optional_address::{OptionalAddress, OptionalListener};
-use super::pem::{self, PemFile};
-use super::settings::{AccessLogFormat, LogFormat, Settings};
-use super::units::Span;
+use super::address::{Exposure, ListenAddress, OptionalAddress, OptionalListener, check_listeners};
+use super::pem::TlsFiles;
+use super::settings::{AccessLog, AccessLogFormat, LogFormat, Settings};
+use super::sources::InForce;
+use super::units::{ByteSize, Span};
 use crate::access::Access;
-use crate::cli::in_force::InForce;
 use crate::error::Error;
 
 /// Configuration shared by all servers.
@@ -48,30 +42,19 @@ pub struct ServerConfig {
     pub log: LogOptions,
     /// URL to which traces are sent, if they are.
     pub traces: Option<Url>,
-    /// The settings that a reload does not change.
-    pub(crate) fixed: Fixed,
     /// The settings at the start, with their sources.
     pub(crate) in_force: Vec<InForce>,
 }
 
-/// The files of a TLS certificate.
+/// Capacity of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// Certificate chain, PEM.
-    pub cert: PathBuf,
-    /// Private key, PEM.
-    pub key: PathBuf,
-}
-
-impl TlsFiles {
-    /// Reads the certificate and its key.
-    ///
-    /// # Errors
-    /// Fails if a file cannot be read or contains no certificate or key, or if they do not match.
-    pub(crate) fn certified_key(&self) -> Result<CertifiedKey, Error> {
-        let cert = PemFile { flag: "--tls-cert", path: &self.cert };
-        pem::certified_key(cert, PemFile { flag: "--tls-key", path: &self.key })
-    }
+pub struct CacheConfig {
+    /// Memory, in bytes.
+    pub memory: u64,
+    /// Maximum size of a body in memory, in bytes.
+    pub body: u64,
+    /// Folder for larger bodies and its capacity in bytes, if any.
+    pub disk: Option<(PathBuf, u64)>,
 }
 
 /// Logging.
@@ -91,18 +74,21 @@ pub struct LogOptions {
 const MIN_HEADER_SIZE: u64 = 8 << 10;
 
 impl ServerConfig {
-    /// Validates `settings`, which include the defaults.
+    /// Validates `settings`.
     ///
     /// # Errors
     /// Names flags that are missing or contradict each other.
     pub(crate) fn new(settings: &Settings, access: Access) -> Result<Self, Error> {
+        if settings.listen.is_empty() {
+            return Err(Error::usage("--listen names no address: name one, or leave it out"));
+        }
         let console = console(settings, &access)?;
-        listeners::check(&[
+        check_listeners(&[
             ("--listen", &settings.listen),
             ("--redirect-listen", &settings.redirect_listen),
             ("--admin-listen", settings.admin_listen.as_slice()),
             // A default address that is taken is not served.
-            ("--console", console.address.filter(|_| console.is_requested).as_slice()),
+            ("--console", console.requested().as_slice()),
         ])?;
         Ok(Self {
             listen: settings.listen.clone(),
@@ -112,18 +98,17 @@ impl ServerConfig {
             tls: tls_files(settings)?,
             access,
             limits: limits(settings)?,
-            max_body: required(settings.max_body_size, "--max-body-size")?.bytes(),
-            shutdown_delay: required(settings.shutdown_delay, "--shutdown-delay")?.duration(),
-            shutdown_grace: required(settings.shutdown_grace, "--shutdown-grace")?.duration(),
+            max_body: settings.max_body_size.bytes(),
+            shutdown_delay: settings.shutdown_delay.duration(),
+            shutdown_grace: settings.shutdown_grace.duration(),
             log: LogOptions {
                 filter: settings.log.clone(),
-                format: required(settings.log_format, "--log-format")?,
-                access: settings.access_log.clone().unwrap_or(AccessLog::Off),
+                format: settings.log_format,
+                access: settings.access_log.clone(),
                 access_format: settings.access_log_format,
             },
-            fixed: Fixed::of(settings),
             in_force: Vec::new(),
-            traces: collector::endpoint(|name| std::env::var(name).ok())?,
+            traces: collector(|name| std::env::var(name).ok())?,
         })
     }
 
@@ -133,7 +118,30 @@ impl ServerConfig {
     }
 }
 
-/// The address of the console unless another one is set.
+impl CacheConfig {
+    /// Returns the cache in `settings`, or `None` if it is disabled. `default_memory` applies if `--cache` is not set.
+    ///
+    /// # Errors
+    /// Fails if there is a folder for bodies, but no memory.
+    pub(crate) fn new(settings: &Settings, default_memory: ByteSize) -> Result<Option<Self>, Error> {
+        let memory = settings.cache.unwrap_or(default_memory).bytes();
+        if memory == 0 {
+            return match settings.cache_dir {
+                Some(_) => Err(Error::usage("--cache-dir needs --cache, the memory for small bodies")),
+                None => Ok(None),
+            };
+        }
+        Ok(Some(Self {
+            memory,
+            body: settings.cache_body_size.bytes(),
+            disk: settings.cache_dir.clone().map(|folder| (folder, settings.cache_disk.bytes())),
+        }))
+    }
+}
+
+/// The addresses for tables, for S3 clients and of the console, unless others are set.
+pub(crate) const TABLES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_002);
+pub(crate) const S3: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_003);
 const CONSOLE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_004);
 
 /// Returns the address of the console. By default there is one if only this machine can reach the service, and an operator can sign
@@ -177,7 +185,7 @@ fn tls_files(settings: &Settings) -> Result<Vec<TlsFiles>, Error> {
 }
 
 fn limits(settings: &Settings) -> Result<Limits, Error> {
-    let header_size = required(settings.max_header_size, "--max-header-size")?;
+    let header_size = settings.max_header_size;
     if header_size.bytes() < MIN_HEADER_SIZE || u32::try_from(header_size.bytes()).is_err() {
         return Err(Error::usage(format!(
             "--max-header-size is {header_size}, but must be at least 8KiB and less than 4GiB"
@@ -202,28 +210,57 @@ fn limits(settings: &Settings) -> Result<Limits, Error> {
 
 /// Parses an optional per-client limit.
 fn per_client(value: Option<u32>, flag: &str) -> Result<Option<u32>, Error> {
-    value.map(|count| at_least_one(Some(count), flag)).transpose()
+    value.map(|count| at_least_one(count, flag)).transpose()
 }
 
 /// Requires a number greater than zero.
-pub(crate) fn at_least_one(value: Option<u32>, flag: &str) -> Result<u32, Error> {
-    match required(value, flag)? {
+pub(crate) fn at_least_one(value: u32, flag: &str) -> Result<u32, Error> {
+    match value {
         0 => Err(Error::usage(format!("{flag} must be at least 1"))),
         count => Ok(count),
     }
 }
 
 /// Requires a time greater than zero.
-pub(crate) fn positive(value: Option<Span>, flag: &str) -> Result<Duration, Error> {
-    match required(value, flag)?.duration() {
+pub(crate) fn positive(value: Span, flag: &str) -> Result<Duration, Error> {
+    match value.duration() {
         Duration::ZERO => Err(Error::usage(format!("{flag} must be greater than zero"))),
         duration => Ok(duration),
     }
 }
 
-/// Requires a setting that may have no default.
-pub(crate) fn required<T>(value: Option<T>, flag: &str) -> Result<T, Error> {
-    value.ok_or_else(|| Error::usage(format!("{flag} is not set")))
+/// Path for traces below the URL of a collector.
+const TRACES_PATH: &str = "/v1/traces";
+
+/// Returns the URL to which traces are sent, by OpenTelemetry's variables.
+///
+/// # Errors
+/// Names the variable without a usable URL, and does not show its value, which may contain a password.
+pub(crate) fn collector(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Url>, Error> {
+    let variable = |name| variable(name).filter(|value| !value.is_empty());
+    if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return Ok(None);
+    }
+    if let Some(exact) = variable(EXACT) {
+        return parse(EXACT, &exact).map(Some);
+    }
+    let Some(base) = variable(BASE) else { return Ok(None) };
+    let mut url = parse(BASE, &base)?;
+    let path = format!("{}{TRACES_PATH}", url.path().trim_end_matches('/'));
+    url.set_path(&path);
+    Ok(Some(url))
+}
+
+/// The variable with the URL for traces.
+const EXACT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+/// The variable with the URL of the collector.
+const BASE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+fn parse(source: &str, text: &str) -> Result<Url, Error> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.ok_or_else(|| {
+        Error::usage(format!("{source} is not the URL of a collector: use http://HOST:4318, or https:// with TLS"))
+    })
 }
 
 #[cfg(test)]
@@ -231,7 +268,7 @@ mod tests {
     use super::*;
 
     fn console(toml: &str) -> Result<OptionalListener, String> {
-        let settings = Settings::from_toml(toml).map_err(|error| error.to_string())?.or(Settings::defaults());
+        let settings = Settings::from_toml(toml).map_err(|error| error.to_string())?;
         let access = Access::new(&settings.read_token, &settings.write_token).map_err(|error| error.to_string())?;
         let access = if settings.accounts.is_empty() { access } else { access.never_open() };
         super::console(&settings, &access).map_err(|error| error.to_string())
@@ -254,6 +291,35 @@ mod tests {
         {
             let error = at(toml).unwrap_err();
             assert!(error.contains(part) && error.contains("--write-token-file"), "{error}");
+        }
+    }
+
+    fn found(variables: &[(&str, &str)]) -> Option<String> {
+        collector(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into()))
+            .unwrap()
+            .map(Into::into)
+    }
+
+    #[test]
+    fn the_variable_for_traces_precedes_that_for_all_signals() {
+        let both = [(BASE, "http://base:4318"), (EXACT, "http://exact/spans")];
+        assert_eq!(found(&both).as_deref(), Some("http://exact/spans"));
+        assert_eq!(found(&both[..1]).as_deref(), Some("http://base:4318/v1/traces"));
+        assert_eq!(found(&[(BASE, "https://host/otel/")]).as_deref(), Some("https://host/otel/v1/traces"));
+    }
+
+    #[test]
+    fn nothing_is_sent_unless_asked_for() {
+        assert_eq!(found(&[]), None);
+        assert_eq!(found(&[(BASE, "")]), None);
+        assert_eq!(found(&[(BASE, "http://base"), ("OTEL_SDK_DISABLED", "True")]), None);
+    }
+
+    #[test]
+    fn a_wrong_url_is_refused_without_its_password() {
+        for url in ["localhost:4318", "grpc://me:secret@host", "http://me:secret@:1", "secret"] {
+            let error = collector(|name| (name == BASE).then(|| url.to_owned())).unwrap_err().to_string();
+            assert!(error.starts_with(BASE) && !error.contains("secret"), "{error}");
         }
     }
 }

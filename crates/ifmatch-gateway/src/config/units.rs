@@ -1,14 +1,17 @@
-//! Sizes and durations in settings: `64KiB`, `30s`.
+//! Values of settings: sizes and durations (`64KiB`, `30s`), lists of one or many texts, and what is written as a text, a number or a switch.
 //!
 //! `bytesize` and `humantime` are not used: they accept sizes that overflow, and print sizes that do not parse back to
 //! the same value.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::num::NonZero;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, de};
+use serde::de::value::{SeqAccessDeserializer, StrDeserializer};
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 /// A size in bytes, written as an integer with an optional unit: `512`, `64KiB`, `5GiB`, `10MB`.
 ///
@@ -135,38 +138,75 @@ impl fmt::Display for Span {
     }
 }
 
-impl<'de> Deserialize<'de> for ByteSize {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text_or_number(deserializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text_or_number(deserializer)
-    }
-}
-
-/// Deserializes text or a bare number, which TOML files may use for sizes.
-fn text_or_number<'de, D: Deserializer<'de>, T: FromStr<Err = InvalidQuantity>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Raw {
-        Number(u64),
-        Text(String),
-    }
-    let text = match Raw::deserialize(deserializer)? {
-        Raw::Number(number) => number.to_string(),
-        Raw::Text(text) => text,
-    };
-    text.parse().map_err(de::Error::custom)
-}
+deserialize_by_from_str!(ByteSize: "a size, such as \"64KiB\"");
+deserialize_by_from_str!(Span: "a time, such as \"30s\"");
 
 /// Parses a number of at least one.
 pub(crate) fn count(text: &str) -> Result<NonZero<usize>, String> {
     text.parse().map_err(|_| "a whole number from 1, for example 4".to_owned())
+}
+
+/// Reads a text, or a list of texts.
+pub(super) fn one_or_many<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct OneOrMany<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMany<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a text or a list of texts")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
+            Ok(vec![T::deserialize(StrDeserializer::new(text))?])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Vec<T>, A::Error> {
+            Vec::deserialize(SeqAccessDeserializer::new(list))
+        }
+    }
+
+    deserializer.deserialize_any(OneOrMany(PhantomData))
+}
+
+/// Implements `Deserialize` by `FromStr`, of a text, a number or `true` and `false`. An error says what is expected.
+macro_rules! deserialize_by_from_str {
+    ($type:ty: $expected:literal) => {
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = crate::config::units::text(deserializer, $expected)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(super) use deserialize_by_from_str;
+
+/// Reads a value that is written as a text, or as a number or `true` and `false`, which are texts for flags and variables.
+pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D, expected: &'static str) -> Result<String, D::Error> {
+    struct Text(&'static str);
+
+    impl Visitor<'_> for Text {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
+            Ok(text.to_owned())
+        }
+
+        fn visit_bool<E: de::Error>(self, is_on: bool) -> Result<String, E> {
+            Ok(is_on.to_string())
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<String, E> {
+            Ok(number.to_string())
+        }
+    }
+
+    deserializer.deserialize_any(Text(expected))
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use ifmatch_cache::Outcome;
-
+use crate::endpoints::cache::{HITS, count_of};
 use crate::gateway::state::AppState;
-use crate::metrics::samples::Samples;
+use crate::metrics::Samples;
+use crate::metrics::table::gateway::REQUESTS;
 
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Number of samples: ten minutes.
@@ -43,12 +43,9 @@ fn sample(state: &AppState) -> Sample {
     let text = state.metrics.render();
     let samples = Samples::parse(&text);
     let cache = state.cache.as_ref().map(ifmatch_cache::CacheHandle::metrics);
-    let hits = cache.as_ref().map_or(0, |cache| {
-        let is_hit = |outcome: &Outcome| ["hit", "stale", "revalidated"].contains(&outcome.name());
-        Outcome::ALL.into_iter().filter(is_hit).map(|outcome| cache.count(outcome)).sum()
-    });
+    let hits = cache.as_ref().map_or(0, |cache| count_of(cache, &HITS));
     Sample {
-        requests: samples.sum("ifmatch_requests_total", &[]),
+        requests: samples.sum(REQUESTS, &[]),
         cache_hits: hits as f64,
         cache_requests: cache.map_or(0, |cache| cache.requests()) as f64,
     }

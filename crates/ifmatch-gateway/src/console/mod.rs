@@ -31,7 +31,7 @@ mod inside;
 mod live;
 mod screens;
 pub(crate) mod session;
-mod text;
+pub(crate) mod text;
 
 use history::History;
 

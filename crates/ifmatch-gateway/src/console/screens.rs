@@ -1,7 +1,5 @@
 //! The screens of the service, its leases, its conflicts and its cache.
 
-use std::collections::BTreeMap;
-
 use askama::Template;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -14,83 +12,20 @@ use url::Url;
 use super::inside::Failure;
 use super::text::{self, Text, encode, encode_path};
 use super::{Answer, Frame, Visit, page};
+use crate::endpoints::cache::{Counters, LookedUp, Refusal};
+use crate::endpoints::conflicts::Found;
+use crate::endpoints::overview::Overview;
 use crate::leases::listing::LeaseTarget;
 
 type Result = std::result::Result<Answer, Failure>;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
-struct Overview {
+struct OverviewPage {
     frame: Frame,
-    state: State,
+    state: Overview,
     line: String,
     highest: f64,
-}
-
-/// `/-/overview`.
-#[derive(Deserialize)]
-struct State {
-    version: Text,
-    started: f64,
-    now: f64,
-    status: Text,
-    reason: Option<Text>,
-    warning: Option<Text>,
-    storage: Option<Text>,
-    disk: Option<Disk>,
-    register: Option<RegisterState>,
-    certificates: Vec<Certificate>,
-    requests: Requests,
-    conflicts: u64,
-    cache: Option<CacheCounts>,
-    upstreams: Option<Vec<Text>>,
-    settings: Vec<Setting>,
-}
-
-#[derive(Deserialize)]
-struct Disk {
-    free: u64,
-    total: u64,
-}
-
-#[derive(Deserialize)]
-struct RegisterState {
-    guarantee: Text,
-    epoch: u64,
-    clock_error: Option<f64>,
-    mean_load: Option<f64>,
-    mean_swap: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct Certificate {
-    file: Text,
-    ends: f64,
-}
-
-#[derive(Deserialize)]
-struct Requests {
-    total: f64,
-    client_errors: f64,
-    server_errors: f64,
-    not_modified: f64,
-    in_flight: f64,
-    connections: f64,
-    bytes_out: f64,
-}
-
-#[derive(Deserialize)]
-struct CacheCounts {
-    hits: f64,
-    misses: f64,
-    bytes_not_fetched: f64,
-}
-
-#[derive(Deserialize)]
-struct Setting {
-    name: Text,
-    value: Text,
-    source: Text,
 }
 
 #[derive(Template)]
@@ -100,37 +35,6 @@ struct Conflicts {
     path: Text,
     now: f64,
     found: Found,
-}
-
-/// `/-/conflicts`.
-#[derive(Deserialize)]
-struct Found {
-    total: u64,
-    worst: Vec<Worst>,
-    recent: Vec<Lost>,
-}
-
-#[derive(Deserialize)]
-struct Worst {
-    path: Text,
-    count: u32,
-    uncertain: u32,
-    statuses: BTreeMap<u16, u32>,
-    clients: BTreeMap<Text, u32>,
-}
-
-#[derive(Deserialize)]
-struct Lost {
-    time: f64,
-    method: Text,
-    path: Text,
-    client: Text,
-    user_agent: Option<Text>,
-    conditions: BTreeMap<Text, Text>,
-    status: u16,
-    by_lease: bool,
-    code: Option<Text>,
-    current: Option<Text>,
 }
 
 #[derive(Template)]
@@ -186,40 +90,7 @@ struct Cache {
     line: String,
 }
 
-#[derive(Deserialize)]
-struct Counters {
-    requests: BTreeMap<Text, BTreeMap<Text, u64>>,
-    stored_bytes: u64,
-    disk_bytes: u64,
-    evictions: u64,
-}
-
-#[derive(Deserialize)]
-struct LookedUp {
-    stored: Vec<Stored>,
-    on_disk: bool,
-    not_stored: Option<NotStored>,
-}
-
-#[derive(Deserialize)]
-struct Stored {
-    status: u16,
-    fresh: bool,
-    age: u64,
-    lifetime: u64,
-    tag: Option<Text>,
-    vary: Vec<Text>,
-    groups: Vec<Text>,
-    size: u64,
-}
-
-#[derive(Deserialize)]
-struct NotStored {
-    outcome: Text,
-    reason: Text,
-}
-
-impl NotStored {
+impl Refusal {
     /// Returns the reason in words, and what to do.
     fn words(&self) -> &'static str {
         match (&*self.outcome.0, &*self.reason.0) {
@@ -247,9 +118,9 @@ impl NotStored {
 impl Visit<'_> {
     /// Shows the state of the service.
     pub(super) async fn overview(&self) -> Result {
-        let state: State = self.inside.json("/-/overview").await?;
+        let state: Overview = self.inside.json("/-/overview").await?;
         let (line, highest) = self.console.history.requests();
-        page(&Overview { frame: self.frame("overview"), state, line, highest })
+        page(&OverviewPage { frame: self.frame("overview"), state, line, highest })
     }
 
     /// Shows who loses, and why.

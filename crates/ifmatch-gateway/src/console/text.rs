@@ -3,16 +3,16 @@
 use std::fmt::{self, Write as _};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Characters that stay in a segment of a path, and in a parameter of a query.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: &AsciiSet = &SEGMENT.remove(b'/');
 
 /// A text of others.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Text(pub(super) String);
+pub(crate) struct Text(pub(crate) String);
 
 impl Text {
     /// Returns the text as the value of a parameter in a query.
@@ -24,6 +24,12 @@ impl Text {
 impl From<String> for Text {
     fn from(text: String) -> Self {
         Self(text)
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
     }
 }
 
@@ -85,6 +91,12 @@ pub(super) fn span(seconds: f64) -> String {
 /// Returns a share in percent.
 pub(super) fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.1} %", 100.0 * part / whole) } else { "–".to_owned() }
+}
+
+/// Returns a share of a count in percent.
+#[expect(clippy::cast_precision_loss, reason = "one digit after the point needs no more")]
+pub(super) fn percent_of(part: u64, whole: u64) -> String {
+    percent(part as f64, whole as f64)
 }
 
 /// Returns seconds in milliseconds.

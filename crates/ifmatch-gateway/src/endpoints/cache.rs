@@ -1,17 +1,65 @@
 //! `/-/cache`: counters of the cache, and purging.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use ifmatch_cache::{CacheHandle, Invalidation, NotStored, Outcome, Purge};
 use ifmatch_core::problem::Problem;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use url::form_urlencoded;
 
-use super::response;
+use super::answer_json;
+use crate::console::text::Text;
 use crate::purges::{Order, Purges};
 
 /// Path of the endpoint.
 pub(super) const PATH: &str = "/-/cache";
+
+/// The counters of a cache.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Counters {
+    /// By outcome and reason.
+    pub(crate) requests: BTreeMap<Text, BTreeMap<Text, u64>>,
+    confirmed: u64,
+    stored: u64,
+    not_stored: BTreeMap<Text, u64>,
+    invalidated: BTreeMap<Text, u64>,
+    pub(crate) evictions: u64,
+    bytes: u64,
+    pub(crate) stored_bytes: u64,
+    pub(crate) disk_bytes: u64,
+}
+
+/// What a cache has for a URL.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct LookedUp {
+    url: Text,
+    pub(crate) stored: Vec<Stored>,
+    pub(crate) on_disk: bool,
+    pub(crate) not_stored: Option<Refusal>,
+}
+
+/// A stored response. Times are in seconds.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Stored {
+    pub(crate) status: u16,
+    pub(crate) fresh: bool,
+    pub(crate) age: u64,
+    pub(crate) lifetime: u64,
+    pub(crate) tag: Option<Text>,
+    pub(crate) vary: Vec<Text>,
+    pub(crate) groups: Vec<Text>,
+    pub(crate) size: u64,
+}
+
+/// Why the last response was not stored.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Refusal {
+    pub(crate) outcome: Text,
+    pub(crate) reason: Text,
+}
 
 /// Returns the counters for `GET /-/cache`, and what is stored for a URL for `GET /-/cache?url=…`. Purges stored responses for
 /// `DELETE /-/cache?url=…`, `?prefix=…` or `?group=…&origin=…`, or with `soft=true` makes them stale.
@@ -65,7 +113,7 @@ fn not_a_url(text: &str) -> Problem {
 }
 
 fn purged(count: usize) -> Response<Bytes> {
-    response::json(StatusCode::OK, &json!({ "purged": count }))
+    answer_json(StatusCode::OK, &json!({ "purged": count }))
 }
 
 /// Returns `true` for `PURGE`, the method of Varnish and its successors.
@@ -100,49 +148,56 @@ fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem>
         return Err(not_a_url(&url));
     }
     let found = cache.look_up(&url);
-    let variants = found.variants.iter().map(|variant| {
-        json!({
-            "status": variant.status.as_u16(),
-            "fresh": variant.is_fresh,
-            "age": variant.age.as_secs(),
-            "lifetime": variant.lifetime.as_secs(),
-            "tag": variant.tag,
-            "vary": variant.vary,
-            "groups": variant.groups,
-            "size": variant.size,
-        })
+    let stored = found.variants.into_iter().map(|variant| Stored {
+        status: variant.status.as_u16(),
+        fresh: variant.is_fresh,
+        age: variant.age.as_secs(),
+        lifetime: variant.lifetime.as_secs(),
+        tag: variant.tag.map(Text),
+        vary: variant.vary.into_iter().map(Text).collect(),
+        groups: variant.groups.into_iter().map(Text).collect(),
+        size: variant.size,
     });
-    let not_stored = found.not_stored.map(|why| json!({ "outcome": why.name(), "reason": why.reason() }));
-    let described = json!({
-        "url": url,
-        "stored": variants.collect::<Vec<_>>(),
-        "on_disk": found.is_on_disk,
-        "not_stored": not_stored,
-    });
-    Ok(response::json(StatusCode::OK, &described))
+    let found = LookedUp {
+        url: Text(url.into_owned()),
+        stored: stored.collect(),
+        on_disk: found.is_on_disk,
+        not_stored: found.not_stored.map(|why| Refusal { outcome: why.name().into(), reason: why.reason().into() }),
+    };
+    Ok(answer_json(StatusCode::OK, &found))
 }
 
 fn counters(cache: &CacheHandle) -> Response<Bytes> {
     let metrics = cache.metrics();
-    let mut requests: Map<String, Value> = Map::new();
+    let mut requests = BTreeMap::<Text, BTreeMap<Text, u64>>::new();
     for outcome in Outcome::ALL {
-        let reasons = requests.entry(outcome.name()).or_insert_with(|| Map::new().into());
-        reasons[outcome.reason()] = metrics.count(outcome).into();
+        let reasons = requests.entry(outcome.name().into()).or_default();
+        reasons.insert(outcome.reason().into(), metrics.count(outcome));
     }
-    let not_stored = NotStored::ALL.map(|reason| (reason.reason().to_owned(), metrics.not_stored(reason).into()));
-    let causes = Invalidation::ALL.map(|cause| (cause.cause().to_owned(), metrics.invalidated(cause).into()));
-    let counters = json!({
-        "requests": requests,
-        "confirmed": metrics.confirmed,
-        "stored": metrics.stored,
-        "not_stored": Map::from_iter(not_stored),
-        "invalidated": Map::from_iter(causes),
-        "evictions": metrics.evictions,
-        "bytes": metrics.bytes,
-        "stored_bytes": metrics.stored_bytes,
-        "disk_bytes": metrics.disk_bytes,
-    });
-    response::json(StatusCode::OK, &counters)
+    let not_stored = NotStored::ALL.map(|reason| (reason.reason().into(), metrics.not_stored(reason)));
+    let causes = Invalidation::ALL.map(|cause| (cause.cause().into(), metrics.invalidated(cause)));
+    let counters = Counters {
+        requests,
+        confirmed: metrics.confirmed,
+        stored: metrics.stored,
+        not_stored: not_stored.into(),
+        invalidated: causes.into(),
+        evictions: metrics.evictions,
+        bytes: metrics.bytes,
+        stored_bytes: metrics.stored_bytes,
+        disk_bytes: metrics.disk_bytes,
+    };
+    answer_json(StatusCode::OK, &counters)
+}
+
+/// The outcomes of requests that the cache answered, and of those that it did not.
+pub(crate) const HITS: [&str; 3] = ["hit", "stale", "revalidated"];
+pub(super) const MISSES: [&str; 3] = ["miss", "pass", "error"];
+
+/// Returns the number of requests with one of these outcomes.
+pub(crate) fn count_of(metrics: &ifmatch_cache::Metrics, outcomes: &[&str]) -> u64 {
+    let is_one = |outcome: &Outcome| outcomes.contains(&outcome.name());
+    Outcome::ALL.into_iter().filter(is_one).map(|outcome| metrics.count(outcome)).sum()
 }
 
 /// Parses a query into a purge, and `true` if it is for this proxy alone. An empty prefix purges everything, and must be explicit. `group`

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use ifmatch_core::problem::Problem;
 use ifmatch_runtime::{Clock, SystemClock};
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
-use super::response;
-use crate::conflicts::{Conflicts, WINDOW};
+use super::answer_json;
+use crate::conflicts::{Conflict, Conflicts, WINDOW, Worst};
 
 /// Path of the endpoint.
 pub(super) const PATH: &str = "/-/conflicts";
@@ -17,6 +17,17 @@ pub(super) const PATH: &str = "/-/conflicts";
 const WORST: usize = 10;
 /// Maximum number of conflicts in `recent`, and the default.
 const MAX_LIMIT: usize = 500;
+
+/// The answer.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Found {
+    /// Number of conflicts since the start.
+    pub(crate) total: u64,
+    /// The time for which conflicts are counted by path, in seconds.
+    window: u64,
+    pub(crate) worst: Vec<Worst>,
+    pub(crate) recent: Vec<Conflict>,
+}
 
 /// Returns the worst paths of the last ten minutes, and the latest conflicts, newest first: with `?path=…` those of a path, and
 /// with `?limit=…` at most this number.
@@ -31,11 +42,11 @@ pub(super) fn respond<B>(conflicts: &Conflicts, request: &Request<B>) -> Result<
         }
     }
     let (now, wall) = (SystemClock.now(), SystemClock.wall());
-    let found = json!({
-        "total": conflicts.total(),
-        "window": WINDOW.as_secs(),
-        "worst": conflicts.worst(WORST, now, wall),
-        "recent": conflicts.recent(limit, |conflict| path.as_ref().is_none_or(|path| *path == conflict.path)),
-    });
-    Ok(response::json(StatusCode::OK, &found))
+    let found = Found {
+        total: conflicts.total(),
+        window: WINDOW.as_secs(),
+        worst: conflicts.worst(WORST, now, wall),
+        recent: conflicts.recent(limit, |conflict| path.as_ref().is_none_or(|path| *path == conflict.path.0)),
+    };
+    Ok(answer_json(StatusCode::OK, &found))
 }

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
-use super::response;
+use super::answer_json;
 use crate::conflicts::{Conflict, Conflicts, WINDOW, seconds};
 use crate::leases::listing::lease_json;
 use crate::leases::listing::{self, LeaseTarget};
@@ -84,7 +84,7 @@ async fn list(
     let page = listing::page(store, &query.prefix, query.after, query.limit).await?;
     let losers = Losers::of(conflicts);
     let leases: Vec<_> = page.items.iter().map(|entry| losers.add(&entry.target, Some(&entry.lease))).collect();
-    Ok(response::json(StatusCode::OK, &json!({ "leases": leases, "next": page.next })))
+    Ok(answer_json(StatusCode::OK, &json!({ "leases": leases, "next": page.next })))
 }
 
 async fn one(
@@ -95,7 +95,7 @@ async fn one(
 ) -> Result<Response<Bytes>, Problem> {
     if is_read(request.method()) {
         let lease = find(store, &target).await?;
-        return Ok(response::json(StatusCode::OK, &Losers::of(conflicts).add(&target, lease.as_ref())));
+        return Ok(answer_json(StatusCode::OK, &Losers::of(conflicts).add(&target, lease.as_ref())));
     }
     if request.method() != Method::POST {
         return Err(not_allowed("GET, HEAD, POST"));
@@ -113,7 +113,7 @@ async fn one(
     tracing::info!(path = %target, "an operator broke a lease");
     let LeaseReceipt { lease, at } = leased.receipt;
     let seen = lease.map(|lease| SeenLease { lease, at });
-    Ok(response::json(StatusCode::OK, &lease_json(&target, seen.as_ref())))
+    Ok(answer_json(StatusCode::OK, &lease_json(&target, seen.as_ref())))
 }
 
 /// The clients that leases have kept from their work lately.
@@ -151,7 +151,7 @@ fn ends(seen: &SeenLease) -> Option<f64> {
 /// Returns `true` if a request was for this target. In the Azure dialect, the path may begin with the account, which is part of
 /// the container's name unless it is the first one.
 fn is_of(conflict: &Conflict, target: &LeaseTarget) -> bool {
-    let path = percent_decode_str(conflict.path.trim_start_matches('/')).decode_utf8_lossy();
+    let path = percent_decode_str(conflict.path.0.trim_start_matches('/')).decode_utf8_lossy();
     let target = target.to_string();
     let in_account = || {
         path.split_once('/').is_some_and(|(account, rest)| {

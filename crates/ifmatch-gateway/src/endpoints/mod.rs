@@ -5,20 +5,17 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use ifmatch_blob::name::is_server_path;
 use ifmatch_core::problem::Problem;
 use ifmatch_http_server::RequestBody;
+use serde::Serialize;
 
 use crate::access::Denied;
 use crate::gateway::state::AppState;
 
+pub(crate) mod cache;
+pub(crate) mod conflicts;
 pub(crate) mod leases;
+pub(crate) mod overview;
 pub(crate) mod ready;
 pub(crate) mod snapshot;
-
-mod cache;
-mod conflicts;
-mod health;
-mod metrics;
-mod overview;
-mod response;
 
 /// Path of the cache's endpoint, also at other proxies.
 pub(crate) const CACHE_PATH: &str = cache::PATH;
@@ -55,18 +52,18 @@ impl Endpoint {
 async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Response<Bytes>, Problem> {
     let path = request.uri().path();
     match (path, &state.blobs, &state.cache) {
-        (health::PATH, ..) => {
+        (ready::HEALTH_PATH, ..) => {
             check_read(&request)?;
-            Ok(health::respond(state))
+            Ok(ready::respond_health(state))
         }
         (ready::PATH, ..) => {
             check_read(&request)?;
             Ok(ready::respond(state).await)
         }
-        (metrics::PATH, ..) => {
+        (overview::METRICS_PATH, ..) => {
             check_read(&request)?;
             check_access(state, &request)?;
-            Ok(metrics::respond(state))
+            Ok(overview::respond_metrics(state))
         }
         (overview::PATH, ..) => {
             check_read(&request)?;
@@ -98,9 +95,9 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
             };
             let paths = format!(
                 "{}, {}, {}, {}, {} and {last}",
-                health::PATH,
+                ready::HEALTH_PATH,
                 ready::PATH,
-                metrics::PATH,
+                overview::METRICS_PATH,
                 overview::PATH,
                 conflicts::PATH
             );
@@ -120,4 +117,19 @@ fn check_read<B>(request: &Request<B>) -> Result<(), Problem> {
 
 fn check_access<B>(state: &AppState, request: &Request<B>) -> Result<(), Problem> {
     state.access.load().check_token(request.method(), request.headers()).map_err(Denied::to_problem)
+}
+
+/// Returns a JSON response that must not be stored.
+fn answer_json(status: StatusCode, value: &impl Serialize) -> Response<Bytes> {
+    // Maps have texts as keys, and no number is infinite, so nothing fails.
+    answer_text(status, "application/json", serde_json::to_vec(value).unwrap_or_default().into())
+}
+
+/// Returns a text response that must not be stored.
+fn answer_text(status: StatusCode, media_type: &'static str, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }

@@ -1,4 +1,4 @@
-//! `/-/ready`: for load balancers and orchestrators. Needs no token.
+//! `/-/health` and `/-/ready`: for load balancers. They need no token.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::response;
+use super::answer_json;
 use crate::gateway::state::AppState;
-use crate::leases::metered_store::MeteredStore;
+use crate::leases::metrics::MeteredStore;
 use crate::purges::Following;
 
 /// Path of the endpoint.
@@ -128,10 +128,22 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
                 None => json!({ "status": "ready" }),
                 Some(problem) => json!({ "status": "ready", "warning": problem }),
             };
-            return response::json(StatusCode::OK, &body);
+            return answer_json(StatusCode::OK, &body);
         }
     };
-    let mut response = response::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": status }));
+    let mut response = answer_json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": status }));
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     response
+}
+
+/// Path of the endpoint.
+pub(super) const HEALTH_PATH: &str = "/-/health";
+
+/// Returns 200, or 503 once the gateway is about to stop.
+pub(super) fn respond_health(state: &AppState) -> Response<Bytes> {
+    if state.is_stopping() {
+        answer_json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "stopping" }))
+    } else {
+        answer_json(StatusCode::OK, &json!({ "status": "ok" }))
+    }
 }

@@ -7,7 +7,7 @@ use ifmatch_blob_embedded::{EmbeddedStore, OpenError, OpenErrorKind, Snapshot};
 use ifmatch_core::problem::Problem;
 use serde_json::json;
 
-use super::response;
+use super::answer_json;
 
 /// Path of the endpoint.
 pub(crate) const PATH: &str = "/-/snapshot";
@@ -22,10 +22,10 @@ pub(super) async fn respond(folder: Option<&EmbeddedStore>, method: &Method) -> 
             let taken = taken.map_err(|error| failed(&error))?.map_err(|error| problem(&error));
             let Snapshot { folder, bodies, bytes } = taken?;
             let snapshot = json!({ "folder": folder.display().to_string(), "bodies": bodies, "bytes": bytes });
-            Ok(response::json(StatusCode::CREATED, &snapshot))
+            Ok(answer_json(StatusCode::CREATED, &snapshot))
         }
         (Some(store), &Method::DELETE) => match store.remove_snapshot().await {
-            Ok(true) => Ok(response::json(StatusCode::OK, &json!({ "removed": true }))),
+            Ok(true) => Ok(answer_json(StatusCode::OK, &json!({ "removed": true }))),
             Ok(false) => Err(Problem::not_found().detail("there is no snapshot")),
             Err(error) => Err(problem(&error)),
         },

@@ -1,9 +1,12 @@
 //! Request ids: the client's id if it is safe to pass on, or a new one.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use http::{HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 /// The header with the id of a request, in requests and responses.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -60,9 +63,25 @@ fn is_safe(id: &[u8]) -> bool {
     (1..=MAX_LENGTH).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
 }
 
+/// ASCII characters that are percent-encoded, in addition to all non-ASCII characters.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'"');
+
+/// As [`ESCAPED`], but with spaces, and without backslashes, by which some programs escape the end of a field.
+const TEXT: &AsciiSet = &CONTROLS.add(b'"').add(b'\\');
+
+/// Escapes a field that has words. Bytes that are not UTF-8 become replacement characters first.
+pub(crate) fn escape_text(value: &[u8]) -> String {
+    utf8_percent_encode(&String::from_utf8_lossy(value), TEXT).to_string()
+}
+
+/// Escapes a path.
+pub(crate) fn escape(path: &str) -> impl fmt::Display + '_ {
+    utf8_percent_encode(path, ESCAPED)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{escape, escape_text, *};
 
     #[test]
     fn new_ids_are_unique_and_safe_ones_are_kept() {
@@ -83,6 +102,32 @@ mod tests {
         for given in ["", "two words", "tab\there", "caf\u{e9}", &long] {
             let given = HeaderValue::from_bytes(given.as_bytes()).unwrap();
             assert_eq!(ids.of(Some(&given)).len(), 32, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn words_keep_their_spaces_and_cannot_end_a_field() {
+        for (value, shown) in [
+            (&b"curl/8 (x)"[..], "curl/8 (x)"),
+            (b"a\" 200 5 \"", "a%22 200 5 %22"),
+            (b"a\\", "a%5C"),
+            (b"a\x1b[2J\tb\xff", "a%1B[2J%09b%EF%BF%BD"),
+        ] {
+            assert_eq!(escape_text(value), shown);
+        }
+    }
+
+    #[test]
+    fn control_and_non_ascii_characters_are_escaped() {
+        for (path, shown) in [
+            ("/c/a%20b{}|^`~", "/c/a%20b{}|^`~"),
+            ("/c/a\"b", "/c/a%22b"),
+            ("/c/\u{9b}31m", "/c/%C2%9B31m"),
+            ("/c/\u{202e}x", "/c/%E2%80%AEx"),
+            ("/c/a\u{2003}status=200", "/c/a%E2%80%83status=200"),
+            ("/c/\u{1b}\u{7f} ", "/c/%1B%7F%20"),
+        ] {
+            assert_eq!(escape(path).to_string(), shown);
         }
     }
 }

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use ifmatch_blob::accounts::Accounts;
-use ifmatch_blob::dialect::Context;
 use ifmatch_blob::documents::Documents;
 use ifmatch_blob::waits::Waits;
 use ifmatch_blob_embedded::EmbeddedStore;
@@ -22,11 +20,12 @@ use tokio::sync::watch;
 use super::certificate::Validity;
 use super::request_id::RequestIds;
 use crate::access::Access;
-use crate::cli::in_force::InForce;
 use crate::config::ServerConfig;
+use crate::config::sources::InForce;
 use crate::conflicts::Conflicts;
 use crate::endpoints::ready::Readiness;
-use crate::leases::metered_store::MeteredStore;
+use crate::error::Error;
+use crate::leases::metrics::MeteredStore;
 use crate::metrics::Metrics;
 use crate::purges::Purges;
 use crate::traces::Traces;
@@ -89,9 +88,12 @@ pub(crate) struct Facts {
 }
 
 impl AppState {
-    /// Creates the state of a gateway without blobs and without a cache.
-    pub(crate) fn new(config: &ServerConfig, metrics: Metrics) -> Self {
-        Self {
+    /// Creates the state of a gateway without blobs, upstreams and a cache, and starts the traces, if they are sent.
+    ///
+    /// # Errors
+    /// Fails if the traces cannot be sent.
+    pub(crate) fn new(config: &ServerConfig, metrics: Metrics) -> Result<Self, Error> {
+        Ok(Self {
             access: ArcSwap::from_pointee(config.access.clone()),
             metrics,
             blobs: None,
@@ -110,12 +112,12 @@ impl AppState {
             documents: Documents::default(),
             // Otherwise clients may have one address, and the limit on requests limits these, too.
             has_shares: config.limits.requests.per_client.is_none(),
-            traces: None,
+            traces: config.traces.as_ref().map(Traces::start).transpose()?,
             facts: Facts { settings: config.in_force.clone(), ..Facts::default() },
             started: SystemClock.wall(),
             certificates: ArcSwap::default(),
             stopping: watch::Sender::new(false),
-        }
+        })
     }
 
     /// Sets the certificates of the server, and warns of those that have expired or soon will.
@@ -136,58 +138,6 @@ impl AppState {
         self.certificates.load().iter().map(Validity::end).collect()
     }
 
-    /// Adds a description of the storage, and its folder, if it has one.
-    pub(crate) fn with_storage(self, storage: String, folder: Option<PathBuf>) -> Self {
-        Self { facts: Facts { storage: Some(storage), folder, ..self.facts }, ..self }
-    }
-
-    /// Adds the traces.
-    pub(crate) fn with_traces(self, traces: Option<Traces>) -> Self {
-        Self { traces, ..self }
-    }
-
-    /// Enables `/-/leases` for the leases of `blobs`, and ends the waits of their service when the gateway stops.
-    pub(crate) fn with_blobs(self, blobs: MeteredStore, service: &Context) -> Self {
-        let Context { waits, documents, .. } = service.clone();
-        Self { blobs: Some(blobs), waits, documents, ..self }
-    }
-
-    /// Lets `/-/ready` ask the register of the blobs.
-    pub(crate) fn with_register(self, register: Option<Arc<dyn Register>>) -> Self {
-        Self { register, ..self }
-    }
-
-    /// Enables `/-/snapshot` for the blobs in a folder.
-    pub(crate) fn with_folder(self, folder: Option<EmbeddedStore>) -> Self {
-        Self { folder, ..self }
-    }
-
-    /// Enables `/-/cache` for `cache`.
-    pub(crate) fn with_cache(self, cache: CacheHandle) -> Self {
-        Self { cache: Some(cache), ..self }
-    }
-
-    /// Makes purges hold on other proxies, too.
-    pub(crate) fn with_purges(self, purges: Purges) -> Self {
-        Self { purges, ..self }
-    }
-
-    /// Adds the metrics of the upstreams of `proxy`.
-    pub(crate) fn with_proxy(self, proxy: Proxy) -> Self {
-        Self { proxy: Some(proxy), ..self }
-    }
-
-    /// Sets if everyone can sign requests, with a published key.
-    pub(crate) fn accepting_published_key(self, accepts_published_key: bool) -> Self {
-        Self { accepts_published_key, ..self }
-    }
-
-    /// Keeps the containers of all accounts but the first one from readers without credentials.
-    pub(crate) fn withholding(self, accounts: &Accounts) -> Self {
-        let others = accounts.iter().filter(|account| !accounts.is_default(account));
-        Self { withheld: others.map(|account| accounts.prefix(account)).collect(), ..self }
-    }
-
     /// Returns `true` if a path is one of these containers, or the list of all containers.
     pub(crate) fn is_withheld(&self, path: &str) -> bool {
         if self.withheld.is_empty() {
@@ -196,11 +146,6 @@ impl AppState {
         let path = percent_decode_str(path).decode_utf8_lossy();
         let name = path.trim_start_matches('/');
         name.is_empty() || self.withheld.iter().any(|prefix| name.starts_with(prefix))
-    }
-
-    /// Sets if client information from proxies in front is trusted.
-    pub(crate) fn trusting_forwarded(self, trusts_forwarded: bool) -> Self {
-        Self { trusts_forwarded, ..self }
     }
 
     /// Records that the gateway is about to stop, which `/-/health` reports from now on, and ends the reads that wait.

@@ -1,22 +1,27 @@
 //! Tracking of a request from its head to the end of its response: metrics, the access log and its slot.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use bytes::{Buf, Bytes};
 use http::header::{HOST, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http_body::{Body, Frame, SizeHint};
 use ifmatch_cache::policy::cache_status::CACHE_STATUS;
 use ifmatch_core::fields::lines;
-use ifmatch_http_server::{BodyProgress, RequestBody, RequestContext, RequestSlot};
+use ifmatch_http_server::{BodyProgress, BoxError, RequestBody, RequestContext, RequestSlot};
 use ifmatch_proxy::LastExchange;
 use ifmatch_runtime::{Clock, SystemClock};
 use metrics::Counter;
+use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tracing::{Level, debug, enabled};
 
-use super::logged_path;
+use super::request_id;
 use super::state::AppState;
-use crate::access::credentials;
+use crate::access;
 use crate::conflicts::{Attempt, Refusal};
 use crate::metrics::conditions::{Conditions, is_by_lease};
 use crate::metrics::{Finished, method_index};
@@ -101,7 +106,7 @@ impl RequestTracker {
                 exchange: LastExchange::default(),
             })
             .map(Box::new);
-        let credentials = credentials::kind_of(request);
+        let credentials = access::kind_of(request);
         let host_of_proxy = || state.proxy.as_ref().and_then(|_| host(request));
         let client = context.remote_address().ip();
         Self {
@@ -113,7 +118,7 @@ impl RequestTracker {
             credentials,
             conditions: Conditions::of(request.headers()),
             by_lease: false,
-            attempt: Attempt::of(request, client, credentials::KINDS[credentials], host_of_proxy),
+            attempt: Attempt::of(request, client, access::KINDS[credentials], host_of_proxy),
             status: None,
             bytes_out: 0,
             request_body: request.body().progress(),
@@ -202,9 +207,9 @@ impl Drop for RequestTracker {
                 forwarded_for = line.forwarded_for.as_deref(),
                 method = %line.method,
                 host = line.host.as_deref(),
-                path = %logged_path::escape(line.uri.path()),
+                path = %request_id::escape(line.uri.path()),
                 version = ?line.version,
-                credentials = credentials::KINDS[self.credentials],
+                credentials = access::KINDS[self.credentials],
                 status = self.status.map_or(0, |status| status.as_u16()),
                 condition = self.conditions.names(),
                 decision,
@@ -223,7 +228,7 @@ impl Drop for RequestTracker {
             if let Some(span) = line.span.take() {
                 span.end(Attributes {
                     method: &line.method,
-                    path: logged_path::escape(line.uri.path()).to_string(),
+                    path: request_id::escape(line.uri.path()).to_string(),
                     scheme: if line.secure { "https" } else { "http" },
                     client: line.client.ip().to_string(),
                     status: self.status,
@@ -241,13 +246,13 @@ impl Drop for RequestTracker {
 
 /// Returns the host that a request names.
 fn host<B>(request: &Request<B>) -> Option<String> {
-    let named = request.uri().authority().map(|authority| logged_path::escape(authority.as_str()).to_string());
+    let named = request.uri().authority().map(|authority| request_id::escape(authority.as_str()).to_string());
     named.or_else(|| text(request.headers(), HOST))
 }
 
 /// Returns the first line of a field, escaped.
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
-    lines(headers, name).next().map(|value| logged_path::escape_text(value.as_bytes()))
+    lines(headers, name).next().map(|value| request_id::escape_text(value.as_bytes()))
 }
 
 fn without_query(mut url: String) -> String {
@@ -258,12 +263,72 @@ fn without_query(mut url: String) -> String {
 /// Returns the clients named by the proxies in front, closest last, in visible ASCII.
 fn forwarded_for(headers: &HeaderMap) -> Option<String> {
     let named: Vec<_> = lines(headers, X_FORWARDED_FOR).map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
-    (!named.is_empty()).then(|| logged_path::escape(&named.join(",")).to_string())
+    (!named.is_empty()).then(|| request_id::escape(&named.join(",")).to_string())
 }
 
 /// Increments a counter unless `bytes` is zero, which saves contention: most requests have no body.
 fn count(counter: &Counter, bytes: u64) {
     if bytes > 0 {
         counter.increment(bytes);
+    }
+}
+
+pin_project! {
+    /// The body of a response, with the tracker of its request.
+    pub(crate) struct ResponseBody<B> {
+        #[pin]
+        content: Content<B>,
+        tracker: RequestTracker,
+    }
+}
+
+pin_project! {
+    #[project = ContentProjection]
+    enum Content<B> {
+        Inner { #[pin] body: B },
+        Own { bytes: Option<Bytes> },
+    }
+}
+
+impl<B> ResponseBody<B> {
+    /// Wraps a body of the inner service.
+    pub(crate) fn inner(body: B, tracker: RequestTracker) -> Self {
+        Self { content: Content::Inner { body }, tracker }
+    }
+
+    /// Creates a body of the gateway itself.
+    pub(crate) fn own(bytes: Bytes, tracker: RequestTracker) -> Self {
+        Self { content: Content::Own { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) }, tracker }
+    }
+}
+
+impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ResponseBody<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.project();
+        let frame = match this.content.project() {
+            ContentProjection::Inner { body } => body.poll_frame(cx).map_err(Into::into),
+            ContentProjection::Own { bytes } => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+        };
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            this.tracker.sent(frame.data_ref().map_or(0, |data| data.remaining() as u64));
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Inner { body } => body.is_end_stream(),
+            Content::Own { bytes } => bytes.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Inner { body } => body.size_hint(),
+            Content::Own { bytes } => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+        }
     }
 }

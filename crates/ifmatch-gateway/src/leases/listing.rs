@@ -127,7 +127,7 @@ impl Walk<'_> {
             let prefix = wanted.container.to_owned();
             let page = self
                 .store
-                .containers(&ListQuery { prefix, after: after_container, limit: STEP, leases: true, delimiter: None })
+                .containers(&ListQuery { prefix, after: after_container, leases: true, ..ListQuery::first(STEP) })
                 .await?;
             for container in page.items.into_iter().filter(|container| wanted.matches(&container.name)) {
                 let lease = container.info.lease.filter(|_| wanted.blob.is_none());
@@ -149,7 +149,7 @@ impl Walk<'_> {
             let prefix = self.prefix.blob.unwrap_or_default().to_owned();
             let Some(page) = self
                 .store
-                .list(container, &ListQuery { prefix, after, limit: STEP, leases: true, delimiter: None })
+                .list(container, &ListQuery { prefix, after, leases: true, ..ListQuery::first(STEP) })
                 .await?
             else {
                 return Ok(false);

@@ -1,17 +1,19 @@
-//! Metrics of leases.
+//! Metrics of leases, and the store that updates them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ifmatch_blob::name::ContainerName;
+use async_trait::async_trait;
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::store::{Delete, LeaseRequest, Leased, Peek, StoreError, Wrapper};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseAction, LeaseReceipt, LeaseState, SeenLease};
-use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
+use ifmatch_runtime::{Clock, SystemClock};
+use metrics::{Counter, Gauge, counter, gauge};
 
 use super::listing::{Entry, LeaseTarget};
-
-const HELD: &str = "ifmatch_leases_held";
-const OPERATIONS: &str = "ifmatch_lease_operations_total";
+use crate::metrics::table::leases::{HELD, OPERATIONS};
 
 /// Active leases, and counters of lease operations.
 ///
@@ -53,12 +55,6 @@ struct Backfill {
 impl LeaseMetrics {
     /// Registers the metrics with the current recorder.
     pub(crate) fn new() -> Self {
-        describe_gauge!(HELD, "Active leases. For an object store, only those used since the start.");
-        describe_counter!(
-            OPERATIONS,
-            "Lease operations by outcome: acquired, renewed, changed, released, broken, expired, or refused because \
-             of a lease."
-        );
         let operation = |outcome: &'static str| counter!(OPERATIONS, "outcome" => outcome);
         Self {
             active: Mutex::default(),
@@ -191,13 +187,93 @@ impl Backfill {
     }
 }
 
+/// A store that updates [`LeaseMetrics`].
+#[derive(Clone)]
+pub(crate) struct MeteredStore {
+    store: Arc<dyn BlobStore>,
+    metrics: Arc<LeaseMetrics>,
+}
+
+impl MeteredStore {
+    /// Updates `metrics` with the operations on `store`.
+    pub(crate) fn new(store: Arc<dyn BlobStore>, metrics: Arc<LeaseMetrics>) -> Self {
+        Self { store, metrics }
+    }
+
+    /// Removes expired leases from the metrics.
+    pub(crate) fn expire_leases(&self) {
+        self.metrics.expire(SystemClock.now());
+    }
+
+    /// Counts a rejection because of a lease.
+    pub(crate) fn refused(&self) {
+        self.metrics.refused();
+    }
+
+    fn record(
+        &self,
+        target: LeaseTarget,
+        request: &LeaseRequest,
+        result: Result<Leased, StoreError>,
+    ) -> Result<Leased, StoreError> {
+        let leased = result?;
+        self.metrics.record(target, request.action, &leased.receipt, SystemClock.now());
+        Ok(leased)
+    }
+
+    fn record_deletion(&self, target: &LeaseTarget, result: Result<(), StoreError>) -> Result<(), StoreError> {
+        result?;
+        self.metrics.record_deletion(target, SystemClock.now());
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Wrapper for MeteredStore {
+    fn inner(&self) -> &dyn BlobStore {
+        &*self.store
+    }
+
+    fn peek(&self) -> Option<&dyn Peek> {
+        self.store.peek()
+    }
+
+    async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
+        self.record_deletion(&target(blob), self.store.delete(blob, delete).await)
+    }
+
+    async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+        self.record(target(blob), &request.clone(), self.store.lease(blob, request).await)
+    }
+
+    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
+        let result = self.store.lease_container(container, request.clone()).await;
+        self.record(LeaseTarget { container: container.clone(), blob: None }, &request, result)
+    }
+
+    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        let target = LeaseTarget { container: container.clone(), blob: None };
+        self.record_deletion(&target, self.store.delete_container(container, delete).await)
+    }
+
+    async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        let target = LeaseTarget { container: container.clone(), blob: None };
+        self.record_deletion(&target, self.store.delete_empty_container(container, delete).await)
+    }
+}
+
+fn target(blob: &BlobPath) -> LeaseTarget {
+    LeaseTarget { container: blob.container.clone(), blob: Some(blob.name.clone()) }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::*;
     use ifmatch_core::lease::Lease;
     use serde_json::json;
+
+    use super::*;
 
     const NOW: Timestamp = Timestamp::from_micros(1_000_000);
     const LATER: Timestamp = Timestamp::from_micros(2_000_000);

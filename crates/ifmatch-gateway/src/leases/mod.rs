@@ -1,5 +1,4 @@
 //! Leases from an operator's view: listing and counting them.
 
 pub(crate) mod listing;
-pub(crate) mod metered_store;
 pub(crate) mod metrics;

@@ -1,30 +1,14 @@
-//! Metrics of the cache.
+//! Metrics of the cache, and of the log of purges that several proxies share.
+
+use std::time::Duration;
 
 use ifmatch_cache::{Invalidation, Metrics, NotStored, Outcome};
-use metrics::{counter, describe_counter, describe_gauge, gauge};
+use metrics::{counter, gauge};
 
-const REQUESTS: &str = "ifmatch_cache_requests_total";
-const CONFIRMED: &str = "ifmatch_cache_confirmed_total";
-const STORED: &str = "ifmatch_cache_stored_total";
-const NOT_STORED: &str = "ifmatch_cache_not_stored_total";
-const INVALIDATED: &str = "ifmatch_cache_invalidated_total";
-const EVICTIONS: &str = "ifmatch_cache_evictions_total";
-const ANSWERED_BYTES: &str = "ifmatch_cache_answered_bytes_total";
-const STORED_BYTES: &str = "ifmatch_cache_stored_bytes";
-const DISK_BYTES: &str = "ifmatch_cache_disk_bytes";
-
-/// Registers the descriptions.
-pub(crate) fn describe() {
-    describe_counter!(REQUESTS, "Requests by outcome and its reason. Each request has exactly one outcome.");
-    describe_counter!(CONFIRMED, "Stored responses confirmed by a 304 of the upstream, also in the background.");
-    describe_counter!(STORED, "Responses stored completely.");
-    describe_counter!(NOT_STORED, "Responses that were to be stored, but were not, by reason.");
-    describe_counter!(INVALIDATED, "URIs with stored responses that were invalidated by writes, or purged, by cause.");
-    describe_counter!(EVICTIONS, "URIs evicted because the cache was full.");
-    describe_counter!(ANSWERED_BYTES, "Bytes of bodies served from the cache.");
-    describe_gauge!(STORED_BYTES, "Current size of stored responses in memory, in bytes.");
-    describe_gauge!(DISK_BYTES, "Current size of bodies in --cache-dir, in bytes.");
-}
+use super::table::cache::{
+    ANSWERED_BYTES, CONFIRMED, DISK_BYTES, EVICTIONS, INVALIDATED, NOT_STORED, REQUESTS, STORED, STORED_BYTES,
+};
+use super::table::purges;
 
 /// Copies the current counters of the cache.
 pub(crate) fn update(now: &Metrics) {
@@ -46,4 +30,15 @@ pub(crate) fn update(now: &Metrics) {
         #[expect(clippy::cast_precision_loss, reason = "a level, of which fifteen digits are enough")]
         gauge!(name).set(bytes as f64);
     }
+}
+
+/// Sets the progress through the log of purges.
+pub(crate) fn update_purges(position: u64, age: Duration, is_cut_off: bool) {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a number to compare with those of other proxies, exact up to 2^53"
+    )]
+    gauge!(purges::POSITION).set(position as f64);
+    gauge!(purges::AGE).set(age.as_secs_f64());
+    gauge!(purges::CUT_OFF).set(f64::from(u8::from(is_cut_off)));
 }

@@ -13,7 +13,7 @@ use metrics::{
     with_local_recorder,
 };
 
-use super::{Metrics, cache, purges, recorder, register, set_certificate_end, upstreams};
+use super::{Metrics, cache, recorder, register, set_certificate_end, table, upstreams};
 use crate::error::Error;
 use crate::leases::metrics::LeaseMetrics;
 
@@ -44,7 +44,7 @@ pub(crate) fn all() -> Result<BTreeMap<String, Metric>, Error> {
         LeaseMetrics::new();
         register::MeteredRegister::new(Arc::new(MemoryRegister::unbounded()));
         for (operation, outcome) in register::labels() {
-            drop(histogram!(register::SECONDS, "operation" => operation, "outcome" => outcome));
+            drop(histogram!(table::register::SECONDS, "operation" => operation, "outcome" => outcome));
         }
         for operation in ["load", "swap"] {
             drop(histogram!(BATCH_SIZE, "operation" => operation));
@@ -53,10 +53,8 @@ pub(crate) fn all() -> Result<BTreeMap<String, Metric>, Error> {
             drop(counter!(AMBIGUOUS, "outcome" => outcome));
         }
         set_certificate_end("cert.pem", Duration::ZERO);
-        cache::describe();
         cache::update(&ifmatch_cache::Metrics::default());
-        purges::describe();
-        purges::update(0, Duration::ZERO, false);
+        cache::update_purges(0, Duration::ZERO, false);
         let proxy = Upstream::parse(&[SERVER]).and_then(|upstream| Proxy::builder().route("/", upstream));
         let proxy = proxy.map_err(|error| Error::runtime(error.to_string()))?.build();
         let proxy = proxy.map_err(|error| Error::runtime(error.to_string()))?;

@@ -1,43 +1,28 @@
 //! Metrics of the gateway, in the Prometheus text format.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use conditions::{Conditions, HEADERS};
 use http::{HeaderMap, Method, StatusCode};
 use ifmatch_http_server::Event;
 use ifmatch_register::metrics::BATCH_SIZE;
-use metrics::{
-    Counter, Gauge, Histogram, Recorder, counter, describe_counter, describe_gauge, describe_histogram, gauge,
-    histogram,
-};
+use metrics::{Counter, Gauge, Histogram, Recorder, counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use table::gateway::{
+    BODY_BYTES, BUILD_INFO, CERTIFICATE_END, CONDITIONS, CONNECTIONS, CONNECTIONS_TOTAL, CREDENTIALS, DOCUMENTS,
+    DURATION, IN_FLIGHT, REQUESTS, STORE_ERRORS, TIMEOUTS, TURNED_AWAY, WAITS,
+};
 
-use crate::access::credentials::KINDS;
+use crate::access::KINDS;
 use crate::error::Error;
-use conditions::{Conditions, HEADERS};
 
 pub(crate) mod cache;
 pub(crate) mod catalogue;
 pub(crate) mod conditions;
-pub(crate) mod purges;
 pub(crate) mod register;
-pub(crate) mod samples;
+pub(crate) mod table;
 pub(crate) mod upstreams;
-
-const REQUESTS: &str = "ifmatch_requests_total";
-const DURATION: &str = "ifmatch_request_duration_seconds";
-const CREDENTIALS: &str = "ifmatch_credentials_total";
-const IN_FLIGHT: &str = "ifmatch_requests_in_flight";
-const BODY_BYTES: &str = "ifmatch_body_bytes_total";
-const CONDITIONS: &str = "ifmatch_conditions_total";
-const STORE_ERRORS: &str = "ifmatch_store_errors_total";
-const CONNECTIONS: &str = "ifmatch_connections";
-const CONNECTIONS_TOTAL: &str = "ifmatch_connections_total";
-const TURNED_AWAY: &str = "ifmatch_turned_away_total";
-const TIMEOUTS: &str = "ifmatch_timeouts_total";
-const WAITS: &str = "ifmatch_waits";
-const DOCUMENTS: &str = "ifmatch_document_bytes";
-const CERTIFICATE_END: &str = "ifmatch_tls_certificate_not_after_seconds";
-const BUILD_INFO: &str = "ifmatch_build_info";
 
 /// Upper bounds of the duration buckets, in seconds.
 const BUCKETS: [f64; 14] =
@@ -117,7 +102,7 @@ impl Metrics {
     /// Registers all metrics with any recorder.
     fn registered(recorder: &dyn Recorder, handle: PrometheusHandle) -> Self {
         metrics::with_local_recorder(recorder, || {
-            describe();
+            table::describe();
             gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             Self::register(handle)
         })
@@ -229,8 +214,12 @@ impl Metrics {
 fn recorder() -> Result<PrometheusRecorder, Error> {
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full(DURATION.to_owned()), &BUCKETS)
-        .and_then(|builder| builder.set_buckets_for_metric(Matcher::Full(upstreams::SECONDS.to_owned()), &BUCKETS))
-        .and_then(|builder| builder.set_buckets_for_metric(Matcher::Full(register::SECONDS.to_owned()), &BUCKETS))
+        .and_then(|builder| {
+            builder.set_buckets_for_metric(Matcher::Full(table::upstreams::SECONDS.to_owned()), &BUCKETS)
+        })
+        .and_then(|builder| {
+            builder.set_buckets_for_metric(Matcher::Full(table::register::SECONDS.to_owned()), &BUCKETS)
+        })
         .and_then(|builder| builder.set_buckets_for_metric(Matcher::Full(BATCH_SIZE.to_owned()), &BATCH_SIZES))
         .map_err(|error| Error::runtime(format!("metrics cannot be set up: {error}")))?;
     Ok(builder.build_recorder())
@@ -262,40 +251,29 @@ fn class_index(status: Option<StatusCode>) -> usize {
     }
 }
 
-fn describe() {
-    describe_counter!(
-        REQUESTS,
-        "Requests by method and status class; aborted: the client disconnected before the response."
-    );
-    describe_histogram!(DURATION, "Seconds from the head of a request to the end of its response.");
-    describe_counter!(CREDENTIALS, "Requests by the kind of their credentials; refused: 401 or 403.");
-    describe_gauge!(IN_FLIGHT, "Requests in progress.");
-    describe_counter!(BODY_BYTES, "Bytes of request bodies (in) and response bodies (out).");
-    describe_counter!(
-        CONDITIONS,
-        "Conditions by outcome: met, not_modified (304), failed (412), or required (428) if a condition is missing."
-    );
-    describe_counter!(
-        STORE_ERRORS,
-        "Error responses of the store: unavailable (503, or a write of unknown outcome), full (507), unreadable (500)."
-    );
-    describe_gauge!(CONNECTIONS, "Open connections.");
-    describe_counter!(CONNECTIONS_TOTAL, "Connections accepted.");
-    describe_counter!(
-        TIMEOUTS,
-        "Clients that were too slow: to send a head, to send a body, or to read a response (answer)."
-    );
-    describe_counter!(
-        TURNED_AWAY,
-        "Requests refused with 503, connections refused because their client has reached its limit, and idle connections closed for new ones."
-    );
-    describe_gauge!(WAITS, "Reads that wait for a change (`Prefer: wait`).");
-    describe_gauge!(DOCUMENTS, "Memory that request bodies occupy which an operation holds whole, in bytes.");
-    describe_gauge!(
-        CERTIFICATE_END,
-        "When the certificate in a file, or one of its chain, expires, in seconds since 1970; 0 after it was replaced by another file."
-    );
-    describe_gauge!(BUILD_INFO, "Always 1, with the version as a label.");
+/// The samples of a text in the Prometheus format, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Samples<'a>(HashMap<&'a str, Vec<(&'a str, f64)>>);
+
+impl<'a> Samples<'a> {
+    /// Parses the gateway's own metrics.
+    pub(crate) fn parse(text: &'a str) -> Self {
+        let mut samples = Self::default();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let Some((sample, value)) = line.rsplit_once(' ') else { continue };
+            let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
+            if let Ok(value) = value.parse() {
+                samples.0.entry(name).or_default().push((labels, value));
+            }
+        }
+        samples
+    }
+
+    /// Returns the sum of the samples with this name and all of these labels.
+    pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let has = |found: &str| labels.iter().all(|(label, value)| found.contains(&format!("{label}=\"{value}\"")));
+        self.0.get(name).into_iter().flatten().filter(|(found, _)| has(found)).map(|(_, value)| value).sum()
+    }
 }
 
 #[cfg(test)]
@@ -361,6 +339,21 @@ mod tests {
             r#"ifmatch_request_duration_seconds_bucket{method="GET",le="0.0025"} 6"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn samples_are_selected_by_name_and_labels() {
+        let text = "# HELP a x\na{of=\"x\",as=\"y\"} 2\na{of=\"z\",as=\"y\"} 3\nab 7\n\n";
+        let samples = Samples::parse(text);
+        for (name, labels, sum) in [
+            ("a", &[][..], 5.0),
+            ("a", &[("of", "x")], 2.0),
+            ("a", &[("as", "y"), ("of", "z")], 3.0),
+            ("ab", &[], 7.0),
+            ("b", &[], 0.0),
+        ] {
+            assert!((samples.sum(name, labels) - sum).abs() < 1e-9, "{name} {labels:?}");
         }
     }
 }

@@ -7,14 +7,10 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait};
 use ifmatch_runtime::{Clock, SystemClock};
-use metrics::{Gauge, describe_gauge, describe_histogram, gauge, histogram};
-use tokio::time::Instant;
+use metrics::{Gauge, gauge, histogram};
 
-/// Seconds that a call took.
-pub(super) const SECONDS: &str = "ifmatch_register_seconds";
-const CLOCK_ERROR: &str = "ifmatch_register_clock_error_seconds";
-const EPOCH: &str = "ifmatch_register_epoch";
-const LAST_SWAP: &str = "ifmatch_register_last_swap_timestamp_seconds";
+use super::table::register::{CLOCK_ERROR, EPOCH, LAST_SWAP, SECONDS};
+use tokio::time::Instant;
 
 /// Operations and outcomes of a register: labels of [`SECONDS`].
 const LOAD: &str = "load";
@@ -34,18 +30,6 @@ pub(crate) struct MeteredRegister {
 impl MeteredRegister {
     /// Measures the calls of a register with the current recorder.
     pub(crate) fn new(register: Arc<dyn Register>) -> Self {
-        describe_histogram!(
-            SECONDS,
-            "Seconds of the register's calls by operation and outcome: done, conflict, unavailable (nothing changed), \
-             ambiguous (a swap without an answer), full, unreadable."
-        );
-        describe_gauge!(
-            CLOCK_ERROR,
-            "Uncertainty about the time of the register's engine, infinite if the engine keeps no time, or it is unknown."
-        );
-        describe_gauge!(EPOCH, "Number of failovers of the register that may have lost acknowledged swaps.");
-        ifmatch_register::metrics::describe();
-        describe_gauge!(LAST_SWAP, "Unix time of the last successful swap of this process.");
         let (clock_error, epoch, last_swap) = (gauge!(CLOCK_ERROR), gauge!(EPOCH), gauge!(LAST_SWAP));
         let metered = Self { register, clock_error, epoch, last_swap };
         metered.update_engine();

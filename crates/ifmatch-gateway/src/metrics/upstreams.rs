@@ -4,17 +4,9 @@ use std::collections::HashMap;
 
 use http::StatusCode;
 use ifmatch_proxy::{Event, Observer, Proxy, ProxyErrorKind, UpstreamState};
-use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
 
-/// Seconds until a server begins its response.
-pub(super) const SECONDS: &str = "ifmatch_upstream_response_seconds";
-const RESPONSES: &str = "ifmatch_upstream_responses_total";
-const ERRORS: &str = "ifmatch_upstream_errors_total";
-const REJECTED: &str = "ifmatch_upstream_rejected_total";
-const HEALTHY: &str = "ifmatch_upstream_healthy";
-const BREAKER_OPEN: &str = "ifmatch_upstream_breaker_open";
-const IN_FLIGHT: &str = "ifmatch_upstream_requests_in_flight";
-const WAITING: &str = "ifmatch_upstream_requests_waiting";
+use super::table::upstreams::{BREAKER_OPEN, ERRORS, HEALTHY, IN_FLIGHT, REJECTED, RESPONSES, SECONDS, WAITING};
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 const REASONS: [&str; 2] = ["full", "hanging"];
@@ -38,7 +30,6 @@ struct Server {
 impl UpstreamMetrics {
     /// Registers the metrics of these upstreams.
     pub(crate) fn new(upstreams: &[UpstreamState]) -> Self {
-        describe();
         Self(upstreams.iter().map(|upstream| (upstream.route.clone(), Upstream::new(upstream))).collect())
     }
 }
@@ -126,22 +117,4 @@ fn set(upstreams: &[UpstreamState]) {
             gauge!(IN_FLIGHT, &of).set(server.requests as f64);
         }
     }
-}
-
-fn describe() {
-    describe_histogram!(SECONDS, "Seconds until a server began its response, including the time to connect.");
-    describe_counter!(RESPONSES, "Responses of a server, by class of their status.");
-    describe_counter!(
-        ERRORS,
-        "Requests without a response of the server: unreachable (not processed), broken (invalid, or the connection \
-         was closed), or timeout."
-    );
-    describe_counter!(
-        REJECTED,
-        "Requests rejected because all servers of the upstream and its queue were full, or because all servers hang."
-    );
-    describe_gauge!(HEALTHY, "1, or 0 while a server fails its health checks, or its circuit breaker is open.");
-    describe_gauge!(BREAKER_OPEN, "1 while a server is skipped because it was unreachable or hung; otherwise 0.");
-    describe_gauge!(IN_FLIGHT, "Requests in progress at a server, until the end of the response.");
-    describe_gauge!(WAITING, "Requests that wait for a server of the upstream.");
 }

@@ -3,14 +3,14 @@
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::future::{Future, poll_fn};
-use std::io;
-use std::mem;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use std::{io, mem};
 
+use activity::{Activity, Client, CountedStream, InFlight, Phase};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::{CONNECTION, EXPECT};
@@ -29,24 +29,19 @@ use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::debug;
+use watchdog::{CloseReason, LINGER, Watchdog};
 
 use crate::handler::{AnyBody, AnyError, AnyHandler, RequestContext};
 use crate::http1::{self, InterimStream};
 use crate::http2::{self, Close, ReadTimeout, StreamOptions};
 use crate::interim::InterimQueue;
 use crate::limits::Limits;
-use crate::observer::{Event, Observer};
+use crate::limits::{Event, Observer};
 use crate::request_body::{Received, RequestBody};
 use crate::slots::{ConnectionSlot, ConnectionSlots, Registration, RequestSlots};
-use activity::{Activity, Client, InFlight, Phase};
-use counted_stream::CountedStream;
-use protocol::Protocol;
-use watchdog::{CloseReason, LINGER, Watchdog};
 
 pub(crate) mod activity;
 
-mod counted_stream;
-mod protocol;
 mod watchdog;
 
 /// Time to send GOAWAY, or the last bytes of a response, on a connection that is closed.
@@ -128,11 +123,11 @@ impl ConnectionHandler {
     /// Performs the TLS handshake, and determines the protocol.
     async fn negotiate(&self, stream: TcpStream) -> io::Result<Negotiated> {
         let Some(tls) = &self.shared.tls else {
-            let protocol = protocol::detect(&stream).await?;
+            let protocol = detect(&stream).await?;
             return Ok(Negotiated::Plain(stream, protocol));
         };
         let stream = Box::new(tls.accept(stream).await?);
-        let protocol = protocol::from_alpn(stream.get_ref().1.alpn_protocol());
+        let protocol = from_alpn(stream.get_ref().1.alpn_protocol());
         Ok(Negotiated::Tls(stream, protocol))
     }
 
@@ -355,4 +350,47 @@ async fn poll_once<F: Future>(future: F, may_be_ready: impl Fn(&F) -> bool) -> F
         future.as_mut().poll(cx)
     })
     .await
+}
+
+/// A major version of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// HTTP/1.0 or 1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
+/// Start of the HTTP/2 preface (RFC 9113 §3.4) that no HTTP/1 method shares.
+const PREFACE: &[u8] = b"PRI ";
+
+/// Interval at which the rest of a partial preface is awaited.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Peeks at the first bytes of a plain connection. Waits until there are enough; the caller sets a timeout.
+///
+/// # Errors
+/// Fails if the connection breaks.
+pub(super) async fn detect(stream: &TcpStream) -> io::Result<Protocol> {
+    let mut start = [0; PREFACE.len()];
+    let mut seen = 0;
+    loop {
+        let count = stream.peek(&mut start).await?;
+        if start[..count] == *PREFACE {
+            return Ok(Protocol::Http2);
+        }
+        // Anything else is HTTP/1, including a partial preface: hyper responds with an error.
+        if count == 0 || start[..count] != PREFACE[..count] {
+            return Ok(Protocol::Http1);
+        }
+        if count == seen {
+            sleep(PAUSE).await;
+        }
+        seen = count;
+    }
+}
+
+/// Returns the protocol that ALPN has selected, or HTTP/1 if it has selected none.
+pub(super) fn from_alpn(selected: Option<&[u8]>) -> Protocol {
+    if selected == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 }
 }

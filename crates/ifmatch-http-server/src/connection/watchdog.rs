@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::Protocol;
 use super::activity::Snapshot;
-use super::protocol::Protocol;
 use crate::limits::Limits;
 use crate::progress_timeout::MIN_PROGRESS;
 

@@ -3,17 +3,13 @@
 //! [`h2`] provides frames, flow control and the limits on them. hyper is not used because it cannot send 102 or 103,
 //! and because it hides a reset with `NO_ERROR` from the body.
 
-mod body;
-mod cancellations;
-mod date;
-mod fields;
-mod send_body;
+mod request;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use body::StreamBody;
-pub(crate) use send_body::ReadTimeout;
+pub(crate) use request::StreamBody;
+pub(crate) use stream::ReadTimeout;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -32,8 +28,7 @@ use tracing::debug;
 use crate::handler::BoxError;
 use crate::interim::InterimQueue;
 use crate::limits::{Limits, MAX_FIELDS};
-use cancellations::Cancellations;
-use stream::Stream;
+use stream::{Cancellations, Stream};
 
 /// Number of bytes that a client may send before they are read, per stream and per connection.
 const WINDOW: u32 = 1 << 20;
@@ -123,8 +118,8 @@ where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let (mut head, stream) = request.into_parts();
-        fields::trim(&mut head.headers);
-        fields::join_cookies(&mut head.headers);
+        request::trim(&mut head.headers);
+        request::join_cookies(&mut head.headers);
         if head.headers.len() > MAX_FIELDS {
             return refuse(&mut reply, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
         }
@@ -146,7 +141,7 @@ where
 fn refuse(reply: &mut SendResponse<Bytes>, status: StatusCode) {
     let mut response = Response::new(());
     *response.status_mut() = status;
-    response.headers_mut().insert(header::DATE, date::now());
+    response.headers_mut().insert(header::DATE, stream::date());
     if let Err(error) = reply.send_response(response, true) {
         debug!(%error, "a refusal was not sent");
     }

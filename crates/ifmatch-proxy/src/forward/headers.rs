@@ -1,16 +1,16 @@
 //! The header fields of forwarded requests and responses.
 
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 
-use http::header::{EXPECT, HOST, HeaderName, MAX_FORWARDS, UPGRADE, VIA};
+use http::header::{EXPECT, HOST, HeaderName, MAX_FORWARDS, TE, UPGRADE, VIA};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Version};
-use ifmatch_core::fields::{forwarded, hop_by_hop};
+use ifmatch_core::fields::{self, forwarded, hop_by_hop};
 
-use crate::forward::connection_fields;
 use crate::forward::interim::Interim;
-use crate::forward::via::{self, Name};
 use crate::upstream::server::Server;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -52,7 +52,7 @@ impl Forwarding {
     pub(crate) fn request(self, head: &Parts, server: &Server, name: Name, prefix: Option<&str>) -> HeaderMap {
         let mut headers = head.headers.clone();
         let upgrade = requested_upgrade(head.version, &head.headers);
-        connection_fields::remove(&mut headers);
+        remove_connection_fields(&mut headers);
         // The gateway answers it when the content is read.
         headers.remove(EXPECT);
         let host = host(head).and_then(|host| HeaderValue::from_str(host).ok());
@@ -119,8 +119,8 @@ pub(crate) fn host(head: &Parts) -> Option<&str> {
 /// Rewrites the header fields of a response for the client. An upgrade keeps its own fields.
 pub(crate) fn response(headers: &mut HeaderMap, version: Version, upgraded: bool) {
     let upgrade = headers.get(UPGRADE).filter(|_| upgraded).cloned();
-    connection_fields::remove(headers);
-    via::add_to_response(headers, version);
+    remove_connection_fields(headers);
+    add_via(headers, version);
     if let Some(upgrade) = upgrade {
         headers.insert(UPGRADE, upgrade);
         headers.insert(http::header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -159,6 +159,66 @@ fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
         let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default().trim_ascii();
         !name.is_empty() && !SINGLE_HOP.iter().any(|other| other.eq_ignore_ascii_case(name))
     })
+}
+
+/// Removes hop-by-hop fields, except `TE: trailers`, since trailers are forwarded.
+pub(crate) fn remove_connection_fields(headers: &mut HeaderMap) {
+    let trailers = hop_by_hop::tokens(headers, &TE).any(|token| token.eq_ignore_ascii_case(b"trailers"));
+    hop_by_hop::remove(headers);
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// The random name of one proxy. Other instances in front of it or behind it have other names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Name(u64);
+
+impl Name {
+    /// Creates a unique name.
+    pub(crate) fn new() -> Self {
+        // The hasher has random keys.
+        Self(RandomState::new().hash_one(VIA))
+    }
+
+    /// Adds the name to a request.
+    pub(crate) fn add_to(self, headers: &mut HeaderMap, version: Version) {
+        add_to_via(headers, version, &self);
+    }
+
+    /// Returns `true` if these header fields contain the name.
+    pub(crate) fn is_in(self, headers: &HeaderMap) -> bool {
+        if !fields::has(headers, &VIA) {
+            return false;
+        }
+        let name = self.to_string();
+        hop_by_hop::tokens(headers, &VIA)
+            .filter_map(|member| std::str::from_utf8(member).ok()?.split_ascii_whitespace().nth(1))
+            .any(|found| found.eq_ignore_ascii_case(&name))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ifmatch-{:016x}", self.0)
+    }
+}
+
+/// Adds `Via` to a response.
+fn add_via(headers: &mut HeaderMap, version: Version) {
+    add_to_via(headers, version, &"ifmatch");
+}
+
+fn add_to_via(headers: &mut HeaderMap, version: Version, name: &dyn fmt::Display) {
+    headers.extend(HeaderValue::try_from(format!("{} {name}", protocol(version))).map(|value| (VIA, value)));
+}
+
+fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2.0",
+        _ => "1.1",
+    }
 }
 
 #[cfg(test)]
@@ -282,6 +342,64 @@ mod tests {
         ] {
             let answered = answered.iter().map(|line| (UPGRADE, HeaderValue::from_static(line))).collect();
             assert_eq!(is_requested(&answered, &wanted), expected, "{answered:?}");
+        }
+    }
+
+    fn removed(lines: &[(&'static str, &'static str)]) -> Vec<String> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        remove_connection_fields(&mut headers);
+        headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().expect("text"))).collect()
+    }
+
+    #[test]
+    fn hop_by_hop_fields_are_removed() {
+        let lines = [
+            ("connection", "close, X-Private"),
+            ("connection", "keep-alive"),
+            ("keep-alive", "timeout=5"),
+            ("x-private", "1"),
+            ("te", "gzip, Trailers"),
+            ("transfer-encoding", "chunked"),
+            ("proxy-authorization", "Basic eDp5"),
+            ("x-public", "2"),
+        ];
+        assert_eq!(removed(&lines), ["x-public: 2", "te: trailers"]);
+    }
+
+    #[test]
+    fn connection_options_cannot_remove_the_host() {
+        let lines = [("connection", "host, content-length"), ("host", "a"), ("content-length", "0")];
+        assert_eq!(removed(&lines).len(), 2);
+    }
+
+    #[test]
+    fn a_proxy_recognises_only_its_own_name() {
+        let (own, other) = (Name::new(), Name::new());
+        let mut headers = HeaderMap::new();
+        assert!(!own.is_in(&headers));
+        headers.append(VIA, HeaderValue::from_static("1.1 ifmatch, 1.0 fred (a comment), 1.1,,"));
+        other.add_to(&mut headers, Version::HTTP_2);
+        assert!(!own.is_in(&headers) && other.is_in(&headers));
+        own.add_to(&mut headers, Version::HTTP_11);
+        assert!(own.is_in(&headers) && other.is_in(&headers));
+    }
+
+    #[test]
+    fn a_name_is_found_in_any_form_that_proxies_send() {
+        let name = Name::new();
+        let upper = name.to_string().to_ascii_uppercase();
+        for (line, expected) in [
+            (format!("1.1 a,1.1 {name}"), true),
+            (format!("1.1 a , HTTP/1.1\t{upper} (why not),1.1 b"), true),
+            (format!("1.1 {name}0"), false),
+            (format!("1.1 a ({name})"), false),
+            (name.to_string(), false),
+        ] {
+            let value = HeaderValue::try_from(&line).expect("a value");
+            assert_eq!(name.is_in(&HeaderMap::from_iter([(VIA, value)])), expected, "{line}");
         }
     }
 }

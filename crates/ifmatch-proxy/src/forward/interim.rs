@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::header::{CONTENT_LENGTH, TRAILER};
 use http::{HeaderMap, StatusCode};
 
-use crate::forward::connection_fields;
+use crate::forward::headers::remove_connection_fields;
 
 /// Receives interim responses (RFC 9110 §15.2): 102 Processing and 103 Early Hints. Others apply to a single connection
 /// and are dropped.
@@ -32,7 +32,7 @@ impl Interim {
     pub(crate) fn send(&self, status: StatusCode, headers: &HeaderMap) {
         if matches!(status.as_u16(), 102 | 103) {
             let mut headers = headers.clone();
-            connection_fields::remove(&mut headers);
+            remove_connection_fields(&mut headers);
             // An interim response has no content for these fields to describe (RFC 9110 §8.6).
             for name in [CONTENT_LENGTH, TRAILER] {
                 headers.remove(name);

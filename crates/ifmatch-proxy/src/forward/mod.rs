@@ -1,13 +1,10 @@
 //! Messages on their way through the proxy: heads, bodies, interim responses and upgrades.
 
 pub(crate) mod attempts;
-mod connection_fields;
 pub(crate) mod framing;
 pub(crate) mod headers;
 pub(crate) mod interim;
 pub(crate) mod outgoing;
 pub(crate) mod request_body;
 pub(crate) mod response_body;
-mod trailers;
 pub(crate) mod upgrade;
-pub(crate) mod via;

@@ -14,7 +14,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::trailers::CleanTrailers;
+use super::response_body::CleanTrailers;
 
 /// Any error of a body.
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;

@@ -6,4 +6,3 @@ mod answers;
 mod http2;
 mod support;
 mod trouble;
-mod upgrades;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use self::cases::Case;
 use self::judge::{Finding, Verdict};
 use self::site::Site;
-use super::remote::Remote;
+use super::http_client::Remote;
 use super::runtime::block_on;
 use super::store_url::is_store;
 use crate::cli::terminal::{counted, print_line, print_text};

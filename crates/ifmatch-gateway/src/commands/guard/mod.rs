@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::remote::Remote;
+use super::http_client::Remote;
 use super::runtime::block_on;
 use super::store_url::{Place, is_store};
 use clap::Args;

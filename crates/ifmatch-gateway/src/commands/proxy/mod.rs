@@ -3,7 +3,6 @@
 mod client_info;
 mod guard;
 mod service;
-mod upstreams;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,29 +12,27 @@ use http::{Request, Response};
 use http_body::Body;
 use ifmatch_cache::{Builder, CacheHandle};
 use ifmatch_http_server::{BoxError, RequestBody, Server};
-use ifmatch_proxy::{Proxy, ProxyError};
+use ifmatch_proxy::{Proxy, ProxyBuilder, ProxyError};
 use tower::util::MapResponse;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::inherited::Inherited;
-use super::listen;
-use super::reload::Reloadable;
-use super::shutdown::{End, Signals, serve_until_stopped};
+use super::listen::Inherited;
+use super::runtime::{End, Signals, serve_until_stopped};
 use super::tls::Tls;
-use super::{cache, register, runtime};
+use super::{cache, listen, register, runtime};
 use crate::cli::terminal::{self, Style};
+use crate::commands::reload::Reloadable;
 use crate::config::CacheConfig;
-use crate::config::proxy::{ProxyConfig, PurgeConfig};
+use crate::config::proxy::{ProxyConfig, PurgeConfig, guarded_timeout};
 use crate::error::Error;
 use crate::gateway::state::AppState;
 use crate::gateway::{Gateway, SetContext};
-use crate::metrics::{self, Metrics};
+use crate::metrics::Metrics;
+use crate::metrics::upstreams::{self, UpstreamMetrics};
 use crate::purges::{Following, Peers, Purges};
-use crate::traces::Traces;
 use client_info::ClientInfo;
 use service::ProxyService;
-use upstreams::Load;
 
 /// Memory for guarded writes, in bytes. Half is for the versions of resources, unless a register keeps them, and half for the heads
 /// of responses.
@@ -55,7 +52,7 @@ pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
 /// # Errors
 /// Fails if an upstream uses TLS and this machine has no root certificates.
 pub(crate) fn check(config: &ProxyConfig) -> Result<(), Error> {
-    upstreams::build(config.proxy.clone()).map(drop)
+    build(config.proxy.clone()).map(drop)
 }
 
 async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
@@ -64,12 +61,11 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
     let site = listen::Listeners::bind(&config.server, &mut inherited)?;
     inherited.finish()?;
     let metrics = Metrics::global()?;
-    let proxy = upstreams::open(config)?;
+    let proxy = open(config)?;
     tokio::spawn(proxy.clone().watch_health());
-    let state = AppState::new(&config.server, metrics).with_proxy(proxy.clone());
-    let state = state
-        .trusting_forwarded(config.trusts_forwarded)
-        .with_traces(config.server.traces.as_ref().map(Traces::start).transpose()?);
+    let mut state = AppState::new(&config.server, metrics)?;
+    state.proxy = Some(proxy.clone());
+    state.trusts_forwarded = config.trusts_forwarded;
     let site = Site { config, load, addresses: site, signals };
     if let Some(guard) = &config.guard {
         let register = match &guard.register {
@@ -93,7 +89,7 @@ struct Site<'a> {
 }
 
 /// Puts the cache, if there is one, in front of `inner`, which forwards by `proxy`.
-async fn cached<S, B>(site: Site<'_>, state: AppState, proxy: Proxy, inner: S) -> Result<End, Error>
+async fn cached<S, B>(site: Site<'_>, mut state: AppState, proxy: Proxy, inner: S) -> Result<End, Error>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
         + SetContext
@@ -104,10 +100,9 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let Some(cache) = &site.config.cache else { return serve(site, state, proxy, inner).await };
-    metrics::cache::describe();
     let layer = builder(cache, site.config, &proxy)?.build();
-    let purges = purges(&site.config.purges, layer.handle()).await?;
-    let state = state.with_cache(layer.handle()).with_purges(purges);
+    state.purges = purges(&site.config.purges, layer.handle()).await?;
+    state.cache = Some(layer.handle());
     serve(site, state, proxy, layer.layer(inner)).await
 }
 
@@ -117,7 +112,6 @@ async fn purges(config: &PurgeConfig, cache: CacheHandle) -> Result<Purges, Erro
         PurgeConfig::Alone => Purges::Alone,
         PurgeConfig::Peers(peers) => Purges::Peers(Peers::new(peers)?),
         PurgeConfig::Register { url, bound } => {
-            metrics::purges::describe();
             let following = Following::start(register::open(url).await?, cache, *bound).await;
             Purges::Logged(
                 following.map_err(|error| Error::runtime(format!("cannot use --purge-register {url}: {error}")))?,
@@ -160,7 +154,7 @@ where
     let gateway = Gateway::new(Arc::clone(&state), service, |_, _| true).forwarding();
     print_banner(config, &addresses.serve(&mut server, gateway)?);
     let running = Reloadable { started: &config.server, tls: tls.as_ref(), state: &state };
-    let reload = || upstreams::reload(load, &proxy, &running, config.guard.is_some());
+    let reload = || reload(load, &proxy, &running, config.guard.is_some());
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
 }
 
@@ -178,4 +172,48 @@ fn write_banner(out: &mut dyn Write, style: Style, config: &ProxyConfig, address
         writeln!(out, "{dim}/-/metrics and /-/cache are disabled; set --write-token-file to enable them{plain}")?;
     }
     addresses.print(out, config.server.scheme())
+}
+
+/// Reads the configuration again.
+type Load<'a> = dyn Fn() -> Result<ProxyConfig, Error> + 'a;
+
+/// Creates the proxy, with metrics of its upstreams.
+///
+/// # Errors
+/// Fails if an upstream uses TLS and this machine has no root certificates.
+fn open(config: &ProxyConfig) -> Result<Proxy, Error> {
+    let builder = config.proxy.clone();
+    let metrics = UpstreamMetrics::new(&builder.upstreams());
+    build(builder.observer(Arc::new(metrics)))
+}
+
+/// Creates the proxy.
+///
+/// # Errors
+/// Fails if an upstream uses TLS and this machine has no root certificates.
+fn build(builder: ProxyBuilder) -> Result<Proxy, Error> {
+    builder.build().map_err(|error| {
+        Error::runtime(format!(
+            "cannot connect to upstreams over TLS, since this machine has no root certificates: install them, or use \
+             --upstream-ca: {error}"
+        ))
+    })
+}
+
+/// Replaces the upstreams, the certificate and the tokens by those of the current configuration. Changes nothing if that
+/// is invalid.
+///
+/// # Errors
+/// Fails if the configuration is invalid, listens elsewhere, switches TLS on or off, or gives a route of a `guarded` proxy a time of
+/// its own.
+fn reload(load: &Load<'_>, proxy: &Proxy, running: &Reloadable<'_>, guarded: bool) -> Result<(), Error> {
+    let config = load()?;
+    if guarded && config.routes.iter().any(|route| route.answer_timeout.is_some()) {
+        return Err(guarded_timeout());
+    }
+    let new = open(&config)?;
+    running.read(&config.server)?.apply();
+    upstreams::clear(proxy);
+    proxy.replace(new);
+    Ok(())
 }

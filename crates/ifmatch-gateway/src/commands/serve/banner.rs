@@ -8,10 +8,9 @@ use ifmatch_blob::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use crate::cli::terminal::{self, Style};
 use crate::commands::listen::Bound;
 use crate::config::address::ListenAddress;
-use crate::config::optional_address::OptionalAddress;
 use crate::config::settings::Settings;
 use crate::config::shown_url::without_secrets;
-use crate::config::{Config, Records, Storage};
+use crate::config::{Config, Records, Storage, TABLES};
 
 /// The addresses of the listeners.
 pub(super) struct Addresses {
@@ -57,10 +56,8 @@ fn write(out: &mut dyn Write, style: Style, config: &Config, addresses: &Address
 /// Returns the connection string for the default account, with its well-known key or without a key.
 fn connection(name: &str, config: &Config, addresses: &Addresses) -> String {
     let scheme = config.server.scheme();
-    let defaults = Settings::defaults();
-    let tables = addresses.tables.map(|address| OptionalAddress::On(ListenAddress::One(address)));
     let blobs = addresses.site.first();
-    let is_default = defaults.listen == [ListenAddress::One(blobs)] && defaults.listen_tables == tables;
+    let is_default = Settings::default().listen == [ListenAddress::One(blobs)] && addresses.tables == Some(TABLES);
     if name == DEVELOPMENT_ACCOUNT && config.has_published_key() && is_default && scheme == "http" {
         return "UseDevelopmentStorage=true".to_owned();
     }

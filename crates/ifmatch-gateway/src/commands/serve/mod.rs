@@ -3,6 +3,7 @@
 mod banner;
 mod storage;
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,10 +18,10 @@ use ifmatch_runtime::{Clock, SystemClock};
 use ifmatch_s3::{RequestId, S3Service};
 use tower_layer::Layer;
 
-use super::inherited::Inherited;
+use super::listen::Inherited;
 use super::listen::{self, Listeners, Reserved};
 use super::reload::Reloadable;
-use super::shutdown::{End, Signals, serve_until_stopped};
+use super::runtime::{End, Signals, serve_until_stopped};
 use super::tls::Tls;
 use super::{cache, runtime};
 use crate::config::{Config, Storage};
@@ -28,10 +29,9 @@ use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::gateway::state::AppState;
 use crate::leases;
-use crate::leases::metered_store::MeteredStore;
 use crate::leases::metrics::LeaseMetrics;
-use crate::metrics::{self, Metrics};
-use crate::traces::Traces;
+use crate::leases::metrics::MeteredStore;
+use crate::metrics::Metrics;
 use banner::Addresses;
 
 /// Interval between runs of the garbage collection.
@@ -73,18 +73,20 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone()).documents(documents);
     let objects = S3Service::new(service.context().clone(), config.accounts.clone());
     tokio::spawn(collect_garbage(service.clone(), tables.clone(), objects.clone()));
-    let state = AppState::new(&config.server, metrics).with_blobs(blobs, service.context());
-    let state = state.with_storage(banner::location(&config.storage), config.storage.folder());
-    let state = state.with_register(opened.register);
-    let state = state.accepting_published_key(config.accepts_published_key()).withholding(&config.accounts);
-    let state =
-        state.with_folder(opened.folder).with_traces(config.server.traces.as_ref().map(Traces::start).transpose()?);
+    let context = service.context();
+    let mut state = AppState::new(&config.server, metrics)?;
+    state.blobs = Some(blobs);
+    (state.waits, state.documents) = (Arc::clone(&context.waits), context.documents.clone());
+    state.facts.storage = Some(banner::location(&config.storage));
+    state.facts.folder = config.storage.folder();
+    (state.register, state.folder) = (opened.register, opened.folder);
+    state.accepts_published_key = config.accepts_published_key();
+    let others = config.accounts.iter().filter(|account| !config.accounts.is_default(account));
+    state.withheld = others.map(|account| config.accounts.prefix(account)).collect();
     let scheme = config.server.scheme();
     let cache = config.cache.as_ref().map(|cache| cache::before_blobs(cache, scheme)).transpose()?;
-    let state = Arc::new(match &cache {
-        Some(cache) => state.with_cache(cache.handle()),
-        None => state,
-    });
+    state.cache = cache.as_ref().map(|cache| cache.handle());
+    let state = Arc::new(state);
     let tls = Tls::open(&config.server.tls, &state)?;
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
@@ -92,7 +94,6 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let cors = config.cors.clone();
     let site = match cache {
         Some(cache) => {
-            metrics::cache::describe();
             let service = cache::RemoveToken.layer(cache.layer(service));
             site.serve(&mut server, Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors))?
         }
@@ -164,21 +165,18 @@ fn require_preconditions(config: &Config) -> RequirePreconditions {
 /// Removes uncommitted blocks, unfinished uploads and entities of deleted tables now and then daily, until the process ends.
 async fn collect_garbage(blobs: BlobService, tables: TableService, objects: S3Service) {
     loop {
-        match ifmatch_azure::collect_blocks(blobs.context()).await {
-            Ok(0) => {}
-            Ok(count) => tracing::info!(count, "removed uncommitted blocks"),
-            Err(error) => tracing::warn!(%error, "cannot remove uncommitted blocks"),
-        }
-        match tables.collect().await {
-            Ok(0) => {}
-            Ok(count) => tracing::info!(count, "removed entities of deleted tables"),
-            Err(error) => tracing::warn!(%error, "cannot remove entities of deleted tables"),
-        }
-        match objects.collect().await {
-            Ok(0) => {}
-            Ok(count) => tracing::info!(count, "removed unfinished uploads"),
-            Err(error) => tracing::warn!(%error, "cannot remove unfinished uploads"),
-        }
+        report("uncommitted blocks", ifmatch_azure::collect_blocks(blobs.context()).await);
+        report("entities of deleted tables", tables.collect().await);
+        report("unfinished uploads", objects.collect().await);
         tokio::time::sleep(GARBAGE_INTERVAL).await;
+    }
+}
+
+/// Logs how much was removed of something.
+fn report<N: Default + PartialEq + Display>(what: &str, removed: Result<N, impl Display>) {
+    match removed {
+        Ok(count) if count == N::default() => {}
+        Ok(count) => tracing::info!(%count, "removed {what}"),
+        Err(error) => tracing::warn!(%error, "cannot remove {what}"),
     }
 }

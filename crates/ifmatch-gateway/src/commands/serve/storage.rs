@@ -11,7 +11,8 @@ use ifmatch_blob_objects::ObjectBlobs;
 use ifmatch_register::{Guarantee, Register};
 
 use crate::commands::register::AcceptLosses;
-use crate::commands::{folder, register, store_url};
+use crate::commands::store_url::check_folder;
+use crate::commands::{register, store_url};
 use crate::config::shown_url::without_secrets;
 use crate::config::{Config, Records, Storage};
 use crate::error::Error;
@@ -42,7 +43,7 @@ impl Opened {
 pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
     match &config.storage {
         Storage::Folder(folder) => {
-            folder::check("--data", folder)?;
+            check_folder("--data", folder)?;
             let store = EmbeddedStore::open(folder).await.map_err(|error| folder_error(folder, &error))?;
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_deletions().await));
@@ -54,7 +55,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
             let register = match records {
                 Records::Memory => register::memory(),
                 Records::Folder(folder) => {
-                    folder::check("--data", folder)?;
+                    check_folder("--data", folder)?;
                     register::in_folder(folder).await?
                 }
                 Records::Register(url) => lasting(register::open(url).await?, config.register_may_lose)?,

@@ -12,8 +12,8 @@ use ifmatch_core::digest::{ContentHash, Hasher};
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
-use super::local::{PARTIAL, hash};
 use super::location::Location;
+use super::location::{PARTIAL, hash};
 use super::remote::{ATTEMPTS, DELAY, Entry, Remote};
 use super::{ExportArgs, Fault, Outcome, Progress, collect};
 use crate::cli::progress::Done;

@@ -10,8 +10,8 @@ use ifmatch_blob::name::{BlobPath, ContainerName};
 use tokio::task::spawn_blocking;
 use url::Url;
 
-use super::local::{Tree, Upload, blob_name, hash};
 use super::location::Location;
+use super::location::{Tree, Upload, blob_name, hash};
 use super::objects::{Object, Objects};
 use super::remote::{Head, Put, Remote, Replaces};
 use super::{Fault, ImportArgs, Outcome, Progress, collect};

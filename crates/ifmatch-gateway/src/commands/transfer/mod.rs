@@ -6,7 +6,6 @@ pub(crate) mod remote;
 
 mod export;
 mod import;
-mod local;
 mod objects;
 
 use std::fmt;

@@ -15,7 +15,7 @@ use object_store::{Attribute, Attributes, ObjectMeta, ObjectStore, ObjectStoreEx
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
-use super::local::Upload;
+use super::location::Upload;
 use super::remote::METADATA;
 use super::{Fault, Progress};
 use crate::commands::store_url;

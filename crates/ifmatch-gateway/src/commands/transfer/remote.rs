@@ -17,8 +17,8 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 use url::Url;
 
-use super::local::Upload;
 use super::location::Location;
+use super::location::Upload;
 use super::{Fault, Progress};
 use crate::commands::http_client::{Connection, reason};
 use crate::error::Error;

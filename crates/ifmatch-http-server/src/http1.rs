@@ -1,4 +1,4 @@
-//! Interim responses on HTTP/1.1: a stream that sends them before the final response.
+//! HTTP/1 by hyper, with interim responses: a stream that sends them before the final response.
 //!
 //! hyper cannot send 102 or 103, but it flushes the stream whenever it has nothing more to write. As long as a request
 //! has no response, an interim response can be written at each flush.
@@ -9,10 +9,28 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::Response;
+use hyper::server::conn::http1::Builder;
+use hyper_util::rt::TokioTimer;
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::interim::InterimQueue;
+use crate::limits::{Limits, MAX_FIELDS};
+
+/// Maximum number of bytes of a response that wait for a slow client, in addition to the last chunk.
+const BUFFER: usize = 64 * 1024;
+
+/// Returns the settings for connections within `limits`. The watchdog enforces the timeouts: hyper's own timeouts cost
+/// a timer per request.
+pub(crate) fn builder(limits: &Limits) -> Builder {
+    let mut builder = Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(None).max_header_size(limits.header_size);
+    builder.max_headers(MAX_FIELDS);
+    builder.max_buf_size(limits.header_size.max(BUFFER));
+    // A client may shut down its side after the request, and still read the response.
+    builder.half_close(true);
+    builder
+}
 
 pin_project! {
     /// A stream that sends waiting interim responses whenever it is flushed.

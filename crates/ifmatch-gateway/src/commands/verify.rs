@@ -1,17 +1,18 @@
 //! `ifmatch verify`: compares all stored bodies with their hashes. `ifmatch gc`: removes files that belong to no blob.
 
-mod running;
-
-use std::fmt;
-use std::fs;
-use std::io;
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
+use std::{fmt, fs, io};
 
 use clap::Args;
+use futures_util::{StreamExt, stream};
+use ifmatch_blob::name::{BlobName, BlobPath};
 use ifmatch_blob_embedded::{Damage, Finding, OpenError, OpenErrorKind, Verification};
+use ifmatch_runtime::nonce;
+use indicatif::HumanBytes;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -19,6 +20,9 @@ use super::http_client::Connection;
 use super::runtime::block_on;
 use crate::cli::progress::{Display, Done};
 use crate::cli::terminal::{counted, print_line, printable};
+use crate::commands::transfer::location::Location;
+use crate::commands::transfer::remote::Remote;
+use crate::commands::transfer::{Fault, Progress, run_all};
 use crate::config::units::{ByteSize, count};
 use crate::error::Error;
 
@@ -123,7 +127,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
         // Not by clap, for which the variable would conflict with --url as well.
         let data = args.data.clone().or_else(|| std::env::var_os("IFMATCH_DATA").map(PathBuf::from));
         match (&args.url, data) {
-            (Some(url), _) => running::verify(url, args).await,
+            (Some(url), _) => verify_running(url, args).await,
             (None, Some(folder)) => verify_folder(&folder, args).await,
             (None, None) => Err(Error::usage("set --data DIR or --url URL")),
         }
@@ -305,6 +309,148 @@ impl FromStr for Share {
         let share = percent.filter(|percent| *percent > 0.0 && *percent <= 100.0);
         share.map(|percent| Self(percent / 100.0)).ok_or_else(|| "a percentage, for example 5%".to_owned())
     }
+}
+
+/// The blobs to read, and the sum of their lengths.
+#[derive(Default)]
+struct Listed {
+    blobs: Vec<BlobPath>,
+    bytes: u64,
+}
+
+/// The state of one body.
+enum Body {
+    Intact,
+    /// The gateway states no hash of it.
+    NoHash,
+    /// The blob was deleted meanwhile.
+    Gone,
+}
+
+/// The number of bodies by state.
+#[derive(Default)]
+struct Tally {
+    read: u64,
+    no_hash: u64,
+    damaged: u64,
+    failed: u64,
+}
+
+/// Verifies the bodies of a running gateway, and prints a line for each damaged one.
+///
+/// # Errors
+/// Fails if a body is damaged or cannot be read.
+async fn verify_running(url: &str, args: &VerifyArgs) -> Result<(), Error> {
+    let location = Location::parse(url)?;
+    let remote = Remote::new(&location, &args.connection)?;
+    let Listed { blobs, bytes } = list(&remote, &location, args.sample).await?;
+    let rate =
+        args.rate.map(|rate| NonZero::new(rate.bytes()).ok_or_else(|| Error::usage("--rate must be at least 1B")));
+    let progress = Progress::start(rate.transpose()?);
+    let total = Done { items: blobs.len() as u64, bytes };
+    let mut display = Display::start(total, args.json)?;
+    let (mut tally, mut last) = (Tally::default(), None);
+    let tasks = stream::iter(blobs).map(|blob| async {
+        let result = body(&remote, &blob, &progress).await;
+        (blob, result)
+    });
+    let is_stopped = run_all(tasks, args.jobs, &progress, &mut display, |display, (blob, result)| {
+        tally.add(&result);
+        if let Err(fault) = result {
+            display.print(&fault_line(&blob, &fault, args.json))?;
+            last = Some(fault).filter(Fault::is_last);
+        }
+        Ok(if last.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    });
+    let is_stopped = is_stopped.await?;
+    display.finish();
+    print_line(&tally.summary(&display, progress.done().bytes, args.json))?;
+    let Tally { damaged, failed, .. } = tally;
+    match last {
+        Some(last) => Err(Error::runtime(format!("stopped before the end: {last}"))),
+        None if is_stopped => Err(Error::interrupted("stopped before the end")),
+        None if damaged > 0 => Err(Error::damaged(format!("{damaged} of {} damaged or missing", bodies(total.items)))),
+        None if failed > 0 => Err(Error::runtime(format!("{failed} of {} could not be read", bodies(total.items)))),
+        None => Ok(()),
+    }
+}
+
+/// Lists the sampled blobs of a location.
+async fn list(remote: &Remote, location: &Location, sample: Share) -> Result<Listed, Error> {
+    let containers = match &location.container {
+        Some(container) => vec![container.clone()],
+        None => remote.containers().await?,
+    };
+    let mut listed = Listed::default();
+    for container in containers {
+        let entries = remote.list(&container, &location.prefix).await?;
+        if entries.is_none() && location.container.is_some() {
+            return Err(Error::runtime(format!("{}{container}: there is no such container", location.server)));
+        }
+        for entry in entries.unwrap_or_default() {
+            if sample.includes(nonce().map_err(|error| Error::runtime(error.to_string()))?) {
+                let name =
+                    BlobName::new(&entry.name).map_err(|error| Error::runtime(format!("{}: {error}", entry.name)))?;
+                listed.blobs.push(BlobPath { container: container.clone(), name });
+                listed.bytes += entry.size;
+            }
+        }
+    }
+    Ok(listed)
+}
+
+async fn body(remote: &Remote, blob: &BlobPath, progress: &Progress) -> Result<Body, Fault> {
+    match remote.hash(blob, progress).await? {
+        None => Ok(Body::Gone),
+        Some((head, found)) => match head.hash {
+            None => Ok(Body::NoHash),
+            Some(stated) if stated == found => Ok(Body::Intact),
+            Some(_) => Err(Fault::damage("the bytes differ from those that were stored")),
+        },
+    }
+}
+
+impl Tally {
+    fn add(&mut self, result: &Result<Body, Fault>) {
+        match result {
+            Ok(Body::Gone) => {}
+            Ok(Body::Intact) => self.read += 1,
+            Ok(Body::NoHash) => {
+                self.read += 1;
+                self.no_hash += 1;
+            }
+            Err(fault) if fault.is_damage() => {
+                self.read += 1;
+                self.damaged += 1;
+            }
+            Err(_) => self.failed += 1,
+        }
+    }
+
+    fn summary(&self, display: &Display, bytes: u64, as_json: bool) -> String {
+        let Self { read, no_hash, damaged, failed } = self;
+        if as_json {
+            let seconds = display.elapsed().as_secs_f64();
+            let summary = json!({
+                "message": "summary", "bodies": read, "bytes": bytes, "damaged": damaged, "failed": failed,
+                "without_hash": no_hash, "seconds": seconds,
+            });
+            return summary.to_string();
+        }
+        let rest = [(no_hash, "without a hash to compare"), (failed, "not readable")];
+        let rest = rest.iter().filter(|(count, _)| **count > 0).map(|(count, kind)| format!(", {count} {kind}"));
+        let (read, bytes) = (bodies(*read), HumanBytes(bytes));
+        format!("read {read} with {bytes}: {damaged} damaged{}", rest.collect::<String>())
+    }
+}
+
+fn fault_line(blob: &BlobPath, fault: &Fault, as_json: bool) -> String {
+    let name = format!("{}/{}", blob.container, blob.name);
+    if !as_json {
+        return format!("{name}: {fault}");
+    }
+    let (message, kind) = if fault.is_damage() { ("damage", "changed") } else { ("error", "failed") };
+    json!({ "message": message, "kind": kind, "blob": name, "detail": fault.to_string() }).to_string()
 }
 
 #[cfg(test)]

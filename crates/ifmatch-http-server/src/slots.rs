@@ -1,18 +1,20 @@
-//! Connection slots: admission, and eviction of idle connections for new ones.
+//! Slots for connections and requests, with eviction of idle connections for new ones, and the clients that hold them.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use ifmatch_core::share::SlotLimit;
+use ifmatch_core::share::{SlotLimit, network};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use super::peer::{Peer, Peers};
 use crate::connection::activity::Activity;
-use crate::observer::{Event, Observer};
+use crate::limits::Limits;
+use crate::limits::{Event, Observer};
 
 /// Minimum idle time before eviction. A connection idle for less may be about to send a request.
 const GRACE: Duration = Duration::from_secs(1);
@@ -151,16 +153,150 @@ impl Drop for ConnectionSlot {
     }
 }
 
+/// A server's request slots.
+pub(crate) struct RequestSlots {
+    limit: SlotLimit,
+    streams: u32,
+    observer: Arc<dyn Observer>,
+    taken: AtomicU32,
+    /// Requests in progress, with or without a slot.
+    open: AtomicU32,
+}
+
+/// A request slot, released on drop.
+#[derive(Debug)]
+pub struct RequestSlot {
+    slots: Arc<RequestSlots>,
+    peer: Arc<Peer>,
+}
+
+impl RequestSlots {
+    /// Creates the slots, all of them free.
+    pub(crate) fn new(limits: &Limits, observer: Arc<dyn Observer>) -> Self {
+        let (limit, streams) = (limits.requests, limits.streams);
+        Self { limit, streams, observer, taken: AtomicU32::new(0), open: AtomicU32::new(0) }
+    }
+
+    /// Returns `true` if this client may begin another request, including one that gets refused. This also limits
+    /// refusals and responses that need no slot. The limit allows as many of those as there are slots, plus one
+    /// connection's streams.
+    pub(crate) fn admits(&self, peer: &Peer) -> bool {
+        let SlotLimit { total, per_client } = self.limit;
+        let extended = |slots: u32| slots.saturating_mul(2).saturating_add(self.streams);
+        let limit = SlotLimit { total: extended(total), per_client: per_client.map(extended) };
+        let admits = limit.grants(self.open.load(Relaxed), peer.open.load(Relaxed));
+        if !admits {
+            self.observer.observe(Event::RequestRefused);
+        }
+        admits
+    }
+
+    /// Records the start of a request.
+    pub(crate) fn begin(&self, peer: &Peer) {
+        self.open.fetch_add(1, Relaxed);
+        peer.open.fetch_add(1, Relaxed);
+    }
+
+    /// Records the end of a request.
+    pub(crate) fn end(&self, peer: &Peer) {
+        self.open.fetch_sub(1, Relaxed);
+        peer.open.fetch_sub(1, Relaxed);
+    }
+
+    /// Takes a slot. Returns `None` if there is none for this client.
+    pub(crate) fn take(self: &Arc<Self>, peer: &Arc<Peer>) -> Option<RequestSlot> {
+        let taken = self.taken.fetch_add(1, Relaxed);
+        let own = peer.requests.fetch_add(1, Relaxed);
+        let slot = RequestSlot { slots: Arc::clone(self), peer: Arc::clone(peer) };
+        let granted = self.limit.grants(taken, own);
+        if !granted {
+            self.observer.observe(Event::RequestRefused);
+        }
+        granted.then_some(slot)
+    }
+}
+
+impl Drop for RequestSlot {
+    fn drop(&mut self) {
+        self.slots.taken.fetch_sub(1, Relaxed);
+        self.peer.requests.fetch_sub(1, Relaxed);
+    }
+}
+
+impl fmt::Debug for RequestSlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestSlots").field("limit", &self.limit).field("taken", &self.taken).finish_non_exhaustive()
+    }
+}
+
+/// Connected clients.
+#[derive(Debug, Default)]
+pub(crate) struct Peers(Mutex<HashMap<IpAddr, Weak<Peer>>>);
+
+/// One client: all connections from one address.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    network: IpAddr,
+    /// Open connections.
+    pub(crate) connections: AtomicU32,
+    /// Requests in progress.
+    pub(crate) requests: AtomicU32,
+    /// Requests that have begun, including refused ones.
+    pub(crate) open: AtomicU32,
+    peers: Arc<Peers>,
+}
+
+impl Peers {
+    /// Returns the client of this address, tracked until dropped.
+    pub(crate) fn of(self: &Arc<Self>, address: IpAddr) -> Arc<Peer> {
+        let network = network(address);
+        let mut peers = self.lock();
+        if let Some(peer) = peers.get(&network).and_then(Weak::upgrade) {
+            return peer;
+        }
+        let (connections, requests, open) = Default::default();
+        let peer = Arc::new(Peer { network, connections, requests, open, peers: Arc::clone(self) });
+        peers.insert(network, Arc::downgrade(&peer));
+        peer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Weak<Peer>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Peer {
+    /// Returns its address, or the start of its network.
+    pub(crate) fn network(&self) -> IpAddr {
+        self.network
+    }
+
+    /// Returns the number of open connections.
+    pub(crate) fn connections(&self) -> u32 {
+        self.connections.load(Relaxed)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let mut peers = self.peers.lock();
+        // Another client may have replaced it meanwhile.
+        if peers.get(&self.network).is_some_and(|peer| peer.strong_count() == 0) {
+            peers.remove(&self.network);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::net::Ipv4Addr;
     use std::pin::pin;
     use std::task::Poll;
 
     use super::*;
     use crate::connection::activity::{Client, Phase};
     use crate::limits::Limits;
-    use crate::slots::RequestSlots;
 
     /// An open connection.
     struct Open {
@@ -279,5 +415,51 @@ mod tests {
         }
         assert_eq!(held.len(), 5);
         assert!(test.take(2).await.is_some());
+    }
+
+    fn slots(total: u32, streams: u32) -> Arc<RequestSlots> {
+        let limits = Limits { requests: SlotLimit { total, per_client: Some(2) }, streams, ..Limits::default() };
+        Arc::new(RequestSlots::new(&limits, Arc::new(|_| ())))
+    }
+
+    fn peer(last: u8) -> Arc<Peer> {
+        Arc::<Peers>::default().of(Ipv4Addr::new(127, 0, 0, last).into())
+    }
+
+    #[test]
+    fn slots_are_limited_in_total_and_per_client() {
+        let (slots, one, two) = (slots(3, 1), peer(1), peer(2));
+        let held = (slots.take(&one), slots.take(&one));
+        assert!(held.0.is_some() && held.1.is_some() && slots.take(&one).is_none());
+        let last = slots.take(&two);
+        assert!(last.is_some() && slots.take(&two).is_none());
+        drop(held);
+        assert!(slots.take(&one).is_some() && slots.take(&two).is_some());
+    }
+
+    #[test]
+    fn requests_without_a_slot_are_limited_as_well() {
+        let (slots, peer) = (slots(10, 3), peer(1));
+        for _ in 0..2 * 2 + 3 {
+            assert!(slots.admits(&peer));
+            slots.begin(&peer);
+        }
+        assert!(!slots.admits(&peer));
+        slots.end(&peer);
+        assert!(slots.admits(&peer));
+    }
+
+    #[test]
+    fn a_network_is_one_client_until_its_last_connection_closes() {
+        let peers = Arc::new(Peers::default());
+        let of = |address: &str| peers.of(address.parse().unwrap());
+        let client = of("192.0.2.7");
+        assert!(Arc::ptr_eq(&client, &of("::ffff:192.0.2.7")));
+        assert!(!Arc::ptr_eq(&client, &of("192.0.2.8")));
+        let network = of("2001:db8:0:1::7");
+        assert!(Arc::ptr_eq(&network, &of("2001:db8:0:1:ffff::1")));
+        assert!(!Arc::ptr_eq(&network, &of("2001:db8:0:2::7")));
+        drop((client, network));
+        assert!(peers.lock().is_empty());
     }
 }
