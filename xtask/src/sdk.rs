@@ -1,5 +1,5 @@
 //! Runs the suites in tests/sdk: the official Azure clients for Python and JavaScript against the gateway, the Worker
-//! and Azurite, and backup and data programs against the gateway.
+//! and Azurite, and programs for backups and data against the gateway.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,9 +11,6 @@ use crate::command::{Run, Running};
 use crate::step::{Context, Tool};
 use crate::worker::Served;
 use crate::{listening, npm};
-
-mod backup;
-mod files;
 
 /// The published development account and key, as in `UseDevelopmentStorage=true`.
 pub const ACCOUNT: &str = "devstoreaccount1";
@@ -48,14 +45,9 @@ pub struct Server {
     pub running: Vec<Running>,
 }
 
-/// Runs both suites against Azurite, which validates them, and against the gateway. Runs the backup and data programs against
-/// the gateway with both kinds of stores.
+/// Runs both suites against the gateway, and the programs against the gateway with both kinds of stores.
 pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
-    let dir = context.workspace.target().join("sdk");
-    fs::create_dir_all(&dir)?;
-    let python = python(context, &dir, REQUIREMENTS)?;
-    npm::require(context.workspace, npm::CLIENTS, context.deadline)?;
-    start_azurite(context, &dir)?.suites(context, &python, &dir)?;
+    let (dir, python) = clients(context)?;
     let server = start_gateway(context, gateway, &dir)?;
     server.suites(context, &python, &dir)?;
     let on_objects = start_gateway_on_objects(gateway, &dir)?;
@@ -63,26 +55,30 @@ pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     fs::create_dir_all(&programs)?;
     let programs = self::python(context, &programs, PROGRAMS)?;
     for server in [&server, &on_objects] {
-        backup::check(context, server, &dir)?;
         server.suite(context, &dir, "programs", programs.as_os_str(), &["-m", "pytest"])?;
     }
     Ok(())
 }
 
+/// Runs both suites against Azurite, which validates them.
+pub(crate) fn check_azurite(context: &Context<'_>) -> Result {
+    let (dir, python) = clients(context)?;
+    start_azurite(context, &dir)?.suites(context, &python, &dir)
+}
+
 /// Runs both suites against the Worker with its modules in `folder`.
 pub(crate) fn check_worker(context: &Context<'_>, folder: &Path) -> Result {
+    let (dir, python) = clients(context)?;
+    start_worker(context, folder, &dir)?.suites(context, &python, &dir)
+}
+
+/// Installs the official Azure clients. Returns the folder for logs and data, and the Python that has them.
+pub fn clients(context: &Context<'_>) -> Result<(PathBuf, PathBuf)> {
     let dir = context.workspace.target().join("sdk");
     fs::create_dir_all(&dir)?;
     let python = python(context, &dir, REQUIREMENTS)?;
     npm::require(context.workspace, npm::CLIENTS, context.deadline)?;
-    start_worker(context, folder, &dir)?.suites(context, &python, &dir)
-}
-
-/// Installs the official Azure clients for Python, and returns the Python that has them.
-pub fn clients(context: &Context<'_>) -> Result<PathBuf> {
-    let dir = context.workspace.target().join("sdk");
-    fs::create_dir_all(&dir)?;
-    python(context, &dir, REQUIREMENTS)
+    Ok((dir, python))
 }
 
 /// Creates a virtual environment in `dir` with exactly the packages in a file of the repository.

@@ -100,7 +100,7 @@ const CLIENT_TOOLS: &[Tool] = &[
 /// Builds and runs benches/client: the client toolkit compared with Azure's SDK for Python and with etcd.
 pub(crate) fn client(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     CLIENT_TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
-    let python = sdk::clients(&Context { workspace, deadline })?;
+    let (_, python) = sdk::clients(&Context { workspace, deadline })?;
     let (gateway, program) = (gateway(workspace)?, client_program(workspace)?);
     Run::new(program, workspace.root()).args([gateway, python]).args(quick.then_some("--quick")).passes(deadline)
 }

@@ -6,7 +6,9 @@ use std::str::FromStr;
 use percent_encoding::percent_decode_str;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
-use crate::error::{ConnectError, ConnectErrorKind};
+use ifmatch_register::{ConnectError, ConnectErrorKind};
+
+use crate::error::unusable;
 
 /// Port of etcd's clients.
 pub(crate) const PORT: u16 = 2379;
@@ -47,7 +49,7 @@ impl FromStr for Address {
     fn from_str(url: &str) -> Result<Self, ConnectError> {
         let invalid = || {
             let form = "use etcd://[user:password@]host[:port][,host[:port]…][/prefix], or etcds:// for TLS";
-            ConnectError::new(ConnectErrorKind::Url, form)
+            unusable(ConnectErrorKind::Url, form)
         };
         let (scheme, rest) = url.split_once("://").ok_or_else(invalid)?;
         let scheme = match scheme {
@@ -95,5 +97,5 @@ impl fmt::Debug for Address {
 }
 
 fn with_tls(member: Endpoint, tls: &ClientTlsConfig) -> Result<Endpoint, ConnectError> {
-    member.tls_config(tls.clone()).map_err(|error| ConnectError::new(ConnectErrorKind::Certificate, error))
+    member.tls_config(tls.clone()).map_err(|error| unusable(ConnectErrorKind::Certificate, error))
 }

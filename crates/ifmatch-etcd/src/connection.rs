@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting, decode, encode};
-use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{ConnectError, ConnectErrorKind, Key, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Cause, SystemClock, task};
 use prost::Message;
 use tonic::metadata::AsciiMetadataValue;
@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 
 use crate::LIMIT;
 use crate::address::Address;
-use crate::error::{ConnectError, ConnectErrorKind, failed, is_full, unexpected};
+use crate::error::{failed, is_full, refused, unexpected, unusable};
 use crate::rpc::{
     AUTHENTICATE, Answer, AuthenticateRequest, AuthenticateResponse, Compare, Comparison, DeleteRequest, Header, Op,
     Operand, PutRequest, RANGE, RangeRequest, RangeResponse, RequestOp, TXN, Target, TxnRequest, TxnResponse, call,
@@ -214,11 +214,11 @@ impl Connect for Place {
     async fn connect(&self) -> Result<Open, ConnectError> {
         let members = &self.address.members;
         let first = self.member.load(Ordering::Relaxed);
-        let mut failure = ConnectError::new(ConnectErrorKind::Url, "no members");
+        let mut failure = unusable(ConnectErrorKind::Url, "no members");
         for attempt in 0..members.len() {
             let opened = self.open_member((first + attempt) % members.len());
             let opened = task::timeout(&SystemClock, OPENING, opened).await;
-            match opened.unwrap_or_else(|elapsed| Err(ConnectError::new(ConnectErrorKind::Unreachable, elapsed))) {
+            match opened.unwrap_or_else(|elapsed| Err(unusable(ConnectErrorKind::Unreachable, elapsed))) {
                 Ok(open) => return Ok(open),
                 Err(error) if error.kind() == ConnectErrorKind::Unreachable => failure = error,
                 Err(error) => return Err(error),
@@ -234,19 +234,19 @@ impl Connect for Place {
 
 impl Place {
     async fn open_member(&self, member: usize) -> Result<Open, ConnectError> {
-        let unreachable = |error| ConnectError::new(ConnectErrorKind::Unreachable, Cause::of(&error).text);
+        let unreachable = |error| unusable(ConnectErrorKind::Unreachable, Cause::of(&error).text);
         let (connector, stream) = stream::once();
         let channel = self.address.members[member].connect_with_connector(connector).await.map_err(unreachable)?;
         let mut open = Open { channel, stream, token: None };
         if let Some((name, password)) = &self.address.user {
             let request = AuthenticateRequest { name: name.clone(), password: password.clone() };
-            let answer: AuthenticateResponse = open.call(AUTHENTICATE, request).await?;
+            let answer: AuthenticateResponse = open.call(AUTHENTICATE, request).await.map_err(refused)?;
             open.token = answer.token.parse().ok();
         }
         // Also shows that the member has a leader.
         let range = self.range(&Scan { limit: 1, ..Scan::default() });
         let latest = self.latest.load(Ordering::SeqCst);
-        let answer: RangeResponse = open.call(RANGE, range).await?;
+        let answer: RangeResponse = open.call(RANGE, range).await.map_err(refused)?;
         let Header { cluster_id, revision } = answer.header.clone().unwrap_or_default();
         let mut known = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
         let expected = known.unwrap_or(cluster_id);
@@ -256,7 +256,7 @@ impl Place {
             let found = format!(
                 "found {cluster_id:x} at revision {revision}, instead of {expected:x} at revision {latest} or later"
             );
-            return Err(ConnectError::new(ConnectErrorKind::Other, found));
+            return Err(unusable(ConnectErrorKind::Lost, found));
         }
         *known = Some(cluster_id);
         self.saw(answer.header.as_ref());

@@ -35,7 +35,7 @@ use ifmatch_runtime::{Clock, SystemClock};
 
 pub use address::Address;
 use connection::Connection;
-pub use error::{ConnectError, ConnectErrorKind};
+pub use ifmatch_register::{ConnectError, ConnectErrorKind};
 
 /// Time limit of a call.
 const LIMIT: Duration = Duration::from_secs(5);

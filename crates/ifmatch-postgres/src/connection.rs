@@ -13,8 +13,9 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::STATEMENT_LIMIT;
-use crate::error::{ConnectError, ConnectErrorKind};
+use crate::error::of_connection;
 use crate::settings::Settings;
+use ifmatch_register::{ConnectError, ConnectErrorKind};
 
 /// Time limit of a connection with its checks, for all hosts together.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -71,7 +72,7 @@ impl Settings {
         T: tokio_postgres::tls::MakeTlsConnect<tokio_postgres::Socket>,
         T::Stream: Send + 'static,
     {
-        let (client, connection) = self.config.connect(tls).await.map_err(ConnectError::of)?;
+        let (client, connection) = self.config.connect(tls).await.map_err(of_connection)?;
         let warned = Arc::new(AtomicBool::new(false));
         let task = tokio::spawn(drive(connection, Arc::clone(&warned)));
         Ok(Connection { client, warned, _task: AbortOnDropHandle::new(task) })
@@ -109,7 +110,7 @@ impl Connection {
     }
 
     async fn check(&self) -> Result<(), ConnectError> {
-        self.client.batch_execute(SESSION).await.map_err(ConnectError::of)?;
+        self.client.batch_execute(SESSION).await.map_err(of_connection)?;
         let row = self
             .client
             .query_one(
@@ -118,7 +119,7 @@ impl Connection {
                 &[],
             )
             .await
-            .map_err(ConnectError::of)?;
+            .map_err(of_connection)?;
         if row.get(0) {
             let text = "the server is a standby: name the primary, or all hosts, in the URL";
             return Err(ConnectError::new(ConnectErrorKind::Unsuitable, text));
@@ -134,7 +135,7 @@ impl Connection {
             tracing::warn!(
                 "synchronous_commit is off or local for this user: the register sets it to on for its sessions"
             );
-            self.client.batch_execute("SET synchronous_commit = on").await.map_err(ConnectError::of)?;
+            self.client.batch_execute("SET synchronous_commit = on").await.map_err(of_connection)?;
         }
         self.take_warning();
         Ok(())

@@ -19,12 +19,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ifmatch_core::record::Revision;
-use ifmatch_register::Epoch;
+use ifmatch_register::{ConnectError, ConnectErrorKind, Epoch};
 use tokio::time::timeout;
 
 use crate::STATEMENT_LIMIT;
 use crate::connection::{Connection, answered};
-use crate::error::{ConnectError, ConnectErrorKind};
+use crate::error::of_connection;
 use crate::settings::{Settings, each_host};
 
 /// Time after a promotion up to which revisions count as lost, in seconds: the new server's clock may be behind. Records
@@ -138,9 +138,9 @@ impl Connection {
             WHERE timeline <> {TIMELINE} OR $2"
         );
         let margin = i64::try_from(MARGIN.as_micros()).unwrap_or(i64::MAX);
-        self.client.execute(&raise, &[&margin, &restored]).await.map_err(ConnectError::of)?;
+        self.client.execute(&raise, &[&margin, &restored]).await.map_err(of_connection)?;
         let epoch = "SELECT number, lost, timeline FROM ifmatch_epoch";
-        let row = self.client.query_one(epoch, &[]).await.map_err(ConnectError::of)?;
+        let row = self.client.query_one(epoch, &[]).await.map_err(of_connection)?;
         let (number, lost): (i64, i64) = (row.get(0), row.get(1));
         let epoch = Epoch { number: number.cast_unsigned(), lost: Revision::new(lost.cast_unsigned()) };
         Ok(Found { epoch, timeline: row.get(2) })
@@ -150,7 +150,7 @@ impl Connection {
     pub(crate) async fn warn_of_asynchronous_standbys(&self) -> Result<(), ConnectError> {
         let standbys =
             "SELECT count(*) FROM pg_stat_replication WHERE current_setting('synchronous_standby_names') = ''";
-        let row = self.client.query_one(standbys, &[]).await.map_err(ConnectError::of)?;
+        let row = self.client.query_one(standbys, &[]).await.map_err(of_connection)?;
         if row.get::<_, i64>(0) > 0 {
             tracing::warn!(
                 "the database server has a standby that is not synchronous: after its promotion, acknowledged swaps may be \

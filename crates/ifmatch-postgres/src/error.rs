@@ -3,81 +3,38 @@
 use std::error::Error;
 use std::fmt;
 
-use ifmatch_register::{RegisterError, RegisterErrorKind};
+use ifmatch_register::{ConnectError, ConnectErrorKind, RegisterError, RegisterErrorKind};
 use ifmatch_runtime::Cause;
 use tokio_postgres::error::{Severity, SqlState};
 
-/// Error returned if a register cannot be opened. The message says what to do, and contains no password.
-#[derive(Debug)]
-pub struct ConnectError {
-    kind: ConnectErrorKind,
-    text: String,
-    source: Option<Box<dyn Error + Send + Sync>>,
-}
-
-/// The kind of an [`ConnectError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ConnectErrorKind {
-    /// The URL, or a file that it names, is wrong.
-    Url,
-    /// The server cannot be reached.
-    Unreachable,
-    /// The server's certificate does not verify, or the server has no TLS.
-    Certificate,
-    /// The server refuses the user, the password or the database, or the user lacks rights.
-    Denied,
-    /// The server would lose acknowledged swaps, or is a standby.
-    Unsuitable,
-    /// The tables are missing, or are those of another release.
-    Schema,
-}
-
-impl ConnectError {
-    /// Returns the kind of the error.
-    pub fn kind(&self) -> ConnectErrorKind {
-        self.kind
-    }
-
-    pub(crate) fn new(kind: ConnectErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into(), source: None }
-    }
-
-    pub(crate) fn because(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { source: Some(source.into()), ..self }
-    }
-
-    /// Describes a failed connection or statement.
-    pub(crate) fn of(error: tokio_postgres::Error) -> Self {
-        let (kind, text) = match error.code() {
-            Some(code) if is_class(code, "28") => (
-                ConnectErrorKind::Denied,
-                "the server refuses the user: set the right password in PGPASSWORD or PGPASSFILE",
-            ),
-            Some(code) if is_class(code, "3D") => (ConnectErrorKind::Denied, "there is no such database: create it"),
-            Some(&SqlState::INSUFFICIENT_PRIVILEGE) => (
-                ConnectErrorKind::Denied,
-                "the user lacks rights: migrate needs CREATE on the schema; use of the register needs SELECT, INSERT, UPDATE \
-                 and DELETE on ifmatch_records, SELECT and UPDATE on ifmatch_epoch, and SELECT on ifmatch_schema",
-            ),
-            None if is_read_only(&error) => (
-                ConnectErrorKind::Unsuitable,
-                "the server is a standby, or read-only: name the primary, or all hosts, in the URL",
-            ),
-            None if is_tls(&error) => (
-                ConnectErrorKind::Certificate,
-                "the connection cannot be encrypted: set sslrootcert to the file of the server's authority, and use the \
-                 host name of its certificate, or set sslmode=disable on a network that you trust",
-            ),
-            None if is_configuration(&error) => {
-                (ConnectErrorKind::Denied, "the server asks for a password: set PGPASSWORD or PGPASSFILE")
-            }
-            _ => {
-                (ConnectErrorKind::Unreachable, "the server cannot be used: check that it runs and accepts connections")
-            }
-        };
-        Self::new(kind, text).because(Cause::explain(error))
-    }
+/// Describes a failed connection or statement.
+pub(crate) fn of_connection(error: tokio_postgres::Error) -> ConnectError {
+    let (kind, text) = match error.code() {
+        Some(code) if is_class(code, "28") => (
+            ConnectErrorKind::Denied,
+            "the server refuses the user: set the right password in PGPASSWORD or PGPASSFILE",
+        ),
+        Some(code) if is_class(code, "3D") => (ConnectErrorKind::Denied, "there is no such database: create it"),
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => (
+            ConnectErrorKind::Denied,
+            "the user lacks rights: migrate needs CREATE on the schema; use of the register needs SELECT, INSERT, UPDATE \
+             and DELETE on ifmatch_records, SELECT and UPDATE on ifmatch_epoch, and SELECT on ifmatch_schema",
+        ),
+        None if is_read_only(&error) => (
+            ConnectErrorKind::Unsuitable,
+            "the server is a standby, or read-only: name the primary, or all hosts, in the URL",
+        ),
+        None if is_tls(&error) => (
+            ConnectErrorKind::Certificate,
+            "the connection cannot be encrypted: set sslrootcert to the file of the server's authority, and use the \
+             host name of its certificate, or set sslmode=disable on a network that you trust",
+        ),
+        None if is_configuration(&error) => {
+            (ConnectErrorKind::Denied, "the server asks for a password: set PGPASSWORD or PGPASSFILE")
+        }
+        _ => (ConnectErrorKind::Unreachable, "the server cannot be used: check that it runs and accepts connections"),
+    };
+    ConnectError::new(kind, text).because(Chain(&*Cause::explain(error)).to_string())
 }
 
 fn is_class(code: &SqlState, class: &str) -> bool {
@@ -104,28 +61,6 @@ fn is_read_only(error: &tokio_postgres::Error) -> bool {
 
 fn is_configuration(error: &tokio_postgres::Error) -> bool {
     error.to_string().starts_with("invalid configuration")
-}
-
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)?;
-        let Some(source) = &self.source else { return Ok(()) };
-        write!(f, ": {}", Chain(&**source))
-    }
-}
-
-impl Error for ConnectError {
-    /// The message contains all causes.
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        None
-    }
-}
-
-impl From<ConnectError> for RegisterError {
-    /// Nothing is sent before a connection is established.
-    fn from(error: ConnectError) -> Self {
-        Self::new(RegisterErrorKind::Unavailable, error)
-    }
 }
 
 /// An error with its causes, since the client library's messages do not contain them.

@@ -7,7 +7,9 @@ use futures_util::future::{join, join3};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting};
-use ifmatch_register::{EngineClock, EngineTime, Epoch, Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{
+    ConnectError, EngineClock, EngineTime, Epoch, Key, RegisterError, RegisterErrorKind, Scan, Swap,
+};
 use ifmatch_runtime::{Clock, SystemClock};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
@@ -15,7 +17,7 @@ use tokio_postgres::{Row, Statement};
 use crate::STATEMENT_LIMIT;
 use crate::connection::{Connection, answered};
 use crate::epoch::Known;
-use crate::error::{ConnectError, is_lock, of_statement};
+use crate::error::{is_lock, of_connection, of_statement};
 use crate::settings::Settings;
 
 const INSERT: &str = "
@@ -75,11 +77,11 @@ impl Place {
     async fn prepare(&self, connection: Connection) -> Result<Prepared, ConnectError> {
         connection.check_schema().await?;
         let epoch = connection.check_epoch(&self.epoch).await?;
-        let prepare = async |text: &str| connection.client.prepare(text).await.map_err(ConnectError::of);
+        let prepare = async |text: &str| connection.client.prepare(text).await.map_err(of_connection);
         let (insert, update, delete) = (prepare(INSERT).await?, prepare(UPDATE).await?, prepare(DELETE).await?);
         let (load, time) = (prepare(LOAD).await?, prepare(TIME).await?);
         let scan = connection.client.prepare_typed(SCAN, &[Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::INT8]).await;
-        let scan = scan.map_err(ConnectError::of)?;
+        let scan = scan.map_err(of_connection)?;
         Ok(Prepared { connection, epoch, insert, update, delete, load, scan, time })
     }
 }
@@ -103,7 +105,7 @@ impl Lane {
     /// Creates a lane with a connection that is already open.
     pub(crate) async fn open(place: Place, connection: Connection) -> Result<Self, ConnectError> {
         let prepared = place.prepare(connection).await?;
-        prepared.sample(&place.clock).await.map_err(ConnectError::of)?;
+        prepared.sample(&place.clock).await.map_err(of_connection)?;
         let mut open = Reconnecting::new(Arc::new(place));
         open.keep(prepared);
         Ok(Self(open))

@@ -49,7 +49,7 @@ use ifmatch_register::lanes::{Lanes, Scans};
 use ifmatch_register::{Engine, Guarantee, Key, Register, RegisterError, Scan, Swap, async_trait};
 
 pub use epoch::restored;
-pub use error::{ConnectError, ConnectErrorKind};
+pub use ifmatch_register::{ConnectError, ConnectErrorKind};
 pub use schema::migrate;
 
 use connection::answered;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-use crate::error::{ConnectError, ConnectErrorKind};
+use ifmatch_register::{ConnectError, ConnectErrorKind};
 
 /// Returns the password for a connection, if one is configured.
 pub(crate) fn find(config: &Config) -> Result<Option<String>, ConnectError> {

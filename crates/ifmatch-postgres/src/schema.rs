@@ -4,8 +4,9 @@ use tokio_postgres::error::SqlState;
 
 use crate::connection::Connection;
 use crate::epoch::Known;
-use crate::error::{ConnectError, ConnectErrorKind};
+use crate::error::of_connection;
 use crate::settings::Settings;
+use ifmatch_register::{ConnectError, ConnectErrorKind};
 
 /// The version of the tables.
 const VERSION: i32 = 2;
@@ -33,29 +34,28 @@ const MIGRATIONS: [&str; VERSION as usize] = [
 /// As for [`PostgresRegister::connect`](crate::PostgresRegister::connect).
 pub async fn migrate(url: &str) -> Result<(), ConnectError> {
     let mut connection = Settings::parse(url)?.connect().await?;
-    let transaction = connection.client.transaction().await.map_err(ConnectError::of)?;
+    let transaction = connection.client.transaction().await.map_err(of_connection)?;
     // Another migration may take longer than a statement of the register may wait.
-    transaction.batch_execute("SET LOCAL lock_timeout = 0").await.map_err(ConnectError::of)?;
-    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(ConnectError::of)?;
+    transaction.batch_execute("SET LOCAL lock_timeout = 0").await.map_err(of_connection)?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(of_connection)?;
     transaction
         .batch_execute("CREATE TABLE IF NOT EXISTS ifmatch_schema (version integer NOT NULL)")
         .await
-        .map_err(ConnectError::of)?;
-    let found =
-        transaction.query_opt("SELECT max(version) FROM ifmatch_schema", &[]).await.map_err(ConnectError::of)?;
+        .map_err(of_connection)?;
+    let found = transaction.query_opt("SELECT max(version) FROM ifmatch_schema", &[]).await.map_err(of_connection)?;
     let found = found.and_then(|row| row.get::<_, Option<i32>>(0)).unwrap_or_default();
     if found > VERSION {
         return Err(newer(found));
     }
     let done = usize::try_from(found).unwrap_or_default();
     for statements in &MIGRATIONS[done..] {
-        transaction.batch_execute(statements).await.map_err(ConnectError::of)?;
+        transaction.batch_execute(statements).await.map_err(of_connection)?;
     }
     if found < VERSION {
-        transaction.execute("DELETE FROM ifmatch_schema", &[]).await.map_err(ConnectError::of)?;
-        transaction.execute("INSERT INTO ifmatch_schema VALUES ($1)", &[&VERSION]).await.map_err(ConnectError::of)?;
+        transaction.execute("DELETE FROM ifmatch_schema", &[]).await.map_err(of_connection)?;
+        transaction.execute("INSERT INTO ifmatch_schema VALUES ($1)", &[&VERSION]).await.map_err(of_connection)?;
     }
-    transaction.commit().await.map_err(ConnectError::of)?;
+    transaction.commit().await.map_err(of_connection)?;
     connection.check_epoch(&Known::default()).await.map(drop)
 }
 
@@ -69,7 +69,7 @@ impl Connection {
         let row = match self.client.query_opt("SELECT max(version) FROM ifmatch_schema", &[]).await {
             Ok(row) => row,
             Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => return Err(missing()),
-            Err(error) => return Err(ConnectError::of(error)),
+            Err(error) => return Err(of_connection(error)),
         };
         match row.and_then(|row| row.get::<_, Option<i32>>(0)) {
             None => Err(missing()),

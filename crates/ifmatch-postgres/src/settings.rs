@@ -9,8 +9,8 @@ use rustls_pki_types::pem::PemObject;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
 
-use crate::error::{ConnectError, ConnectErrorKind};
 use crate::passwords;
+use ifmatch_register::{ConnectError, ConnectErrorKind};
 
 /// Time limit of a connection to one address.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);

@@ -10,13 +10,15 @@ use futures_util::future::join;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting, decode, encode};
-use ifmatch_register::{EngineClock, EngineTime, Epoch, Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{
+    ConnectError, ConnectErrorKind, EngineClock, EngineTime, Epoch, Key, RegisterError, RegisterErrorKind, Scan, Swap,
+};
 use ifmatch_runtime::{Clock, SystemClock};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, RedisError, ScriptInvocation, Value, cmd};
 
 use crate::LIMIT;
-use crate::error::{ConnectError, ConnectErrorKind, failed, unexpected};
+use crate::error::{failed, refused, unexpected, unusable};
 use crate::identity::{Identity, lost};
 use crate::options::Options;
 use crate::scripts::{IDENTIFY, LIST, OTHER_IDENTITY, SWAP};
@@ -86,10 +88,10 @@ impl Connection {
     pub(crate) async fn begin_epoch(&mut self) -> Result<u64, ConnectError> {
         let place = Arc::clone(self.open.server());
         let mut open = place.connect().await?;
-        let info: String = cmd("INFO").query_async(&mut open.connection).await?;
+        let info: String = cmd("INFO").query_async(&mut open.connection).await.map_err(refused)?;
         let mut call = IDENTIFY.key(place.key("identity"));
         let call = call.arg("").arg(check(&info)?).arg("restored");
-        let found: Option<Vec<u8>> = call.invoke_async(&mut open.connection).await?;
+        let found: Option<Vec<u8>> = call.invoke_async(&mut open.connection).await.map_err(refused)?;
         Ok(Identity::parse(found.ok_or_else(lost)?)?.epoch().number)
     }
 
@@ -243,12 +245,13 @@ impl Connect for Place {
                 ended.fetch_or(info.kind == PushKind::Disconnection, Ordering::AcqRel);
                 Ok::<_, Infallible>(())
             });
-        let mut connection = self.options.client.get_multiplexed_async_connection_with_config(&settings).await?;
-        let info: String = cmd("INFO").query_async(&mut connection).await?;
+        let mut connection =
+            self.options.client.get_multiplexed_async_connection_with_config(&settings).await.map_err(refused)?;
+        let info: String = cmd("INFO").query_async(&mut connection).await.map_err(refused)?;
         let replication_id = check(&info)?;
         let identity = self.identify(&mut connection, replication_id).await?;
         let open = Open { connection, identity, has_ended };
-        self.sample(&open).await?;
+        self.sample(&open).await.map_err(refused)?;
         Ok(open)
     }
 
@@ -285,10 +288,11 @@ impl Place {
         replication_id: &str,
     ) -> Result<Vec<u8>, ConnectError> {
         let is_known = self.identity.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        let new = ifmatch_runtime::nonce().map_err(|error| ConnectError::new(ConnectErrorKind::Unsuitable, error))?;
+        let new = ifmatch_runtime::nonce().map_err(|error| unusable(ConnectErrorKind::Unsuitable, error))?;
         let new = if is_known { String::new() } else { format!("{new:016x}") };
         let mut call = IDENTIFY.key(self.key("identity"));
-        let found: Option<Vec<u8>> = call.arg(new).arg(replication_id).arg("").invoke_async(connection).await?;
+        let found: Option<Vec<u8>> =
+            call.arg(new).arg(replication_id).arg("").invoke_async(connection).await.map_err(refused)?;
         let found = Identity::parse(found.ok_or_else(lost)?)?;
         let stored = found.stored().to_vec();
         match &mut *self.identity.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -302,7 +306,7 @@ impl Place {
 /// Checks that a server can hold a register, and returns its replication id.
 fn check(info: &str) -> Result<&str, ConnectError> {
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let unsuitable = |reason: &str| Err(ConnectError::new(ConnectErrorKind::Unsuitable, reason));
+    let unsuitable = |reason: &str| Err(unusable(ConnectErrorKind::Unsuitable, reason));
     if field("role") != Some("master") {
         return unsuitable("it is a replica: use the address of the primary");
     }

@@ -5,9 +5,9 @@
 //! server has taken over.
 
 use ifmatch_core::record::Revision;
-use ifmatch_register::Epoch;
+use ifmatch_register::{ConnectError, ConnectErrorKind, Epoch};
 
-use crate::error::{ConnectError, ConnectErrorKind};
+use crate::error::unusable;
 
 /// `name epoch replication-id lost`, as stored. The server has a new replication id after a restart and after a failover;
 /// revisions up to `lost` may have been lost then.
@@ -24,7 +24,7 @@ impl Identity {
         let mut words = text.split(' ');
         let (name, number) = (words.next().unwrap_or_default(), words.next().and_then(|number| number.parse().ok()));
         let Some(number) = number else {
-            return Err(ConnectError::new(ConnectErrorKind::Unsuitable, "its keys belong to another program"));
+            return Err(unusable(ConnectErrorKind::Unsuitable, "its keys belong to another program"));
         };
         // There is none before the first failover.
         let lost = words.nth(1).and_then(|lost| lost.parse().ok()).map_or(Revision::NONE, Revision::new);
@@ -52,7 +52,7 @@ impl Identity {
         }
         if found.epoch < self.epoch {
             let reason = "it is a former primary, which another server has replaced: stop it, or make it a replica";
-            return Err(ConnectError::new(ConnectErrorKind::Unsuitable, reason));
+            return Err(unusable(ConnectErrorKind::Unsuitable, reason));
         }
         if found.epoch > self.epoch {
             tracing::warn!(
@@ -69,5 +69,5 @@ impl Identity {
 pub(crate) fn lost() -> ConnectError {
     let advice = "it was emptied or replaced by another one: restore its data, or restart all processes of ifmatch to \
                   begin with an empty register";
-    ConnectError::new(ConnectErrorKind::Lost, advice)
+    unusable(ConnectErrorKind::Lost, advice)
 }

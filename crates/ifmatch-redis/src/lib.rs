@@ -35,7 +35,7 @@ use ifmatch_register::lanes::{Lanes, Scans};
 use ifmatch_register::{Engine, Guarantee, Key, Register, RegisterError, Scan, Swap, async_trait};
 
 use connection::{Clocked, Connection};
-pub use error::{ConnectError, ConnectErrorKind};
+pub use ifmatch_register::{ConnectError, ConnectErrorKind};
 pub use options::Options;
 
 /// Time limit of a call.

@@ -1,8 +1,9 @@
 //! The server to connect to, and how.
 
+use ifmatch_register::{ConnectError, ConnectErrorKind};
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates};
 
-use crate::error::{ConnectError, ConnectErrorKind};
+use crate::error::unusable;
 
 /// Begins a certificate.
 const PEM: &[u8] = b"-----BEGIN CERTIFICATE-----";
@@ -29,7 +30,7 @@ impl Options {
     /// # Errors
     /// [`ConnectErrorKind::Url`] if it is not such a URL.
     pub fn new(url: &str) -> Result<Self, ConnectError> {
-        let client = Client::open(parse(url)?).map_err(|error| ConnectError::new(ConnectErrorKind::Url, error))?;
+        let client = Client::open(parse(url)?).map_err(|error| unusable(ConnectErrorKind::Url, error))?;
         Ok(Self { client, prefix: "ifmatch:".to_owned() })
     }
 
@@ -39,11 +40,11 @@ impl Options {
     /// [`ConnectErrorKind::Url`] if it is not such a URL, and [`ConnectErrorKind::Certificate`] if `root` is not a certificate.
     pub fn with_root_certificate(url: &str, root: &[u8]) -> Result<Self, ConnectError> {
         if !root.windows(PEM.len()).any(|bytes| bytes == PEM) {
-            return Err(ConnectError::new(ConnectErrorKind::Certificate, "it has no certificate in PEM format"));
+            return Err(unusable(ConnectErrorKind::Certificate, "it has no certificate in PEM format"));
         }
         let certificates = TlsCertificates { client_tls: None, root_cert: Some(root.to_vec()) };
         let client = Client::build_with_tls(parse(url)?, certificates);
-        let client = client.map_err(|error| ConnectError::new(ConnectErrorKind::Certificate, error))?;
+        let client = client.map_err(|error| unusable(ConnectErrorKind::Certificate, error))?;
         Ok(Self { client, prefix: "ifmatch:".to_owned() })
     }
 
@@ -61,9 +62,9 @@ fn parse(url: &str) -> Result<ConnectionInfo, ConnectError> {
     let is_url = url.starts_with("redis://") || url.starts_with("rediss://");
     if !is_url || url.contains('#') {
         let error = "use redis://[user:password@]host[:port][/database], or rediss:// for TLS";
-        return Err(ConnectError::new(ConnectErrorKind::Url, error));
+        return Err(unusable(ConnectErrorKind::Url, error));
     }
-    let info = url.into_connection_info().map_err(|error| ConnectError::new(ConnectErrorKind::Url, error))?;
+    let info = url.into_connection_info().map_err(|error| unusable(ConnectErrorKind::Url, error))?;
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     Ok(info.set_redis_settings(settings))
 }

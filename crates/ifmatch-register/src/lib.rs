@@ -21,6 +21,7 @@
 mod ambiguous;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod connect_error;
 mod deadlines;
 mod driver;
 mod engine_clock;
@@ -39,6 +40,7 @@ mod scans;
 mod wrapper;
 
 pub use async_trait::async_trait;
+pub use connect_error::{ConnectError, ConnectErrorKind};
 pub use driver::{Applied, Driver, DriverError};
 pub use engine_clock::{EngineClock, EngineTime};
 pub use key::{InvalidKey, Key};

@@ -3,7 +3,9 @@
 #![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "test code reports failures by panicking")]
 
 pub mod azurite;
+mod certificate;
 mod clients;
+pub mod engine;
 pub mod etcd;
 mod faketime;
 mod log;
@@ -16,6 +18,7 @@ pub mod s3;
 mod server;
 mod wait;
 
+pub use certificate::Certificate;
 pub use clients::Clients;
 pub use faketime::faketime;
 pub use log::Log;

@@ -2,6 +2,9 @@
 
 use crate::server::{Program, Server};
 
+/// The settings of a server that syncs each change.
+pub const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
 /// Starts the server `redis-server`, or the one named by `IFMATCH_REDIS_SERVER`, such as `valkey-server`.
 ///
 /// # Panics
@@ -23,5 +26,5 @@ pub async fn start(settings: &[&str]) -> Server {
 /// # Panics
 /// As for [`Server::start`].
 pub async fn durable() -> Server {
-    start(&["--appendonly", "yes", "--appendfsync", "always"]).await
+    start(&DURABLE).await
 }

@@ -162,11 +162,11 @@ def row(name, operation):
 
 
 def test_the_table_of_operations_is_that_of_botocore():
-    """tests/gateway/s3_operations.rs sends them all, so that one that is new to botocore is never taken for another one."""
+    """tests/blackbox/s3/requests.rs sends them all, so that one that is new to botocore is never taken for another one."""
     # A client changes its model.
     model = botocore.session.get_session().get_service_model("s3")
     rows = [row(name, model.operation_model(name)) for name in sorted(model.operation_names)]
-    table = pathlib.Path(__file__).parents[2] / "data" / "s3-operations.txt"
+    table = pathlib.Path(__file__).parents[2] / "data" / "blackbox" / "s3-operations.txt"
     lines = table.read_text().splitlines()
     kept = [line for line in lines if line and not line.startswith("#")]
-    assert kept == rows, "replace the rows of tests/data/s3-operations.txt with these:\n" + "\n".join(rows)
+    assert kept == rows, "replace the rows of tests/data/blackbox/s3-operations.txt with these:\n" + "\n".join(rows)

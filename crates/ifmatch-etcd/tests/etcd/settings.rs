@@ -1,4 +1,4 @@
-//! Clusters that cannot be used, users and encrypted connections.
+//! Clusters that must not be used, users, prefixes and encrypted connections.
 
 use std::fs;
 use std::time::Duration;
@@ -7,31 +7,11 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_etcd::{Address, ConnectErrorKind, EtcdRegister};
 use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::{Key, Register, RegisterErrorKind, Scan, Swap};
+use ifmatch_testbed::engine::refusal;
 use ifmatch_testbed::etcd::{etcdctl, start};
-use ifmatch_testbed::{Port, Proxy};
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use ifmatch_testbed::{Certificate, Proxy};
 
-use crate::common::connect;
-
-async fn refusal(url: &str) -> (ConnectErrorKind, String) {
-    let error = EtcdRegister::connect(url).await.unwrap_err();
-    (error.kind(), error.to_string())
-}
-
-#[tokio::test]
-async fn urls_of_other_servers_are_refused() {
-    for url in ["", "localhost", "http://localhost", "etcd://", "etcd://a,,b", "etcd://user@host", "etcd://host/?x=y"] {
-        let (kind, message) = refusal(url).await;
-        assert_eq!(kind, ConnectErrorKind::Url, "{url}: {message}");
-    }
-}
-
-#[tokio::test]
-async fn a_missing_cluster_is_reported() {
-    let port = Port::claim();
-    let (kind, message) = refusal(&format!("etcd://{}", port.address())).await;
-    assert_eq!(kind, ConnectErrorKind::Unreachable, "{message}");
-}
+use crate::{Etcd, connect};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn users_are_verified() {
@@ -44,7 +24,7 @@ async fn users_are_verified() {
     let register = connect(&format!("etcd://root:correct@{address}")).await;
     conformance::run(register, RaceSize::new(2, 1)).await;
     for user in ["root:mistake@", ""] {
-        let (kind, message) = refusal(&format!("etcd://{user}{address}")).await;
+        let (kind, message) = refusal::<Etcd>(&format!("etcd://{user}{address}")).await;
         assert_eq!(kind, ConnectErrorKind::Denied, "{message}");
         assert!(!message.contains("mistake"), "{message}");
     }
@@ -103,32 +83,24 @@ async fn prefixes_separate_registers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_verified() {
-    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str, pem: String| {
-        fs::write(folder.path().join(name), pem).unwrap();
-        folder.path().join(name).to_str().unwrap().to_owned()
+    let [ours, stranger] = [Certificate::of("localhost"), Certificate::of("localhost")];
+    let (file, key) = (ours.file().display().to_string(), ours.key_file().display().to_string());
+    let server = start(&["--cert-file", &file, "--key-file", &key]).await;
+    let url = format!("etcds://localhost:{}", server.address().port());
+    let trusting = |certificate: &Certificate| {
+        url.parse::<Address>().unwrap().with_root_certificate(certificate.pem().as_bytes()).unwrap()
     };
-    let (certificate, key) = (file("certificate", cert.pem()), file("key", signing_key.serialize_pem()));
-    let server = start(&["--cert-file", &certificate, "--key-file", &key]).await;
-    let address = || format!("etcds://localhost:{}", server.address().port()).parse::<Address>().unwrap();
 
     // The cluster may still be without a leader.
     let register = loop {
-        let trusted = address().with_root_certificate(cert.pem().as_bytes()).unwrap();
-        match EtcdRegister::connect_to(trusted).await {
+        match EtcdRegister::connect_to(trusting(&ours)).await {
             Ok(register) => break register,
             Err(error) => assert!(!error.to_string().contains("certificate verify"), "{error}"),
         }
     };
     conformance::run(register, RaceSize::new(2, 1)).await;
 
-    let stranger = generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
-    let mistrusted = address().with_root_certificate(stranger.as_bytes()).unwrap();
-    let error = EtcdRegister::connect_to(mistrusted).await.unwrap_err();
+    let error = EtcdRegister::connect_to(trusting(&stranger)).await.unwrap_err();
     assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
-    assert_eq!(
-        refusal(&format!("etcds://localhost:{}", server.address().port())).await.0,
-        ConnectErrorKind::Unreachable
-    );
+    assert_eq!(refusal::<Etcd>(&url).await.0, ConnectErrorKind::Unreachable, "the system does not trust it");
 }

@@ -16,7 +16,7 @@ use ifmatch_runtime::nonce;
 use ifmatch_testbed::faketime;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::server::start;
+use crate::start;
 
 /// Name of this test, which the other processes run.
 const TEST: &str = "clocks::no_two_processes_hold_a_permit_or_a_lease_at_once";

@@ -1,4 +1,4 @@
-//! Crashes, outages, locks and standbys.
+//! Outages, locks, standbys and the server's time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,10 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Swap};
 use ifmatch_runtime::nonce;
-use ifmatch_testbed::Clients;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
-use crate::server::{client, connect, start};
+use crate::{client, connect, start};
 
 fn key(name: &str) -> Key {
     Key::new(name).unwrap()
@@ -43,19 +42,6 @@ async fn until_back(register: &PostgresRegister, name: &str) {
         }
     }
     panic!("the register has not come back");
-}
-
-/// The server is killed in the middle of batches, three times. Acknowledged swaps survive, and unclear ones happen once or
-/// not at all.
-#[tokio::test(flavor = "multi_thread")]
-async fn acknowledged_swaps_survive_kill_9() {
-    let mut server = start().await;
-    let register = Arc::new(connect(&server).await);
-    let mut clients = Clients::new("kill", 20, 32);
-    for _ in 0..3 {
-        clients = clients.run_during(&register, 20, server.restart()).await;
-    }
-    clients.check(&connect(&server).await).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use ifmatch_testbed::{Clients, postgres};
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 
-use crate::server::{client, connect, start};
+use crate::{client, connect, start};
 
 /// Loads from a standby.
 struct ReadsFromStandby {

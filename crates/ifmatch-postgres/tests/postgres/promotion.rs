@@ -13,7 +13,7 @@ use ifmatch_register::{Driver, DriverError, Key};
 use ifmatch_runtime::nonce;
 use ifmatch_testbed::{Server, postgres};
 
-use crate::server::start;
+use crate::start;
 
 const TTL: Duration = Duration::from_mins(10);
 

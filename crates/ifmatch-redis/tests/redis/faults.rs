@@ -3,33 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ifmatch_core::command::{Command, Content, Outcome, Write};
-use ifmatch_core::digest::ContentHash;
-use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, State};
-use ifmatch_redis::RedisRegister;
 use ifmatch_register::conformance::history::ViolationKind;
 use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
+use ifmatch_testbed::engine::{behind_proxy, check_filled, fill};
 use ifmatch_testbed::redis::{durable, start};
-use ifmatch_testbed::{Clients, Network, Proxy, Server};
+use ifmatch_testbed::{Clients, Network, Proxy};
 
-use crate::common::{connect, send};
+use crate::{Redis, connect, send};
 
 fn record(revision: u64) -> Record {
     Record::forgotten(Revision::new(revision))
-}
-
-/// Clients write while the server is killed and started again.
-#[tokio::test(flavor = "multi_thread")]
-async fn acknowledged_swaps_survive_kills() {
-    let mut server = durable().await;
-    let register = Arc::new(connect(&server.url()).await);
-    let mut clients = Clients::new("kill", 3, 8);
-    for _ in 0..3 {
-        clients = clients.run_during(&register, 20, server.restart()).await;
-    }
-    clients.check(&*register).await.unwrap();
 }
 
 /// Each call samples the server's time, which is that of this machine.
@@ -66,15 +51,15 @@ async fn emptying_the_server_is_noticed() {
     let key = Key::new("key").unwrap();
     assert_eq!(first.compare_and_swap(&key, Revision::NONE, Some(&record(1))).await.unwrap(), Swap::Done);
     send(&server, &["FLUSHALL"]).await;
-    assert_lost(&first, &key).await;
+    assert_lost(&*first, &key).await;
     // A process that starts afterwards begins with an empty register. The others still do not trust it.
     let third = connect(&server.url()).await;
     assert_eq!(third.compare_and_swap(&key, Revision::NONE, Some(&record(3))).await.unwrap(), Swap::Done);
-    assert_lost(&first, &key).await;
-    assert_lost(&second, &key).await;
+    assert_lost(&*first, &key).await;
+    assert_lost(&*second, &key).await;
 }
 
-async fn assert_lost(register: &RedisRegister, key: &Key) {
+async fn assert_lost(register: &dyn Register, key: &Key) {
     let swap = register.compare_and_swap(key, Revision::NONE, Some(&record(2))).await.unwrap_err();
     assert_eq!(swap.kind(), RegisterErrorKind::Unavailable, "{swap}");
     assert!(swap.to_string().contains("has lost the records"), "{swap}");
@@ -86,65 +71,16 @@ async fn assert_lost(register: &RedisRegister, key: &Key) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_swap_without_an_answer_is_ambiguous_and_never_sent_twice() {
-    let (_server, proxy, register) = behind_proxy().await;
-    let key = Key::new("key").unwrap();
-    for revision in 1..20 {
-        let next = record(revision);
-        // Opens the connection of the key's lane again.
-        let swap = register.compare_and_swap(&key, Revision::new(99), Some(&next)).await.unwrap();
-        assert!(matches!(swap, Swap::Conflict(_)));
-        proxy.set(Network::CutAfterCommit);
-        let error = register.compare_and_swap(&key, Revision::new(revision - 1), Some(&next)).await.unwrap_err();
-        assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "{error}");
-        assert_eq!(register.load(&key).await.unwrap(), Some(next), "the swap took place once");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_swap_that_was_never_sent_does_not_take_place() {
-    let (_server, proxy, register) = behind_proxy().await;
+    let (_server, proxy, register) = behind_proxy::<Redis>().await;
     let key = Key::new("key").unwrap();
+    // Opens the connections of the key's lanes.
     register.compare_and_swap(&key, Revision::NONE, Some(&record(1))).await.unwrap();
+    register.load(&key).await.unwrap();
     proxy.set(Network::CutBeforeSending);
     let error = register.compare_and_swap(&key, Revision::new(1), Some(&record(2))).await.unwrap_err();
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "the client cannot tell: {error}");
     assert_eq!(register.load(&key).await.unwrap(), Some(record(1)));
-}
-
-/// Each answer of a driver's swap is lost. The driver finds out that its write took place: none is doubled, none denied.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_driver_resolves_lost_answers() {
-    let (server, proxy, register) = behind_proxy().await;
-    let driver = Driver::new(register).assume_absent();
-    let direct = Driver::new(connect(&server.url()).await).assume_absent();
-    let key = Key::new("key").unwrap();
-    for number in 0..50_u64 {
-        let bytes = number.to_be_bytes().to_vec();
-        let content = Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.into() };
-        let nonce = ifmatch_runtime::nonce().unwrap();
-        let write = Command::Write(Write::new(&http::Method::PUT, &Preconditions::NONE, content, nonce));
-        let before = direct.load(&key).await.unwrap();
-        // Opens the connection of the key's lane again.
-        driver.register().compare_and_swap(&key, Revision::new(1), None).await.unwrap();
-        proxy.set(Network::CutAfterCommit);
-        let applied = driver.apply_to(&key, Some(before), &write).await.unwrap();
-        assert!(matches!(applied.outcome, Outcome::Written(_)), "{:?}", applied.outcome);
-        assert_eq!(applied.after, direct.load(&key).await.unwrap(), "the write took place once");
-    }
-}
-
-async fn behind_proxy() -> (Server, Proxy, RedisRegister) {
-    let server = start(&[]).await;
-    let proxy = Proxy::start(server.address()).await;
-    let register = connect(&format!("redis://{}", proxy.address())).await;
-    // Opens the connections of all lanes.
-    for number in 0..64 {
-        let key = Key::new(format!("warm/{number}")).unwrap();
-        register.compare_and_swap(&key, Revision::NONE, None).await.unwrap();
-        register.load(&key).await.unwrap();
-    }
-    (server, proxy, register)
 }
 
 /// The positive control: a replica that has not received the latest swaps takes over, and the checker sees the loss.
@@ -220,4 +156,16 @@ async fn a_former_primary_is_not_used_again() {
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
+}
+
+/// A server that syncs each swap ends when it cannot write. Acknowledged swaps are there once it has space.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_loses_no_acknowledged_swap() {
+    let mut server = durable().await;
+    let register = connect(&server.url()).await;
+    server.limit_files(Some(1 << 20));
+    let (written, error) = fill(&*register).await;
+    assert_ne!(error.kind(), RegisterErrorKind::Unreadable, "{error}");
+    server.restart().await;
+    check_filled(&*register, written).await;
 }

@@ -1,29 +1,14 @@
 //! Servers that cannot hold a register, and encrypted connections.
 
-use std::fs;
-
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_redis::{ConnectErrorKind, Options, RedisRegister};
 use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::{Key, Register, Scan};
-use ifmatch_testbed::Port;
+use ifmatch_testbed::engine::refusal;
 use ifmatch_testbed::redis::start;
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use ifmatch_testbed::{Certificate, Port};
 
-use crate::common::send;
-
-async fn refusal(url: &str) -> (ConnectErrorKind, String) {
-    let error = RedisRegister::connect(url).await.unwrap_err();
-    (error.kind(), error.to_string())
-}
-
-#[tokio::test]
-async fn urls_of_other_servers_are_refused() {
-    for url in ["", "localhost", "http://localhost", "redis://", "redis://host:port", "rediss://host/#insecure"] {
-        let (kind, message) = refusal(url).await;
-        assert_eq!(kind, ConnectErrorKind::Url, "{url}: {message}");
-    }
-}
+use crate::{Redis, send};
 
 #[test]
 fn passwords_are_not_shown() {
@@ -34,19 +19,12 @@ fn passwords_are_not_shown() {
 }
 
 #[tokio::test]
-async fn a_missing_server_is_reported() {
-    let port = Port::claim();
-    let (kind, message) = refusal(&format!("redis://{}", port.address())).await;
-    assert_eq!(kind, ConnectErrorKind::Unreachable, "{message}");
-}
-
-#[tokio::test]
 async fn a_wrong_password_is_reported_without_showing_it() {
     let server = start(&["--requirepass", "correct"]).await;
     let address = server.address();
     RedisRegister::connect(&format!("redis://:correct@{address}")).await.unwrap();
     for url in [format!("redis://:mistake@{address}"), format!("redis://{address}")] {
-        let (kind, message) = refusal(&url).await;
+        let (kind, message) = refusal::<Redis>(&url).await;
         assert_eq!(kind, ConnectErrorKind::Denied, "{message}");
         assert!(!message.contains("mistake"), "{message}");
     }
@@ -57,7 +35,7 @@ async fn a_wrong_password_is_reported_without_showing_it() {
 async fn a_user_without_the_right_to_read_the_time_is_refused() {
     let server = start(&[]).await;
     send(&server, &["ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all", "-time"]).await;
-    let (kind, message) = refusal(&format!("redis://limited:secret@{}", server.address())).await;
+    let (kind, message) = refusal::<Redis>(&format!("redis://limited:secret@{}", server.address())).await;
     assert_eq!(kind, ConnectErrorKind::Denied, "{message}");
 }
 
@@ -65,7 +43,7 @@ async fn a_user_without_the_right_to_read_the_time_is_refused() {
 async fn a_replica_is_refused() {
     let (primary, replica) = (start(&[]).await, start(&[]).await);
     send(&replica, &["REPLICAOF", "127.0.0.1", &primary.address().port().to_string()]).await;
-    let (kind, message) = refusal(&replica.url()).await;
+    let (kind, message) = refusal::<Redis>(&replica.url()).await;
     assert_eq!(kind, ConnectErrorKind::Unsuitable);
     assert!(message.contains("use the address of the primary"), "{message}");
 }
@@ -88,7 +66,7 @@ async fn a_server_that_becomes_a_replica_is_used_no_longer() {
 #[tokio::test]
 async fn a_server_that_evicts_is_refused() {
     let server = start(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]).await;
-    let (kind, message) = refusal(&server.url()).await;
+    let (kind, message) = refusal::<Redis>(&server.url()).await;
     assert_eq!(kind, ConnectErrorKind::Unsuitable);
     assert!(message.contains("maxmemory-policy noeviction"), "{message}");
 }
@@ -97,7 +75,7 @@ async fn a_server_that_evicts_is_refused() {
 async fn keys_of_another_program_are_left_alone() {
     let server = start(&[]).await;
     send(&server, &["SET", "ifmatch:identity", "other"]).await;
-    assert_eq!(refusal(&server.url()).await.0, ConnectErrorKind::Unsuitable);
+    assert_eq!(refusal::<Redis>(&server.url()).await.0, ConnectErrorKind::Unsuitable);
     assert!(send(&server, &["GET", "ifmatch:identity"]).await.contains("other"));
 }
 
@@ -114,13 +92,8 @@ async fn registers_with_different_prefixes_share_a_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_verified() {
-    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str, pem: String| {
-        fs::write(folder.path().join(name), pem).unwrap();
-        folder.path().join(name).to_str().unwrap().to_owned()
-    };
-    let (certificate, key) = (file("certificate", cert.pem()), file("key", signing_key.serialize_pem()));
+    let [ours, stranger] = [Certificate::of("localhost"), Certificate::of("localhost")];
+    let (certificate, key) = (ours.file().display().to_string(), ours.key_file().display().to_string());
     let port = Port::claim();
     let tls_port = port.number().to_string();
     let settings = ["--tls-port", &tls_port, "--tls-cert-file", &certificate, "--tls-key-file", &key];
@@ -128,16 +101,15 @@ async fn certificates_are_verified() {
         start(&[&settings[..], &["--tls-ca-cert-file", &certificate, "--tls-auth-clients", "no"]].concat()).await;
     let url = format!("rediss://localhost:{tls_port}");
 
-    let trusted = Options::with_root_certificate(&url, cert.pem().as_bytes()).unwrap();
+    let trusted = Options::with_root_certificate(&url, ours.pem().as_bytes()).unwrap();
     let register = RedisRegister::connect_with(trusted).await.unwrap();
     conformance::run(register, RaceSize::new(2, 1)).await;
 
-    let stranger = generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
-    let mistrusted = Options::with_root_certificate(&url, stranger.as_bytes()).unwrap();
+    let mistrusted = Options::with_root_certificate(&url, stranger.pem().as_bytes()).unwrap();
     let error = RedisRegister::connect_with(mistrusted).await.unwrap_err();
     assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
-    assert_eq!(refusal(&url).await.0, ConnectErrorKind::Unreachable, "the system does not trust it");
-    assert_eq!(refusal(&format!("redis://localhost:{tls_port}")).await.0, ConnectErrorKind::Unreachable);
+    assert_eq!(refusal::<Redis>(&url).await.0, ConnectErrorKind::Unreachable, "the system does not trust it");
+    assert_eq!(refusal::<Redis>(&format!("redis://localhost:{tls_port}")).await.0, ConnectErrorKind::Unreachable);
     let error = Options::with_root_certificate(&url, b"no certificate").unwrap_err();
     assert_eq!(error.kind(), ConnectErrorKind::Certificate, "{error}");
 }

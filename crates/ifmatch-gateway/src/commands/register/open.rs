@@ -11,7 +11,9 @@ use ifmatch_etcd::EtcdRegister;
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_redb::RedbRegister;
 use ifmatch_redis::RedisRegister;
-use ifmatch_register::{self as registers, Guarantee, Key, MemoryRegister, Register, Wrapper};
+use ifmatch_register::{
+    self as registers, ConnectError, ConnectErrorKind, Guarantee, Key, MemoryRegister, Register, Wrapper,
+};
 
 use crate::cli::terminal::print_line;
 use crate::commands::store_url;
@@ -42,15 +44,15 @@ pub(crate) async fn open(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> 
         Engine::Memory => Ok(memory()),
         Engine::Postgres => {
             let opened = PostgresRegister::connect(url.with_password()).await;
-            Ok(Arc::new(opened.map_err(|error| postgres_error(url, &error))?))
+            Ok(Arc::new(opened.map_err(|error| connect_error(url, &error))?))
         }
         Engine::Redis => {
             let opened = RedisRegister::connect(url.with_password()).await;
-            Ok(Arc::new(opened.map_err(|error| redis_error(url, &error))?))
+            Ok(Arc::new(opened.map_err(|error| connect_error(url, &error))?))
         }
         Engine::Etcd => {
             let opened = EtcdRegister::connect(url.with_password()).await;
-            Ok(Arc::new(opened.map_err(|error| etcd_error(url, &error))?))
+            Ok(Arc::new(opened.map_err(|error| connect_error(url, &error))?))
         }
         Engine::Objects => {
             let opened = ObjectRegister::connect(url.with_password(), store_url::settings()).await;
@@ -72,7 +74,7 @@ pub(crate) async fn migrate(url: &RegisterUrl) -> Result<(), Error> {
     match url.engine() {
         Engine::Postgres => {
             let migrated = ifmatch_postgres::migrate(url.with_password()).await;
-            migrated.map_err(|error| postgres_error(url, &error))
+            migrated.map_err(|error| connect_error(url, &error))
         }
         Engine::Memory | Engine::Redb(_) | Engine::Redis | Engine::Etcd | Engine::Objects => Ok(()),
     }
@@ -85,10 +87,10 @@ pub(crate) async fn migrate(url: &RegisterUrl) -> Result<(), Error> {
 pub(super) async fn restored(url: &RegisterUrl) -> Result<(), Error> {
     let epoch = match url.engine() {
         Engine::Postgres => {
-            Some(ifmatch_postgres::restored(url.with_password()).await.map_err(|error| postgres_error(url, &error))?)
+            Some(ifmatch_postgres::restored(url.with_password()).await.map_err(|error| connect_error(url, &error))?)
         }
         Engine::Redis => {
-            Some(ifmatch_redis::restored(url.with_password()).await.map_err(|error| redis_error(url, &error))?)
+            Some(ifmatch_redis::restored(url.with_password()).await.map_err(|error| connect_error(url, &error))?)
         }
         Engine::Memory | Engine::Redb(_) | Engine::Etcd | Engine::Objects => None,
     };
@@ -104,16 +106,8 @@ pub(super) async fn restored(url: &RegisterUrl) -> Result<(), Error> {
     forgotten.map_err(|error| Error::runtime(format!("cannot change the register: {error}")))
 }
 
-fn postgres_error(url: &RegisterUrl, error: &ifmatch_postgres::ConnectError) -> Error {
-    unusable(url, error, error.kind() == ifmatch_postgres::ConnectErrorKind::Unreachable)
-}
-
-fn redis_error(url: &RegisterUrl, error: &ifmatch_redis::ConnectError) -> Error {
-    unusable(url, error, error.kind() == ifmatch_redis::ConnectErrorKind::Unreachable)
-}
-
-fn etcd_error(url: &RegisterUrl, error: &ifmatch_etcd::ConnectError) -> Error {
-    unusable(url, error, error.kind() == ifmatch_etcd::ConnectErrorKind::Unreachable)
+fn connect_error(url: &RegisterUrl, error: &ConnectError) -> Error {
+    unusable(url, error, error.kind() == ConnectErrorKind::Unreachable)
 }
 
 fn objects_error(url: &RegisterUrl, error: &objects::OpenError) -> Error {

@@ -1,0 +1,73 @@
+//! Why a register cannot use the servers of its engine.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::{RegisterError, RegisterErrorKind};
+
+/// A register cannot use the servers of its engine. The message says what to do, and contains no password.
+#[derive(Debug)]
+pub struct ConnectError {
+    kind: ConnectErrorKind,
+    text: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// The reason of a [`ConnectError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectErrorKind {
+    /// The URL, or a file that it names, is not valid.
+    Url,
+    /// No server answers.
+    Unreachable,
+    /// A certificate is not valid or not trusted, or the server has no TLS.
+    Certificate,
+    /// The server refuses the user or the password, or the user lacks rights.
+    Denied,
+    /// The server would lose acknowledged swaps, or is not the one that accepts writes.
+    Unsuitable,
+    /// The tables are missing, or are those of another release.
+    Schema,
+    /// The server lacks records that this process has seen: it was emptied, restored from a backup, or is another one.
+    Lost,
+}
+
+impl ConnectError {
+    /// Creates an error with what to do about it.
+    pub fn new(kind: ConnectErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into(), source: None }
+    }
+
+    /// Adds the cause, which ends the message.
+    #[must_use]
+    pub fn because(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { source: Some(source.into()), ..self }
+    }
+
+    /// Returns the reason.
+    pub fn kind(&self) -> ConnectErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        self.source.as_ref().map_or(Ok(()), |source| write!(f, ": {source}"))
+    }
+}
+
+impl Error for ConnectError {
+    /// The message contains the cause, so the chain continues after it.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref()?.source()
+    }
+}
+
+impl From<ConnectError> for RegisterError {
+    /// Nothing is sent before a connection is established.
+    fn from(error: ConnectError) -> Self {
+        Self::new(RegisterErrorKind::Unavailable, error)
+    }
+}
