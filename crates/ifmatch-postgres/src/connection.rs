@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_postgres::error::Severity;
-use tokio_postgres::{AsyncMessage, Client, NoTls};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::{AsyncMessage, Client, Config, Socket};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::STATEMENT_LIMIT;
 use crate::error::of_connection;
 use crate::settings::Settings;
-use ifmatch_register::{ConnectError, ConnectErrorKind};
+use ifmatch_register::{ConnectError, ConnectErrorKind, async_trait};
 
 /// Time limit of a connection with its checks, for all hosts together.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -54,10 +53,7 @@ impl Settings {
     /// Connects to the primary, and checks that the server keeps what it acknowledges.
     pub(crate) async fn connect(&self) -> Result<Connection, ConnectError> {
         let connecting = async {
-            let connection = match &self.tls {
-                Some(tls) => self.connect_by(MakeRustlsConnect::new(ClientConfig::clone(tls))).await?,
-                None => self.connect_by(NoTls).await?,
-            };
+            let connection = self.connector.open(&self.config).await?;
             connection.check().await?;
             Ok(connection)
         };
@@ -66,13 +62,32 @@ impl Settings {
             Err(ConnectError::new(ConnectErrorKind::Unreachable, text))
         })
     }
+}
 
-    async fn connect_by<T>(&self, tls: T) -> Result<Connection, ConnectError>
-    where
-        T: tokio_postgres::tls::MakeTlsConnect<tokio_postgres::Socket>,
-        T::Stream: Send + 'static,
-    {
-        let (client, connection) = self.config.connect(tls).await.map_err(of_connection)?;
+/// Opens connections, with TLS or without.
+#[async_trait]
+pub(crate) trait Connector: Send + Sync {
+    async fn open(&self, config: &Config) -> Result<Connection, ConnectError>;
+}
+
+/// The bounds on TLS.
+pub(crate) trait Tls: MakeTlsConnect<Socket, Stream: Send> + Clone + Send + Sync + 'static {}
+
+impl<T: MakeTlsConnect<Socket, Stream: Send> + Clone + Send + Sync + 'static> Tls for T {}
+
+/// Opens connections by a TLS library.
+pub(crate) struct By<T>(pub(crate) T);
+
+#[async_trait]
+impl<T> Connector for By<T>
+where
+    T: Tls,
+    T::Stream: Send,
+    T::TlsConnect: Send,
+    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+{
+    async fn open(&self, config: &Config) -> Result<Connection, ConnectError> {
+        let (client, connection) = config.connect(self.0.clone()).await.map_err(of_connection)?;
         let warned = Arc::new(AtomicBool::new(false));
         let task = tokio::spawn(drive(connection, Arc::clone(&warned)));
         Ok(Connection { client, warned, _task: AbortOnDropHandle::new(task) })

@@ -4,8 +4,9 @@ use std::error::Error;
 use std::fmt;
 
 use ifmatch_register::{ConnectError, ConnectErrorKind, RegisterError, RegisterErrorKind};
-use ifmatch_runtime::Cause;
 use tokio_postgres::error::{Severity, SqlState};
+
+use crate::tls;
 
 /// Describes a failed connection or statement.
 pub(crate) fn of_connection(error: tokio_postgres::Error) -> ConnectError {
@@ -34,7 +35,7 @@ pub(crate) fn of_connection(error: tokio_postgres::Error) -> ConnectError {
         }
         _ => (ConnectErrorKind::Unreachable, "the server cannot be used: check that it runs and accepts connections"),
     };
-    ConnectError::new(kind, text).because(Chain(&*Cause::explain(error)).to_string())
+    ConnectError::new(kind, text).because(Chain(&*tls::explain(error)).to_string())
 }
 
 fn is_class(code: &SqlState, class: &str) -> bool {
@@ -43,14 +44,7 @@ fn is_class(code: &SqlState, class: &str) -> bool {
 
 /// Returns `true` for errors of the TLS handshake. The client library tells its errors apart by their text only.
 fn is_tls(error: &tokio_postgres::Error) -> bool {
-    let is_rustls = std::iter::successors(error.source(), |error| (*error).source()).any(|error| {
-        error.is::<rustls::Error>()
-            || error
-                .downcast_ref::<std::io::Error>()
-                .and_then(std::io::Error::get_ref)
-                .is_some_and(<dyn Error + Send + Sync>::is::<rustls::Error>)
-    });
-    is_rustls || error.to_string().starts_with("error performing TLS handshake")
+    tls::is_of_handshake(error) || error.to_string().starts_with("error performing TLS handshake")
 }
 
 /// Returns `true` if no host of the URL accepts writes.

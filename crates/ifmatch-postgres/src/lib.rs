@@ -39,6 +39,11 @@ mod lane;
 mod passwords;
 mod schema;
 mod settings;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+mod tls;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,12 +52,14 @@ use std::time::Duration;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
 use ifmatch_register::{Engine, Guarantee, Key, Register, RegisterError, Scan, Swap, async_trait};
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::{Config, Socket};
 
 pub use epoch::restored;
 pub use ifmatch_register::{ConnectError, ConnectErrorKind};
-pub use schema::migrate;
+pub use schema::{migrate, migrate_with};
 
-use connection::answered;
+use connection::{Connection, answered};
 use lane::{Lane, Place};
 use settings::Settings;
 
@@ -79,6 +86,38 @@ impl PostgresRegister {
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         let settings = Settings::parse(url)?;
         let first = epoch::connect_to_latest(url, &settings).await?;
+        Self::open(settings, first).await
+    }
+
+    /// Connects with the settings of the service's own pool, and with its TLS: `NoTls` needs no crate of this one's feature `tls`.
+    ///
+    /// The register has four connections besides the pool's. It would wait for the service's transactions otherwise, and its
+    /// writers with it. For sqlx, use [`connect`](Self::connect) with the URL of `pool.connect_options().to_url_lossy()`.
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let settings: tokio_postgres::Config = "host=db.internal user=notes dbname=notes".parse()?;
+    /// // let pool = deadpool_postgres::Manager::new(settings.clone(), NoTls) …
+    /// ifmatch_postgres::migrate_with(settings.clone(), tokio_postgres::NoTls).await?; // once
+    /// let register = ifmatch_postgres::PostgresRegister::connect_with(settings, tokio_postgres::NoTls).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect). Several hosts are [`ConnectErrorKind::Unsuitable`].
+    pub async fn connect_with<T>(config: Config, tls: T) -> Result<Self, ConnectError>
+    where
+        T: MakeTlsConnect<Socket, Stream: Send> + Clone + Send + Sync + 'static,
+        T::TlsConnect: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        let settings = Settings::of_service(config, tls)?;
+        let first = settings.connect().await?;
+        Self::open(settings, first).await
+    }
+
+    async fn open(settings: Settings, first: Connection) -> Result<Self, ConnectError> {
         let lists = answered(async {
             first.warn_of_asynchronous_standbys().await?;
             Lane::open(Place::new(settings), first).await

@@ -1,6 +1,8 @@
 //! The tables and their version.
 
 use tokio_postgres::error::SqlState;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::{Config, Socket};
 
 use crate::connection::Connection;
 use crate::epoch::Known;
@@ -33,7 +35,24 @@ const MIGRATIONS: [&str; VERSION as usize] = [
 /// # Errors
 /// As for [`PostgresRegister::connect`](crate::PostgresRegister::connect).
 pub async fn migrate(url: &str) -> Result<(), ConnectError> {
-    let mut connection = Settings::parse(url)?.connect().await?;
+    migrate_at(&Settings::parse(url)?).await
+}
+
+/// Does the same as [`migrate`] with the settings and the TLS of the service.
+///
+/// # Errors
+/// As for [`PostgresRegister::connect_with`](crate::PostgresRegister::connect_with).
+pub async fn migrate_with<T>(config: Config, tls: T) -> Result<(), ConnectError>
+where
+    T: MakeTlsConnect<Socket, Stream: Send> + Clone + Send + Sync + 'static,
+    T::TlsConnect: Send,
+    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+{
+    migrate_at(&Settings::of_service(config, tls)?).await
+}
+
+async fn migrate_at(settings: &Settings) -> Result<(), ConnectError> {
+    let mut connection = settings.connect().await?;
     let transaction = connection.client.transaction().await.map_err(of_connection)?;
     // Another migration may take longer than a statement of the register may wait.
     transaction.batch_execute("SET LOCAL lock_timeout = 0").await.map_err(of_connection)?;
@@ -63,7 +82,8 @@ impl Connection {
     /// Checks that the tables are those of this release.
     pub(crate) async fn check_schema(&self) -> Result<(), ConnectError> {
         let missing = || {
-            let text = "the database has no register: create it with ifmatch register migrate --register URL";
+            let text = "the database has no register: create it with ifmatch_postgres::migrate, or with ifmatch register \
+                        migrate --register URL";
             ConnectError::new(ConnectErrorKind::Schema, text)
         };
         let row = match self.client.query_opt("SELECT max(version) FROM ifmatch_schema", &[]).await {

@@ -1,16 +1,16 @@
 //! The settings in a URL.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
-use tokio_postgres::Config;
-use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
-
-use crate::passwords;
 use ifmatch_register::{ConnectError, ConnectErrorKind};
+use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
+use tokio_postgres::tls::TlsConnect;
+use tokio_postgres::{Config, NoTls, Socket};
+
+use crate::connection::{By, Connector, Tls};
+use crate::{passwords, tls};
 
 /// Time limit of a connection to one address.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -18,11 +18,29 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// The parameters of connections.
 pub(crate) struct Settings {
     pub(crate) config: Config,
-    /// `None` without encryption.
-    pub(crate) tls: Option<ClientConfig>,
+    pub(crate) connector: Arc<dyn Connector>,
 }
 
 impl Settings {
+    /// Takes the settings of a service, with its own TLS.
+    pub(crate) fn of_service<T: Tls>(mut config: Config, tls: T) -> Result<Self, ConnectError>
+    where
+        T::Stream: Send,
+        T::TlsConnect: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        if config.get_hosts().len() > 1 {
+            let text = "the settings name several hosts, of which a former primary may be one: connect by a URL, which finds \
+                        the latest";
+            return Err(ConnectError::new(ConnectErrorKind::Unsuitable, text));
+        }
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_LIMIT);
+        }
+        Ok(Self { config, connector: Arc::new(By(tls)) })
+    }
+
     /// Parses a URL. No error contains text of the URL, which may be a part of a password.
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
         let wrong = || {
@@ -55,8 +73,8 @@ impl Settings {
         }
         let encrypts = mode.unwrap_or_else(|| !is_local(&config));
         config.ssl_mode(if encrypts { SslMode::Require } else { SslMode::Disable });
-        let tls = encrypts.then(|| tls(roots)).transpose()?;
-        Ok(Self { config, tls })
+        let connector = if encrypts { tls::connector(roots)? } else { Arc::new(By(NoTls)) };
+        Ok(Self { config, connector })
     }
 }
 
@@ -103,32 +121,6 @@ fn is_local(config: &Config) -> bool {
     config.get_hosts().iter().all(is_local) && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback)
 }
 
-fn tls(file: Option<PathBuf>) -> Result<ClientConfig, ConnectError> {
-    let mut roots = RootCertStore::empty();
-    if let Some(file) = file {
-        let unusable = || {
-            let text =
-                format!("sslrootcert: {} is not a PEM file with the certificate of an authority", file.display());
-            ConnectError::new(ConnectErrorKind::Url, text)
-        };
-        let certificates = CertificateDer::pem_file_iter(&file).map_err(|error| unusable().because(error))?;
-        for certificate in certificates {
-            let certificate = certificate.map_err(|error| unusable().because(error))?;
-            roots.add(certificate).map_err(|error| unusable().because(error))?;
-        }
-        if roots.is_empty() {
-            return Err(unusable());
-        }
-    } else {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    }
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let versions =
-        versions.map_err(|error| ConnectError::new(ConnectErrorKind::Certificate, "no TLS").because(error))?;
-    Ok(versions.with_root_certificates(roots).with_no_client_auth())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,7 +141,6 @@ mod tests {
             ("postgres://u@h1/d?sslmode=disable&connect_timeout=3", false),
         ] {
             let settings = parse(url);
-            assert_eq!(settings.tls.is_some(), encrypts, "{url}");
             let mode = if encrypts { SslMode::Require } else { SslMode::Disable };
             assert_eq!(settings.config.get_ssl_mode(), mode, "{url}");
         }

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 
-use ifmatch_postgres::{ConnectError, ConnectErrorKind, PostgresRegister, migrate};
+use ifmatch_postgres::{ConnectError, ConnectErrorKind, PostgresRegister, migrate, migrate_with};
+use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_register::{Key, Register};
 use ifmatch_testbed::{Certificate, postgres};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_postgres::{Config, NoTls};
 
 use crate::{client, connect, start};
 
@@ -20,11 +22,27 @@ async fn a_missing_schema_is_refused_until_it_is_migrated() {
     let error = refused(&server.url()).await;
     assert_eq!(error.kind(), ConnectErrorKind::Schema);
     assert!(error.to_string().contains("ifmatch register migrate --register URL"), "{error}");
+    assert!(error.to_string().contains("ifmatch_postgres::migrate"), "{error}");
     let url = server.url();
     let (one, other) = tokio::join!(migrate(&url), migrate(&url));
     one.expect("a migration");
     other.expect("a concurrent migration");
     connect(&server).await;
+}
+
+/// A service with a pool has these settings, and its own TLS or none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_register_takes_the_settings_of_a_service() {
+    let server = postgres::start(&[]).await;
+    let settings: Config = server.url().parse().unwrap();
+    let missing = PostgresRegister::connect_with(settings.clone(), NoTls).await.expect_err("there are no tables");
+    assert_eq!(missing.kind(), ConnectErrorKind::Schema);
+    migrate_with(settings.clone(), NoTls).await.expect("a migration");
+    let register = PostgresRegister::connect_with(settings, NoTls).await.expect("the tables are there");
+    conformance::run(register, RaceSize::default()).await;
+    let several: Config = "host=one,two user=postgres".parse().unwrap();
+    let error = PostgresRegister::connect_with(several, NoTls).await.expect_err("one may be a former primary");
+    assert_eq!(error.kind(), ConnectErrorKind::Unsuitable);
 }
 
 #[tokio::test]

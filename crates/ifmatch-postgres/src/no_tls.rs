@@ -1,0 +1,26 @@
+//! URLs without the feature `tls`: their connections are not encrypted.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ifmatch_register::{ConnectError, ConnectErrorKind};
+
+use crate::connection::Connector;
+
+/// Refuses the connection.
+pub(crate) fn connector(_: Option<PathBuf>) -> Result<Arc<dyn Connector>, ConnectError> {
+    let text = "the connection needs encryption: add the feature tls of ifmatch-postgres, connect with the service's own TLS, or \
+                set sslmode=disable on a network that you trust";
+    Err(ConnectError::new(ConnectErrorKind::Url, text))
+}
+
+/// No error is of rustls.
+pub(crate) fn is_of_handshake(_: &tokio_postgres::Error) -> bool {
+    false
+}
+
+/// Returns the error itself.
+pub(crate) fn explain(error: tokio_postgres::Error) -> Box<dyn Error + Send + Sync> {
+    error.into()
+}
