@@ -272,6 +272,17 @@ mod tests {
         assert_eq!(names.len(), all().count());
     }
 
+    /// The lanes of the workflow run all that this command runs.
+    #[test]
+    fn each_step_is_in_a_lane_of_the_workflow() {
+        let workflow = include_str!("../../.github/workflows/test.yml");
+        let (_, lanes) = workflow.split_once("        lane:\n").unwrap();
+        let lanes = lanes.lines().map_while(|line| line.strip_prefix("          - "));
+        let lanes: BTreeSet<&str> = lanes.flat_map(|lane| lane.split(' ')).collect();
+        let steps = [FIRST, NATIVE, SERVED].into_iter().flatten();
+        assert_eq!(lanes, steps.map(|step| step.name).collect());
+    }
+
     #[test]
     fn selected_steps_keep_their_order() {
         assert_eq!(names(&["doc", "format"]).unwrap(), ["format", "doc"]);
