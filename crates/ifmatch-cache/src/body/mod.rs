@@ -10,5 +10,5 @@ mod free_space;
 pub(crate) mod held;
 pub(crate) mod in_memory;
 pub(crate) mod on_disk;
-pub(crate) mod slices;
+pub(crate) mod parts;
 mod threads;

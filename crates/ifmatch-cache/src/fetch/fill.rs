@@ -18,7 +18,7 @@ use crate::body::chunk_buffer::ChunkBuffer;
 use crate::body::folder::Space;
 use crate::body::in_memory::{MemoryBody, PartialBody};
 use crate::body::on_disk::DiskWriter;
-use crate::body::slices::Slices;
+use crate::body::parts::BodyParts;
 use crate::fetch::single_flight::Leader;
 use crate::metrics::NotStored;
 use crate::policy::content_range::ContentRange;
@@ -165,7 +165,9 @@ impl Fill {
             return;
         };
         let body = match self.range {
-            Some(range) if range.bytes.len() < range.total => StoredBody::Slices(Arc::new(Slices::new(range, file))),
+            Some(range) if range.bytes.len() < range.total => {
+                StoredBody::Parts(Arc::new(BodyParts::on_disk(range, file)))
+            }
             Some(_) | None => StoredBody::File(file),
         };
         let new = Stored { meta: Arc::clone(&self.meta), body };
@@ -197,7 +199,10 @@ impl Fill {
         let content = Arc::new(MemoryBody::compact(&chunks, trailers).held_within(&self.state.held));
         let body = match self.range {
             None => StoredBody::Whole(Arc::clone(&content)),
-            Some(range) => whole_or_part(PartialBody::new(range, MemoryBody::clone(&content), limit)),
+            Some(range) => {
+                let part = PartialBody::new(range, MemoryBody::clone(&content), limit);
+                whole_or_parts(BodyParts::in_memory(part))
+            }
         };
         let new = Stored { meta: Arc::clone(&self.meta), body };
         let stored = self.state.table.store(&self.key, new, merge);
@@ -220,32 +225,20 @@ impl Drop for Fill {
 /// replaces the old one.
 fn merge(old: &Stored, new: Stored) -> Stored {
     let same = new.meta.strong_tag().is_some() && new.meta.tag == old.meta.tag;
+    let is_kept = |len: u64, parts: &BodyParts| same && len == parts.total;
     let body = match (&old.body, &new.body) {
-        (StoredBody::Partial(old), StoredBody::Partial(new)) if same => old.join(new).map(whole_or_part),
-        (StoredBody::Whole(whole), StoredBody::Partial(new)) if same && whole.len == new.total => {
+        (StoredBody::Parts(old), StoredBody::Parts(new)) if same => old.join(new).map(whole_or_parts),
+        (StoredBody::Whole(whole), StoredBody::Parts(new)) if is_kept(whole.len, new) => Some(old.body.clone()),
+        (StoredBody::File(file), StoredBody::Parts(new)) if is_kept(file.len(), new) && file.is_there() => {
             Some(old.body.clone())
         }
-        (StoredBody::File(file), StoredBody::Partial(new)) if same && file.len() == new.total && file.is_there() => {
-            Some(old.body.clone())
-        }
-        (StoredBody::File(file), StoredBody::Slices(new)) if same && file.len() == new.total && file.is_there() => {
-            Some(old.body.clone())
-        }
-        (StoredBody::Whole(whole), StoredBody::Slices(new)) if same && whole.len == new.total => Some(old.body.clone()),
-        (StoredBody::Slices(old), StoredBody::Slices(new)) if same => old.join(new).map(slices),
-        (StoredBody::Slices(old), StoredBody::Partial(new)) if same => old.with_part(new).map(slices),
-        (StoredBody::Partial(old), StoredBody::Slices(new)) if same => new.with_part(old).map(slices),
         _ => None,
     };
     Stored { body: body.unwrap_or(new.body), meta: new.meta }
 }
 
-fn slices(slices: Slices) -> StoredBody {
-    StoredBody::Slices(Arc::new(slices))
-}
-
-fn whole_or_part(part: PartialBody) -> StoredBody {
-    part.whole().map_or_else(|| StoredBody::Partial(Arc::new(part)), StoredBody::Whole)
+fn whole_or_parts(parts: BodyParts) -> StoredBody {
+    parts.whole().map_or_else(|| StoredBody::Parts(Arc::new(parts)), StoredBody::Whole)
 }
 
 /// Reads a body of a known length into memory. Returns `None` if its length differs, it fails, or memory is short.

@@ -32,9 +32,8 @@ pub(crate) fn update_stored<T>(
     }
     let len = match &stored.body {
         StoredBody::Whole(body) => body.len,
-        StoredBody::Partial(part) => part.total,
         StoredBody::File(file) => file.len(),
-        StoredBody::Slices(slices) => slices.total,
+        StoredBody::Parts(parts) => parts.total,
         StoredBody::Broadcast(_) => return,
     };
     let fields = &request.head.headers;

@@ -13,6 +13,7 @@ use ifmatch_runtime::task::detach;
 
 use crate::body::broadcast::{Broadcast, Reader};
 use crate::body::in_memory::PartialBody;
+use crate::body::parts::BodyParts;
 use crate::fetch::fill::{Fill, collect};
 use crate::fetch::revalidation::Revalidation;
 use crate::fetch::single_flight::{Failure, FlightKey, Leader, Outcome};
@@ -223,19 +224,19 @@ impl Fetch {
         T: http_body::Body<Error: Into<BodyError>>,
     {
         let (head, body) = response.into_parts();
-        let (StoredBody::Partial(part), Some(received)) = (&stored.body, ContentRange::of(&head.headers)) else {
+        let (StoredBody::Parts(parts), Some(received)) = (&stored.body, ContentRange::of(&head.headers)) else {
             return None;
         };
         let meta = stored.meta.freshened(&head.headers, &self.arrival(times));
         // Without a tag of its own, the part may be of another version: its origin does not know `If-Range`.
         let is_tagged = head.headers.contains_key(ETAG);
         let same = is_tagged && meta.strong_tag().is_some() && meta.tag == stored.meta.tag && received.bytes == range;
-        if !same || received.total != part.total {
+        if !same || received.total != parts.total {
             return None;
         }
         let limit = self.state.config.entry_limit;
         let content = collect(body, self.state.budget.reserve(limit), range.len()).await?.held_within(&self.state.held);
-        let whole = part.join(&PartialBody::new(received, content, limit))?.whole()?;
+        let whole = parts.join(&BodyParts::in_memory(PartialBody::new(received, content, limit)))?.whole()?;
         let stored = Stored { meta: Arc::new(meta), body: StoredBody::Whole(whole) };
         self.update(&stored);
         Some(Fetched::Updated(stored, StatusCode::PARTIAL_CONTENT))

@@ -16,9 +16,9 @@ use ifmatch_core::range::{ByteRange, Limits, Representation, Selection, select};
 
 use crate::body::disk_reader::{DiskReader, Section};
 use crate::body::held::{Hold, MemoryReader};
-use crate::body::in_memory::{MemoryBody, PartialBody};
+use crate::body::in_memory::MemoryBody;
 use crate::body::on_disk::DiskBody;
-use crate::body::slices::Slices;
+use crate::body::parts::BodyParts;
 use crate::policy::cache_status::CacheStatus;
 use crate::request::CacheRequest;
 use crate::respond::recent_heads::{Form, RecentHeads};
@@ -53,9 +53,8 @@ pub(crate) fn respond<T>(
     }
     match &stored.body {
         StoredBody::Whole(content) => Some(responder.whole(content)),
-        StoredBody::Partial(part) => responder.part(part),
         StoredBody::File(file) => responder.file(file),
-        StoredBody::Slices(slices) => responder.slices(slices),
+        StoredBody::Parts(parts) => responder.parts(parts),
         StoredBody::Broadcast(broadcast) if request.is_head() => Some(responder.empty(broadcast.declared)),
         StoredBody::Broadcast(broadcast) => {
             let reader = broadcast.join()?;
@@ -158,33 +157,25 @@ impl Responder<'_> {
         })
     }
 
-    fn part<T>(&self, part: &PartialBody) -> Option<CachedResponse<T>> {
-        if self.request.is_head() {
-            return None;
-        }
-        match self.selection(part.total) {
-            Selection::Whole => None,
-            Selection::Unsatisfiable => Some(self.unsatisfiable(part.total)),
-            Selection::Parts(ranges) => self.chunks(&ranges, part.total, part.hold()?, |range| part.cut(range)),
-        }
-    }
-
     /// Returns `None` if no file and no part in memory has the requested bytes.
-    fn slices<T>(&self, slices: &Slices) -> Option<CachedResponse<T>> {
+    fn parts<T>(&self, parts: &BodyParts) -> Option<CachedResponse<T>> {
         if self.request.is_head() {
             return None;
         }
-        let ranges = match self.selection(slices.total) {
+        let ranges = match self.selection(parts.total) {
             Selection::Whole => return None,
-            Selection::Unsatisfiable => return Some(self.unsatisfiable(slices.total)),
+            Selection::Unsatisfiable => return Some(self.unsatisfiable(parts.total)),
             Selection::Parts(ranges) => ranges,
         };
-        let from_file = slices.holding(&ranges).and_then(|(start, file)| {
+        let from_file = parts.holding(&ranges).and_then(|(start, file)| {
             let in_file = |range: ByteRange| ByteRange::new(range.start() - start, range.end() - start);
             let cut = |range| Some(VecDeque::from([Section::from(in_file(range)?)]));
-            self.ranges(&ranges, slices.total, cut, |sections| DiskReader::of(file, sections).map(ResponseBody::file))
+            self.ranges(&ranges, parts.total, cut, |sections| DiskReader::of(file, sections).map(ResponseBody::file))
         });
-        from_file.or_else(|| self.part(slices.parts.as_ref()?))
+        from_file.or_else(|| {
+            let in_memory = parts.in_memory.as_ref()?;
+            self.chunks(&ranges, parts.total, in_memory.hold()?, |range| in_memory.cut(range))
+        })
     }
 
     /// Returns `None` if the file is gone.

@@ -62,13 +62,13 @@ impl Archive {
                 let row_key = row_key(key, &stored.meta);
                 self.put(key, &row_key, &stored.meta, body, !body.is_recorded(), is_current);
             }
-            StoredBody::Slices(slices) => {
+            StoredBody::Parts(parts) => {
                 self.remove_variant(key, &stored.meta);
-                for body in slices.files().filter(|body| !body.is_recorded()) {
+                for body in parts.files().filter(|body| !body.is_recorded()) {
                     self.put(key, &slice_key(key, body.file), &stored.meta, body, false, &is_current);
                 }
             }
-            StoredBody::Whole(_) | StoredBody::Partial(_) | StoredBody::Broadcast(_) => {
+            StoredBody::Whole(_) | StoredBody::Broadcast(_) => {
                 self.remove_variant(key, &stored.meta);
             }
         }

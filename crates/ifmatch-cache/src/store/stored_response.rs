@@ -12,9 +12,9 @@ use ifmatch_core::fields::not_modified::retain_304_headers;
 use ifmatch_core::fields::{compact, hop_by_hop};
 
 use crate::body::broadcast::Broadcast;
-use crate::body::in_memory::{MemoryBody, PartialBody};
+use crate::body::in_memory::MemoryBody;
 use crate::body::on_disk::DiskBody;
-use crate::body::slices::Slices;
+use crate::body::parts::BodyParts;
 use crate::policy::age::{initial_age, unix};
 use crate::policy::audience::Audience;
 use crate::policy::cache_control::RequestDirectives;
@@ -42,11 +42,10 @@ pub(crate) struct Stored {
 #[derive(Clone, Debug)]
 pub(crate) enum StoredBody {
     Whole(Arc<MemoryBody>),
-    Partial(Arc<PartialBody>),
     /// The whole body on disk.
     File(Arc<DiskBody>),
-    /// Parts of the body on disk.
-    Slices(Arc<Slices>),
+    /// Parts of the body.
+    Parts(Arc<BodyParts>),
     /// Still arriving.
     Broadcast(Arc<Broadcast>),
 }
@@ -309,9 +308,8 @@ impl Stored {
     pub(crate) fn size(&self) -> u64 {
         let body = match &self.body {
             StoredBody::Whole(content) => content.len,
-            StoredBody::Partial(part) => part.size(),
             StoredBody::File(file) => file.size(),
-            StoredBody::Slices(slices) => slices.size(),
+            StoredBody::Parts(parts) => parts.size(),
             StoredBody::Broadcast(_) => 0,
         };
         body.saturating_add(self.meta.size() as u64 + size_of::<MemoryBody>() as u64)
@@ -326,7 +324,7 @@ impl Stored {
     pub(crate) fn exists(&self) -> bool {
         match &self.body {
             StoredBody::File(file) => file.exists(),
-            StoredBody::Whole(_) | StoredBody::Partial(_) | StoredBody::Slices(_) | StoredBody::Broadcast(_) => true,
+            StoredBody::Whole(_) | StoredBody::Parts(_) | StoredBody::Broadcast(_) => true,
         }
     }
 
@@ -334,7 +332,7 @@ impl Stored {
     pub(crate) fn is_there(&self) -> bool {
         match &self.body {
             StoredBody::File(file) => file.is_there(),
-            StoredBody::Whole(_) | StoredBody::Partial(_) | StoredBody::Slices(_) | StoredBody::Broadcast(_) => true,
+            StoredBody::Whole(_) | StoredBody::Parts(_) | StoredBody::Broadcast(_) => true,
         }
     }
 
