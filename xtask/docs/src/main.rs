@@ -6,6 +6,7 @@ mod links;
 mod plot;
 mod plots;
 mod reference;
+#[cfg(test)]
 mod session;
 
 use std::path::PathBuf;
@@ -25,9 +26,6 @@ struct Options {
     /// Opens the site in a browser.
     #[arg(long)]
     open: bool,
-    /// Runs the session of README.md with the gateway, and records it in docs/images/session.svg instead.
-    #[arg(long)]
-    session: bool,
     /// Writes the reference of settings and metrics from the gateway's definitions instead.
     #[arg(long)]
     reference: bool,
@@ -42,9 +40,6 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result {
     let workspace = Workspace::load()?;
-    if options.session {
-        return session::recording::write(workspace.root());
-    }
     if options.reference {
         return reference::write(workspace.root());
     }

@@ -1,7 +1,6 @@
 //! Sessions of the documentation: commands that a page shows with their output, run with the real program.
 
 mod page;
-pub(crate) mod recording;
 mod shell;
 mod transcript;
 
@@ -12,8 +11,7 @@ use std::path::Path;
 use support::Gateway;
 use xtask::{Result, listening};
 
-pub(crate) use page::Page;
-use page::Step;
+use page::{Page, Step};
 use shell::Shell;
 use transcript::Transcript;
 
@@ -22,15 +20,8 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:10000";
 /// A command line of a gateway that a page need not show.
 const DEFAULT_SERVER: &str = "ifmatch serve --data ./data";
 
-/// A command with the lines of its output that the page shows: with the addresses of the page, and the values of this run.
-#[derive(Debug)]
-pub(crate) struct Exchange {
-    pub(crate) command: String,
-    pub(crate) output: Vec<String>,
-}
-
 /// Runs the commands of pages in a folder of its own, with gateways on free ports.
-pub(crate) struct Session {
+struct Session {
     folder: tempfile::TempDir,
     shell: Shell,
     gateways: Vec<Gateway>,
@@ -41,7 +32,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Starts a session. `places` are addresses and paths of the page, each with its replacement.
-    pub(crate) fn start(places: &[(&str, &str)]) -> Result<Self> {
+    fn start(places: &[(&str, &str)]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         // Without the meter that curl shows only if its output is no terminal.
         fs::write(folder.path().join(".curlrc"), "silent\nshow-error\n")?;
@@ -54,9 +45,8 @@ impl Session {
     ///
     /// # Errors
     /// Names the command whose output differs.
-    pub(crate) fn run(&mut self, page: &Page) -> Result<Vec<Exchange>> {
+    fn run(&mut self, page: &Page) -> Result {
         let mut transcript = Transcript::default();
-        let mut exchanges = Vec::new();
         for step in page.steps() {
             match step {
                 Step::Serve(line) => self.serve(line)?,
@@ -66,14 +56,13 @@ impl Session {
                     }
                     let command = transcript.with_actual_values(command);
                     let output = self.output(&command)?;
-                    let shown = transcript
+                    transcript
                         .compare(expected, &output)
                         .map_err(|line| format!("`{command}` does not print `{line}`, but\n{}", output.join("\n")))?;
-                    exchanges.push(Exchange { command, output: shown });
                 }
             }
         }
-        Ok(exchanges)
+        Ok(())
     }
 
     /// Starts a gateway with this command line.
@@ -97,7 +86,6 @@ impl Session {
     }
 
     /// Stops all gateways.
-    #[cfg(test)]
     fn stop(&mut self) {
         self.gateways.clear();
         self.places.retain(|(shown, _)| shown != DEFAULT_ADDRESS);
@@ -137,5 +125,4 @@ impl Session {
     }
 }
 
-#[cfg(test)]
 mod tests;
