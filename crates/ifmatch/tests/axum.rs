@@ -421,8 +421,10 @@ async fn a_write_whose_handler_checks_the_version_costs_one_run() {
 #[tokio::test]
 async fn a_handler_that_does_not_check_the_version_is_reported() {
     let layer = ConditionalLayer::builder().handlers_check_versions().build();
-    let client = TestClient::new(routes().guarded_by(layer));
+    let redirecting = put(async || StatusCode::SEE_OTHER);
+    let client = TestClient::new(routes().route("/see-other", redirecting).guarded_by(layer));
     let tag = client.get("/note").await.tag().to_owned();
+    assert_eq!(client.send("PUT", "/see-other", &[("if-match", &tag)], "mine").await.status, 500);
     assert_eq!(client.send("PUT", "/note", &[], "unconditional").await.status, 200);
     let saved = client.send("PUT", "/note", &[("if-match", &tag)], "mine").await;
     let body = String::from_utf8_lossy(&saved.body);

@@ -60,10 +60,9 @@ impl WriteContext {
         let compared = || ExpectedVersion::compared(&self.conditions, &grant.current);
         let permit = Permit::new(grant, deadline, self.unchecked.clone().unwrap_or_else(compared));
         match self.run_until(deadline, inner, grant, received, permit.clone()).await {
-            End::Answered(response)
-                if response.status().is_success() && self.unchecked.is_some() && !permit.is_version_taken() =>
-            {
-                End::Unchecked
+            End::Answered(response) if self.unchecked.is_some() && !permit.is_version_taken() => {
+                let may_have_written = response.status().is_success() || response.status().is_redirection();
+                if may_have_written { End::Unchecked } else { End::Answered(response) }
             }
             end => end,
         }
