@@ -8,13 +8,12 @@ use ifmatch_blob::store::{Delete, ListQuery, MissingContainer, Put, StoreErrorKi
 use ifmatch_blob_objects::{Backing, ObjectBlobs};
 use ifmatch_core::lease::{LeaseAction, LeaseUse};
 use ifmatch_register::{Key, Register};
-use ifmatch_runtime::{Clock, SystemClock};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt, PutOptions};
 
 use crate::faults::{Fault, Faulty};
-use crate::{durable, durable_on, register};
+use crate::{durable, register};
 use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{Subject, blob, if_absent, kind, pattern, put};
 
