@@ -87,7 +87,7 @@ pub fn is_signed(uri: &Uri, headers: &HeaderMap) -> bool {
 /// # Errors
 /// The store failed. Entries removed before stay removed.
 pub async fn collect_blocks(context: &Context) -> Result<u64, StoreError> {
-    blocks::garbage::collect(context).await
+    blocks::staging::collect(context).await
 }
 
 /// Responds to a request.

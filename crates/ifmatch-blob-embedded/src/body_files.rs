@@ -9,8 +9,7 @@ use std::sync::Arc;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_runtime::private_files;
 
-use super::disk::Disk;
-use super::free_space;
+use super::disk::{self, Disk};
 
 /// Marker file: the folder has all subfolders of a store, and its index exists.
 const LAID_OUT: &str = "laid-out";
@@ -100,7 +99,7 @@ impl Folder {
 
     /// Rejects a write that would use the reserved disk space.
     pub(super) fn check_free_space(&self) -> io::Result<()> {
-        free_space::check(&*self.disk, &self.root.path)
+        disk::check_free_space(&*self.disk, &self.root.path)
     }
 
     /// Makes a spooled file durable and durably renames it to its body's name. After an error the file is at `from`,

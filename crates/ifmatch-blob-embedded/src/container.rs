@@ -1,26 +1,35 @@
-//! Containers: one record each. An incarnation distinguishes containers of the same name.
+//! Containers: one record each, and their leases. An incarnation distinguishes containers of the same name.
+//!
+//! # Writes, against a deletion on the condition that the container is empty
+//!
+//! A write looks up its container, and then swaps the record of its blob. In between, a deletion could find the container empty, and
+//! delete it with the blob. The deletion therefore waits for the writes that have entered the container, and later writes wait for the
+//! deletion. Only this process writes to the store, so a lock in memory is enough, and a crash leaves nothing behind.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use http::Method;
-use ifmatch_core::command::{Content, Outcome, Refusal};
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::records::{leased, nonce, of_driver, refused};
+use ifmatch_blob::store::{
+    ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, SetHeaders, StoreError, StoreErrorKind,
+};
+use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_register::{Applied, Key};
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::Inner;
 use super::background::in_the_background;
 use super::decoded::Container;
 use super::error::disk;
-use super::key;
 use super::payload::Payload;
 use super::swap::{Change, encoded, payload_of};
-use ifmatch_blob::headers::BlobHeaders;
-use ifmatch_blob::name::ContainerName;
-use ifmatch_blob::records::{nonce, of_driver, refused};
-use ifmatch_blob::store::{ContainerInfo, Delete, ListQuery, SetHeaders, StoreError, StoreErrorKind};
+use super::{Inner, key};
 
 impl Inner {
     /// Looks up a container other than an internal one. Returns `None` if there is no such container.
@@ -186,4 +195,57 @@ pub(super) fn container_info(record: &Record, version: &Version, now: Timestamp)
 fn incarnation_of(record: &Record, inner: &Inner) -> Result<Option<Revision>, StoreError> {
     let version = record.state(inner.driver.now()).version();
     version.map(|version| Ok(payload_of(version)?.created(version))).transpose()
+}
+
+/// Number of locks. A write also waits for the deletion of another container with the same lock.
+const LOCKS: usize = 64;
+
+/// A lock for each container. Some containers share one.
+pub(super) struct Gates([RwLock<()>; LOCKS]);
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self([const { RwLock::const_new(()) }; LOCKS])
+    }
+}
+
+impl Gates {
+    /// Lets a write enter the container, until the result is dropped.
+    pub(super) async fn enter(&self, container: &ContainerName) -> RwLockReadGuard<'_, ()> {
+        self.of(container).read().await
+    }
+
+    /// Waits until no write is in the container, and keeps others out until the result is dropped.
+    pub(super) async fn close(&self, container: &ContainerName) -> RwLockWriteGuard<'_, ()> {
+        self.of(container).write().await
+    }
+
+    fn of(&self, container: &ContainerName) -> &RwLock<()> {
+        let mut hasher = DefaultHasher::new();
+        container.hash(&mut hasher);
+        &self.0[usize::try_from(hasher.finish()).unwrap_or_default() % LOCKS]
+    }
+}
+
+impl Inner {
+    pub(super) async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+        let incarnation = self.incarnation(&blob.container).await?;
+        self.operate(&key::of_blob(&blob.container, incarnation, &blob.name)?, request).await
+    }
+
+    pub(super) async fn lease_container(
+        &self,
+        container: &ContainerName,
+        request: LeaseRequest,
+    ) -> Result<Leased, StoreError> {
+        self.operate(&key::of_container(container)?, request).await.map_err(StoreError::of_container)
+    }
+
+    async fn operate(&self, key: &Key, request: LeaseRequest) -> Result<Leased, StoreError> {
+        let operation = LeaseOperation::new(request.action, &request.preconditions, nonce()?)
+            .with_authority(Authority::Register)
+            .with_request(request.request.map(|key| key.request(None)));
+        let applied = self.driver.apply_in_turn(key, &Command::Lease(operation)).await.map_err(of_driver)?;
+        leased(applied, self.driver.now())
+    }
 }

@@ -1,9 +1,9 @@
-//! System calls that durability relies on.
+//! System calls that durability relies on, and the reserved disk space. If a body used all of the space, the index could not even
+//! record a deletion, and space could never be freed.
 
-use std::fmt;
 use std::fs::File;
-use std::io;
 use std::path::Path;
+use std::{fmt, io};
 
 use fs4::statvfs;
 
@@ -58,5 +58,141 @@ impl Disk for System {
     fn sync_folder(&self, folder: &OpenFolder<'_>) -> io::Result<()> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.path.display()));
         folder.file.sync_all().map_err(named)
+    }
+}
+
+/// Reserved space in bytes, limited to this fraction of the disk.
+const RESERVE: u64 = 16 * 1024 * 1024;
+const PART: u64 = 16;
+
+/// Rejects a write that would use the reserved disk space. The system answers this without disk access.
+pub(super) fn check_free_space(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
+    match disk.space(folder) {
+        Ok(Space { free, total }) if free < RESERVE.min(total / PART) => Err(io::ErrorKind::StorageFull.into()),
+        // If the free space is unknown, the write itself fails once the disk is full.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use bytes::Bytes;
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::{Full, StreamBody};
+    use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseId};
+    use ifmatch_core::precondition::Preconditions;
+    use ifmatch_register::{Driver, MemoryRegister};
+
+    use super::*;
+    use crate::EmbeddedStore;
+    use ifmatch_blob::headers::BlobHeaders;
+    use ifmatch_blob::name::BlobPath;
+    use ifmatch_blob::store::{
+        BlobStore, BoxError, Delete, LeaseRequest, Put, Reading, StoreError, StoreErrorKind, Upload, Written,
+    };
+
+    const MIB: u64 = 1024 * 1024;
+
+    /// Unknown space.
+    const SILENCE: u64 = u64::MAX;
+
+    /// A disk with the given amount of space.
+    #[derive(Debug)]
+    struct Measured {
+        free: AtomicU64,
+        total: u64,
+    }
+
+    impl Measured {
+        fn new(free: u64, total: u64) -> Arc<Self> {
+            Arc::new(Self { free: free.into(), total })
+        }
+
+        fn set(&self, free: u64) {
+            self.free.store(free, Ordering::SeqCst);
+        }
+    }
+
+    impl Disk for Measured {
+        fn space(&self, _: &Path) -> io::Result<Space> {
+            match self.free.load(Ordering::SeqCst) {
+                SILENCE => Err(io::ErrorKind::Unsupported.into()),
+                free => Ok(Space { free, total: self.total }),
+            }
+        }
+
+        fn sync_file(&self, file: &File) -> io::Result<()> {
+            System.sync_file(file)
+        }
+
+        fn sync_folder(&self, folder: &OpenFolder<'_>) -> io::Result<()> {
+            System.sync_folder(folder)
+        }
+    }
+
+    fn blob(name: &str) -> BlobPath {
+        BlobPath::parse(&format!("/c/{name}")).expect("valid")
+    }
+
+    fn bytes(length: usize) -> Put {
+        Put::new(Upload::new(Full::<Bytes>::from(vec![7; length])))
+    }
+
+    /// Fills the disk in the middle of a megabyte.
+    fn fatal(disk: &Arc<Measured>) -> Put {
+        let disk = Arc::clone(disk);
+        let pieces = (0..16).map(move |piece| {
+            if piece == 8 {
+                disk.set(15 * MIB);
+            }
+            Ok::<_, BoxError>(Frame::data(Bytes::from(vec![piece; 64 * 1024])))
+        });
+        Put::new(Upload::new(StreamBody::new(stream::iter(pieces))))
+    }
+
+    fn is_full<T>(result: Result<T, StoreError>) -> bool {
+        result.is_err_and(|error| *error.kind() == StoreErrorKind::Full)
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_refuses_writes_but_not_deletions() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (driver, disk) = (Driver::new(MemoryRegister::unbounded()), Measured::new(100 * MIB, 1024 * MIB));
+        let store = EmbeddedStore::on_disk(folder.path(), driver, disk.clone()).await.expect("it opens");
+        let put = async |name, put| -> Result<Written, StoreError> { store.put(&blob(name), put).await };
+        put("large", bytes(100_000)).await.expect("there is room");
+        put("small", bytes(100)).await.expect("there is room");
+        assert!(is_full(put("large", fatal(&disk)).await));
+        assert!(is_full(put("large", bytes(100_000)).await));
+        assert!(is_full(put("small", bytes(100)).await));
+        let other = blob("x").container;
+        assert!(is_full(store.create_container(&other, BlobHeaders::default()).await));
+        assert_eq!(std::fs::read_dir(folder.path().join("tmp")).expect("a folder").count(), 0);
+
+        let opened = store.open(&blob("large"), Reading::HEAD).await.expect("it can be read").expect("it exists");
+        assert_eq!(opened.info.length, 100_000);
+        let action =
+            LeaseAction::Acquire { id: LeaseId::from_random([1; 16]), duration: LeaseDuration::Infinite, holder: None };
+        let lease = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
+        store.lease(&blob("small"), lease).await.expect("leased");
+        store.delete(&blob("large"), Delete::default()).await.expect("deleted");
+        for free in [16 * MIB, SILENCE] {
+            disk.set(free);
+            put("large", bytes(100_000)).await.expect("there is room again");
+        }
+    }
+
+    #[test]
+    fn a_small_disk_has_a_small_reserve() {
+        let is_refused = |free, total| check_free_space(&*Measured::new(free, total), Path::new(".")).is_err();
+        assert!(!is_refused(2 * MIB, 32 * MIB));
+        assert!(is_refused(2 * MIB - 1, 32 * MIB));
+        assert!(!is_refused(0, 0));
+        assert!(System.space(Path::new(".")).is_ok_and(|space| space.total >= space.free && space.total > 0));
     }
 }

@@ -31,14 +31,14 @@ use ifmatch_blob::store::{
 
 pub use body_files::create_folder;
 use body_files::{Folder, Root, is_in_use, is_missing, warn_of_foreign_files};
+use container::Gates;
 use decoded::DecodedRecords;
 use disk::{Disk, System};
 pub use error::{OpenError, OpenErrorKind};
-use gates::Gates;
 use internal_counts::InternalCounts;
-use small_bodies::SmallBodies;
 use snapshot::Removals;
 pub use snapshot::Snapshot;
+use source::SmallBodies;
 pub use verify::{Damage, Finding, Progress, Total, Verification};
 
 mod background;
@@ -47,22 +47,14 @@ mod collect;
 mod container;
 mod decoded;
 mod disk;
+#[cfg(unix)]
+#[cfg(test)]
+mod disk_tests;
 mod error;
-mod free_space;
-mod gates;
 mod internal_counts;
 mod key;
-mod lease;
-mod list;
 mod payload;
-#[cfg(unix)]
-#[cfg(test)]
-mod power_tests;
-#[cfg(unix)]
-#[cfg(test)]
-mod private_tests;
 mod read;
-mod small_bodies;
 mod snapshot;
 mod source;
 mod spool;

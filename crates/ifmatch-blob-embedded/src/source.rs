@@ -1,4 +1,7 @@
 //! The bytes of a blob being read: from memory, or from an open file in chunks.
+//!
+//! Recently read bodies of files up to 128 KiB stay in memory. A body never changes under its name, so an entry is never stale.
+//! A read from memory needs no blocking thread.
 
 use std::fs::File;
 use std::future::{Future, ready};
@@ -11,11 +14,14 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::task::{JoinHandle, spawn_blocking};
-
-use super::error::{disk, lost};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{Reply, Source, StoreError, StoreErrorKind};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::body_files::BodyName;
+use super::error::{disk, lost};
 
 /// Number of bytes per read. A shorter file is read in one piece. A longer one uses twice as much memory: one chunk is read
 /// while the previous one is sent.
@@ -158,5 +164,38 @@ fn unreadable(error: io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => StoreError::new(StoreErrorKind::Unreadable, "the body's file is too short"),
         _ => disk(error),
+    }
+}
+
+/// Maximum size of all bodies, in bytes.
+const CAPACITY: u64 = 16 * 1024 * 1024;
+/// Approximate size of a body, in bytes.
+const USUAL_SIZE: u64 = 64 * 1024;
+
+/// Bodies in memory. Cheap to clone; clones share the memory.
+#[derive(Clone, Debug)]
+pub(super) struct SmallBodies(Arc<Cache<BodyName, Bytes, BySize>>);
+
+#[derive(Clone, Debug)]
+struct BySize;
+
+impl Weighter<BodyName, Bytes> for BySize {
+    fn weight(&self, _: &BodyName, body: &Bytes) -> u64 {
+        (size_of::<BodyName>() + body.len()) as u64
+    }
+}
+
+impl SmallBodies {
+    pub(super) fn new() -> Self {
+        let bodies = usize::try_from(CAPACITY / USUAL_SIZE).unwrap_or(usize::MAX);
+        Self(Arc::new(Cache::with_weighter(bodies, CAPACITY, BySize)))
+    }
+
+    pub(super) fn get(&self, name: &BodyName) -> Option<Bytes> {
+        self.0.get(name)
+    }
+
+    pub(super) fn keep(&self, name: BodyName, body: Bytes) {
+        self.0.insert(name, body);
     }
 }

@@ -217,56 +217,6 @@ impl Promise {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use futures_util::stream;
-    use http_body::Frame;
-    use http_body_util::StreamBody;
-
-    use super::*;
-    use ifmatch_blob::store::BoxError;
-
-    /// Returns the parts of a body that arrives in pieces of these lengths, and the number of pieces kept for each
-    /// part.
-    async fn parts(lengths: Vec<usize>) -> (Vec<u8>, Vec<usize>) {
-        let pieces = lengths.into_iter().enumerate();
-        let pieces = pieces.map(|(at, length)| Bytes::from(vec![at.to_le_bytes()[0]; length]));
-        let body =
-            Upload::new(StreamBody::new(stream::iter(pieces.map(|piece| Ok::<_, BoxError>(Frame::data(piece))))));
-        let mut spool = Spool::new(body, &Promise { limit: u64::MAX, length: None, digest: None }, None);
-        let (mut bytes, mut counts) = (Vec::new(), Vec::new());
-        loop {
-            let part = spool.part().await.expect("a part");
-            counts.push(part.payload.iter().count());
-            part.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
-            if part.last {
-                assert_eq!(spool.finish().await.expect("nothing was promised"), ContentHash::of(&bytes));
-                return (bytes, counts);
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_body_that_arrives_byte_by_byte_takes_no_more_memory() {
-        let (bytes, counts) = parts(vec![1; 100_000]).await;
-        let expected: Vec<u8> = (0..100_000_usize).map(|at| at.to_le_bytes()[0]).collect();
-        assert!(bytes == expected, "other bytes");
-        assert_eq!(counts, [100_000_usize.div_ceil(JOINED)]);
-    }
-
-    #[tokio::test]
-    async fn pieces_keep_their_order_and_long_ones_are_not_copied() {
-        let (bytes, counts) = parts(vec![10, PART - 100, 20, 5000, 1, 0, 7]).await;
-        let mut expected = Vec::new();
-        for (at, length) in [(0, 10), (1, PART - 100), (2, 20), (3, 5000), (4, 1), (6, 7)] {
-            expected.extend(vec![at; length]);
-        }
-        assert!(bytes == expected, "other bytes");
-        // The first part ends 70 bytes into the fourth piece.
-        assert_eq!(counts, [3, 2]);
-    }
-}
-
 /// A multipart upload. It is aborted at the store unless it is completed.
 pub(super) struct Multipart {
     upload: Option<Box<dyn MultipartUpload>>,
@@ -346,5 +296,55 @@ fn unwritten(error: Error) -> StoreError {
         Failure::TooSoon(error) | Failure::Definite(error) => error,
         Failure::Unknown(error) => StoreError::new(StoreErrorKind::Unavailable, error),
         Failure::Changed => StoreErrorKind::Unavailable.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    use super::*;
+    use ifmatch_blob::store::BoxError;
+
+    /// Returns the parts of a body that arrives in pieces of these lengths, and the number of pieces kept for each
+    /// part.
+    async fn parts(lengths: Vec<usize>) -> (Vec<u8>, Vec<usize>) {
+        let pieces = lengths.into_iter().enumerate();
+        let pieces = pieces.map(|(at, length)| Bytes::from(vec![at.to_le_bytes()[0]; length]));
+        let body =
+            Upload::new(StreamBody::new(stream::iter(pieces.map(|piece| Ok::<_, BoxError>(Frame::data(piece))))));
+        let mut spool = Spool::new(body, &Promise { limit: u64::MAX, length: None, digest: None }, None);
+        let (mut bytes, mut counts) = (Vec::new(), Vec::new());
+        loop {
+            let part = spool.part().await.expect("a part");
+            counts.push(part.payload.iter().count());
+            part.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
+            if part.last {
+                assert_eq!(spool.finish().await.expect("nothing was promised"), ContentHash::of(&bytes));
+                return (bytes, counts);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_arrives_byte_by_byte_takes_no_more_memory() {
+        let (bytes, counts) = parts(vec![1; 100_000]).await;
+        let expected: Vec<u8> = (0..100_000_usize).map(|at| at.to_le_bytes()[0]).collect();
+        assert!(bytes == expected, "other bytes");
+        assert_eq!(counts, [100_000_usize.div_ceil(JOINED)]);
+    }
+
+    #[tokio::test]
+    async fn pieces_keep_their_order_and_long_ones_are_not_copied() {
+        let (bytes, counts) = parts(vec![10, PART - 100, 20, 5000, 1, 0, 7]).await;
+        let mut expected = Vec::new();
+        for (at, length) in [(0, 10), (1, PART - 100), (2, 20), (3, 5000), (4, 1), (6, 7)] {
+            expected.extend(vec![at; length]);
+        }
+        assert!(bytes == expected, "other bytes");
+        // The first part ends 70 bytes into the fourth piece.
+        assert_eq!(counts, [3, 2]);
     }
 }

@@ -11,7 +11,6 @@ pub mod accounts;
 pub mod body;
 #[cfg(feature = "test-util")]
 pub mod conformance;
-mod content_md5;
 pub mod cors;
 pub mod dialect;
 pub mod documents;

@@ -66,116 +66,41 @@ pub(crate) fn refuse_version(version: Option<&str>) -> S3Result<()> {
     }
 }
 
-type Answer<T> = S3Result<S3Response<T>>;
+/// Carries out each operation by the function of its subject.
+macro_rules! operations {
+    ($($operation:ident: $input:ty => $output:ty, $function:path;)*) => {
+        #[async_trait::async_trait]
+        impl S3 for Backend {
+            $(
+                async fn $operation(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
+                    $function(self, request).await
+                }
+            )*
+        }
+    };
+}
 
-#[async_trait::async_trait]
-impl S3 for Backend {
-    async fn list_buckets(&self, request: S3Request<ListBucketsInput>) -> Answer<ListBucketsOutput> {
-        buckets::list(self, request).await
-    }
-
-    async fn create_bucket(&self, request: S3Request<CreateBucketInput>) -> Answer<CreateBucketOutput> {
-        buckets::create(self, request).await
-    }
-
-    async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> Answer<HeadBucketOutput> {
-        buckets::find(self, request.credentials.as_ref(), &request.input.bucket).await?;
-        Ok(S3Response::new(HeadBucketOutput::default()))
-    }
-
-    async fn get_bucket_location(&self, request: S3Request<GetBucketLocationInput>) -> Answer<GetBucketLocationOutput> {
-        buckets::find(self, request.credentials.as_ref(), &request.input.bucket).await?;
-        Ok(S3Response::new(GetBucketLocationOutput::default()))
-    }
-
-    async fn get_bucket_versioning(
-        &self,
-        request: S3Request<GetBucketVersioningInput>,
-    ) -> Answer<GetBucketVersioningOutput> {
-        buckets::find(self, request.credentials.as_ref(), &request.input.bucket).await?;
-        Ok(S3Response::new(GetBucketVersioningOutput::default()))
-    }
-
-    async fn delete_bucket(&self, request: S3Request<DeleteBucketInput>) -> Answer<DeleteBucketOutput> {
-        buckets::delete(self, request).await
-    }
-
-    async fn list_objects(&self, request: S3Request<ListObjectsInput>) -> Answer<ListObjectsOutput> {
-        buckets::version_1(self, request).await
-    }
-
-    async fn list_objects_v2(&self, request: S3Request<ListObjectsV2Input>) -> Answer<ListObjectsV2Output> {
-        buckets::version_2(self, request).await
-    }
-
-    async fn put_object(&self, request: S3Request<PutObjectInput>) -> Answer<PutObjectOutput> {
-        objects::put(self, request).await
-    }
-
-    async fn get_object(&self, request: S3Request<GetObjectInput>) -> Answer<GetObjectOutput> {
-        objects::get(self, authorization::verified(request)).await
-    }
-
-    async fn head_object(&self, request: S3Request<HeadObjectInput>) -> Answer<HeadObjectOutput> {
-        objects::head(self, authorization::verified(request)).await
-    }
-
-    async fn get_object_attributes(
-        &self,
-        request: S3Request<GetObjectAttributesInput>,
-    ) -> Answer<GetObjectAttributesOutput> {
-        objects::attributes(self, request).await
-    }
-
-    async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> Answer<DeleteObjectOutput> {
-        objects::delete(self, request).await
-    }
-
-    async fn delete_objects(&self, request: S3Request<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
-        objects::delete_several(self, request).await
-    }
-
-    async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> Answer<CopyObjectOutput> {
-        copy::copy(self, request).await
-    }
-
-    async fn create_multipart_upload(
-        &self,
-        request: S3Request<CreateMultipartUploadInput>,
-    ) -> Answer<CreateMultipartUploadOutput> {
-        multipart::create(self, request).await
-    }
-
-    async fn upload_part(&self, request: S3Request<UploadPartInput>) -> Answer<UploadPartOutput> {
-        multipart::put_part(self, request).await
-    }
-
-    async fn upload_part_copy(&self, request: S3Request<UploadPartCopyInput>) -> Answer<UploadPartCopyOutput> {
-        multipart::copy_part(self, request).await
-    }
-
-    async fn complete_multipart_upload(
-        &self,
-        request: S3Request<CompleteMultipartUploadInput>,
-    ) -> Answer<CompleteMultipartUploadOutput> {
-        multipart::complete(self, request).await
-    }
-
-    async fn abort_multipart_upload(
-        &self,
-        request: S3Request<AbortMultipartUploadInput>,
-    ) -> Answer<AbortMultipartUploadOutput> {
-        multipart::abort(self, request).await
-    }
-
-    async fn list_parts(&self, request: S3Request<ListPartsInput>) -> Answer<ListPartsOutput> {
-        multipart::list_parts(self, request).await
-    }
-
-    async fn list_multipart_uploads(
-        &self,
-        request: S3Request<ListMultipartUploadsInput>,
-    ) -> Answer<ListMultipartUploadsOutput> {
-        multipart::list(self, request).await
-    }
+operations! {
+    list_buckets: ListBucketsInput => ListBucketsOutput, buckets::list;
+    create_bucket: CreateBucketInput => CreateBucketOutput, buckets::create;
+    head_bucket: HeadBucketInput => HeadBucketOutput, buckets::head;
+    get_bucket_location: GetBucketLocationInput => GetBucketLocationOutput, buckets::location;
+    get_bucket_versioning: GetBucketVersioningInput => GetBucketVersioningOutput, buckets::versioning;
+    delete_bucket: DeleteBucketInput => DeleteBucketOutput, buckets::delete;
+    list_objects: ListObjectsInput => ListObjectsOutput, buckets::version_1;
+    list_objects_v2: ListObjectsV2Input => ListObjectsV2Output, buckets::version_2;
+    put_object: PutObjectInput => PutObjectOutput, objects::put;
+    get_object: GetObjectInput => GetObjectOutput, objects::get;
+    head_object: HeadObjectInput => HeadObjectOutput, objects::head;
+    get_object_attributes: GetObjectAttributesInput => GetObjectAttributesOutput, objects::attributes;
+    delete_object: DeleteObjectInput => DeleteObjectOutput, objects::delete;
+    delete_objects: DeleteObjectsInput => DeleteObjectsOutput, objects::delete_several;
+    copy_object: CopyObjectInput => CopyObjectOutput, copy::copy;
+    create_multipart_upload: CreateMultipartUploadInput => CreateMultipartUploadOutput, multipart::create;
+    upload_part: UploadPartInput => UploadPartOutput, multipart::put_part;
+    upload_part_copy: UploadPartCopyInput => UploadPartCopyOutput, multipart::copy_part;
+    complete_multipart_upload: CompleteMultipartUploadInput => CompleteMultipartUploadOutput, multipart::complete;
+    abort_multipart_upload: AbortMultipartUploadInput => AbortMultipartUploadOutput, multipart::abort;
+    list_parts: ListPartsInput => ListPartsOutput, multipart::list_parts;
+    list_multipart_uploads: ListMultipartUploadsInput => ListMultipartUploadsOutput, multipart::list;
 }

@@ -13,8 +13,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::auth::Credentials;
 use s3s::dto::{
     Bucket, CommonPrefix, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput, EncodingType,
-    ListBucketsInput, ListBucketsOutput, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input, ListObjectsV2Output,
-    Object, ObjectStorageClass,
+    GetBucketLocationInput, GetBucketLocationOutput, GetBucketVersioningInput, GetBucketVersioningOutput,
+    HeadBucketInput, HeadBucketOutput, ListBucketsInput, ListBucketsOutput, ListObjectsInput, ListObjectsOutput,
+    ListObjectsV2Input, ListObjectsV2Output, Object, ObjectStorageClass,
 };
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
@@ -40,7 +41,7 @@ pub(crate) async fn list(
     let query = ListQuery { prefix, after, ..ListQuery::first(STEP) };
     let mut containers = query.containers(&*backend.context.store);
     let mut buckets: Vec<Bucket> = Vec::new();
-    while let Some(entry) = containers.try_next().await.map_err(|failed| error::plain(&failed))? {
+    while let Some(entry) = containers.try_next().await.map_err(error::plain)? {
         // Other names belong to the plain dialect, or to another account.
         let Some(name) = backend.accounts.name_of(account, &entry.name) else { continue };
         if buckets.len() == limit {
@@ -63,7 +64,7 @@ pub(crate) async fn create(
     refuse(input.object_lock_enabled_for_bucket.unwrap_or_default(), "object lock")?;
     let container = backend.container(credentials.as_ref(), &input.bucket)?;
     let created = backend.context.store.create_container(&container, BlobHeaders::default()).await;
-    created.map_err(|failed| error::plain(&failed))?;
+    created.map_err(error::plain)?;
     Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{}", input.bucket)) }))
 }
 
@@ -75,8 +76,32 @@ pub(crate) async fn delete(
     let S3Request { input, credentials, .. } = request;
     let container = backend.container(credentials.as_ref(), &input.bucket)?;
     let deleted = backend.context.store.delete_empty_container(&container, Delete::default()).await;
-    deleted.map_err(|failed| error::plain(&failed))?;
+    deleted.map_err(error::plain)?;
     Ok(S3Response::new(DeleteBucketOutput::default()))
+}
+
+pub(crate) async fn head(
+    backend: &Backend,
+    request: S3Request<HeadBucketInput>,
+) -> S3Result<S3Response<HeadBucketOutput>> {
+    find(backend, request.credentials.as_ref(), &request.input.bucket).await?;
+    Ok(S3Response::new(HeadBucketOutput::default()))
+}
+
+pub(crate) async fn location(
+    backend: &Backend,
+    request: S3Request<GetBucketLocationInput>,
+) -> S3Result<S3Response<GetBucketLocationOutput>> {
+    find(backend, request.credentials.as_ref(), &request.input.bucket).await?;
+    Ok(S3Response::new(GetBucketLocationOutput::default()))
+}
+
+pub(crate) async fn versioning(
+    backend: &Backend,
+    request: S3Request<GetBucketVersioningInput>,
+) -> S3Result<S3Response<GetBucketVersioningOutput>> {
+    find(backend, request.credentials.as_ref(), &request.input.bucket).await?;
+    Ok(S3Response::new(GetBucketVersioningOutput::default()))
 }
 
 /// Returns the container of a bucket, which must exist.
@@ -86,7 +111,7 @@ pub(crate) async fn find(
     bucket: &str,
 ) -> S3Result<(ContainerName, ContainerInfo)> {
     let container = backend.container(credentials, bucket)?;
-    let found = backend.context.store.container(&container).await.map_err(|failed| error::plain(&failed))?;
+    let found = backend.context.store.container(&container).await.map_err(error::plain)?;
     let found = found.ok_or_else(|| s3_error!(NoSuchBucket, "there is no such bucket: create it first"))?;
     Ok((container, found))
 }
@@ -224,8 +249,7 @@ impl Query {
             limit: limit.max(1),
             leases: false,
         };
-        let listing =
-            hierarchy.list(&*backend.context.store, &container).await.map_err(|failed| error::plain(&failed))?;
+        let listing = hierarchy.list(&*backend.context.store, &container).await.map_err(error::plain)?;
         let Listing { items, next } =
             listing.ok_or_else(|| s3_error!(NoSuchBucket, "there is no such bucket: create it first"))?;
         if limit == 0 {

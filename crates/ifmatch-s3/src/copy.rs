@@ -30,7 +30,7 @@ pub(crate) async fn copy(
     let target = format!("{blob} from {source} {replaces}");
     let write = Write::of(&backend.context, &Method::PUT, &target, &headers)?;
     let opened = open(backend, &source, &headers).await?;
-    let whole = Put::copying(&source, opened).await.map_err(|failed| error::plain(&failed))?;
+    let whole = Put::copying(&source, opened).await.map_err(error::plain)?;
     let put = if replaces {
         let fields = fields_of!(input);
         let checksum = whole.headers.checksum.clone();
@@ -61,8 +61,7 @@ pub(crate) fn source(backend: &Backend, credentials: Option<&Credentials>, sourc
 pub(crate) async fn open(backend: &Backend, source: &BlobPath, headers: &HeaderMap) -> S3Result<Opened> {
     let preconditions = conditions::of_source(headers)?;
     let reading = Reading::RANGES.without_lease();
-    let Some(opened) = backend.context.store.open(source, reading).await.map_err(|failed| error::plain(&failed))?
-    else {
+    let Some(opened) = backend.context.store.open(source, reading).await.map_err(error::plain)? else {
         return Err(objects::not_found(backend, source).await);
     };
     match preconditions.evaluate(&Method::GET, Some(&opened.info.validators())) {

@@ -52,8 +52,8 @@ pub(crate) fn of_store(error: &StoreError, is_conditional: bool) -> S3Error {
 }
 
 /// Translates an error of the store for a read, or for an operation without conditions.
-pub(crate) fn plain(error: &StoreError) -> S3Error {
-    of_store(error, false)
+pub(crate) fn plain(error: impl Into<StoreError>) -> S3Error {
+    of_store(&error.into(), false)
 }
 
 /// Translates an invalid name of an object.

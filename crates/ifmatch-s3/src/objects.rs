@@ -24,7 +24,7 @@ use crate::backend::{Backend, refuse, refuse_version};
 use crate::checksum::{self, with_checksums};
 use crate::conditions::{self, Write};
 use crate::convert::{self, fields_of};
-use crate::{body, buckets, error};
+use crate::{authorization, body, buckets, error};
 
 /// Maximum number of objects deleted by one request.
 const MAX_DELETED: usize = 1000;
@@ -92,7 +92,7 @@ pub(crate) async fn store(
 
 /// Rejects the answer to an earlier attempt if the object was changed since.
 async fn confirm(backend: &Backend, blob: &BlobPath, write: &Write, written: Written) -> S3Result<Written> {
-    if written.is_current(&*backend.context.store, blob).await.map_err(|failed| error::plain(&failed))? {
+    if written.is_current(&*backend.context.store, blob).await.map_err(error::plain)? {
         return Ok(written);
     }
     let message = "an earlier attempt with this amz-sdk-invocation-id succeeded, and the object was changed since";
@@ -106,7 +106,7 @@ fn is_precondition(error: &StoreError) -> bool {
 
 async fn is_missing(backend: &Backend, blob: &BlobPath) -> S3Result<bool> {
     let reading = Reading::HEAD.without_lease();
-    Ok(backend.context.store.open(blob, reading).await.map_err(|failed| error::plain(&failed))?.is_none())
+    Ok(backend.context.store.open(blob, reading).await.map_err(error::plain)?.is_none())
 }
 
 /// Fills the fields that the responses to GET and HEAD share.
@@ -142,7 +142,7 @@ pub(crate) async fn get(
     backend: &Backend,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
-    let S3Request { input, credentials, headers, extensions, .. } = request;
+    let S3Request { input, credentials, headers, extensions, .. } = authorization::verified(request);
     let read = Read {
         preconditions: conditions::of_read(&headers, &extensions)?,
         blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
@@ -154,7 +154,7 @@ pub(crate) async fn get(
     };
     let mut found = read.open(backend).await?;
     let bytes = found.range.map(|range| range.start()..range.end() + 1);
-    let body = found.opened.source.read(bytes).await.map_err(|failed| error::plain(&failed))?;
+    let body = found.opened.source.read(bytes).await.map_err(error::plain)?;
     let body = Some(StreamingBlob::from(s3s::Body::http_body_unsync(body)));
     Ok(S3Response::new(GetObjectOutput { body, ..described!(found, GetObjectOutput) }))
 }
@@ -163,7 +163,7 @@ pub(crate) async fn head(
     backend: &Backend,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
-    let S3Request { input, credentials, headers, extensions, .. } = request;
+    let S3Request { input, credentials, headers, extensions, .. } = authorization::verified(request);
     let read = Read {
         preconditions: conditions::of_read(&headers, &extensions)?,
         blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
@@ -210,9 +210,7 @@ impl Read<'_> {
             None => Reading::WHOLE,
         };
         let reading = reading.without_lease();
-        let Some(opened) =
-            backend.context.store.open(&self.blob, reading).await.map_err(|failed| error::plain(&failed))?
-        else {
+        let Some(opened) = backend.context.store.open(&self.blob, reading).await.map_err(error::plain)? else {
             return Err(not_found(backend, &self.blob).await);
         };
         let info = &opened.info;
@@ -255,7 +253,7 @@ pub(crate) async fn not_found(backend: &Backend, blob: &BlobPath) -> S3Error {
     match backend.context.store.container(&blob.container).await {
         Ok(Some(_)) => s3_error!(NoSuchKey, "there is no such object"),
         Ok(None) => s3_error!(NoSuchBucket, "there is no such bucket: create it first"),
-        Err(failed) => error::plain(&failed),
+        Err(failed) => error::plain(failed),
     }
 }
 
@@ -268,7 +266,7 @@ pub(crate) async fn attributes(
     refuse_version(input.version_id.as_deref())?;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let opened = backend.context.store.open(&blob, Reading::HEAD.without_lease()).await;
-    let Some(opened) = opened.map_err(|failed| error::plain(&failed))? else {
+    let Some(opened) = opened.map_err(error::plain)? else {
         return Err(not_found(backend, &blob).await);
     };
     let info = &opened.info;

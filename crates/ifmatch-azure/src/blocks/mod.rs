@@ -6,7 +6,6 @@
 mod body;
 mod committed;
 mod document;
-pub(crate) mod garbage;
 mod get_block_list;
 mod put_block;
 mod put_block_list;

@@ -10,11 +10,13 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    BlobInfo, Delete, HeaderChange, LeaseRequest, ListQuery, MissingContainer, Put, Reading, SetHeaders, StoreErrorKind,
+    BlobInfo, Delete, HeaderChange, LeaseRequest, ListQuery, MissingContainer, Put, Reading, StoreErrorKind,
 };
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_blob_embedded::OpenErrorKind;
+use ifmatch_core::EntityTag;
 use ifmatch_core::lease::LeaseFailure;
+use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
 use ifmatch_register::faulty::FaultyRegister;
 use ifmatch_register::{Driver, Register, Scan};
@@ -23,7 +25,7 @@ use tempfile::TempDir;
 use crate::collected::bodies;
 use ifmatch_blob::conformance::headers::set;
 use ifmatch_blob::conformance::leases::acquire;
-use ifmatch_blob::conformance::{blob, if_match, kind, pattern, put};
+use ifmatch_blob::conformance::{blob, kind, pattern, put};
 use ifmatch_blob::test_util::reopen;
 
 type Store = EmbeddedStore;
@@ -70,49 +72,90 @@ impl Fixture {
     }
 }
 
-fn owner(value: &str) -> SetHeaders {
-    set(HeaderChange::Metadata([("owner".into(), FieldText::new(value).unwrap())].into()))
+/// A request for the blob. One that matches requires the version that was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    /// Writes this number of bytes.
+    Put(usize),
+    PutMatching(usize),
+    SetOwner,
+    SetType,
+    Delete,
+    Lease,
+    LeaseMatching,
 }
 
-#[tokio::test]
-async fn a_write_before_a_change_of_fields_keeps_its_bytes() {
-    let fixture = fixture().await;
-    fixture.before_next_swap(|store, blob| async move {
-        store.put(&blob, put(pattern(20_000))).await.unwrap();
-    });
-    let changed = fixture.store.set_headers(&fixture.blob, owner("me")).await.unwrap();
-    assert!(fixture.happened());
-    let (info, bytes) = fixture.read().await.unwrap();
-    assert_eq!((info.tag, info.length, bytes), (changed.tag, 20_000, pattern(20_000)));
-    assert_eq!(info.headers.metadata["owner"].as_str(), "me");
-    assert_eq!(bodies(fixture.folder()), 1);
+impl Act {
+    async fn perform(self, store: &Store, blob: &BlobPath, tag: Option<&EntityTag>) -> Result<(), StoreErrorKind> {
+        let (owner, media_type) = (FieldText::new("me").unwrap(), FieldText::new("text/plain").unwrap());
+        let fields = BlobHeaders { content_type: Some(media_type), ..BlobHeaders::default() };
+        let preconditions = Preconditions::unchanged(tag);
+        let ended = match self {
+            Self::Put(length) => store.put(blob, put(pattern(length))).await.map(drop),
+            Self::PutMatching(length) => store.put(blob, Put { preconditions, ..put(pattern(length)) }).await.map(drop),
+            Self::SetOwner => {
+                store.set_headers(blob, set(HeaderChange::Metadata([("owner".into(), owner)].into()))).await.map(drop)
+            }
+            Self::SetType => store.set_headers(blob, set(HeaderChange::Fields(fields.into()))).await.map(drop),
+            Self::Delete => store.delete(blob, Delete::default()).await,
+            Self::Lease => store.lease(blob, acquire(1)).await.map(drop),
+            Self::LeaseMatching => store.lease(blob, LeaseRequest { preconditions, ..acquire(1) }).await.map(drop),
+        };
+        ended.map_err(|error| error.kind().clone())
+    }
 }
 
-#[tokio::test]
-async fn a_change_of_fields_before_a_write_leaves_no_file() {
-    let fixture = fixture().await;
-    let created = fixture.read().await.unwrap().0.created;
-    fixture.before_next_swap(|store, blob| async move {
-        store.set_headers(&blob, owner("me")).await.unwrap();
-    });
-    let written = fixture.store.put(&fixture.blob, put(pattern(20_000))).await.unwrap();
-    assert!(fixture.happened() && !written.created);
-    let (info, bytes) = fixture.read().await.unwrap();
-    assert_eq!((info.tag, info.headers, bytes), (written.tag, BlobHeaders::default(), pattern(20_000)));
-    assert_eq!((info.created, bodies(fixture.folder())), (created, 1));
-}
+/// What is there in the end: the length, `true` if the blob has an owner, a type, and a lease.
+type End = Option<(u64, bool, bool, bool)>;
 
+/// Each request, another one right before its swap, its error, and the end. The blob has 10,000 bytes before.
 #[tokio::test]
-async fn a_change_of_fields_before_another_is_part_of_it() {
-    let fixture = fixture().await;
-    fixture.before_next_swap(|store, blob| async move {
-        store.set_headers(&blob, owner("me")).await.unwrap();
-    });
-    let fields = BlobHeaders { content_type: Some(FieldText::new("text/plain").unwrap()), ..BlobHeaders::default() };
-    fixture.store.set_headers(&fixture.blob, set(HeaderChange::Fields(fields.clone().into()))).await.unwrap();
-    let headers = fixture.read().await.unwrap().0.headers;
-    assert_eq!(headers.content_type, fields.content_type);
-    assert_eq!(headers.metadata["owner"].as_str(), "me");
+async fn a_request_is_decided_on_the_version_that_it_replaces() {
+    use Act::{Delete, Lease, LeaseMatching, Put, PutMatching, SetOwner, SetType};
+    let leased = || Some(StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing));
+    let gone = || Some(StoreErrorKind::NotFound);
+    let rows: [(Act, Act, Option<StoreErrorKind>, End); 12] = [
+        (SetOwner, Put(20_000), None, Some((20_000, true, false, false))),
+        (Put(20_000), SetOwner, None, Some((20_000, false, false, false))),
+        (SetType, SetOwner, None, Some((10_000, true, true, false))),
+        (Put(6_000), Delete, None, Some((6_000, false, false, false))),
+        (SetOwner, Delete, gone(), None),
+        (Lease, Delete, gone(), None),
+        (Delete, Delete, gone(), None),
+        (Put(5_000), Lease, leased(), Some((10_000, false, false, true))),
+        (PutMatching(5_000), Lease, leased(), Some((10_000, false, false, true))),
+        (SetOwner, Lease, leased(), Some((10_000, false, false, true))),
+        (Delete, Lease, leased(), Some((10_000, false, false, true))),
+        (Lease, Put(5_000), None, Some((5_000, false, false, true))),
+    ];
+    for (act, other, error, end) in rows {
+        let fixture = fixture().await;
+        let before = fixture.read().await.unwrap().0;
+        fixture.before_next_swap(move |store, blob| async move { other.perform(&store, &blob, None).await.unwrap() });
+        let ended = act.perform(&fixture.store, &fixture.blob, before.tag.as_ref()).await;
+        assert_eq!(ended.err(), error, "{act:?}, {other:?} before");
+        assert!(fixture.happened());
+        let (info, bytes) = fixture.read().await.unzip();
+        assert_eq!(bytes.map(|bytes| bytes == pattern(bytes.len())), end.map(|_| true), "{act:?}, {other:?} before");
+        let found = info.as_ref().map(|info| {
+            let headers = &info.headers;
+            (info.length, headers.metadata.contains_key("owner"), headers.content_type.is_some(), info.lease.is_some())
+        });
+        assert_eq!(found, end, "{act:?}, {other:?} before");
+        let is_same = other != Act::Delete;
+        assert!(info.is_none_or(|info| (info.created == before.created) == is_same), "{act:?}, {other:?} before");
+        assert_eq!(bodies(fixture.folder()), usize::from(end.is_some()), "{act:?}, {other:?} before: files");
+    }
+    // Another version than the expected one.
+    for act in [PutMatching(5_000), LeaseMatching] {
+        let fixture = fixture().await;
+        let tag = fixture.read().await.unwrap().0.tag;
+        fixture.before_next_swap(|store, blob| async move { Put(7_000).perform(&store, &blob, None).await.unwrap() });
+        let refused = act.perform(&fixture.store, &fixture.blob, tag.as_ref()).await;
+        assert!(matches!(refused, Err(StoreErrorKind::PreconditionFailed { .. })), "{act:?}: {refused:?}");
+        let info = fixture.read().await.unwrap().0;
+        assert_eq!((info.length, info.lease, bodies(fixture.folder())), (7_000, None, 1), "{act:?}");
+    }
 }
 
 #[tokio::test]
@@ -127,55 +170,6 @@ async fn a_creation_before_an_unconditional_write_is_overwritten() {
     assert_eq!((info.tag, bytes), (written.tag, pattern(6_000)));
     assert!(info.created < info.generation.map(Revision::timestamp), "the blob is the one that was created");
     assert_eq!(bodies(fixture.folder()), 2);
-}
-
-#[tokio::test]
-async fn a_deletion_before_a_change_of_fields_refuses_the_change() {
-    let fixture = fixture().await;
-    fixture.before_next_swap(|store, blob| async move { store.delete(&blob, Delete::default()).await.unwrap() });
-    assert_eq!(kind(fixture.store.set_headers(&fixture.blob, owner("me")).await), StoreErrorKind::NotFound);
-    assert!(fixture.read().await.is_none());
-    assert_eq!(bodies(fixture.folder()), 0);
-}
-
-#[tokio::test]
-async fn a_lease_before_a_swap_stops_it() {
-    for what in ["put", "delete", "set_headers", "matching put"] {
-        let fixture = fixture().await;
-        let tag = fixture.read().await.unwrap().0.tag.unwrap();
-        fixture.before_next_swap(|store, blob| async move { drop(store.lease(&blob, acquire(1)).await.unwrap()) });
-        let preconditions = if_match(&tag);
-        let (store, blob) = (&fixture.store, &fixture.blob);
-        let refused = match what {
-            "put" => kind(store.put(blob, put(pattern(5_000))).await),
-            "delete" => kind(store.delete(blob, Delete::default()).await),
-            "set_headers" => kind(store.set_headers(blob, owner("me")).await),
-            _ => kind(store.put(blob, Put { preconditions, ..put(pattern(5_000)) }).await),
-        };
-        assert_eq!(refused, StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing), "{what}");
-        let (info, bytes) = fixture.read().await.unwrap();
-        assert_eq!((info.tag, bytes), (Some(tag), pattern(10_000)), "{what}");
-        assert_eq!(bodies(fixture.folder()), 1, "{what}");
-    }
-}
-
-#[tokio::test]
-async fn a_deletion_before_a_lease_leaves_nothing_to_lease() {
-    let fixture = fixture().await;
-    fixture.before_next_swap(|store, blob| async move { store.delete(&blob, Delete::default()).await.unwrap() });
-    assert_eq!(kind(fixture.store.lease(&fixture.blob, acquire(1)).await), StoreErrorKind::NotFound);
-    assert!(fixture.store.put(&fixture.blob, put("x")).await.unwrap().created);
-}
-
-#[tokio::test]
-async fn a_write_before_a_conditional_lease_stops_it() {
-    let fixture = fixture().await;
-    let tag = fixture.read().await.unwrap().0.tag.unwrap();
-    fixture.before_next_swap(|store, blob| async move { drop(store.put(&blob, put("other")).await.unwrap()) });
-    let request = LeaseRequest { preconditions: if_match(&tag), ..acquire(1) };
-    let refused = kind(fixture.store.lease(&fixture.blob, request).await);
-    assert!(matches!(refused, StoreErrorKind::PreconditionFailed { .. }), "{refused:?}");
-    assert_eq!(fixture.read().await.unwrap().0.lease, None);
 }
 
 /// The container is deleted and created again after the write has looked it up for the last time.

@@ -4,20 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
-use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BoxError, Delete, LeaseRequest, Put, StoreErrorKind, Upload};
+use ifmatch_blob::store::{Delete, LeaseRequest, Put, StoreErrorKind};
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::lease::{LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseState, LeaseUse};
 use ifmatch_register::{Driver, MemoryRegister};
 use tempfile::TempDir;
 
 use ifmatch_blob::conformance::leases::{id, request};
-use ifmatch_blob::conformance::{blob, kind, put};
+use ifmatch_blob::conformance::{blob, gated, kind, put};
 use ifmatch_blob::test_util::{ManualClock, reopen};
 
 struct Fixture {
@@ -53,14 +51,8 @@ impl Fixture {
 
     /// Uploads with a lease, and runs something while the body arrives.
     async fn upload(&self, blob: &BlobPath, meanwhile: impl AsyncFnOnce()) -> Result<(), StoreErrorKind> {
-        let (ask, asked) = tokio::sync::oneshot::channel();
-        let (open, opened) = tokio::sync::oneshot::channel::<()>();
-        let body = StreamBody::new(stream::once(async move {
-            let _ = ask.send(());
-            let _ = opened.await;
-            Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"holder")))
-        }));
-        let upload = self.store.put(blob, Put { lease: with(1), body: Upload::new(body), ..put("") });
+        let (body, asked, open) = gated("holder");
+        let upload = self.store.put(blob, Put { lease: with(1), body, ..put("") });
         let (result, ()) = futures_util::join!(upload, async {
             asked.await.unwrap();
             meanwhile().await;

@@ -28,19 +28,6 @@ async fn faulty() -> (Arc<Faulty>, Subject) {
 }
 
 #[tokio::test]
-async fn an_update_of_another_version_is_refused() {
-    let (store, subject) = faulty().await;
-    let blob = blob("c", "b");
-    let tag = subject.write(&blob, "ours").await.tag.unwrap();
-    store.schedule([Fault::Foreign("theirs")]);
-    let refused = subject.write_if(&blob, if_match(&tag), "ours again").await;
-    let (precondition, current) = refusal(refused);
-    assert_eq!(precondition, Precondition::IfMatch);
-    assert_eq!(current, Some(subject.tag(&blob).await), "it tells the foreign version's tag");
-    assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
-}
-
-#[tokio::test]
 async fn a_range_is_served_although_the_object_is_replaced_after_each_request() {
     let (store, subject) = faulty().await;
     let blob = blob("c", "b");
@@ -66,25 +53,6 @@ async fn a_range_is_served_although_the_object_is_replaced_after_each_request() 
 }
 
 #[tokio::test]
-async fn an_update_of_a_deleted_object_is_refused() {
-    let (store, subject) = faulty().await;
-    let blob = blob("c", "b");
-    let tag = subject.write(&blob, "ours").await.tag.unwrap();
-    store.schedule([Fault::ForeignDeletion]);
-    assert_eq!(refusal(subject.write_if(&blob, if_match(&tag), "2").await), (Precondition::IfMatch, None));
-    assert!(subject.read(&blob).await.is_none());
-}
-
-#[tokio::test]
-async fn a_create_after_another_is_refused() {
-    let (store, subject) = faulty().await;
-    let blob = blob("c", "b");
-    store.schedule([Fault::Foreign("theirs")]);
-    assert_eq!(refusal(subject.write_if(&blob, if_absent(), "ours").await).0, Precondition::IfNoneMatch);
-    assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
-}
-
-#[tokio::test]
 async fn a_folder_protects_creations_too() {
     let root = tempfile::tempdir().unwrap();
     let mut store = None;
@@ -98,18 +66,6 @@ async fn a_folder_protects_creations_too() {
     store.unwrap().schedule([Fault::Foreign("theirs")]);
     assert_eq!(refusal(subject.write_if(&blob, if_absent(), "ours").await).0, Precondition::IfNoneMatch);
     assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
-}
-
-#[tokio::test]
-async fn an_unconditional_write_follows_the_foreign_ones() {
-    let (store, subject) = faulty().await;
-    let blob = blob("c", "b");
-    store.schedule([Fault::Foreign("1"), Fault::Foreign("2"), Fault::ForeignDeletion, Fault::Foreign("4")]);
-    let written = subject.write(&blob, "ours").await;
-    assert!(!written.created);
-    assert_eq!(store.modes(), ["create", "update", "update", "create", "update"], "no write goes without a condition");
-    let (info, bytes) = subject.read(&blob).await.unwrap();
-    assert_eq!((info.tag, bytes), (written.tag, "ours".into()));
 }
 
 #[tokio::test]

@@ -3,14 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::join_all;
-use futures_util::stream;
-use http_body::Frame;
-use http_body_util::StreamBody;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BoxError, Delete, MissingContainer, Put, StoreErrorKind, Upload};
+use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, ObjectBlobs};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseFailure, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
@@ -18,23 +14,11 @@ use ifmatch_register::{Key, MemoryRegister, Register};
 use ifmatch_runtime::{Clock, SystemClock};
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
-use tokio::sync::oneshot;
 
 use crate::faults::{Fault, Faulty};
 use crate::{durable, durable_on};
 use ifmatch_blob::conformance::leases::{acquire, id, request};
-use ifmatch_blob::conformance::{Subject, blob, if_absent, if_match, kind, put};
-
-/// A body that reports when it is requested, and arrives when the test says so.
-fn gated() -> (Upload, oneshot::Receiver<()>, oneshot::Sender<()>) {
-    let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel::<()>());
-    let body = StreamBody::new(stream::once(async move {
-        let _ = ask.send(());
-        let _ = opened.await;
-        Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"1")))
-    }));
-    (Upload::new(body), asked, open)
-}
+use ifmatch_blob::conformance::{Subject, blob, gated, if_absent, if_match, kind, put};
 
 #[tokio::test]
 async fn writers_in_a_container_without_a_record_do_not_interfere() {
@@ -56,7 +40,7 @@ async fn a_write_finds_a_container_that_the_register_forgot() {
     let backing = Backing::new(Arc::new(InMemory::new()));
     let subject = crate::subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
     subject.write(&blob("c", "something"), "1").await;
-    let (body, asked, send) = gated();
+    let (body, asked, send) = gated("1");
     let within = Put { body, container: MissingContainer::Refuse, ..put("") };
     let forgetting = async {
         asked.await.expect("the body is requested");
@@ -80,7 +64,7 @@ async fn a_write_keeps_a_container_created_meanwhile() {
     let store = Faulty::in_memory(false);
     let subject = durable(&store).await;
     let blob = blob("c", "b");
-    let (body, asked, send) = gated();
+    let (body, asked, send) = gated("1");
     let writing = subject.store.put(&blob, Put { body, ..put("") });
     let creating = async {
         asked.await.expect("the body is requested");

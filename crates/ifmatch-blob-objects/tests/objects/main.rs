@@ -24,6 +24,7 @@ mod links;
 mod owners;
 mod records;
 mod registers;
+mod schedules;
 mod strays;
 mod unclear;
 

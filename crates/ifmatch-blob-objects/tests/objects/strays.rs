@@ -8,7 +8,6 @@ use ifmatch_blob::store::{Delete, ListQuery, MissingContainer, Put, StoreErrorKi
 use ifmatch_blob_objects::{Backing, ObjectBlobs};
 use ifmatch_core::lease::{LeaseAction, LeaseUse};
 use ifmatch_register::{Key, Register};
-
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt, PutOptions};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ifmatch_blob::store::{Delete, Put, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseUse};
-use ifmatch_core::precondition::{Precondition, Preconditions};
+use ifmatch_core::precondition::Preconditions;
 use ifmatch_register::{Key, Register};
 use ifmatch_runtime::{Clock, SystemClock};
 use object_store::ObjectStore;
@@ -14,7 +14,7 @@ use object_store::ObjectStore;
 use crate::faults::{Fault, Faulty};
 use crate::{open, register, subject};
 use ifmatch_blob::conformance::leases::{acquire, id, request};
-use ifmatch_blob::conformance::{Subject, blob, if_absent, if_match, pattern, put, refusal};
+use ifmatch_blob::conformance::{Subject, blob, if_absent, pattern, put};
 
 /// Length of a body that is sent in parts. Its completion carries no condition.
 const LONG: usize = 8 * 1024 * 1024 + 1;
@@ -26,25 +26,6 @@ async fn faulty(ignores_conditions: bool) -> (Arc<Faulty>, Subject) {
 }
 
 #[tokio::test]
-async fn a_write_with_a_lost_response_succeeds() {
-    let (store, subject) = faulty(false).await;
-    let blob = blob("c", "b");
-    for fault in [Fault::LostAnswer, Fault::Retried] {
-        store.schedule([fault.clone()]);
-        let created = subject.write_if(&blob, if_absent(), "1").await.expect("it exists");
-        assert!(created.created, "{fault:?}");
-        let tag = subject.tag(&blob).await;
-        assert_eq!(created.tag.as_ref(), Some(&tag));
-        store.schedule([fault.clone()]);
-        let updated = subject.write_if(&blob, if_match(&tag), "2").await.expect("it exists");
-        assert!(!updated.created, "{fault:?}");
-        assert_eq!(updated.tag, Some(subject.tag(&blob).await));
-        assert_eq!(subject.read(&blob).await.unwrap().1, "2");
-        subject.store.delete(&blob, Delete::default()).await.unwrap();
-    }
-}
-
-#[tokio::test]
 async fn an_upload_in_parts_with_a_lost_response_succeeds() {
     let (store, subject) = faulty(false).await;
     let blob = blob("c", "b");
@@ -53,19 +34,6 @@ async fn an_upload_in_parts_with_a_lost_response_succeeds() {
         let written = subject.write(&blob, pattern(LONG)).await;
         assert_eq!(written.tag, Some(subject.tag(&blob).await));
     }
-}
-
-#[tokio::test]
-async fn a_write_with_an_unknown_outcome_is_not_a_success() {
-    let (store, subject) = faulty(false).await;
-    let blob = blob("c", "b");
-    let before = subject.write(&blob, "0").await.tag.unwrap();
-    store.schedule([Fault::LostRequest]);
-    let error = subject.write_if(&blob, if_match(&before), "1").await.unwrap_err();
-    assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
-    // By the time it could take effect, its condition is false, so no writer has to wait.
-    let tag = subject.write_if(&blob, if_match(&before), "2").await.unwrap().tag.unwrap();
-    assert_eq!(refusal(subject.write_if(&blob, if_match(&before), "3").await), (Precondition::IfMatch, Some(tag)));
 }
 
 /// Returns `true` if a writer has the permit.

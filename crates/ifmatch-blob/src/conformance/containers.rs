@@ -4,20 +4,14 @@
 use crate::headers::{BlobHeaders, FieldText};
 use crate::name::{BlobPath, ContainerName};
 use crate::store::{
-    BoxError, ContainerInfo, Delete, HeaderChange, ListQuery, MissingContainer, Put, RequestKey, SetHeaders,
-    StoreErrorKind, Upload,
+    ContainerInfo, Delete, HeaderChange, ListQuery, MissingContainer, Put, RequestKey, SetHeaders, StoreErrorKind,
 };
-use bytes::Bytes;
 use futures_util::future::join_all;
-use futures_util::stream;
-use http_body::Frame;
-use http_body_util::StreamBody;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::precondition::{Precondition, Preconditions};
-use tokio::sync::oneshot;
 
 use super::headers::set;
-use super::{Subject, blob, kind, put, refusal};
+use super::{Subject, blob, gated, kind, put, refusal};
 
 pub(crate) async fn check(subject: &Subject) {
     a_container_is_created_once(subject).await;
@@ -174,23 +168,12 @@ async fn a_write_can_require_the_container(subject: &Subject) {
     assert!(subject.store.put(&blob, within(put("1"))).await.unwrap().created);
 }
 
-/// A body that reports when it is read to its end, and ends when the test says so.
-fn gated(bytes: &'static [u8]) -> (Upload, oneshot::Receiver<()>, oneshot::Sender<()>) {
-    let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel::<()>());
-    let body = StreamBody::new(stream::once(async move {
-        let _ = ask.send(());
-        let _ = opened.await;
-        Ok::<_, BoxError>(Frame::data(Bytes::from_static(bytes)))
-    }));
-    (Upload::new(body), asked, open)
-}
-
 async fn a_write_in_flight_does_not_outlive_its_container(subject: &Subject) {
     for (missing, name) in [(MissingContainer::Refuse, "refuse"), (MissingContainer::Create, "create")] {
         for recreated in [false, true] {
             let blob = blob(&format!("containers-flight-{name}-{recreated}"), "x");
             subject.create(&blob.container).await;
-            let (body, asked, open) = gated(b"late");
+            let (body, asked, open) = gated("late");
             let late = Put { container: missing, body, ..put("") };
             let writing = subject.store.put(&blob, late);
             let deleting = async {

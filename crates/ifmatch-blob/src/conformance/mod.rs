@@ -14,6 +14,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
 use ifmatch_core::EntityTag;
 use ifmatch_core::precondition::{Precondition, Preconditions};
+use tokio::sync::oneshot;
 
 mod bodies;
 mod conditions;
@@ -79,6 +80,17 @@ pub fn pieces(pieces: Vec<Bytes>, error: Option<&'static str>) -> Upload {
     let frames = pieces.into_iter().map(|piece| Ok(Frame::data(piece)));
     let frames = frames.chain(error.map(|error| Err(BoxError::from(error))));
     Upload::new(StreamBody::new(stream::iter(frames)))
+}
+
+/// A body that reports when it is requested, and arrives when the test says so.
+pub fn gated(text: &'static str) -> (Upload, oneshot::Receiver<()>, oneshot::Sender<()>) {
+    let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel::<()>());
+    let body = StreamBody::new(stream::once(async move {
+        let _ = ask.send(());
+        let _ = opened.await;
+        Ok::<_, BoxError>(Frame::data(Bytes::from_static(text.as_bytes())))
+    }));
+    (Upload::new(body), asked, open)
 }
 
 /// Returns the condition that the current tag is `tag`.

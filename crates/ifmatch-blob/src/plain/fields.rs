@@ -1,4 +1,4 @@
-//! The header fields kept with a blob: parsed from a request, and added to a response.
+//! The fields of requests: those that are stored with a blob, leases, digests (RFC 9530), and the identity of a request.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,16 @@ use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, PRAGMA,
     X_CONTENT_TYPE_OPTIONS,
 };
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use ifmatch_core::digest::ContentHash;
 use ifmatch_core::fields;
 use ifmatch_core::lease::{self, InvalidLeaseId, LeaseId, LeaseUse, azure};
+use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 
 use crate::headers::{BlobHeaders, FieldText};
+use crate::store::RequestKey;
 
 /// Prefix of the user's own fields.
 pub(super) const METADATA: &str = "x-meta-";
@@ -146,4 +150,63 @@ fn size(kept: &BlobHeaders) -> usize {
     let named: usize = named.map(|(name, value)| name.as_str().len() + value.as_str().len()).sum();
     let own = kept.metadata.iter().map(|(name, value)| METADATA.len() + name.len() + value.as_str().len());
     named + own.sum::<usize>()
+}
+
+/// `Repr-Digest`
+pub(super) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
+/// `Content-Digest`
+const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
+
+/// Returns the SHA-256 digest that a request declares. A whole body is its representation, so both fields apply.
+pub(super) fn promised_digest(headers: &HeaderMap) -> Result<Option<ContentHash>, Problem> {
+    let read = |name: HeaderName| {
+        let invalid = |error| Problem::bad_request(format!("{name}: {error}"));
+        ContentHash::from_headers(headers, name.clone()).map_err(invalid)
+    };
+    match (read(REPR_DIGEST)?, read(CONTENT_DIGEST)?) {
+        (Some(one), Some(other)) if one != other => {
+            Err(Problem::bad_request("repr-digest and content-digest contradict each other"))
+        }
+        (one, other) => Ok(one.or(other)),
+    }
+}
+
+/// The header field that identifies a request and its retries.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Prefix of the header fields about leases.
+const LEASE: &str = "lease-";
+/// Maximum length of a key in bytes.
+const MAX_LEN: usize = 255;
+
+/// Returns the identity of a request: its key, its query, and every header field that affects the outcome. The path is not part of
+/// it, since answers are remembered per blob.
+pub(super) fn request_key(head: &Parts) -> Result<Option<RequestKey>, Problem> {
+    let mut lines = head.headers.get_all(&IDEMPOTENCY_KEY).iter();
+    let Some(key) = lines.next() else { return Ok(None) };
+    if lines.next().is_some() {
+        return Err(repeated(IDEMPOTENCY_KEY.as_str()));
+    }
+    if key.is_empty() || key.len() > MAX_LEN {
+        return Err(Problem::bad_request(format!("{IDEMPOTENCY_KEY} has 1 to {MAX_LEN} bytes")));
+    }
+    let mut fields: Vec<(&str, &[u8])> = head
+        .headers
+        .iter()
+        .filter(|(name, _)| decides(name))
+        .map(|(name, value)| (name.as_str(), value.as_bytes()))
+        .collect();
+    fields.sort_by_key(|(name, _)| *name);
+    let query = head.uri.query().unwrap_or_default();
+    let mut parts = vec![key.as_bytes(), head.method.as_str().as_bytes(), query.as_bytes()];
+    parts.extend(fields.iter().flat_map(|(name, value)| [name.as_bytes(), value]));
+    Ok(Some(RequestKey::of(&parts)))
+}
+
+fn decides(name: &HeaderName) -> bool {
+    let kept = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION, CACHE_CONTROL];
+    kept.contains(name)
+        || Preconditions::WRITE_HEADERS.contains(name)
+        || *name == azure::ID
+        || name.as_str().starts_with(LEASE)
+        || name.as_str().starts_with(METADATA)
 }

@@ -22,7 +22,6 @@ use ifmatch_core::problem::Problem;
 use ifmatch_runtime::random_bytes;
 
 use super::fields::{self, LEASE_ID};
-use super::request_key;
 use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::leases;
@@ -82,7 +81,7 @@ fn tag(seen: Option<&SeenLease>) -> Option<EntityTag> {
 pub(super) async fn operate(shared: &Context, head: &Parts, blob: &BlobPath) -> Result<Response<BlobBody>, Problem> {
     let action = action(head)?;
     let preconditions = Preconditions::from_headers(&head.headers);
-    let request = LeaseRequest { action, preconditions, request: request_key::of(head)? };
+    let request = LeaseRequest { action, preconditions, request: fields::request_key(head)? };
     let receipt = shared.store.lease(blob, request).await?.receipt;
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = match action {

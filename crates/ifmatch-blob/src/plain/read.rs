@@ -1,22 +1,31 @@
-//! Reading a blob: GET, and HEAD as a GET without its body.
+//! Reading a blob: GET, and HEAD as a GET without its body. Several ranges are one multipart body.
 
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use bytes::Bytes;
+use futures_util::stream::try_unfold;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::fields::has;
 use ifmatch_core::fields::not_modified::is_retained_by_304;
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 use ifmatch_core::precondition::{self, Preconditions, Verdict};
 use ifmatch_core::problem::Problem;
-use ifmatch_core::range::{self, Limits, Representation, Selection};
+use ifmatch_core::range::multipart::Multipart;
+use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
+use ifmatch_runtime::nonce;
 
-use super::digest::REPR_DIGEST;
-use super::{fields, ranges};
+use super::fields;
+use super::fields::REPR_DIGEST;
 use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::name::BlobPath;
-use crate::store::{BlobInfo, Cached, Opened, Reading};
+use crate::store::{BlobInfo, Cached, Opened, Reading, Source, StoreError, StoreErrorKind};
 
 /// Number of fields of a usual response. More can be added.
 const USUAL_FIELDS: usize = 12;
@@ -125,10 +134,10 @@ async fn represent(head: &Parts, mut opened: Opened, now: Timestamp) -> Result<R
                 *response.body_mut() = opened.source.read(Some(range)).await?;
             } else {
                 let part_type = response.headers().get(CONTENT_TYPE).cloned();
-                let multipart = ranges::frame(part_type, parts, length)?;
+                let multipart = multipart(part_type, parts, length)?;
                 set_length(&mut response, multipart.content_length());
                 response.headers_mut().insert(CONTENT_TYPE, multipart.content_type());
-                *response.body_mut() = ranges::body(&multipart, opened.source);
+                *response.body_mut() = multipart_body(&multipart, opened.source);
             }
         }
     }
@@ -173,4 +182,49 @@ fn describe(info: &BlobInfo, now: Timestamp, sent: impl Fn(&HeaderName) -> bool)
 
 fn set_length(response: &mut Response<BlobBody>, length: u64) {
     response.headers_mut().insert(CONTENT_LENGTH, length.into());
+}
+
+/// Returns the multipart framing of several ranges, with a random boundary.
+fn multipart(part_type: Option<HeaderValue>, parts: Vec<ByteRange>, length: u64) -> Result<Multipart, Problem> {
+    let random = || nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error));
+    let boundary = format!("{:016x}{:016x}", random()?, random()?);
+    Multipart::new(&boundary, part_type, parts, length).map_err(|error| Problem::bad_request(error.to_string()))
+}
+
+/// Returns the framed ranges as one body.
+fn multipart_body(multipart: &Multipart, source: Box<dyn Source>) -> BlobBody {
+    let mut pieces = VecDeque::new();
+    for (header, range) in multipart.parts() {
+        pieces.push_back(Piece::Text(header));
+        pieces.push_back(Piece::Content(range.start()..range.end() + 1));
+    }
+    pieces.push_back(Piece::Text(multipart.end()));
+    let parts = Ranges { pieces, source, current: BlobBody::empty() };
+    BlobBody::stream(StreamBody::new(Box::pin(try_unfold(parts, Ranges::next))))
+}
+
+struct Ranges {
+    pieces: VecDeque<Piece>,
+    source: Box<dyn Source>,
+    current: BlobBody,
+}
+
+enum Piece {
+    Text(Bytes),
+    Content(Range<u64>),
+}
+
+impl Ranges {
+    async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, StoreError> {
+        loop {
+            if let Some(frame) = self.current.frame().await {
+                return Ok(Some((frame?, self)));
+            }
+            self.current = match self.pieces.pop_front() {
+                None => return Ok(None),
+                Some(Piece::Text(text)) => text.into(),
+                Some(Piece::Content(range)) => self.source.read(Some(range)).await?,
+            };
+        }
+    }
 }

@@ -8,8 +8,8 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 
-use super::digest::{self, REPR_DIGEST};
-use super::{fields, request_key};
+use super::fields;
+use super::fields::REPR_DIGEST;
 use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::name::BlobPath;
@@ -28,9 +28,9 @@ pub(super) async fn put(
     }
     let promised = length(&head.headers)?;
     let headers = fields::from_request(&head.headers)?;
-    let digest = digest::promised(&head.headers)?;
+    let digest = fields::promised_digest(&head.headers)?;
     let lease = fields::lease_of_write(&head.headers)?;
-    let request = request_key::of(head)?;
+    let request = fields::request_key(head)?;
     let body = upload();
     let length = promised.or_else(|| body.size_hint().exact());
     let put = Put { preconditions, lease, headers, length, digest, request, limit: shared.max_body, ..Put::new(body) };
@@ -41,7 +41,7 @@ pub(super) async fn put(
 pub(super) async fn delete(shared: &Context, head: &Parts, blob: &BlobPath) -> Result<Response<BlobBody>, Problem> {
     let preconditions = conditions(shared, head)?;
     let lease = fields::lease_of_write(&head.headers)?;
-    let delete = Delete { preconditions, lease, request: request_key::of(head)? };
+    let delete = Delete { preconditions, lease, request: fields::request_key(head)? };
     shared.store.delete(blob, delete).await?;
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;

@@ -1,11 +1,11 @@
-//! Listings.
+//! Listings, also with folders: a delimiter divides the names.
 
 use futures_util::stream::{self, BoxStream, Stream};
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::BlobStore;
-use super::change::ContainerInfo;
 use super::read::BlobInfo;
+use super::write::ContainerInfo;
 use crate::error::StoreError;
 use crate::name::{BlobName, ContainerName};
 
@@ -133,4 +133,133 @@ pub struct ContainerEntry {
     pub name: ContainerName,
     /// Its properties.
     pub info: ContainerInfo,
+}
+
+/// Number of entries read from the store at a time.
+const STEP: usize = 500;
+/// Sorts after all names with the same prefix.
+const LAST: char = char::MAX;
+
+/// A page of a listing in which a folder stands for all names in it.
+///
+/// ```
+/// use ifmatch_blob::store::Hierarchy;
+///
+/// let photos =
+///     Hierarchy { prefix: "photos/", delimiter: Some("/"), after: None, start: None, limit: 1000, leases: false };
+/// ```
+#[derive(Clone, Debug)]
+pub struct Hierarchy<'a> {
+    /// Only names that begin with this.
+    pub prefix: &'a str,
+    /// Ends a folder. Without one, the listing has no folders.
+    pub delimiter: Option<&'a str>,
+    /// Continues after this name, or [`Listing::next`] of the page before.
+    pub after: Option<String>,
+    /// First name that may be listed.
+    pub start: Option<&'a str>,
+    /// Maximum number of items.
+    pub limit: usize,
+    /// [`ListQuery::leases`].
+    pub leases: bool,
+}
+
+/// An item of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// A blob.
+    Blob(Box<BlobEntry>),
+    /// The common beginning of several names, including the delimiter.
+    Folder(String),
+}
+
+/// A page of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The items, in the order of their names.
+    pub items: Vec<Listed>,
+    /// [`Hierarchy::after`] of the next page, if there is one.
+    pub next: Option<String>,
+}
+
+impl Hierarchy<'_> {
+    /// Lists a container. Returns `None` if there is no such container.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn list(&self, store: &dyn BlobStore, container: &ContainerName) -> Result<Option<Listing>, StoreError> {
+        let mut after = self.after.clone().max(self.start.map(before));
+        let mut items = Vec::new();
+        let all = ListQuery {
+            prefix: self.prefix.to_owned(),
+            leases: self.leases,
+            delimiter: self.delimiter.map(ToOwned::to_owned),
+            ..ListQuery::first(STEP)
+        };
+        loop {
+            let limit = (self.limit - items.len()).saturating_add(1).min(STEP);
+            let query = ListQuery { after: after.clone(), limit, ..all.clone() };
+            let Some(page) = store.list(container, &query).await? else { return Ok(None) };
+            for entry in page.items {
+                let name = entry.name.as_str();
+                let is_before = self.start.is_some_and(|start| name < start);
+                if is_before || after.as_deref().is_some_and(|after| name <= after) {
+                    continue;
+                }
+                let folder = query.folder(name);
+                if folder.zip(after.as_deref()).is_some_and(|(folder, after)| is_behind(after, folder)) {
+                    after = Some(name.to_owned());
+                    continue;
+                }
+                if items.len() == self.limit {
+                    return Ok(Some(Listing { items, next: after }));
+                }
+                // Skips the rest of a folder, except for names that begin with the last character.
+                after = Some(folder.map_or_else(|| name.to_owned(), behind));
+                items.push(match folder {
+                    Some(folder) => Listed::Folder(folder.to_owned()),
+                    None => Listed::Blob(Box::new(entry)),
+                });
+            }
+            let Some(end) = page.next else { return Ok(Some(Listing { items, next: None })) };
+            // The last names of a page may be missing from it, and the rest of a folder is skipped beyond its end.
+            after = after.max(Some(end));
+        }
+    }
+}
+
+/// Returns an [`after`](Hierarchy::after) that skips this folder, except for names that begin with the last character.
+pub fn behind(folder: &str) -> String {
+    format!("{folder}{LAST}")
+}
+
+/// Returns a name right before `start`: a listing after it begins with `start`, except for names with the last character.
+fn before(start: &str) -> String {
+    let mut name = start.to_owned();
+    let last = name.pop().map_or(0, u32::from);
+    // Below the surrogates, where the range of characters has a gap.
+    if let Some(previous) = (0..last).next_back().and_then(|code| char::from_u32(code).or(char::from_u32(0xd7ff))) {
+        name.extend([previous, LAST]);
+    }
+    name
+}
+
+/// Returns `true` if a listing that continues after this name has already shown the folder.
+fn is_behind(after: &str, folder: &str) -> bool {
+    after.strip_prefix(folder).is_some_and(|inner| inner.starts_with(LAST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_before_another_is_smaller_by_as_little_as_possible() {
+        for (start, expected) in
+            [("b", "a\u{10ffff}"), ("a/b", "a/a\u{10ffff}"), ("a\0", "a"), ("\u{e000}", "\u{d7ff}\u{10ffff}"), ("", "")]
+        {
+            assert_eq!(before(start), expected, "{start:?}");
+            assert!(before(start).as_str() < start || start.is_empty(), "{start:?}");
+        }
+    }
 }

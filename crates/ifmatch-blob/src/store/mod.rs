@@ -7,16 +7,15 @@ use crate::name::{BlobPath, ContainerName};
 
 pub use crate::body::Upload;
 pub use crate::error::{BoxError, StoreError, StoreErrorKind};
-pub use change::{ContainerInfo, HeaderChange, LeaseRequest, Leased, SetHeaders};
-pub use hierarchy::{Hierarchy, Listed, Listing, behind};
-pub use list::{BlobEntry, ContainerEntry, ListQuery, Page};
+pub use list::{BlobEntry, ContainerEntry, Hierarchy, ListQuery, Listed, Listing, Page, behind};
 pub use md5::{Md5Use, Md5Watch};
 pub use read::{BlobInfo, Cached, Extent, Opened, Peek, Reading, Reply, Source};
 pub use wrapper::Wrapper;
-pub use write::{Delete, LateChecksum, MissingContainer, Put, RequestKey, Written};
+pub use write::{
+    ContainerInfo, Delete, HeaderChange, LateChecksum, LeaseRequest, Leased, MissingContainer, Put, RequestKey,
+    SetHeaders, Written,
+};
 
-mod change;
-mod hierarchy;
 mod list;
 mod md5;
 mod read;

@@ -172,7 +172,7 @@ impl Completion {
         let claim = Claim::new(&self.backend, &self.place, upload.clone(), tag);
         claim.renew().await.map_err(|failed| match failed.kind() {
             StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::InFlight { .. } => in_progress(),
-            _ => error::plain(&failed),
+            _ => error::plain(failed),
         })?;
         let checksum = source.checksum.clone();
         let outcome = claim.kept_while(self.write(&upload, source, claim.clone())).await;
@@ -515,7 +515,7 @@ mod tests {
         async fn store_part(&self, bytes: &'static str) -> S3Result<()> {
             let part = NewPart { place: &self.place, key: "a", number: 1 };
             let put = Put::new(Body::new(Full::new(Bytes::from(bytes))));
-            part.store(&self.backend, put, error::plain).await.map(drop)
+            part.store(&self.backend, put, |failed| error::of_store(failed, false)).await.map(drop)
         }
 
         /// Aborts the upload if it is open.

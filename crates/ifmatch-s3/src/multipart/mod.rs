@@ -68,7 +68,7 @@ pub(crate) async fn create(
     let place = place(backend, credentials.as_ref(), &input.bucket, &id).await?;
     let initiated = backend.context.wall().last_modified().unix();
     let upload = Upload { key: input.key.clone(), fields, checksum: plan, initiated, state: State::Open };
-    place.save(&*backend.context.store, &upload, None).await.map_err(|failed| error::plain(&failed))?;
+    place.save(&*backend.context.store, &upload, None).await.map_err(error::plain)?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
         bucket: Some(input.bucket),
         key: Some(input.key),
@@ -122,7 +122,7 @@ pub(crate) async fn copy_part(
     let mut opened = copy::open(backend, &source, &headers).await?;
     let range = input.copy_source_range.as_deref().map(|range| parse_range(range, opened.info.length)).transpose()?;
     let length = range.as_ref().map_or(opened.info.length, |range| range.end - range.start);
-    let bytes = opened.source.read(range).await.map_err(|failed| error::plain(&failed))?;
+    let bytes = opened.source.read(range).await.map_err(error::plain)?;
     let part = NewPart { place: &place, key: &input.key, number: input.part_number };
     let keeps = Some(part.check(backend).await?.algorithm);
     let (bytes, outcome) = body::verified(Body::new(bytes), &HeaderMap::new(), None, keeps);
@@ -212,7 +212,7 @@ pub(crate) async fn abort(
         Err(failed) => match failed.kind() {
             StoreErrorKind::PreconditionFailed { .. } => return Err(complete::in_progress()),
             StoreErrorKind::NotFound => return Err(upload::no_such_upload()),
-            _ => return Err(error::plain(&failed)),
+            _ => return Err(error::plain(failed)),
         },
     }
     place.remove_parts(store).await;
@@ -271,7 +271,7 @@ pub(crate) async fn list(
     let S3Request { input, credentials, .. } = request;
     refuse(input.delimiter.as_ref().is_some_and(|delimiter| !delimiter.is_empty()), "a delimiter for uploads")?;
     let place = place(backend, credentials.as_ref(), &input.bucket, "").await?;
-    let found = upload::of_bucket(backend, &place).await.map_err(|failed| error::plain(&failed))?;
+    let found = upload::of_bucket(backend, &place).await.map_err(error::plain)?;
     let prefix = input.prefix.clone().unwrap_or_default();
     let (key_marker, id_marker) = (input.key_marker.unwrap_or_default(), input.upload_id_marker.unwrap_or_default());
     // Without a key, an id is no position.

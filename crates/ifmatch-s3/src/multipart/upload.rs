@@ -126,7 +126,7 @@ impl Place {
 
     /// Loads an upload, which must be one for this key.
     pub(crate) async fn find(&self, store: &dyn BlobStore, key: &str) -> S3Result<Loaded> {
-        let loaded = if self.has_id() { self.load(store).await.map_err(|failed| error::plain(&failed))? } else { None };
+        let loaded = if self.has_id() { self.load(store).await.map_err(error::plain)? } else { None };
         loaded.filter(|loaded| loaded.upload.key == key).ok_or_else(no_such_upload)
     }
 
@@ -141,7 +141,7 @@ impl Place {
         if !self.has_id() {
             return Err(no_such_upload());
         }
-        let parts = self.parts(store, after).await.map_err(|failed| error::plain(&failed))?;
+        let parts = self.parts(store, after).await.map_err(error::plain)?;
         Ok((self.find(store, key).await?, parts))
     }
 
