@@ -132,15 +132,17 @@ impl Config {
             ("--listen-tables", tables.requested().as_slice()),
             ("--listen-s3", s3.requested().as_slice()),
         ])?;
-        let served = |listener| if accounts.is_empty() { OptionalListener::default() } else { listener };
+        let with_accounts = |listener| if accounts.is_empty() { OptionalListener::default() } else { listener };
+        let server = ServerConfig::new(settings, access)?;
+        let settings = &server.settings;
         Ok(Self {
-            max_waits: max_waits(&settings)?,
+            max_waits: max_waits(settings)?,
             cors: Cors::new(&settings.cors_origin).map_err(|error| Error::usage(format!("--cors-origin: {error}")))?,
-            server: ServerConfig::new(&settings, access)?,
-            cache: cache(&settings)?,
-            storage: storage(settings.data, settings.store, register_url(settings.register.as_deref())?)?,
-            listen_tables: served(tables),
-            listen_s3: served(s3),
+            cache: cache(settings)?,
+            storage: storage(settings)?,
+            server,
+            listen_tables: with_accounts(tables),
+            listen_s3: with_accounts(s3),
             accounts,
         })
     }
@@ -188,8 +190,9 @@ fn register_url(url: Option<&str>) -> Result<Option<RegisterUrl>, Error> {
     url.map(str::parse).transpose()
 }
 
-fn storage(data: Option<PathBuf>, store: Option<String>, register: Option<RegisterUrl>) -> Result<Storage, Error> {
-    match (data, store, register) {
+fn storage(settings: &Settings) -> Result<Storage, Error> {
+    let register = register_url(settings.register.as_deref())?;
+    match (settings.data.clone(), settings.store.clone(), register) {
         (None, None, _) => Err(Error::usage(
             "no storage is set: use --data DIR for a folder on this machine, or --store URL for an object store",
         )),

@@ -95,7 +95,6 @@ impl ProxyConfig {
     /// ```
     pub fn from_settings(settings: Settings) -> Result<Self, Error> {
         reject_storage(&settings)?;
-        let proxy_settings = &settings.proxy;
         // The addresses of the proxy's own endpoints.
         let console = super::console_address(&settings);
         let exposure = match settings.admin_listen {
@@ -104,17 +103,18 @@ impl ProxyConfig {
         };
         let access = access::from_settings(&settings, exposure)?;
         let access = if exposure == Exposure::Loopback { access } else { access.never_open() };
-        let routes = routes(proxy_settings)?;
-        let server = ServerConfig::new(&settings, access)?;
+        let routes = routes(&settings.proxy)?;
+        let server = ServerConfig::new(settings, access)?;
+        let (settings, own) = (&server.settings, &server.settings.proxy);
         Ok(Self {
-            proxy: builder(proxy_settings, &routes, server.limits.requests)?,
-            server,
+            proxy: builder(own, &routes, server.limits.requests)?,
             routes,
-            cache: CacheConfig::new(&settings, DEFAULT_CACHE)?,
-            heuristic: heuristic(proxy_settings),
-            query: query_rules(proxy_settings, settings.cache)?,
-            guard: guard(proxy_settings, settings.register.as_deref())?,
-            purges: purges(proxy_settings, settings.cache)?,
+            cache: CacheConfig::new(settings, DEFAULT_CACHE)?,
+            heuristic: heuristic(own),
+            query: query_rules(own, settings.cache)?,
+            guard: guard(own, settings.register.as_deref())?,
+            purges: purges(own, settings.cache)?,
+            server,
         })
     }
 }

@@ -53,11 +53,11 @@ impl ServerConfig {
     ///
     /// # Errors
     /// Names flags that are missing or contradict each other.
-    pub(crate) fn new(settings: &Settings, access: Access) -> Result<Self, Error> {
+    pub(crate) fn new(settings: Settings, access: Access) -> Result<Self, Error> {
         if settings.listen.is_empty() {
             return Err(Error::usage("--listen names no address: name one, or leave it out"));
         }
-        let console = console(settings, &access)?;
+        let console = console(&settings, &access)?;
         check_listeners(&[
             ("--listen", &settings.listen),
             ("--redirect-listen", &settings.redirect_listen),
@@ -66,11 +66,11 @@ impl ServerConfig {
             ("--console", console.requested().as_slice()),
         ])?;
         Ok(Self {
-            settings: settings.clone(),
             console,
-            tls: tls_files(settings)?,
+            tls: tls_files(&settings)?,
             access,
-            limits: limits(settings)?,
+            limits: limits(&settings)?,
+            settings,
             in_force: Vec::new(),
             traces: collector(|name| std::env::var(name).ok())?,
         })

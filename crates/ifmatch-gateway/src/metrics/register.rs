@@ -209,7 +209,7 @@ mod tests {
             "ifmatch_register_batch_size_bucket{operation=\"swap\",le=\"4\"} 1",
             "ifmatch_register_batch_size_sum{operation=\"load\"} 1",
         ] {
-            assert_line(&text, &line);
+            assert_line(&text, line);
         }
     }
 

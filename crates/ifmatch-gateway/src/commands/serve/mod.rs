@@ -12,6 +12,7 @@ use ifmatch_azure::{AzureDialect, is_signed};
 use ifmatch_azure_tables::TableService;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::waits::Waits;
+use ifmatch_cache::CacheLayer;
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_http_server::Server;
 use ifmatch_runtime::{Clock, SystemClock};
@@ -86,7 +87,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     state.withheld = others.map(|account| config.accounts.prefix(account)).collect();
     let scheme = config.server.scheme();
     let cache = config.cache.as_ref().map(|cache| cache::before_blobs(cache, scheme)).transpose()?;
-    state.cache = cache.as_ref().map(|cache| cache.handle());
+    state.cache = cache.as_ref().map(CacheLayer::handle);
     let state = Arc::new(state);
     let tls = Tls::open(&config.server.tls, &state)?;
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
