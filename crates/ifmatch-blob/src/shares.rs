@@ -1,10 +1,9 @@
 //! A bounded amount of something, such as memory, in all and for each client.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ifmatch_core::share::SlotLimit;
+use ifmatch_core::share::{Holders, SlotLimit};
 
 /// An amount that owners share, such as clients: each gets more as long as the limit [grants](SlotLimit::grants) it.
 ///
@@ -20,17 +19,7 @@ use ifmatch_core::share::SlotLimit;
 /// assert_eq!(shares.taken(), 0);
 /// ```
 #[derive(Debug)]
-pub struct Shares<K> {
-    limit: SlotLimit,
-    taken: Mutex<Taken<K>>,
-}
-
-/// The amount taken, in all and by each owner.
-#[derive(Debug)]
-struct Taken<K> {
-    total: u32,
-    of: HashMap<K, u32>,
-}
+pub struct Shares<K>(Mutex<Holders<K>>);
 
 /// A part of the amount, until it is dropped.
 #[derive(Debug)]
@@ -43,7 +32,7 @@ pub struct Share<K: Clone + Eq + Hash> {
 impl<K: Clone + Eq + Hash> Shares<K> {
     /// Creates shares of an amount.
     pub fn new(limit: SlotLimit) -> Arc<Self> {
-        Arc::new(Self { limit, taken: Mutex::new(Taken { total: 0, of: HashMap::new() }) })
+        Arc::new(Self(Mutex::new(Holders::new(limit))))
     }
 
     /// Begins an empty share. Without an owner, only the limit of all applies to it.
@@ -59,13 +48,13 @@ impl<K: Clone + Eq + Hash> Shares<K> {
 
     /// Returns the amount that all have taken.
     pub fn taken(&self) -> u32 {
-        self.lock().total
+        self.lock().taken()
     }
 }
 
 impl<K> Shares<K> {
-    fn lock(&self) -> MutexGuard<'_, Taken<K>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Holders<K>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,31 +62,15 @@ impl<K: Clone + Eq + Hash> Share<K> {
     /// Takes more. Returns `false`, and takes nothing, if the limit of all or of this owner would be exceeded.
     #[must_use]
     pub fn grow(&mut self, amount: u32) -> bool {
-        let mut taken = self.of.lock();
-        let own = self.owner.as_ref().and_then(|owner| taken.of.get(owner)).copied().unwrap_or_default();
-        // The last one of them must be granted.
-        let others = amount.saturating_sub(1);
-        let held = if self.owner.is_some() { own.saturating_add(others) } else { 0 };
-        if !self.of.limit.grants(taken.total.saturating_add(others), held) {
-            return false;
-        }
-        taken.total += amount;
-        taken.of.extend(self.owner.clone().map(|owner| (owner, own + amount)));
-        self.amount += amount;
-        true
+        let granted = self.of.lock().take(self.owner.as_ref(), amount);
+        self.amount += if granted { amount } else { 0 };
+        granted
     }
 }
 
 impl<K: Clone + Eq + Hash> Drop for Share<K> {
     fn drop(&mut self) {
-        let mut taken = self.of.lock();
-        taken.total -= self.amount;
-        let Some(owner) = &self.owner else { return };
-        let Some(own) = taken.of.get_mut(owner) else { return };
-        *own -= self.amount;
-        if *own == 0 {
-            taken.of.remove(owner);
-        }
+        self.of.lock().release(self.owner.as_ref(), self.amount);
     }
 }
 
@@ -114,7 +87,7 @@ mod tests {
         drop(first);
         assert!(shares.take(Some("a"), 4).is_some() && shares.take(Some("a"), 5).is_none());
         drop(second);
-        assert_eq!((shares.taken(), shares.lock().of.len()), (0, 0));
+        assert_eq!(shares.taken(), 0);
         let fixed = Shares::new(SlotLimit { total: 3, per_client: Some(2) });
         let taken = ["a", "a", "a", "b", "b"].map(|owner| fixed.take(Some(owner), 1));
         assert_eq!(taken.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true, false]);
@@ -129,6 +102,6 @@ mod tests {
         assert!(ownerless.grow(5) && !ownerless.grow(1), "without an owner, all that is free");
         assert_eq!(shares.taken(), 10);
         drop((share, ownerless));
-        assert_eq!((shares.taken(), shares.lock().of.len()), (0, 0));
+        assert_eq!(shares.taken(), 0);
     }
 }

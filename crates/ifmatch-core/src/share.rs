@@ -1,5 +1,7 @@
 //! Shares of a server's slots: a client leaves some of them to the others.
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Prefix length of an IPv6 network. All addresses of a network count as one client.
@@ -50,6 +52,68 @@ impl SlotLimit {
     }
 }
 
+/// A number of slots, and the owners that hold some, such as clients.
+///
+/// ```
+/// use ifmatch_core::share::{Holders, SlotLimit};
+///
+/// let mut slots = Holders::new(SlotLimit { total: 10, per_client: None });
+/// assert!(slots.take(Some(&"a"), 5) && !slots.take(Some(&"a"), 1), "an owner leaves half to others");
+/// assert!(slots.take(None, 5) && !slots.take(None, 1), "without an owner, all that is free");
+/// slots.release(Some(&"a"), 5);
+/// assert_eq!(slots.taken(), 5);
+/// ```
+#[derive(Debug)]
+pub struct Holders<K> {
+    limit: SlotLimit,
+    taken: u32,
+    by_owner: HashMap<K, u32>,
+}
+
+impl<K: Clone + Eq + Hash> Holders<K> {
+    /// Creates slots that are all free.
+    pub fn new(limit: SlotLimit) -> Self {
+        Self { limit, taken: 0, by_owner: HashMap::new() }
+    }
+
+    /// Returns the number of slots that are taken.
+    pub fn taken(&self) -> u32 {
+        self.taken
+    }
+
+    /// Returns `true` if an owner gets so many further slots. Without an owner, only the limit of all applies.
+    pub fn has_room(&self, owner: Option<&K>, amount: u32) -> bool {
+        // The last one of them must be granted.
+        let others = amount.saturating_sub(1);
+        let own = owner.map_or(0, |owner| self.by_owner.get(owner).copied().unwrap_or_default().saturating_add(others));
+        self.limit.grants(self.taken.saturating_add(others), own)
+    }
+
+    /// Takes so many slots. Returns `false`, and takes none, if there is [no room](Self::has_room) for them.
+    #[must_use]
+    pub fn take(&mut self, owner: Option<&K>, amount: u32) -> bool {
+        let has_room = self.has_room(owner, amount);
+        if has_room {
+            self.taken += amount;
+            if let Some(owner) = owner {
+                *self.by_owner.entry(owner.clone()).or_default() += amount;
+            }
+        }
+        has_room
+    }
+
+    /// Returns slots that this owner has taken.
+    pub fn release(&mut self, owner: Option<&K>, amount: u32) {
+        self.taken -= amount;
+        let Some(owner) = owner else { return };
+        let Some(own) = self.by_owner.get_mut(owner) else { return };
+        *own -= amount;
+        if *own == 0 {
+            self.by_owner.remove(owner);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +140,19 @@ mod tests {
             assert!(limit.grants(held.iter().sum(), 0), "{held:?}");
             assert!(held.iter().all(|held| usize::try_from(*held).unwrap() >= 1000 / (clients + 1)), "{held:?}");
         }
+    }
+
+    #[test]
+    fn holders_are_forgotten_once_they_hold_nothing() {
+        let mut slots = Holders::new(SlotLimit { total: 3, per_client: Some(2) });
+        assert!(
+            slots.take(Some(&1), 2) && !slots.take(Some(&1), 1) && slots.take(Some(&2), 1) && !slots.take(Some(&3), 1)
+        );
+        slots.release(Some(&1), 1);
+        assert_eq!((slots.taken(), slots.by_owner.len()), (2, 2));
+        slots.release(Some(&1), 1);
+        slots.release(Some(&2), 1);
+        assert_eq!((slots.taken(), slots.by_owner.len()), (0, 0));
     }
 
     #[test]

@@ -296,7 +296,6 @@ mod tests {
 
     use super::*;
     use crate::connection::activity::{Client, Phase};
-    use crate::limits::Limits;
 
     /// An open connection.
     struct Open {

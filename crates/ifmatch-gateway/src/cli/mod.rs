@@ -376,6 +376,6 @@ mod tests {
         let config = configure(&serve);
         std::fs::remove_file(&folder).unwrap();
         let config = config.unwrap();
-        assert_eq!((config.max_waits, config.server.listen[0].port()), (4, 1));
+        assert_eq!((config.max_waits, config.server.settings.listen[0].port()), (4, 1));
     }
 }

@@ -88,8 +88,8 @@ impl Display {
         loop {
             tokio::select! {
                 output = work.as_mut() => return Ok(output),
-                _ = self.ticks.tick() => self.show(done())?,
-                _ = self.report.recv() => self.show_line(done())?,
+                _ = self.ticks.tick() => self.show(done(), false)?,
+                _ = self.report.recv() => self.show(done(), true)?,
                 _ = self.interrupt.recv() => stop(),
                 _ = self.terminate.recv() => stop(),
             }
@@ -119,29 +119,15 @@ impl Display {
         }
     }
 
-    fn show(&self, done: Done) -> Result<(), Error> {
+    /// Moves the bar, or prints a line, which is `asked` for beside a bar.
+    fn show(&self, done: Done, asked: bool) -> Result<(), Error> {
         match &self.form {
-            Form::Bar(bar) => {
-                bar.set_position(done.bytes);
-                Ok(())
-            }
-            Form::Lines => self.show_line(done),
-            Form::Json => print_line(&self.status(done)),
+            Form::Json => return print_line(&self.status(done)),
+            Form::Bar(bar) if asked => bar.suspend(|| eprint_line(&self.line(done))),
+            Form::Bar(bar) => bar.set_position(done.bytes),
+            Form::Lines => eprint_line(&self.line(done)),
         }
-    }
-
-    fn show_line(&self, done: Done) -> Result<(), Error> {
-        match &self.form {
-            Form::Json => print_line(&self.status(done)),
-            Form::Bar(bar) => {
-                bar.suspend(|| eprint_line(&self.line(done)));
-                Ok(())
-            }
-            Form::Lines => {
-                eprint_line(&self.line(done));
-                Ok(())
-            }
-        }
+        Ok(())
     }
 
     fn status(&self, done: Done) -> String {

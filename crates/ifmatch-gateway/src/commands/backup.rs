@@ -13,11 +13,12 @@ use clap::Args;
 use indicatif::HumanBytes;
 use reqwest::Method;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::json;
 use tokio::task::spawn_blocking;
 use url::Url;
 
-use super::http_client::{Connection, reason};
+use super::http_client::{Connection, send};
 use super::runtime::block_on;
 use super::transfer::Progress;
 use crate::cli::progress::{Display, Done};
@@ -103,8 +104,7 @@ pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
         let lock = lock(&args.to)?;
         let from = args.data.join("snapshot");
         let before = fs::metadata(from.join(INDEX)).map(|file| identity(&file)).ok();
-        let snapshot: Snapshot = serde_json::from_value(request(args, Method::PUT).await?)
-            .map_err(|_| Error::runtime(format!("the response of {} is not from an ifmatch gateway", args.url)))?;
+        let snapshot: Snapshot = request(args, Method::PUT).await?;
         let index = File::open(from.join(INDEX)).ok();
         let taken = index.as_ref().and_then(|index| index.metadata().map(|file| identity(&file)).ok());
         let Some(index) = index.filter(|_| taken != before) else {
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
         let copied = display.during(copying, || shown.done(), || stop.store(true, Relaxed)).await?;
         display.finish();
         let is_complete = copied.map_err(|error| Error::runtime(error.to_string()))??;
-        request(args, Method::DELETE).await?;
+        request::<IgnoredAny>(args, Method::DELETE).await?;
         if !is_complete {
             return Err(Error::interrupted("stopped before the end: repeat the command to continue"));
         }
@@ -151,18 +151,9 @@ fn lock(folder: &Path) -> Result<File, Error> {
     }
 }
 
-async fn request(args: &BackupArgs, method: Method) -> Result<Value, Error> {
+async fn request<T: DeserializeOwned>(args: &BackupArgs, method: Method) -> Result<T, Error> {
     let url = args.url.join(PATH).map_err(|error| Error::usage(format!("--url {}: {error}", args.url)))?;
-    let request = args.connection.client(&url, None)?.request(method, url.clone());
-    let failed = |error: reqwest::Error| Error::runtime(format!("{url}: {}", reason(&error)));
-    let response = request.send().await.map_err(failed)?;
-    let status = response.status();
-    let body: Value = serde_json::from_slice(&response.bytes().await.map_err(failed)?).unwrap_or_default();
-    if !status.is_success() {
-        let detail = body["detail"].as_str().unwrap_or("no details");
-        return Err(Error::runtime(format!("{url} responded {status}: {detail}")));
-    }
-    Ok(body)
+    send(&url, args.connection.client(&url, None)?.request(method, url.clone())).await
 }
 
 impl Copy {

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use http::header::AUTHORIZATION;
+use http::header::{ACCEPT, AUTHORIZATION};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_client::{Cause, Http};
-use reqwest::{Certificate, Client};
+use reqwest::{Certificate, Client, RequestBuilder};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use url::Url;
 
 use super::store_url::Place;
@@ -90,6 +92,24 @@ fn create(url: &Url, ca: Option<&Path>, fields: HeaderMap, timeout: Option<Durat
         http = http.tls_certs_only([]);
     }
     http.build().map_err(|error| Error::runtime(format!("cannot create an HTTP client: {error}")))
+}
+
+/// Sends a request to an endpoint of a gateway, and returns its answer.
+///
+/// # Errors
+/// Fails if the gateway cannot be reached or refuses the request, or if the answer is not one of a gateway.
+pub(crate) async fn send<T: DeserializeOwned>(url: &Url, request: RequestBuilder) -> Result<T, Error> {
+    let failed = |error: reqwest::Error| Error::runtime(format!("{url}: {}", reason(&error)));
+    let response = request.header(ACCEPT, "application/json").send().await.map_err(failed)?;
+    let status = response.status();
+    let body = response.bytes().await.map_err(failed)?;
+    if !status.is_success() {
+        let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let detail = problem["detail"].as_str().unwrap_or("no details");
+        return Err(Error::runtime(format!("{url} responded {status}: {detail}")));
+    }
+    serde_json::from_slice(&body)
+        .map_err(|error| Error::runtime(format!("the response of {url} is not from an ifmatch gateway: {error}")))
 }
 
 /// Returns the innermost cause, which is the most specific, and suggests a fix if nothing listens at the address.

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use reqwest::RequestBuilder;
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::header::CONTENT_TYPE;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use url::Url;
 
 use crate::cli::terminal::print_line;
-use crate::commands::http_client::{Connection, reason};
+use crate::commands::http_client::{Connection, send};
 use crate::commands::runtime::block_on;
 use crate::config::settings::Settings;
 use crate::endpoints::leases::ROOT;
@@ -194,18 +192,18 @@ impl Client {
         if let Some(after) = after {
             url.query_pairs_mut().append_pair("after", after);
         }
-        self.send(self.http.get(url)).await
+        send(&self.url, self.http.get(url)).await
     }
 
     /// Returns one lease.
     async fn get(&self, target: &LeaseTarget) -> Result<Value, Error> {
-        self.send(self.http.get(self.url(Some(target))?)).await
+        send(&self.url, self.http.get(self.url(Some(target))?)).await
     }
 
     /// Sends a command for a lease.
     async fn post(&self, target: &LeaseTarget, command: &Value) -> Result<Value, Error> {
         let request = self.http.post(self.url(Some(target))?);
-        self.send(request.header(CONTENT_TYPE, "application/json").body(command.to_string())).await
+        send(&self.url, request.header(CONTENT_TYPE, "application/json").body(command.to_string())).await
     }
 
     /// Returns the URL of the API, or of a lease.
@@ -219,22 +217,6 @@ impl Client {
         }
         drop(segments);
         Ok(url)
-    }
-
-    async fn send<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Error> {
-        let response = request.header(ACCEPT, "application/json").send().await;
-        let response = response.map_err(|error| Error::runtime(format!("{}: {}", self.url, reason(&error))))?;
-        let status = response.status();
-        let body =
-            response.bytes().await.map_err(|error| Error::runtime(format!("{}: {}", self.url, reason(&error))))?;
-        if !status.is_success() {
-            let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let detail = problem["detail"].as_str().unwrap_or("no details");
-            return Err(Error::runtime(format!("{} responded {status}: {detail}", self.url)));
-        }
-        serde_json::from_slice(&body).map_err(|error| {
-            Error::runtime(format!("the response of {} is not from an ifmatch gateway: {error}", self.url))
-        })
     }
 }
 

@@ -67,10 +67,11 @@ impl Listeners {
             let bind = |address: &ListenAddress| Reserved::beside(addresses, *address, flag, inherited);
             addresses.iter().map(bind).collect::<Result<_, Error>>()
         };
+        let settings = &config.settings;
         Ok(Self {
-            site: all(&config.listen, BLOBS)?,
-            redirect: all(&config.redirect_listen, REDIRECT)?,
-            admin: config.admin_listen.map(|address| Reserved::beside(&[], address, ADMIN, inherited)).transpose()?,
+            site: all(&settings.listen, BLOBS)?,
+            redirect: all(&settings.redirect_listen, REDIRECT)?,
+            admin: settings.admin_listen.map(|address| Reserved::beside(&[], address, ADMIN, inherited)).transpose()?,
             console: Reserved::optional(config.console, CONSOLE, "console", inherited)?,
             operators: Limits { connections: OPERATORS, requests: OPERATORS, ..config.limits },
         })

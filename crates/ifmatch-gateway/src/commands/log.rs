@@ -22,8 +22,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::terminal;
-use crate::config::LogOptions;
-use crate::config::settings::{AccessLog, AccessLogFormat, LogFormat};
+use crate::config::settings::{AccessLog, AccessLogFormat, LogFormat, Settings};
 use crate::error::Error;
 use crate::gateway::tracker::ACCESS;
 
@@ -34,16 +33,17 @@ const DEFAULT_FILTER: &str = "info";
 ///
 /// # Errors
 /// Fails if the filter is malformed, if the file of the access log cannot be opened, or if logging has already been started.
-pub(crate) fn start(options: &LogOptions) -> Result<(), Error> {
-    let format = options.access_format.unwrap_or_else(|| options.format.into());
-    let access = match &options.access {
-        AccessLog::Log if options.access_format.is_some() => Some(lines(format, stderr, false)),
+pub(crate) fn start(settings: &Settings) -> Result<(), Error> {
+    let format = settings.access_log_format.unwrap_or_else(|| settings.log_format.into());
+    let access = match &settings.access_log {
+        AccessLog::Log if settings.access_log_format.is_some() => Some(lines(format, stderr, false)),
         AccessLog::Off | AccessLog::Log => None,
         AccessLog::Stdout => Some(lines(format, stdout, false)),
         AccessLog::File(path) => Some(lines(format, AccessFile::open(path.clone())?, false)),
     };
     let access = access.map(|lines| lines.with_filter(Targets::new().with_target(ACCESS, Level::DEBUG)));
-    let log = lines(options.format.into(), stderr, terminal::supports_colour(&stderr())).with_filter(filter(options)?);
+    let log =
+        lines(settings.log_format.into(), stderr, terminal::supports_colour(&stderr())).with_filter(filter(settings)?);
     let started = tracing_subscriber::registry().with(log).with(access).try_init();
     started.map_err(|error| Error::runtime(format!("cannot start the log: {error}")))
 }
@@ -52,9 +52,9 @@ pub(crate) fn start(options: &LogOptions) -> Result<(), Error> {
 ///
 /// # Errors
 /// Fails if the filter is malformed, or if the folder of the file is missing.
-pub(crate) fn check(options: &LogOptions) -> Result<(), Error> {
-    filter(options)?;
-    let AccessLog::File(path) = &options.access else { return Ok(()) };
+pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
+    filter(settings)?;
+    let AccessLog::File(path) = &settings.access_log else { return Ok(()) };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder.filter(|folder| !folder.is_dir()) {
         None => Ok(()),
@@ -94,9 +94,9 @@ const S3S_OFF: &str = "s3s=off";
 
 /// Returns the filter of `--log`, else of `RUST_LOG`, else `info`. `--access-log` enables the access log, at level debug,
 /// regardless of the filter; one with a destination of its own is not repeated here.
-fn filter(options: &LogOptions) -> Result<EnvFilter, Error> {
+fn filter(settings: &Settings) -> Result<EnvFilter, Error> {
     let from_env = || std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|text| !text.is_empty());
-    let (text, source) = match (&options.filter, from_env()) {
+    let (text, source) = match (&settings.log, from_env()) {
         (Some(text), _) => (text.clone(), "--log"),
         (None, Some(text)) => (text, EnvFilter::DEFAULT_ENV),
         (None, None) => (DEFAULT_FILTER.to_owned(), "--log"),
@@ -108,9 +108,9 @@ fn filter(options: &LogOptions) -> Result<EnvFilter, Error> {
     // The library logs each refused request as an error, and valid signatures at level debug.
     let quiet: Directive = S3S_OFF.parse().map_err(|error| invalid(source, S3S_OFF, &error))?;
     let filter = filter.add_directive(quiet);
-    let level = match options.access {
+    let level = match settings.access_log {
         AccessLog::Off => return Ok(filter),
-        AccessLog::Log if options.access_format.is_none() => "debug",
+        AccessLog::Log if settings.access_log_format.is_none() => "debug",
         AccessLog::Log | AccessLog::Stdout | AccessLog::File(_) => "off",
     };
     let directive = format!("{ACCESS}={level}");

@@ -39,8 +39,10 @@ impl<'a> Reloadable<'a> {
     /// Fails if a file of the certificate is unusable, or if the new configuration listens elsewhere: it may allow
     /// access without tokens that is safe for its own address only.
     pub(crate) fn read(&self, new: &'a ServerConfig) -> Result<Credentials<'a>, Error> {
-        let addresses =
-            |config: &ServerConfig| (config.listen.clone(), config.admin_listen, config.redirect_listen.clone());
+        let addresses = |config: &ServerConfig| {
+            let settings = &config.settings;
+            (settings.listen.clone(), settings.admin_listen, settings.redirect_listen.clone())
+        };
         // A console on this machine may come and go with the tokens: its address then is the default one.
         let public_console = self.started.console.address.filter(|address| !address.is_loopback());
         if addresses(new) != addresses(self.started)
@@ -99,7 +101,7 @@ fn finish(server: &ServerConfig, cache: Option<&CacheConfig>) -> Result<(), Erro
     if let Some((cache, _)) = cache.and_then(|cache| cache.disk.as_ref()) {
         check_folder("--cache-dir", cache)?;
     }
-    log::check(&server.log)?;
+    log::check(&server.settings)?;
     for problem in Keys::read(&server.tls)?.validities().filter_map(Validity::problem) {
         // A closed stderr is ignored.
         drop(writeln!(stderr(), "warning: {problem}"));

@@ -27,7 +27,7 @@ const FILE_GRACE: Duration = Duration::from_secs(2);
 /// # Errors
 /// Fails if the server cannot start, or had to cut off requests in flight.
 pub(crate) fn run(config: &ServerConfig, serving: impl Future<Output = Result<End, Error>>) -> Result<(), Error> {
-    log::start(&config.log)?;
+    log::start(&config.settings)?;
     let runtime = runtime()?;
     let end = runtime.block_on(serving);
     runtime.shutdown_timeout(FILE_GRACE);
@@ -120,13 +120,13 @@ pub(crate) async fn serve_until_stopped(
     };
     tell_ready();
     let signal = signals.next(reload).await;
-    info!(signal, grace = ?config.shutdown_grace, "stopping: requests in flight may finish, a second signal stops immediately");
+    info!(signal, grace = ?config.settings.shutdown_grace.duration(), "stopping: requests in flight may finish, a second signal stops immediately");
     tell_stopping();
     state.stop();
     let stopped = async {
         server.drain();
-        sleep(config.shutdown_delay).await;
-        server.shut_down(config.shutdown_grace).await;
+        sleep(config.settings.shutdown_delay.duration()).await;
+        server.shut_down(config.settings.shutdown_grace.duration()).await;
     };
     tokio::select! {
         () = stopped => {}

@@ -8,8 +8,10 @@ use super::proxy_settings::ProxySettings;
 use super::settings::Settings;
 use super::{S3, TABLES};
 
+type IsSet = fn(&Settings) -> bool;
+
 /// The settings of `ifmatch serve` that make no sense for a proxy.
-pub(crate) const OF_STORAGE: [(&str, fn(&Settings) -> bool); 11] = [
+pub(crate) const OF_STORAGE: [(&str, IsSet); 11] = [
     ("data", |settings| settings.data.is_some()),
     ("store", |settings| settings.store.is_some()),
     ("register_may_lose", |settings| settings.register_may_lose),
@@ -84,8 +86,9 @@ pub(crate) fn in_texts(command: Command) -> Command {
 }
 
 /// Returns the settings of a command line without arguments.
+#[expect(clippy::expect_used, reason = "each setting is optional or has a valid default")]
 pub(super) fn defaults<S: Args>() -> S {
     let command = S::augment_args(Command::new("settings"));
     let parsed = command.try_get_matches_from(["settings"]).and_then(|none| S::from_arg_matches(&none));
-    parsed.expect("each setting is optional or has a valid default")
+    parsed.expect("the defaults are valid")
 }

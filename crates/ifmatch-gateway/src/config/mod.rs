@@ -14,7 +14,7 @@ use crate::access::{self, Access};
 use crate::error::Error;
 
 pub use pem::TlsFiles;
-pub use server::{CacheConfig, LogOptions, ServerConfig};
+pub use server::{CacheConfig, ServerConfig};
 pub(crate) use server::{S3, TABLES};
 
 pub mod address;
@@ -43,10 +43,6 @@ pub struct Config {
     pub storage: Storage,
     /// Cache in front of an object store, if any.
     pub cache: Option<CacheConfig>,
-    /// `true` if the register may lose acknowledged changes.
-    pub register_may_lose: bool,
-    /// `true` if writes need a condition.
-    pub require_conditions: bool,
     /// The origins of web pages that may use the plain dialect, if any.
     pub cors: Option<Cors>,
     /// Maximum number of reads that wait for a change.
@@ -57,12 +53,8 @@ pub struct Config {
     pub listen_tables: OptionalListener,
     /// Address to serve S3 clients on, if they are served.
     pub listen_s3: OptionalListener,
-    /// Host names of which a bucket may be the first label.
-    pub s3_hosts: Vec<String>,
     /// Accounts for signed requests. If empty, signed requests are rejected.
     pub accounts: Accounts,
-    /// The settings of the accounts.
-    account_settings: Vec<AccountSetting>,
 }
 
 /// Storage of blobs.
@@ -110,7 +102,7 @@ impl Config {
     /// use ifmatch_gateway::config::{Config, settings::Settings};
     ///
     /// let safe = Settings { data: Some("data".into()), ..Settings::default() };
-    /// assert_eq!(Config::from_settings(safe.clone()).unwrap().server.listen[0].port(), 10_000);
+    /// assert_eq!(Config::from_settings(safe.clone()).unwrap().server.settings.listen[0].port(), 10_000);
     ///
     /// let exposed = Settings { listen: vec!["0.0.0.0:80".parse().unwrap()], ..safe };
     /// assert!(Config::from_settings(exposed).unwrap_err().to_string().contains("--write-token"));
@@ -140,38 +132,37 @@ impl Config {
             ("--listen-tables", tables.requested().as_slice()),
             ("--listen-s3", s3.requested().as_slice()),
         ])?;
-        let served = |listener| if accounts.is_empty() { OptionalListener::default() } else { listener };
+        let with_accounts = |listener| if accounts.is_empty() { OptionalListener::default() } else { listener };
+        let server = ServerConfig::new(settings, access)?;
+        let settings = &server.settings;
         Ok(Self {
-            max_waits: max_waits(&settings)?,
+            max_waits: max_waits(settings)?,
             cors: Cors::new(&settings.cors_origin).map_err(|error| Error::usage(format!("--cors-origin: {error}")))?,
-            server: ServerConfig::new(&settings, access)?,
-            cache: cache(&settings)?,
-            storage: storage(settings.data, settings.store, register_url(settings.register.as_deref())?)?,
-            register_may_lose: settings.register_may_lose,
-            require_conditions: settings.require_conditions,
-            listen_tables: served(tables),
-            listen_s3: served(s3),
-            s3_hosts: settings.s3_host,
+            cache: cache(settings)?,
+            storage: storage(settings)?,
+            server,
+            listen_tables: with_accounts(tables),
+            listen_s3: with_accounts(s3),
             accounts,
-            account_settings: settings.accounts,
         })
     }
 
     /// Returns `true` if the first account has the published key.
     pub(crate) fn has_published_key(&self) -> bool {
-        self.account_settings.first().is_none_or(AccountSetting::has_published_key)
+        self.server.settings.accounts.first().is_none_or(AccountSetting::has_published_key)
     }
 
     /// Returns `true` if everyone knows the key of one of the accounts.
     pub(crate) fn accepts_published_key(&self) -> bool {
-        let is_implicit = self.account_settings.is_empty() && !self.accounts.is_empty();
-        is_implicit || accounts::have_published_key(&self.account_settings)
+        let is_implicit = self.server.settings.accounts.is_empty() && !self.accounts.is_empty();
+        is_implicit || accounts::have_published_key(&self.server.settings.accounts)
     }
 
     /// Returns `true` if signed requests are those of the same accounts with the same keys.
     pub(crate) fn has_accounts_of(&self, other: &Self) -> bool {
         // Without settings, the tokens determine if there is the development account.
-        self.account_settings == other.account_settings && self.accounts.is_empty() == other.accounts.is_empty()
+        self.server.settings.accounts == other.server.settings.accounts
+            && self.accounts.is_empty() == other.accounts.is_empty()
     }
 }
 
@@ -199,8 +190,9 @@ fn register_url(url: Option<&str>) -> Result<Option<RegisterUrl>, Error> {
     url.map(str::parse).transpose()
 }
 
-fn storage(data: Option<PathBuf>, store: Option<String>, register: Option<RegisterUrl>) -> Result<Storage, Error> {
-    match (data, store, register) {
+fn storage(settings: &Settings) -> Result<Storage, Error> {
+    let register = register_url(settings.register.as_deref())?;
+    match (settings.data.clone(), settings.store.clone(), register) {
         (None, None, _) => Err(Error::usage(
             "no storage is set: use --data DIR for a folder on this machine, or --store URL for an object store",
         )),

@@ -36,23 +36,20 @@ const HEALTH_SUCCESSES: u32 = 2;
 /// Configuration of `ifmatch proxy`. Always valid, since only [`ProxyConfig::from_settings`] creates it.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
-    /// Listener, TLS, access, limits and logging.
+    /// Listeners, TLS, access and limits, and all settings, of which those of the proxy without a field here are valid as they are.
     pub server: ServerConfig,
     /// Routes to upstreams. `/` is the route of requests that match no other.
     pub routes: Vec<Route>,
     /// The cache, unless disabled.
     pub cache: Option<CacheConfig>,
-    /// Deviations of the cache from what upstreams and clients say.
-    pub sharing: Sharing,
+    /// Lifetime of responses that do not state one. `None` to store them for validation only.
+    pub heuristic: Option<Heuristic>,
     /// Rules for the queries of requests.
     pub query: QueryRules,
     /// The guard of writes, if the upstreams are changed through this proxy, and through others with the same register, only.
     pub guard: Option<Guard>,
     /// The other proxies that purges are for.
     pub purges: PurgeConfig,
-    /// `true` if client information from a proxy in front is trusted.
-    pub trusts_forwarded: bool,
-    pub(crate) answer_timeout: Duration,
     pub(crate) proxy: ProxyBuilder,
 }
 
@@ -79,23 +76,6 @@ pub struct Guard {
     pub register: Option<RegisterUrl>,
 }
 
-/// Deviations of a proxy's cache from what upstreams and clients say.
-#[derive(Clone, Copy, Debug)]
-pub struct Sharing {
-    /// Lifetime of responses that do not state one. `None` to store them for validation only.
-    pub heuristic: Option<Heuristic>,
-    /// Time after its lifetime during which a response may be used while its upstream is unreachable.
-    pub stale_if_unreachable: Duration,
-    /// Time after its lifetime during which a response may be used in place of an error, unless it states its own.
-    pub stale_if_error: Duration,
-    /// Time after its lifetime during which a response may be used while it is revalidated, unless it states its own.
-    pub stale_while_revalidate: Duration,
-    /// `true` to ignore the directives of requests.
-    pub ignores_client_cache_control: bool,
-    /// `true` to store responses with cookies that are not `public`.
-    pub shares_cookies: bool,
-}
-
 impl ProxyConfig {
     /// Validates `settings`, and reads the token files.
     ///
@@ -115,7 +95,6 @@ impl ProxyConfig {
     /// ```
     pub fn from_settings(settings: Settings) -> Result<Self, Error> {
         reject_storage(&settings)?;
-        let proxy_settings = &settings.proxy;
         // The addresses of the proxy's own endpoints.
         let console = super::console_address(&settings);
         let exposure = match settings.admin_listen {
@@ -124,26 +103,18 @@ impl ProxyConfig {
         };
         let access = access::from_settings(&settings, exposure)?;
         let access = if exposure == Exposure::Loopback { access } else { access.never_open() };
-        let routes = routes(proxy_settings)?;
-        let server = ServerConfig::new(&settings, access)?;
+        let routes = routes(&settings.proxy)?;
+        let server = ServerConfig::new(settings, access)?;
+        let (settings, own) = (&server.settings, &server.settings.proxy);
         Ok(Self {
-            proxy: builder(proxy_settings, &routes, server.limits.requests)?,
-            server,
+            proxy: builder(own, &routes, server.limits.requests)?,
             routes,
-            answer_timeout: positive(proxy_settings.answer_timeout, "--answer-timeout")?,
-            cache: CacheConfig::new(&settings, DEFAULT_CACHE)?,
-            sharing: Sharing {
-                heuristic: heuristic(proxy_settings),
-                stale_if_unreachable: proxy_settings.stale_if_unreachable.duration(),
-                stale_if_error: proxy_settings.stale_if_error.map(Span::duration).unwrap_or_default(),
-                stale_while_revalidate: proxy_settings.stale_while_revalidate.map(Span::duration).unwrap_or_default(),
-                ignores_client_cache_control: proxy_settings.ignore_client_cache_control,
-                shares_cookies: proxy_settings.share_cookies,
-            },
-            query: query_rules(proxy_settings, settings.cache)?,
-            guard: guard(proxy_settings, settings.register.as_deref())?,
-            purges: purges(proxy_settings, settings.cache)?,
-            trusts_forwarded: proxy_settings.trust_forwarded,
+            cache: CacheConfig::new(settings, DEFAULT_CACHE)?,
+            heuristic: heuristic(own),
+            query: query_rules(own, settings.cache)?,
+            guard: guard(own, settings.register.as_deref())?,
+            purges: purges(own, settings.cache)?,
+            server,
         })
     }
 }

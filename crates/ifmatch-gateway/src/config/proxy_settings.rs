@@ -19,6 +19,7 @@ use super::units::Span;
 /// assert_eq!(settings.connect_timeout.to_string(), "5s");
 /// ```
 #[derive(Args, Clone, Debug, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ProxySettings {
     /// Server to forward requests to. Repeatable.

@@ -1,4 +1,4 @@
-//! Configuration shared by all servers: listener, TLS, access, limits, logging and the cache.
+//! Configuration shared by all servers: listeners, TLS, access, limits, the cache and traces.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use url::Url;
 
 use super::address::{Exposure, ListenAddress, OptionalAddress, OptionalListener, check_listeners};
 use super::pem::TlsFiles;
-use super::settings::{AccessLog, AccessLogFormat, LogFormat, Settings};
+use super::settings::Settings;
 use super::sources::InForce;
 use super::units::{ByteSize, Span};
 use crate::access::Access;
@@ -18,28 +18,16 @@ use crate::error::Error;
 /// Configuration shared by all servers.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Addresses to listen on.
-    pub listen: Vec<ListenAddress>,
-    /// Address for the gateway's own endpoints alone, if they have one.
-    pub admin_listen: Option<ListenAddress>,
+    /// The settings, of which those without a field here are valid as they are.
+    pub settings: Settings,
     /// Address of the console, if there is one.
     pub console: OptionalListener,
-    /// Addresses that redirect to TLS.
-    pub redirect_listen: Vec<ListenAddress>,
     /// Certificates and keys. None if the gateway speaks no TLS.
     pub tls: Vec<TlsFiles>,
     /// Access by tokens.
     pub access: Access,
     /// Limits on clients.
     pub limits: Limits,
-    /// Maximum size of a request body, in bytes.
-    pub max_body: u64,
-    /// Time between the start of a shutdown, which `/-/health` reports, and the closing of the port.
-    pub shutdown_delay: Duration,
-    /// Time for requests in flight to finish.
-    pub shutdown_grace: Duration,
-    /// Logging.
-    pub log: LogOptions,
     /// URL to which traces are sent, if they are.
     pub traces: Option<Url>,
     /// The settings at the start, with their sources.
@@ -57,19 +45,6 @@ pub struct CacheConfig {
     pub disk: Option<(PathBuf, u64)>,
 }
 
-/// Logging.
-#[derive(Clone, Debug)]
-pub struct LogOptions {
-    /// Filter directives, or `None` for `RUST_LOG` and `info` if that is not set either.
-    pub filter: Option<String>,
-    /// Format of a line.
-    pub format: LogFormat,
-    /// Destination of a line for each request.
-    pub access: AccessLog,
-    /// Format of these lines, or `None` for that of the log.
-    pub access_format: Option<AccessLogFormat>,
-}
-
 /// Minimum of `--max-header-size`, which practical clients need and hyper requires.
 const MIN_HEADER_SIZE: u64 = 8 << 10;
 
@@ -78,11 +53,11 @@ impl ServerConfig {
     ///
     /// # Errors
     /// Names flags that are missing or contradict each other.
-    pub(crate) fn new(settings: &Settings, access: Access) -> Result<Self, Error> {
+    pub(crate) fn new(settings: Settings, access: Access) -> Result<Self, Error> {
         if settings.listen.is_empty() {
             return Err(Error::usage("--listen names no address: name one, or leave it out"));
         }
-        let console = console(settings, &access)?;
+        let console = console(&settings, &access)?;
         check_listeners(&[
             ("--listen", &settings.listen),
             ("--redirect-listen", &settings.redirect_listen),
@@ -91,22 +66,11 @@ impl ServerConfig {
             ("--console", console.requested().as_slice()),
         ])?;
         Ok(Self {
-            listen: settings.listen.clone(),
-            admin_listen: settings.admin_listen,
             console,
-            redirect_listen: settings.redirect_listen.clone(),
-            tls: tls_files(settings)?,
+            tls: tls_files(&settings)?,
             access,
-            limits: limits(settings)?,
-            max_body: settings.max_body_size.bytes(),
-            shutdown_delay: settings.shutdown_delay.duration(),
-            shutdown_grace: settings.shutdown_grace.duration(),
-            log: LogOptions {
-                filter: settings.log.clone(),
-                format: settings.log_format,
-                access: settings.access_log.clone(),
-                access_format: settings.access_log_format,
-            },
+            limits: limits(&settings)?,
+            settings,
             in_force: Vec::new(),
             traces: collector(|name| std::env::var(name).ok())?,
         })

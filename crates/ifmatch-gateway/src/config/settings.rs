@@ -1,5 +1,6 @@
 //! Settings, for flags, environment and configuration file.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -375,6 +376,13 @@ pub enum AccessLogFormat {
     Json,
     /// The combined log format of Apache.
     Combined,
+}
+
+/// Some of the settings are secret.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").finish_non_exhaustive()
+    }
 }
 
 impl Default for Settings {

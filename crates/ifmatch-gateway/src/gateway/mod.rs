@@ -37,9 +37,9 @@ pub(crate) mod request_id;
 pub(crate) mod state;
 pub(crate) mod tracker;
 
-/// Tells browsers which pages may embed a response, such as by `<img>` (Fetch standard).
 /// Names the source of a copy.
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
+/// Tells browsers which pages may embed a response, such as by `<img>` (Fetch standard).
 const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const SAME_SITE: HeaderValue = HeaderValue::from_static("same-site");
 

@@ -177,23 +177,31 @@ mod tests {
         }
     }
 
+    /// Returns the metrics as text after some work.
+    fn after(work: impl Future<Output = ()>) -> String {
+        let (metrics, recorder) = Metrics::new().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        ::metrics::with_local_recorder(&recorder, || runtime.block_on(work));
+        metrics.render()
+    }
+
+    #[track_caller]
+    fn assert_line(text: &str, line: &str) {
+        assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+    }
+
     #[test]
     fn batches_and_the_epoch_are_measured() {
-        let (metrics, recorder) = Metrics::new().unwrap();
-        ::metrics::with_local_recorder(&recorder, || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-            runtime.block_on(async {
-                let memory = || Batch(MemoryRegister::unbounded());
-                let lanes = Lanes::start([memory()], [memory()], Duration::from_mins(1));
-                let register: &dyn Register = &MeteredRegister::new(Arc::new(Gathered(lanes)));
-                let keys = ["a", "b", "c"].map(|name| Key::new(name).unwrap());
-                let record = Record::forgotten(Revision::new(7));
-                let swaps = keys.each_ref().map(|key| register.compare_and_swap(key, Revision::NONE, Some(&record)));
-                join_all(swaps).await;
-                register.load(&keys[0]).await.unwrap();
-            });
+        let text = after(async {
+            let memory = || Batch(MemoryRegister::unbounded());
+            let lanes = Lanes::start([memory()], [memory()], Duration::from_mins(1));
+            let register: &dyn Register = &MeteredRegister::new(Arc::new(Gathered(lanes)));
+            let keys = ["a", "b", "c"].map(|name| Key::new(name).unwrap());
+            let record = Record::forgotten(Revision::new(7));
+            let swaps = keys.each_ref().map(|key| register.compare_and_swap(key, Revision::NONE, Some(&record)));
+            join_all(swaps).await;
+            register.load(&keys[0]).await.unwrap();
         });
-        let text = metrics.render();
         for line in [
             "ifmatch_register_epoch 2",
             "ifmatch_register_batch_size_sum{operation=\"swap\"} 3",
@@ -201,7 +209,7 @@ mod tests {
             "ifmatch_register_batch_size_bucket{operation=\"swap\",le=\"4\"} 1",
             "ifmatch_register_batch_size_sum{operation=\"load\"} 1",
         ] {
-            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+            assert_line(&text, line);
         }
     }
 
@@ -214,51 +222,41 @@ mod tests {
 
     #[test]
     fn swaps_without_an_answer_are_counted_by_their_outcome() {
-        let (metrics, recorder) = Metrics::new().unwrap();
-        ::metrics::with_local_recorder(&recorder, || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-            runtime.block_on(async {
-                let write = |nonce| {
-                    let content = Content::Hashed { hash: ContentHash::of(b"x"), payload: b"x".to_vec().into() };
-                    Command::Write(Write::new(&Method::PUT, &Preconditions::NONE, content, nonce))
-                };
-                let key = Key::new("k").unwrap();
-                let driver = Driver::new(unanswered([true, false]));
-                driver.apply(&key, &write(1)).await.unwrap();
-                driver.apply(&key, &write(2)).await.unwrap();
-                let mute = Driver::new(unanswered([false; 100]));
-                assert!(mute.apply(&key, &write(3)).await.is_err());
-            });
+        let text = after(async {
+            let write = |nonce| {
+                let content = Content::Hashed { hash: ContentHash::of(b"x"), payload: b"x".to_vec().into() };
+                Command::Write(Write::new(&Method::PUT, &Preconditions::NONE, content, nonce))
+            };
+            let key = Key::new("k").unwrap();
+            let driver = Driver::new(unanswered([true, false]));
+            driver.apply(&key, &write(1)).await.unwrap();
+            driver.apply(&key, &write(2)).await.unwrap();
+            let mute = Driver::new(unanswered([false; 100]));
+            assert!(mute.apply(&key, &write(3)).await.is_err());
         });
-        let text = metrics.render();
         for (outcome, count) in [("done", 1), ("not-done", 1), ("unknown", 3)] {
             let line = format!("ifmatch_register_ambiguous_total{{outcome=\"{outcome}\"}} {count}");
-            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+            assert_line(&text, &line);
         }
     }
 
     #[test]
     fn each_call_is_measured_by_its_outcome() {
-        let (metrics, recorder) = Metrics::new().unwrap();
-        ::metrics::with_local_recorder(&recorder, || {
-            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            runtime.block_on(async {
-                let key = Key::new("k").unwrap();
-                let record = Record::forgotten(Revision::new(7));
-                let register: &dyn Register = &MeteredRegister::new(Arc::new(MemoryRegister::unbounded()));
-                assert_eq!(register.load(&key).await.unwrap(), None);
-                for _ in 0..3 {
-                    let swapped = register.compare_and_swap(&key, Revision::NONE, Some(&record)).await;
-                    assert!(swapped.is_ok());
-                }
-                let faulty = unanswered([false]);
-                let mute: &dyn Register = &MeteredRegister::new(Arc::new(faulty.clone()));
-                assert!(mute.compare_and_swap(&key, Revision::NONE, None).await.is_err());
-                faulty.cut(true);
-                assert!(mute.scan(&Scan { prefix: "", after: None, limit: 1 }).await.is_err());
-            });
+        let text = after(async {
+            let key = Key::new("k").unwrap();
+            let record = Record::forgotten(Revision::new(7));
+            let register: &dyn Register = &MeteredRegister::new(Arc::new(MemoryRegister::unbounded()));
+            assert_eq!(register.load(&key).await.unwrap(), None);
+            for _ in 0..3 {
+                let swapped = register.compare_and_swap(&key, Revision::NONE, Some(&record)).await;
+                assert!(swapped.is_ok());
+            }
+            let faulty = unanswered([false]);
+            let mute: &dyn Register = &MeteredRegister::new(Arc::new(faulty.clone()));
+            assert!(mute.compare_and_swap(&key, Revision::NONE, None).await.is_err());
+            faulty.cut(true);
+            assert!(mute.scan(&Scan { prefix: "", after: None, limit: 1 }).await.is_err());
         });
-        let text = metrics.render();
         for (operation, outcome, count) in [
             ("load", "done", 1),
             ("swap", "done", 1),
@@ -268,7 +266,7 @@ mod tests {
         ] {
             let line =
                 format!("ifmatch_register_seconds_count{{operation=\"{operation}\",outcome=\"{outcome}\"}} {count}");
-            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+            assert_line(&text, &line);
         }
         assert!(text.contains("ifmatch_register_last_swap_timestamp_seconds 1"), "{text}");
         assert!(

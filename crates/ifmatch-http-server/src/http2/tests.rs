@@ -82,6 +82,31 @@ impl Body for Pieces {
     }
 }
 
+/// Returns a client of a service that answers its first request with a body in pieces, with room for so many, and the others without
+/// an end.
+async fn serve_pieces(
+    settings: &client::Builder,
+    room: usize,
+) -> (SendRequest<Bytes>, mpsc::Sender<Result<Frame<Bytes>, BoxError>>) {
+    let (pieces, body) = mpsc::channel(room);
+    let mut body = Some(body);
+    let answer = move |_, _| {
+        let other = || Pieces(mpsc::channel(1).1);
+        ready(Ok(Response::new(body.take().map_or_else(other, Pieces))))
+    };
+    let (client, end, close) = connect(settings, answer).await;
+    std::mem::forget(close);
+    drop(end);
+    (client, pieces)
+}
+
+/// Returns the settings of a client that reads little at a time on a stream.
+fn narrow() -> client::Builder {
+    let mut builder = client::Builder::new();
+    builder.initial_window_size(64 << 10).initial_connection_window_size(1 << 20);
+    builder
+}
+
 #[tokio::test]
 async fn bodies_are_sent_concurrently_and_end_with_trailers() {
     let mut client = serve(|request, _| ready(Ok(Response::new(request.into_body())))).await;
@@ -201,9 +226,7 @@ async fn the_end_of_a_connection_drops_its_response_futures() {
 
 #[tokio::test]
 async fn a_reset_drops_the_response_body() {
-    let (pieces, body) = mpsc::channel(1);
-    let mut body = Some(body);
-    let mut client = serve(move |_, _| ready(Ok(Response::new(Pieces(body.take().unwrap()))))).await;
+    let (mut client, pieces) = serve_pieces(&client::Builder::new(), 1).await;
     let (response, mut send) = ask(&mut client, Method::POST);
     let _answer = response.await.unwrap();
     send.send_reset(Reason::CANCEL);
@@ -212,9 +235,7 @@ async fn a_reset_drops_the_response_body() {
 
 #[tokio::test]
 async fn a_failed_body_resets_the_stream() {
-    let (pieces, body) = mpsc::channel(2);
-    let mut body = Some(body);
-    let mut client = serve(move |_, _| ready(Ok(Response::new(Pieces(body.take().unwrap()))))).await;
+    let (mut client, pieces) = serve_pieces(&client::Builder::new(), 2).await;
     let mut body = ask(&mut client, Method::GET).0.await.unwrap().into_body();
     pieces.send(Ok(Frame::data(Bytes::from_static(b"half")))).await.unwrap();
     assert_eq!(body.data().await.unwrap().unwrap(), "half");
@@ -336,15 +357,7 @@ async fn pause() {
 async fn a_client_that_reads_nothing_is_sent_little_and_delays_no_other_stream() {
     const PIECE: usize = 16 << 10;
     const PIECES: usize = 256;
-    let (pieces, body) = mpsc::channel(1);
-    let mut body = Some(body);
-    let mut builder = client::Builder::new();
-    builder.initial_window_size(64 << 10).initial_connection_window_size(1 << 20);
-    let (mut client, _end, _close) = connect(&builder, move |_, _| {
-        let small = || Pieces(mpsc::channel(1).1);
-        ready(Ok(Response::new(body.take().map_or_else(small, Pieces))))
-    })
-    .await;
+    let (mut client, pieces) = serve_pieces(&narrow(), 1).await;
     let mut unread = ask(&mut client, Method::GET).0.await.unwrap().into_body();
     let writing = tokio::spawn(async move {
         for _ in 0..PIECES {
@@ -366,12 +379,7 @@ async fn a_client_that_reads_nothing_is_sent_little_and_delays_no_other_stream()
 /// The test's clock advances automatically when all tasks are idle.
 #[tokio::test(start_paused = true)]
 async fn an_unread_body_times_out() {
-    let (pieces, body) = mpsc::channel(1);
-    let mut body = Some(body);
-    let mut builder = client::Builder::new();
-    builder.initial_window_size(64 << 10).initial_connection_window_size(1 << 20);
-    let answer = move |_, _| ready(Ok(Response::new(Pieces(body.take().unwrap()))));
-    let (mut client, _end, _close) = connect(&builder, answer).await;
+    let (mut client, pieces) = serve_pieces(&narrow(), 1).await;
     let mut unread = ask(&mut client, Method::GET).0.await.unwrap().into_body();
     tokio::spawn(async move { while pieces.send(Ok(Frame::data(Bytes::from(vec![0; 16 << 10])))).await.is_ok() {} });
     let reset = async {

@@ -155,6 +155,16 @@ mod tests {
         upstream.admit(server, any_requester()).expect("a closed breaker").record(outcome);
     }
 
+    /// Acquires a slot, which is free.
+    async fn acquire(upstream: &Upstream) -> ServerSlot<'_> {
+        upstream.acquire(&[], any_requester(), LONG).await.expect("a slot").expect("a server")
+    }
+
+    /// Returns `true` if there is no slot.
+    async fn is_full(upstream: &Upstream) -> bool {
+        upstream.acquire(&[], any_requester(), LONG).await.is_err()
+    }
+
     fn name<'a>(slot: &ServerSlot<'a>) -> &'a str {
         slot.server.authority.as_str()
     }
@@ -189,30 +199,27 @@ mod tests {
     async fn backups_get_requests_only_while_no_other_server_is_available() {
         let upstream = upstream(&["a", "b", "c backup"], 1, 0);
         let [a, b, c] = &upstream.servers[..] else { panic!("three servers") };
-        let acquire = || upstream.acquire(&[], any_requester(), LONG);
-        let slots = [acquire().await, acquire().await].map(|slot| slot.expect("a slot").expect("a server"));
+        let slots = [acquire(&upstream).await, acquire(&upstream).await];
         assert!(slots.iter().all(|slot| name(slot) != "c"));
         // The others are busy, but healthy.
-        assert!(acquire().await.is_err());
+        assert!(is_full(&upstream).await);
         a.set_unhealthy(true);
-        assert!(acquire().await.is_err());
+        assert!(is_full(&upstream).await);
         record(&upstream, b, Outcome::Unreachable);
-        assert_eq!(name(&acquire().await.expect("a slot").expect("a server")), "c");
+        assert_eq!(name(&acquire(&upstream).await), "c");
         c.set_unhealthy(true);
         drop(slots);
-        assert_eq!(name(&acquire().await.expect("a slot").expect("a server")), "b");
+        assert_eq!(name(&acquire(&upstream).await), "b");
     }
 
     #[tokio::test]
     async fn the_server_with_the_fewest_requests_is_first() {
         let upstream = upstream(&["a", "b"], 9, 0).balance(Balance::LeastConnections);
-        let acquire =
-            || async { upstream.acquire(&[], any_requester(), LONG).await.expect("a slot").expect("a server") };
-        let busy = acquire().await;
+        let busy = acquire(&upstream).await;
         for _ in 0..5 {
-            assert_ne!(name(&acquire().await), name(&busy));
+            assert_ne!(name(&acquire(&upstream).await), name(&busy));
         }
-        let (second, third, fourth) = (acquire().await, acquire().await, acquire().await);
+        let [second, third, fourth] = [acquire(&upstream).await, acquire(&upstream).await, acquire(&upstream).await];
         assert_ne!(name(&second), name(&busy));
         assert_ne!(name(&third), name(&fourth));
     }
@@ -220,65 +227,56 @@ mod tests {
     #[tokio::test]
     async fn a_full_server_is_skipped() {
         let upstream = upstream(&["a", "b"], 1, 0);
-        let first = upstream.acquire(&[], any_requester(), LONG).await.expect("a slot").expect("a server");
-        let second = upstream.acquire(&[], any_requester(), LONG).await.expect("a slot").expect("a server");
+        let (first, second) = (acquire(&upstream).await, acquire(&upstream).await);
         assert_ne!(name(&first), name(&second));
-        assert!(upstream.acquire(&[], any_requester(), LONG).await.is_err());
-        assert!(
-            upstream
-                .acquire(&[first.server, second.server], any_requester(), LONG)
-                .await
-                .expect("no slot needed")
-                .is_none()
-        );
+        assert!(is_full(&upstream).await);
+        let tried = [first.server, second.server];
+        assert!(upstream.acquire(&tried, any_requester(), LONG).await.expect("no slot needed").is_none());
         let free = name(&first);
         drop(first);
-        assert_eq!(name(&upstream.acquire(&[], any_requester(), LONG).await.expect("a slot").expect("a server")), free);
+        assert_eq!(name(&acquire(&upstream).await), free);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_waits_for_any_healthy_server_until_a_timeout() {
         let upstream = upstream(&["a", "b", "unhealthy"], 1, 1);
         upstream.servers[2].set_unhealthy(true);
-        let [a, b] = [0, 1].map(|_| upstream.acquire(&[], any_requester(), LONG));
-        let (_a, b) = (a.await.expect("a slot").expect("a"), b.await.expect("a slot").expect("b"));
+        let (_a, b) = (acquire(&upstream).await, acquire(&upstream).await);
         let free = name(&b);
-        let (queued, ()) = tokio::join!(upstream.acquire(&[], any_requester(), LONG), async {
+        let (queued, ()) = tokio::join!(acquire(&upstream), async {
             // The queue has one slot.
-            assert!(upstream.acquire(&[], any_requester(), LONG).await.is_err());
+            assert!(is_full(&upstream).await);
             drop(b);
         });
-        let queued = queued.expect("a slot").expect("a server");
         assert_eq!(name(&queued), free);
         assert!(upstream.acquire(&[], any_requester(), Duration::from_secs(1)).await.is_err());
         drop(queued);
-        assert!(upstream.acquire(&[], any_requester(), LONG).await.is_ok());
+        acquire(&upstream).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn requests_leave_servers_that_hang_for_others_then_for_backups_then_fail() {
         let upstream = upstream(&["a", "b", "c backup"], 9, 9).breaker(2, LONG);
-        let acquire = || upstream.acquire(&[], any_requester(), LONG);
         for server in &upstream.servers[..] {
-            assert_eq!(name(&acquire().await.expect("a slot").expect("a server")), server.authority.as_str());
+            assert_eq!(name(&acquire(&upstream).await), server.authority.as_str());
             while let Some(admission) = upstream.admit(server, new_requester()) {
                 admission.record(Outcome::Hung);
             }
         }
-        let Err(rejected) = acquire().await else { panic!("all servers hang") };
-        assert_eq!(rejected, Rejected::Unavailable(LONG));
+        let rejected = upstream.acquire(&[], any_requester(), LONG).await.err();
+        assert_eq!(rejected, Some(Rejected::Unavailable(LONG)), "all servers hang");
         tokio::time::advance(LONG).await;
-        let mut probes = [acquire().await, acquire().await].map(|slot| slot.expect("a slot").expect("a server"));
+        let mut probes = [acquire(&upstream).await, acquire(&upstream).await];
         probes.sort_by_key(name);
         assert_eq!(probes.each_ref().map(name), ["a", "b"]);
         let [a, b] = probes;
         a.admission.record(Outcome::Hung);
         drop(b);
-        let again = acquire().await.expect("a slot").expect("a server");
+        let again = acquire(&upstream).await;
         assert_eq!(name(&again), "b", "the probe was abandoned");
         again.admission.record(Outcome::Answered);
         for _ in 0..3 {
-            assert_eq!(name(&acquire().await.expect("a slot").expect("a server")), "b");
+            assert_eq!(name(&acquire(&upstream).await), "b");
         }
     }
 
@@ -286,7 +284,7 @@ mod tests {
     async fn a_queued_request_does_not_go_to_a_server_that_hangs_by_then() {
         let upstream = upstream(&["a"], 1, 1).breaker(2, LONG);
         upstream.admit(&upstream.servers[0], new_requester()).expect("a closed breaker").record(Outcome::Hung);
-        let first = upstream.acquire(&[], any_requester(), LONG).await.expect("a slot").expect("a server");
+        let first = acquire(&upstream).await;
         let (queued, ()) = tokio::join!(upstream.acquire(&[], any_requester(), LONG), async move {
             let ServerSlot { slot, admission, .. } = first;
             tokio::task::yield_now().await;

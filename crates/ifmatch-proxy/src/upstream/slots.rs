@@ -10,11 +10,10 @@
 //!   waiting request may take a slot that stays free, so a newcomer overtakes none.
 //! - **A request stops waiting while it is given a slot.** The slot is in the channel, and is released with it.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ifmatch_core::share::SlotLimit;
+use ifmatch_core::share::{Holders, SlotLimit};
 use tokio::sync::oneshot;
 
 /// The slots of all servers of an upstream, and its queue.
@@ -24,19 +23,11 @@ pub(crate) struct Slots(Mutex<State>);
 #[derive(Debug)]
 struct State {
     /// By index of the server.
-    servers: Box<[Holders]>,
-    queue: Holders,
+    servers: Box<[Holders<IpAddr>]>,
+    queue: Holders<IpAddr>,
     /// The requests in the queue, in order of arrival.
     waiting: Vec<Waiting>,
     next: u64,
-}
-
-/// A number of slots, and the clients that hold some.
-#[derive(Debug)]
-struct Holders {
-    limit: SlotLimit,
-    taken: u32,
-    by_client: HashMap<IpAddr, u32>,
 }
 
 #[derive(Debug)]
@@ -87,10 +78,10 @@ impl Slots {
     /// Returns `None` if the queue has none for this client. Requests without a known client share all slots.
     pub(crate) fn take(self: &Arc<Self>, servers: &[usize], client: Option<IpAddr>) -> Option<Taken> {
         let mut state = self.lock();
-        if let Some(server) = servers.iter().copied().find(|server| state.servers[*server].take(client)) {
+        if let Some(server) = servers.iter().copied().find(|server| state.servers[*server].take(client.as_ref(), 1)) {
             return Some(Taken::Slot(Slot { slots: Arc::clone(self), server, client }));
         }
-        if !state.queue.take(client) {
+        if !state.queue.take(client.as_ref(), 1) {
             return None;
         }
         let (number, (sender, granted)) = (state.next, oneshot::channel());
@@ -103,12 +94,12 @@ impl Slots {
     pub(crate) fn load(&self, server: usize, client: Option<IpAddr>) -> (u32, bool) {
         let state = self.lock();
         let server = &state.servers[server];
-        (server.taken, !server.has_room(client))
+        (server.taken(), !server.has_room(client.as_ref(), 1))
     }
 
     /// Returns the number of waiting requests.
     pub(crate) fn waiting(&self) -> u32 {
-        self.lock().queue.taken
+        self.lock().queue.taken()
     }
 
     fn release(self: &Arc<Self>, server: usize, client: Option<IpAddr>) {
@@ -128,47 +119,13 @@ impl State {
     /// Releases a slot, and takes it for waiting requests: for several, if more than one client may have another slot now.
     fn release(&mut self, server: usize, client: Option<IpAddr>) -> Vec<Waiting> {
         let (holders, mut granted) = (&mut self.servers[server], Vec::new());
-        holders.release(client);
+        holders.release(client.as_ref(), 1);
         while let Some(at) =
-            self.waiting.iter().position(|one| one.servers.contains(&server) && holders.take(one.client))
+            self.waiting.iter().position(|one| one.servers.contains(&server) && holders.take(one.client.as_ref(), 1))
         {
             granted.push(self.waiting.remove(at));
         }
         granted
-    }
-}
-
-impl Holders {
-    fn new(limit: SlotLimit) -> Self {
-        Self { limit, taken: 0, by_client: HashMap::new() }
-    }
-
-    fn has_room(&self, client: Option<IpAddr>) -> bool {
-        let own = client.and_then(|client| self.by_client.get(&client)).copied().unwrap_or_default();
-        self.limit.grants(self.taken, own)
-    }
-
-    fn take(&mut self, client: Option<IpAddr>) -> bool {
-        let has_room = self.has_room(client);
-        if has_room {
-            self.taken += 1;
-            if let Some(client) = client {
-                *self.by_client.entry(client).or_default() += 1;
-            }
-        }
-        has_room
-    }
-
-    fn release(&mut self, client: Option<IpAddr>) {
-        self.taken -= 1;
-        if let Some(client) = client
-            && let Some(own) = self.by_client.get_mut(&client)
-        {
-            *own -= 1;
-            if *own == 0 {
-                self.by_client.remove(&client);
-            }
-        }
     }
 }
 
@@ -195,7 +152,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.slots.lock();
-        state.queue.release(self.client);
+        state.queue.release(self.client.as_ref(), 1);
         if let Some(at) = state.waiting.iter().position(|one| one.number == self.number) {
             state.waiting.remove(at);
         }

@@ -11,11 +11,11 @@ use http_body_util::Full;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use ifmatch_proxy::{Client, Interim};
+use ifmatch_proxy::{Client, Interim, Upstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Origin, Step, ask, content, get};
+use crate::support::{Origin, Step, ask, content, get, proxy_of};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: x-own\r\nx-own: 1\r\nx-kept: 2\r\n\r\nhello";
 
@@ -159,8 +159,7 @@ async fn read_head(stream: &mut TcpStream) -> String {
 
 #[tokio::test]
 async fn both_ends_can_send_after_an_upgrade() {
-    let upstream = ifmatch_proxy::Upstream::parse(&[shouter().await]).unwrap();
-    let proxy = ifmatch_proxy::Proxy::builder().route("/", upstream).unwrap().build().unwrap();
+    let proxy = proxy_of(Upstream::parse(&[shouter().await]).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

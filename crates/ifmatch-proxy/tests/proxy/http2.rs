@@ -12,7 +12,7 @@ use ifmatch_proxy::{Proxy, ProxyErrorKind, Upstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{ask, content, get, refused};
+use crate::support::{ask, content, get, proxy_of, refused};
 
 /// Reaction of a server to a request.
 #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ impl Origin {
 
 fn before(addresses: &[SocketAddr]) -> Proxy {
     let urls: Vec<_> = addresses.iter().map(|address| format!("h2c://{address}")).collect();
-    Proxy::builder().route("/", Upstream::parse(&urls).unwrap()).unwrap().build().unwrap()
+    proxy_of(Upstream::parse(&urls).unwrap())
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

@@ -51,16 +51,25 @@ impl Origin {
     }
 
     pub(crate) fn upstream(&self) -> Upstream {
-        Upstream::parse(&[format!("http://{}", self.address)]).unwrap()
+        upstream_of(&[self])
     }
 
     pub(crate) fn proxy(&self) -> Proxy {
-        self.builder().build().unwrap()
+        proxy_of(self.upstream())
     }
 
     pub(crate) fn builder(&self) -> ProxyBuilder {
         Proxy::builder().route("/", self.upstream()).unwrap()
     }
+}
+
+pub(crate) fn upstream_of(origins: &[&Origin]) -> Upstream {
+    let urls: Vec<_> = origins.iter().map(|origin| format!("http://{}", origin.address)).collect();
+    Upstream::parse(&urls).unwrap()
+}
+
+pub(crate) fn proxy_of(upstream: Upstream) -> Proxy {
+    Proxy::builder().route("/", upstream).unwrap().build().unwrap()
 }
 
 async fn converse(mut stream: TcpStream, script: Arc<Mutex<std::vec::IntoIter<Step>>>, seen: Arc<Mutex<Vec<String>>>) {

@@ -13,7 +13,7 @@ use ifmatch_proxy::{Balance, Client, HealthCheck, Proxy, ProxyErrorKind, Upstrea
 use tokio::net::TcpSocket;
 use tower::ServiceExt;
 
-use crate::support::{Origin, Step, ask, content, get, refused};
+use crate::support::{Origin, Step, ask, content, get, proxy_of, refused, upstream_of};
 
 const EMPTY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
@@ -34,11 +34,11 @@ async fn an_unreachable_server_is_skipped() {
     let origin = Origin::start(vec![Step::Send(EMPTY); 4]).await;
     let (_socket, closed) = closed_address();
     let upstream = Upstream::parse(&[&closed, &format!("http://{}", origin.address)]).unwrap();
-    let proxy = Proxy::builder().route("/", upstream).unwrap().build().unwrap();
+    let proxy = proxy_of(upstream);
     for _ in 0..4 {
         ask(&proxy, get("/")).await.unwrap();
     }
-    let alone = Proxy::builder().route("/", Upstream::parse(&[&closed]).unwrap()).unwrap().build().unwrap();
+    let alone = proxy_of(Upstream::parse(&[&closed]).unwrap());
     let error = refused(&alone, get("/")).await;
     assert_eq!((error.kind(), error.problem().status().as_u16()), (ProxyErrorKind::Unreachable, 502));
 }
@@ -70,16 +70,16 @@ async fn a_safe_request_that_a_server_fails_goes_to_the_next_one_and_a_write_doe
     ] {
         let shown = format!("{request:?} {counts:?}");
         let servers = [Origin::start(first).await, Origin::start(vec![Step::Send(EMPTY); 4]).await];
-        let upstream = Upstream::parse(&servers.each_ref().map(|server| format!("http://{}", server.address))).unwrap();
-        let proxy = Proxy::builder().route("/", upstream).unwrap().build().unwrap();
+        let upstream = upstream_of(&servers.each_ref());
+        let proxy = proxy_of(upstream);
         let answer = ask(&proxy, request).await.map(|answer| answer.status().as_u16()).map_err(|error| error.kind());
         assert_eq!(answer, expected, "{shown}");
         assert_eq!(servers.map(|server| server.requests().len()), counts, "{shown}");
     }
     // The last server's answer is returned, with its content, and the slots are free again.
     let busy = Origin::start(vec![Step::Send(BUSY); 9]).await;
-    let upstream = Upstream::parse(&vec![format!("http://{}", busy.address); 5]).unwrap().limit(1, 0);
-    let proxy = Proxy::builder().route("/", upstream).unwrap().build().unwrap();
+    let upstream = upstream_of(&[&busy; 5]).limit(1, 0);
+    let proxy = proxy_of(upstream);
     let answer = ask(&proxy, get("/")).await.unwrap();
     assert_eq!((answer.status().as_u16(), content(answer).await.unwrap().as_str()), (503, "busy"));
     assert_eq!(busy.requests().len(), 3);
@@ -91,8 +91,7 @@ async fn a_safe_request_that_a_server_fails_goes_to_the_next_one_and_a_write_doe
 async fn a_request_that_a_server_has_failed_does_not_wait_for_a_slot_at_another() {
     const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
     let (busy, hanging) = (Origin::start(vec![Step::Send(BUSY); 9]).await, Origin::start(vec![Step::Wait; 9]).await);
-    let upstream = [&hanging, &busy].map(|server| format!("http://{}", server.address));
-    let upstream = Upstream::parse(&upstream).unwrap().limit(1, 9);
+    let upstream = upstream_of(&[&hanging, &busy]).limit(1, 9);
     let proxy =
         Proxy::builder().connect_timeout(Duration::from_hours(1)).route("/", upstream).unwrap().build().unwrap();
     let waiting = tokio::spawn({
@@ -294,7 +293,6 @@ async fn an_unhealthy_server_is_avoided_while_another_one_hangs() {
     let sick = Origin::start(vec![Step::Send(SICK); 100_000]).await;
     let well = Origin::start(vec![Step::Send(EMPTY); 100_000]).await;
     let hanging = Origin::start(vec![Step::Wait]).await;
-    let addresses = [&sick, &well].map(|origin| format!("http://{}", origin.address));
     let check = HealthCheck {
         interval: Duration::from_millis(10),
         timeout: Duration::from_hours(1),
@@ -303,7 +301,7 @@ async fn an_unhealthy_server_is_avoided_while_another_one_hangs() {
     let proxy = Proxy::builder()
         .route("/hang", hanging.upstream())
         .unwrap()
-        .route("/", Upstream::parse(&addresses).unwrap())
+        .route("/", upstream_of(&[&sick, &well]))
         .unwrap()
         .health_check(check)
         .build()
@@ -359,7 +357,7 @@ async fn a_server_that_responds_again_gets_requests_again() {
     let steps = [broken.as_slice(), &[Step::Send(EMPTY); 2]].concat();
     let origin = Origin::start(steps).await;
     let upstream = origin.upstream().breaker(2, Duration::from_hours(1));
-    let proxy = Proxy::builder().route("/", upstream).unwrap().build().unwrap();
+    let proxy = proxy_of(upstream);
     // Of a safe method, a broken response is retried once.
     assert_eq!(refused(&proxy, get("/")).await.kind(), ProxyErrorKind::Broken);
     assert_eq!(refused(&proxy, get("/other")).await.kind(), ProxyErrorKind::Broken);
@@ -374,7 +372,7 @@ async fn a_server_that_responds_again_gets_requests_again() {
 #[tokio::test]
 async fn one_client_leaves_slots_to_others_even_after_it_has_left() {
     let origin = Origin::start([&[Step::Wait][..], &[Step::Send(EMPTY); 2]].concat()).await;
-    let proxy = Proxy::builder().route("/", origin.upstream().limit(2, 0)).unwrap().build().unwrap();
+    let proxy = proxy_of(origin.upstream().limit(2, 0));
     let from = |last: u8| {
         let mut request = get("/");
         let address = ([192, 0, 2, last], 4711).into();
@@ -398,10 +396,8 @@ async fn a_server_that_answers_errors_at_once_does_not_win_least_connections() {
     const BUSY: &str = "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n";
     let busy = Origin::start(vec![Step::Send(BUSY); 99]).await;
     let good = Origin::start(vec![Step::Send(EMPTY); 99]).await;
-    let addresses = [&busy, &good].map(|origin| format!("http://{}", origin.address));
-    let upstream = Upstream::parse(&addresses).unwrap().balance(Balance::LeastConnections);
-    let upstream = upstream.breaker(3, Duration::from_hours(1));
-    let proxy = Proxy::builder().route("/", upstream).unwrap().build().unwrap();
+    let upstream = upstream_of(&[&busy, &good]).balance(Balance::LeastConnections).breaker(3, Duration::from_hours(1));
+    let proxy = proxy_of(upstream);
     // An answer is held back, so that the good server always has more requests in progress.
     let mut held = Vec::new();
     for number in 0..30 {

@@ -25,6 +25,7 @@ use crate::cli::terminal::{self, Style};
 use crate::commands::reload::Reloadable;
 use crate::config::CacheConfig;
 use crate::config::proxy::{ProxyConfig, PurgeConfig, guarded_timeout};
+use crate::config::units::Span;
 use crate::error::Error;
 use crate::gateway::state::AppState;
 use crate::gateway::{Gateway, SetContext};
@@ -65,7 +66,7 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
     tokio::spawn(proxy.clone().watch_health());
     let mut state = AppState::new(&config.server, metrics)?;
     state.proxy = Some(proxy.clone());
-    state.trusts_forwarded = config.trusts_forwarded;
+    state.trusts_forwarded = config.server.settings.proxy.trust_forwarded;
     let site = Site { config, load, addresses: site, signals };
     if let Some(guard) = &config.guard {
         let register = match &guard.register {
@@ -73,7 +74,8 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
             Some(url) => register::open(url).await?,
         };
         let untagged = MapResponse::new(proxy.clone(), guard::without_tag);
-        let guarded = guard::layer(config.answer_timeout, register, GUARD_MEMORY / 2).layer(untagged);
+        let guarded = guard::layer(config.server.settings.proxy.answer_timeout.duration(), register, GUARD_MEMORY / 2)
+            .layer(untagged);
         cached(site, state, proxy, ClientInfo::new(guarded)).await
     } else {
         cached(site, state, proxy.clone(), ClientInfo::new(proxy)).await
@@ -126,11 +128,15 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
         builder.unchanged_by(|error| error.downcast_ref().is_some_and(|error: &ProxyError| !error.is_in_doubt()));
     let builder = builder.unasked_by(|error| error.downcast_ref().is_some_and(ProxyError::is_of_request));
     let builder = builder.query(config.query.clone()).normalize_accept_encoding();
-    let sharing = config.sharing;
-    let builder = builder.heuristic(sharing.heuristic).stale_if_unreachable(sharing.stale_if_unreachable);
-    let builder = builder.stale_while_revalidate(sharing.stale_while_revalidate).stale_if_error(sharing.stale_if_error);
-    let builder = if sharing.ignores_client_cache_control { builder.ignore_request_directives() } else { builder };
-    Ok(if sharing.shares_cookies { builder.share_cookies() } else { builder })
+    let settings = &config.server.settings.proxy;
+    let time = |span: Option<Span>| span.map(Span::duration).unwrap_or_default();
+    let builder = builder
+        .heuristic(config.heuristic)
+        .stale_if_unreachable(settings.stale_if_unreachable.duration())
+        .stale_while_revalidate(time(settings.stale_while_revalidate))
+        .stale_if_error(time(settings.stale_if_error));
+    let builder = if settings.ignore_client_cache_control { builder.ignore_request_directives() } else { builder };
+    Ok(if settings.share_cookies { builder.share_cookies() } else { builder })
 }
 
 async fn serve<S, B>(site: Site<'_>, state: AppState, proxy: Proxy, inner: S) -> Result<End, Error>
@@ -149,7 +155,7 @@ where
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
     let mut server = Server::new(config.server.limits, observer).tls(acceptor);
-    let service = ProxyService::new(inner, proxy.clone(), config.server.max_body);
+    let service = ProxyService::new(inner, proxy.clone(), config.server.settings.max_body_size.bytes());
     // The upstream decides about access.
     let gateway = Gateway::new(Arc::clone(&state), service, |_, _| true).forwarding();
     print_banner(config, &addresses.serve(&mut server, gateway)?);
@@ -160,7 +166,7 @@ where
 
 /// Prints the banner.
 fn print_banner(config: &ProxyConfig, addresses: &listen::Bound) {
-    terminal::print_banner(config.server.log.format, |out, style| write_banner(out, style, config, addresses));
+    terminal::print_banner(config.server.settings.log_format, |out, style| write_banner(out, style, config, addresses));
 }
 
 fn write_banner(out: &mut dyn Write, style: Style, config: &ProxyConfig, addresses: &listen::Bound) -> io::Result<()> {

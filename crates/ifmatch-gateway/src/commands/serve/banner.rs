@@ -24,7 +24,7 @@ pub(super) struct Addresses {
 
 /// Prints the banner.
 pub(super) fn print(config: &Config, addresses: &Addresses) {
-    terminal::print_banner(config.server.log.format, |out, style| write(out, style, config, addresses));
+    terminal::print_banner(config.server.settings.log_format, |out, style| write(out, style, config, addresses));
 }
 
 fn write(out: &mut dyn Write, style: Style, config: &Config, addresses: &Addresses) -> io::Result<()> {

@@ -12,10 +12,12 @@ use ifmatch_azure::{AzureDialect, is_signed};
 use ifmatch_azure_tables::TableService;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::waits::Waits;
+use ifmatch_cache::CacheLayer;
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_http_server::Server;
 use ifmatch_runtime::{Clock, SystemClock};
 use ifmatch_s3::{RequestId, S3Service};
+use tower::util::MapRequest;
 use tower_layer::Layer;
 
 use super::listen::Inherited;
@@ -66,7 +68,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     }
     let service = BlobService::new(Arc::new(blobs.clone()))
         .dialect(AzureDialect::new(config.accounts.clone()))
-        .max_body(config.server.max_body)
+        .max_body(config.server.settings.max_body_size.bytes())
         .waits(Waits::new(config.max_waits))
         .require_preconditions(require_preconditions(config));
     let documents = service.context().documents.clone();
@@ -85,7 +87,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     state.withheld = others.map(|account| config.accounts.prefix(account)).collect();
     let scheme = config.server.scheme();
     let cache = config.cache.as_ref().map(|cache| cache::before_blobs(cache, scheme)).transpose()?;
-    state.cache = cache.as_ref().map(|cache| cache.handle());
+    state.cache = cache.as_ref().map(CacheLayer::handle);
     let state = Arc::new(state);
     let tls = Tls::open(&config.server.tls, &state)?;
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
@@ -94,13 +96,13 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let cors = config.cors.clone();
     let site = match cache {
         Some(cache) => {
-            let service = cache::RemoveToken.layer(cache.layer(service));
+            let service = MapRequest::new(cache.layer(service), cache::without_token as fn(_) -> _);
             site.serve(&mut server, Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors))?
         }
         None => site.serve(&mut server, Gateway::new(Arc::clone(&state), service, is_signed).allowing(cors))?,
     };
     let mut addresses = Addresses { site, tables: None, s3: None };
-    let has_admin = config.server.admin_listen.is_some();
+    let has_admin = config.server.settings.admin_listen.is_some();
     if let Some(reserved) = reserved_tables {
         let (listeners, address) = reserved.listen()?;
         // All requests to tables are signed.
@@ -112,7 +114,8 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         let (listeners, address) = reserved.listen()?;
         // The service rejects requests that are not signed, unless everyone may read.
         let access = Arc::clone(&state);
-        let objects = objects.hosts(&config.s3_hosts).public_read(move || access.access.load().is_public_read());
+        let objects =
+            objects.hosts(&config.server.settings.s3_host).public_read(move || access.access.load().is_public_read());
         let objects = Gateway::new(Arc::clone(&state), objects, |_, _| true).allowing(config.cors.clone());
         let objects = objects.naming(|extensions, id| drop(extensions.insert(RequestId(id.clone()))));
         server.serve(listeners, Arc::new(objects.leaving_endpoints(has_admin)));
@@ -155,7 +158,7 @@ async fn backfill(metrics: Arc<LeaseMetrics>, blobs: MeteredStore) {
 
 /// Returns the methods that need a condition.
 fn require_preconditions(config: &Config) -> RequirePreconditions {
-    if config.require_conditions {
+    if config.server.settings.require_conditions {
         RequirePreconditions::for_methods([Method::PUT, Method::DELETE])
     } else {
         RequirePreconditions::none()

@@ -58,7 +58,9 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
                     check_folder("--data", folder)?;
                     register::in_folder(folder).await?
                 }
-                Records::Register(url) => lasting(register::open(url).await?, config.register_may_lose)?,
+                Records::Register(url) => {
+                    lasting(register::open(url).await?, config.server.settings.register_may_lose)?
+                }
             };
             // Not measured, since its swaps always conflict.
             let unmetered = Some(Arc::clone(&register));

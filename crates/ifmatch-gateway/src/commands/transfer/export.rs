@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::location::Location;
 use super::location::{PARTIAL, hash};
-use super::remote::{ATTEMPTS, DELAY, Entry, Remote};
+use super::remote::{Attempts, Entry, Remote};
 use super::{ExportArgs, Fault, Outcome, Progress, collect};
 use crate::cli::progress::Done;
 use crate::commands::runtime::block_on;
@@ -101,7 +101,7 @@ impl Export<'_> {
         if found.is_some() && self.remote.head(blob).await?.is_some_and(|head| head.hash == found) {
             return Ok(Outcome::Unchanged);
         }
-        let mut attempt = 1;
+        let mut attempts = Attempts::default();
         loop {
             let partial = self.partial.next();
             match self.download(blob, &partial).await {
@@ -112,14 +112,16 @@ impl Export<'_> {
                 }
                 Ok(Some(_)) => return complete(&partial, path).map(|()| Outcome::Written),
                 Ok(None) => return Ok(Outcome::Skipped("deleted meanwhile")),
-                Err(fault) if !fault.may_pass() || fault.is_last() || attempt == ATTEMPTS => {
-                    // What remains is removed at the end.
-                    drop(fs::remove_file(&partial));
-                    return Err(fault);
+                Err(fault) => {
+                    let pause = attempts.again().filter(|_| fault.may_pass() && !fault.is_last());
+                    let Some(pause) = pause else {
+                        // What remains is removed at the end.
+                        drop(fs::remove_file(&partial));
+                        return Err(fault);
+                    };
+                    sleep(pause).await;
                 }
-                Err(_) => sleep(DELAY * (1 << attempt)).await,
             }
-            attempt += 1;
         }
     }
 

@@ -26,9 +26,9 @@ use crate::error::Error;
 /// Maximum time for the head of a response, or for the next part of its body.
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// Number of attempts for a request.
-pub(super) const ATTEMPTS: u32 = 6;
-/// Delay before the second attempt. It doubles with each further one.
-pub(super) const DELAY: Duration = Duration::from_millis(250);
+const ATTEMPTS: u32 = 6;
+/// Half of the pause before the second attempt. The pause doubles with each further one.
+const DELAY: Duration = Duration::from_millis(250);
 /// Maximum delay that a server may ask for.
 const MAX_DELAY: Duration = Duration::from_secs(10);
 
@@ -69,6 +69,10 @@ pub(crate) struct Head {
     tag: Option<EntityTag>,
     kept: HeaderMap,
 }
+
+/// The attempts of a request.
+#[derive(Default)]
+pub(super) struct Attempts(u32);
 
 /// The version that a write replaces.
 pub(crate) enum Replaces<'a> {
@@ -174,7 +178,7 @@ impl Remote {
         blob: &BlobPath,
         progress: &Progress,
     ) -> Result<Option<(Head, ContentHash)>, Fault> {
-        let mut attempt = 1;
+        let mut attempts = Attempts::default();
         loop {
             let Some(mut download) = self.get(blob).await? else { return Ok(None) };
             let mut hasher = Hasher::default();
@@ -188,10 +192,10 @@ impl Remote {
                     end => break end,
                 }
             };
-            match end {
-                Ok(_) => return Ok(Some((download.head, hasher.finish()))),
-                Err(fault) if attempt == ATTEMPTS => return Err(fault),
-                Err(_) => attempt += 1,
+            match (end, attempts.again()) {
+                (Ok(_), _) => return Ok(Some((download.head, hasher.finish()))),
+                (Err(fault), None) => return Err(fault),
+                (Err(_), Some(_)) => {}
             }
         }
     }
@@ -234,7 +238,7 @@ impl Remote {
         request: impl AsyncFn() -> Result<RequestBuilder, Fault>,
         limit: Option<Duration>,
     ) -> Result<Response, Fault> {
-        let mut attempt = 1;
+        let mut attempts = Attempts::default();
         loop {
             let request = request().await?;
             let response = match limit {
@@ -242,16 +246,14 @@ impl Remote {
                 None => Ok(request.send().await),
             };
             let response = response.and_then(|sent| sent.map_err(|error| self.broken(&error)));
-            let delay = DELAY * (1 << attempt);
-            let delay = match &response {
+            let pause = attempts.again().and_then(|pause| match &response {
                 Ok(response) => requested_delay(response),
-                Err(fault) => fault.may_pass().then_some(delay),
-            };
-            match delay {
-                Some(delay) if attempt < ATTEMPTS => sleep(delay).await,
-                _ => return response,
+                Err(fault) => fault.may_pass().then_some(pause),
+            });
+            match pause {
+                Some(pause) => sleep(pause).await,
+                None => return response,
             }
-            attempt += 1;
         }
     }
 
@@ -278,6 +280,14 @@ impl Remote {
 
     fn not_ours(&self) -> Error {
         Error::runtime(format!("the response of {} is not from an ifmatch gateway", self.server))
+    }
+}
+
+impl Attempts {
+    /// Counts an attempt that has failed. Returns the pause before the next one, unless it was the last.
+    pub(super) fn again(&mut self) -> Option<Duration> {
+        self.0 += 1;
+        (self.0 < ATTEMPTS).then(|| DELAY * (1 << self.0))
     }
 }
 
