@@ -27,7 +27,7 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    /// Returns the account that signed a request. A request without a signature, which [`access`](crate::access) has admitted, reads
+    /// Returns the account that signed a request. A request without a signature, which [`Access`](crate::authorization::Access) has admitted, reads
     /// the buckets of the default account.
     pub(crate) fn account(&self, credentials: Option<&Credentials>) -> S3Result<&Account> {
         let account = match credentials {

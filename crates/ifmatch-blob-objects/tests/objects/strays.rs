@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use ifmatch_blob::headers::BlobHeaders;
-use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, ListQuery, MissingContainer, Put, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, ObjectBlobs};
 use ifmatch_core::lease::{LeaseAction, LeaseUse};
@@ -15,57 +14,69 @@ use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt, PutOption
 use crate::faults::{Fault, Faulty};
 use crate::{durable, register};
 use ifmatch_blob::conformance::leases::{acquire, id, request};
-use ifmatch_blob::conformance::{Subject, blob, if_absent, kind, pattern, put};
+use ifmatch_blob::conformance::{blob, if_absent, kind, pattern, put};
 
 fn all() -> ListQuery {
     ListQuery::first(100)
 }
 
-/// Creates the container, and starts a blob there with its creation still in flight.
-async fn delayed_creation(subject: &Subject, store: &Faulty, blob: &BlobPath) {
-    subject.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
-    store.schedule([Fault::Held]);
-    let late = Put { container: MissingContainer::Refuse, ..put("late") };
-    assert_eq!(kind(subject.store.put(blob, late).await), StoreErrorKind::OutcomeUnknown);
+/// The creation of a blob is still in flight when its container is deleted, and perhaps created again.
+#[tokio::test]
+async fn a_late_creation_is_no_blob_of_a_deleted_container_or_of_the_next() {
+    for comes_again in [false, true] {
+        let store = Faulty::in_memory(false);
+        let subject = durable(&store).await;
+        let (blob, other) = (blob("c", "b"), blob("c", "other"));
+        subject.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
+        store.schedule([Fault::Held]);
+        let late = Put { container: MissingContainer::Refuse, ..put("late") };
+        assert_eq!(kind(subject.store.put(&blob, late).await), StoreErrorKind::OutcomeUnknown);
+        subject.store.delete_container(&blob.container, Delete::default()).await.unwrap();
+        if comes_again {
+            subject.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
+            subject.write(&other, "1").await;
+        }
+
+        store.release().await.expect("there is no object of this name");
+        assert!(subject.read(&blob).await.is_none());
+        assert_eq!(subject.store.container(&blob.container).await.unwrap().is_some(), comes_again);
+        assert_eq!(subject.store.containers(&all()).await.unwrap().items.len(), usize::from(comes_again));
+        let listed = subject.store.list(&blob.container, &all()).await.unwrap().map(|page| page.items);
+        let names = listed.map(|items| items.into_iter().map(|item| item.name).collect::<Vec<_>>());
+        assert_eq!(names, comes_again.then(|| vec![other.name]));
+        let absent = if comes_again { StoreErrorKind::NotFound } else { StoreErrorKind::ContainerNotFound };
+        assert_eq!(kind(subject.store.delete(&blob, Delete::default()).await), absent);
+        // The late write still holds the permit for a while.
+        assert!(subject.write_if(&blob, if_absent(), "2").await.expect("it is absent").created);
+        assert_eq!(subject.read(&blob).await.unwrap().1, "2");
+    }
 }
 
+/// A write stays in flight: by the holder of a lease, which then releases it, or without one, which returns its permit at once.
 #[tokio::test]
-async fn a_late_creation_does_not_restore_a_container() {
-    let store = Faulty::in_memory(false);
-    let subject = durable(&store).await;
-    let blob = blob("c", "b");
-    delayed_creation(&subject, &store, &blob).await;
-    subject.store.delete_container(&blob.container, Delete::default()).await.unwrap();
+async fn a_late_write_has_no_effect_under_the_next_lease() {
+    for is_leased in [true, false] {
+        let store = Faulty::in_memory(false);
+        let subject = durable(&store).await;
+        let blob = blob("c", "b");
+        subject.write(&blob, "before").await;
+        if is_leased {
+            subject.store.lease(&blob, acquire(1)).await.unwrap();
+        }
+        store.schedule([Fault::Held]);
+        let late = Put { lease: LeaseUse::Write(is_leased.then(|| id(1))), ..put("late") };
+        assert_eq!(kind(subject.store.put(&blob, late).await), StoreErrorKind::OutcomeUnknown);
+        if is_leased {
+            subject.store.lease(&blob, request(LeaseAction::Release(id(1)))).await.unwrap();
+        }
 
-    store.release().await.expect("there is no object of this name");
-    assert_eq!(subject.store.container(&blob.container).await.unwrap(), None);
-    assert!(subject.read(&blob).await.is_none());
-    assert!(subject.store.containers(&all()).await.unwrap().items.is_empty());
-    assert_eq!(
-        kind(subject.store.delete_container(&blob.container, Delete::default()).await),
-        StoreErrorKind::ContainerNotFound
-    );
-}
-
-#[tokio::test]
-async fn a_late_creation_is_not_a_blob_of_the_next_container() {
-    let store = Faulty::in_memory(false);
-    let subject = durable(&store).await;
-    let (blob, other) = (blob("c", "b"), blob("c", "other"));
-    delayed_creation(&subject, &store, &blob).await;
-    subject.store.delete_container(&blob.container, Delete::default()).await.unwrap();
-    subject.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
-    subject.write(&other, "1").await;
-
-    store.release().await.expect("there is no object of this name");
-    assert!(subject.read(&blob).await.is_none());
-    let listed = subject.store.list(&blob.container, &all()).await.unwrap().expect("the container");
-    assert_eq!(listed.items.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["other"]);
-    assert_eq!(kind(subject.store.delete(&blob, Delete::default()).await), StoreErrorKind::NotFound);
-    // The late write still holds the permit for a while.
-    let written = subject.write_if(&blob, if_absent(), "2").await.expect("it is absent");
-    assert!(written.created);
-    assert_eq!(subject.read(&blob).await.unwrap().1, "2");
+        let leased = subject.store.lease(&blob, acquire(2)).await.expect("it is free");
+        let tag = subject.tag(&blob).await;
+        assert_eq!(leased.tag.as_ref(), Some(&tag));
+        store.release().await.expect_err("the version that it replaces is gone");
+        assert_eq!(subject.read(&blob).await.unwrap().1, "before");
+        assert_eq!(subject.tag(&blob).await, tag);
+    }
 }
 
 /// The store completes an upload with a lost answer after the container was deleted.
@@ -141,39 +152,4 @@ async fn a_gateway_that_lost_its_store_removes_no_strays() {
     blobs.forget_idle().await.unwrap();
     objects.head(&"c/old".into()).await.expect("it may be a blob of the other gateway");
     assert!(register.load(&Key::new("c/c").unwrap()).await.unwrap().is_some(), "its container's record is kept");
-}
-
-/// The blob is leased, and its holder's write stays in flight; the holder then releases the lease.
-#[tokio::test]
-async fn a_late_write_has_no_effect_under_the_next_lease() {
-    let store = Faulty::in_memory(false);
-    let subject = durable(&store).await;
-    let blob = blob("c", "b");
-    subject.write(&blob, "before").await;
-    subject.store.lease(&blob, acquire(1)).await.unwrap();
-    store.schedule([Fault::Held]);
-    let late = Put { lease: LeaseUse::Write(Some(id(1))), ..put("late") };
-    assert_eq!(kind(subject.store.put(&blob, late).await), StoreErrorKind::OutcomeUnknown);
-    subject.store.lease(&blob, request(LeaseAction::Release(id(1)))).await.unwrap();
-
-    let leased = subject.store.lease(&blob, acquire(2)).await.expect("it is free");
-    let tag = subject.tag(&blob).await;
-    assert_eq!(leased.tag.as_ref(), Some(&tag));
-    store.release().await.expect_err("the version that it replaces is gone");
-    assert_eq!(subject.read(&blob).await.unwrap().1, "before");
-    assert_eq!(subject.tag(&blob).await, tag);
-}
-
-/// A write without a lease, which releases its permit immediately.
-#[tokio::test]
-async fn a_late_write_without_a_lease_has_no_effect_under_one() {
-    let store = Faulty::in_memory(false);
-    let subject = durable(&store).await;
-    let blob = blob("c", "b");
-    subject.write(&blob, "before").await;
-    store.schedule([Fault::Held]);
-    assert_eq!(kind(subject.store.put(&blob, put("late")).await), StoreErrorKind::OutcomeUnknown);
-    subject.store.lease(&blob, acquire(1)).await.unwrap();
-    store.release().await.expect_err("the version that it replaces is gone");
-    assert_eq!(subject.read(&blob).await.unwrap().1, "before");
 }

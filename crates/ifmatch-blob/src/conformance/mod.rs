@@ -25,6 +25,8 @@ mod listing;
 mod races;
 mod reading;
 
+pub use races::count;
+
 /// A store under test, and its capabilities.
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate capability")]
 pub struct Subject {

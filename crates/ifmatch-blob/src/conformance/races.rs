@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::name::BlobPath;
 use crate::store::StoreErrorKind;
 use futures_util::future::join_all;
 use ifmatch_core::EntityTag;
@@ -44,12 +45,20 @@ async fn every_unconditional_writer_succeeds(subject: &Subject) {
 async fn no_increment_is_lost(subject: &Subject) {
     let blob = blob("races", "counter");
     subject.write(&blob, "0").await;
-    let increment = async || {
+    count(&[subject], subject.writers, &blob).await;
+}
+
+/// Increments a number in a blob by this many writers at a time, each through one of the subjects.
+///
+/// # Panics
+/// An increment is lost.
+pub async fn count(subjects: &[&Subject], writers: usize, blob: &BlobPath) {
+    let increment = async |subject: &Subject| {
         for _ in 0..ROUNDS {
             loop {
-                let (info, bytes) = subject.read(&blob).await.unwrap();
+                let (info, bytes) = subject.read(blob).await.unwrap();
                 let next = std::str::from_utf8(&bytes).unwrap().parse::<usize>().unwrap() + 1;
-                match subject.write_if(&blob, if_match(&info.tag.unwrap()), next.to_string()).await {
+                match subject.write_if(blob, if_match(&info.tag.unwrap()), next.to_string()).await {
                     Ok(_) => break,
                     Err(error) => match error.kind() {
                         StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::InFlight { .. } => {}
@@ -59,8 +68,10 @@ async fn no_increment_is_lost(subject: &Subject) {
             }
         }
     };
-    join_all((0..subject.writers).map(|_| increment())).await;
-    assert_eq!(subject.read(&blob).await.unwrap().1, (subject.writers * ROUNDS).to_string());
+    join_all((0..writers).map(|writer| increment(subjects[writer % subjects.len()]))).await;
+    for subject in subjects {
+        assert_eq!(subject.read(blob).await.unwrap().1, (writers * ROUNDS).to_string());
+    }
 }
 
 async fn one_deletion_succeeds(subject: &Subject) {
