@@ -21,7 +21,6 @@ use xtask::workspace::Workspace;
 /// Builds the documentation site into target/book, and checks its links.
 #[derive(Parser)]
 #[command(name = "cargo xtask docs", bin_name = "cargo xtask docs")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct Options {
     /// Opens the site in a browser.
     #[arg(long)]
