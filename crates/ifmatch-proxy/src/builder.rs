@@ -8,8 +8,7 @@ use std::time::Duration;
 use rustls::RootCertStore;
 use rustls::sign::CertifiedKey;
 
-use crate::forward::headers::Forwarding;
-use crate::forward::headers::Name;
+use crate::forward::headers::{Forwarding, Name};
 use crate::observer::{Observer, UpstreamState};
 use crate::proxy::{Proxy, Shared, Timeouts};
 use crate::route::{Route, Routes};

@@ -64,6 +64,11 @@ fn all<S: Args>() -> Vec<Arg> {
     S::augment_args(Command::new("settings")).get_arguments().map(complete).collect()
 }
 
+/// Returns the keys of these settings in the file, which are their flags.
+pub(super) fn keys<S: Args>() -> Vec<String> {
+    all::<S>().iter().filter_map(|arg| arg.get_long().map(str::to_owned)).collect()
+}
+
 /// Moves the defaults into the texts, so that only given values are parsed; and the variables and possible values into the long ones,
 /// so that `-h` has a line per flag.
 pub(crate) fn in_texts(command: Command) -> Command {

@@ -1,8 +1,8 @@
 //! Error messages for configuration files. They show no secrets, since they may be logged.
 
-use serde::de::DeserializeOwned;
 use toml::de::Error;
 
+use super::arguments::keys;
 use super::proxy_settings::ProxySettings;
 use super::settings::Settings;
 
@@ -80,7 +80,7 @@ fn suggestion(message: &str) -> String {
     let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let [unknown, expected @ ..] = &names[..] else { return message.to_owned() };
     let is_top = expected.contains(&"proxy");
-    let elsewhere = if is_top { known::<ProxySettings>() } else { known::<Settings>() };
+    let elsewhere = if is_top { keys::<ProxySettings>() } else { keys::<Settings>() };
     let place = if is_top { "write it below [proxy]" } else { "write it above all tables" };
     if elsewhere.iter().any(|name| name == unknown) {
         return format!("unknown field `{unknown}` in this table: {place}");
@@ -91,12 +91,6 @@ fn suggestion(message: &str) -> String {
         Some(name) => format!("unknown field `{unknown}`: did you mean `{name}`?"),
         None => message.to_owned(),
     }
-}
-
-/// Returns the keys of a table. An error about an unknown one lists them.
-fn known<T: DeserializeOwned>() -> Vec<String> {
-    let error = toml::from_str::<T>("'' = 0").err().map(|error| error.message().to_owned()).unwrap_or_default();
-    error.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// Returns `true` if a line starts with a key that is not secret, or a route.

@@ -1,7 +1,7 @@
 //! The configuration of `ifmatch serve`: validated [`Settings`].
 //!
-//! [`settings`] and [`proxy_settings`] state each setting once, with its default. [`arguments`] makes flags and variables of them,
-//! and [`sources`] merges those with the file. [`Config`] and [`ProxyConfig`](proxy::ProxyConfig) are what is valid.
+//! [`settings`] and [`proxy_settings`] state each setting once, with its default. `arguments` makes flags and variables of them,
+//! and `sources` merges those with the file. [`Config`] and [`ProxyConfig`](proxy::ProxyConfig) are what is valid.
 
 use std::path::PathBuf;
 

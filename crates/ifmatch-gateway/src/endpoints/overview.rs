@@ -1,4 +1,5 @@
-//! `/-/overview`: the state of the gateway at a glance, and the reason if it is not ready. The console shows it. And `/-/metrics`: all metrics, for Prometheus.
+//! `/-/overview`: the state of the gateway at a glance, and the reason if it is not ready. The console shows it. And `/-/metrics`:
+//! all metrics, for Prometheus.
 
 use std::time::Duration;
 

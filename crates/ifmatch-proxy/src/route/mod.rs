@@ -16,13 +16,14 @@ use crate::upstream::health::HealthCheck;
 use crate::upstream::server::Server;
 use crate::upstream::{InvalidUpstream, Upstream};
 use fields::{FieldRules, Messages};
-use pattern::{Hosts, plain};
+use hosts::{Hosts, plain};
 use redirect::Redirect;
 
 pub(crate) mod fields;
+mod hosts;
+pub(crate) mod path;
 #[cfg(test)]
 mod path_fuzz;
-pub(crate) mod pattern;
 pub(crate) mod public_url;
 pub(crate) mod redirect;
 
@@ -198,8 +199,8 @@ impl Routes {
         let invalid = || InvalidUpstream::route(text);
         let (host, path) = text.find('/').map_or((text, "/"), |at| text.split_at(at));
         let host = Hosts::parse(host).ok_or_else(invalid)?;
-        let path = pattern::normal(path).filter(|path| pattern::is_sound(path)).ok_or_else(invalid)?.into_owned();
-        let loosest = pattern::loosest(&path).ok_or_else(invalid)?;
+        let path = path::normal(path).filter(|path| path::is_sound(path)).ok_or_else(invalid)?.into_owned();
+        let loosest = path::loosest(&path).ok_or_else(invalid)?;
         if route.strips_prefix && path == "/" {
             return Err(InvalidUpstream::no_prefix(text));
         }
@@ -213,7 +214,7 @@ impl Routes {
 
     /// Finds the destination of a request.
     ///
-    /// If paths decide what is reachable, a path's normal form and its [readings](pattern::readings) must match the same route. All
+    /// If paths decide what is reachable, a path's normal form and its [readings](path::readings) must match the same route. All
     /// readings in between then match it, too, since routes contain only plain segments. The normal form is forwarded.
     /// Otherwise paths have no meaning to the proxy and are forwarded unchanged.
     pub(crate) fn find<'a>(&'a self, uri: &'a Uri, headers: &HeaderMap) -> Result<Target<'a>, ProxyErrorKind> {
@@ -224,8 +225,8 @@ impl Routes {
             let path = uri.path_and_query().map_or("/", PathAndQuery::as_str).into();
             return Ok(Target { name, route, path, prefix: None });
         }
-        let path = pattern::normal(uri.path()).ok_or(ProxyErrorKind::AmbiguousPath)?;
-        let readings = pattern::readings(&path).ok_or(ProxyErrorKind::AmbiguousPath)?;
+        let path = path::normal(uri.path()).ok_or(ProxyErrorKind::AmbiguousPath)?;
+        let readings = path::readings(&path).ok_or(ProxyErrorKind::AmbiguousPath)?;
         let entry = for_host().find(|entry| is_below(path.as_bytes(), entry.path.as_bytes()));
         let loose_entry = |path: &[u8]| for_host().find(|entry| is_below(path, &entry.loosest));
         let identity = |entry: Option<&'a Entry>| entry.map(std::ptr::from_ref);

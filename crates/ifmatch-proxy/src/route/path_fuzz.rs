@@ -1,6 +1,6 @@
 //! The body of the fuzz target `route_path`, which also runs as an ordinary test: no server leaves the route of a path.
 
-use super::pattern::{normal, readings};
+use super::path::{normal, readings};
 
 /// Pieces of paths that servers read differently. Each byte of an input selects one.
 const PIECES: [&str; 24] = [
