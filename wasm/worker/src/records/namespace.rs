@@ -1,10 +1,14 @@
-//! The namespace of the objects, and where Cloudflare places them.
+//! The namespace of the Durable Objects, where Cloudflare places them, and requests to one.
 
-use js_sys::{Function, Reflect};
+use js_sys::{Function, Reflect, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue};
-use worker::{Env, Error, ObjectNamespace, Result, Stub};
+use worker::send::IntoSendFuture;
+use worker::{Env, Error, Method, ObjectNamespace, Request, RequestInit, Result, Result as WorkerResult, Stub};
 
+use super::wire::{self, Answer, Ask};
 use crate::bindings;
+use crate::tasks::subrequests::{self, Share};
+use crate::tasks::timeout;
 
 /// Name of the Durable Object namespace.
 const RECORDS: &str = "RECORDS";
@@ -18,7 +22,7 @@ const LOCATIONS: &[&str] = &["wnam", "enam", "sam", "weur", "eeur", "apac", "apa
 
 /// The Durable Objects of the records, in the jurisdiction and near the location of the settings.
 #[derive(Clone, Debug)]
-pub(super) struct Objects {
+pub(super) struct Namespace {
     namespace: ObjectNamespace,
     hint: Option<&'static str>,
 }
@@ -31,7 +35,7 @@ struct Unknown {
     known: &'static [&'static str],
 }
 
-impl Objects {
+impl Namespace {
     /// Opens the namespace. The Worker and the objects have the same settings, and so mean the same objects.
     ///
     /// # Errors
@@ -77,10 +81,75 @@ fn one_of(
     known.iter().find(|name| **name == value).copied().map(Some).ok_or(Unknown { setting, known })
 }
 
+/// Time limit for an answer, in milliseconds.
+const TIMEOUT: u32 = 10_000;
+/// Attempts at a request that is safe to repeat. An object that is being moved fails the requests sent meanwhile.
+const ATTEMPTS: usize = 3;
+/// The object's name says all there is to say: requests to it need no host.
+const URL: &str = "https://records.ifmatch/";
+
+/// Reason for a missing answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Trouble {
+    /// The request was not sent.
+    #[error("the request was not sent to the Durable Object: {0}")]
+    Unsent(String),
+    /// The object may have carried out the request.
+    #[error("the Durable Object did not answer: {why}")]
+    Unanswered {
+        /// Message from the runtime.
+        why: String,
+        /// `true` if the object is overloaded; an immediate retry makes that worse.
+        is_overloaded: bool,
+    },
+}
+
+/// Sends a request once.
+pub(super) async fn once(namespace: &Namespace, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
+    let message = wire::encode(ask).map_err(|error| Trouble::Unsent(error.to_string()))?;
+    let share = if matches!(ask, Ask::Swap { .. }) { Share::Reserve } else { Share::Work };
+    subrequests::take(share).map_err(|spent| Trouble::Unsent(spent.to_string()))?;
+    let answer = timeout(TIMEOUT, fetch(namespace, name, &message)).into_send().await;
+    let answer = answer.map_err(|late| unanswered(&late))?.map_err(|error| failed(&error))?;
+    wire::decode(&answer).map_err(|error| unanswered(&error))
+}
+
+/// Sends a request that is safe to repeat, a few times if necessary.
+pub(super) async fn again(namespace: &Namespace, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
+    let mut answer = once(namespace, name, ask).await;
+    for _ in 1..ATTEMPTS {
+        if !matches!(answer, Err(Trouble::Unanswered { is_overloaded: false, .. })) {
+            break;
+        }
+        answer = once(namespace, name, ask).await;
+    }
+    answer
+}
+
+async fn fetch(namespace: &Namespace, name: &str, message: &[u8]) -> WorkerResult<Vec<u8>> {
+    let mut init = RequestInit::new();
+    init.with_method(Method::Post).with_body(Some(Uint8Array::from(message).into()));
+    let request = Request::new_with_init(URL, &init)?;
+    let mut response = namespace.stub(name)?.fetch_with_request(request).await?;
+    match response.status_code() {
+        200 => response.bytes().await,
+        status => Err(Error::RustError(format!("status {status}"))),
+    }
+}
+
+fn unanswered(why: &impl ToString) -> Trouble {
+    Trouble::Unanswered { why: why.to_string(), is_overloaded: false }
+}
+
+/// Only an answer from the object is definite. Any exception, including that of an overloaded object, may occur after
+/// the object carried out the request.
+fn failed(error: &Error) -> Trouble {
+    let flag = Reflect::get(&error.to_js_value(), &"overloaded".into());
+    Trouble::Unanswered { why: error.to_string(), is_overloaded: flag.is_ok_and(|flag| flag.is_truthy()) }
+}
+
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use super::*;
 
     #[test]
