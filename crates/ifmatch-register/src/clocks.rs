@@ -1,22 +1,13 @@
-//! The time of a register's engine, from samples of it.
-//!
-//! Processes that share a register compare deadlines by the engine's time, so that their own clocks need not agree.
-//!
-//! ```text
-//!   this process   ── sent ──────────────── received ────────── now ──▶
-//!                        ╲                ╱                      │
-//!   engine         ───────╲── sample ────╱───────────────────────┼────▶
-//!                                                     earliest ◀─┴─▶ latest
-//! ```
-//!
-//! The engine read its clock between `sent` and `received`. When the answer is received, its time is therefore at least
-//! the sample, and at most the sample and the round trip. From then on, the bounds advance by this process's interval
-//! clock, and move apart by its permitted rate error.
+//! Clocks of others: bounds of an engine's time, and processes whose clocks are ahead.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::record::{Record, Revision};
+
+use crate::key::Key;
 
 /// Permitted error of the rates of the clocks, in parts per million: that of a clock without NTP, and of one that is slewed.
 const RATE_ERROR: u64 = 500;
@@ -118,6 +109,85 @@ fn rate_error(interval: Duration) -> Duration {
     Duration::from_micros(micros.saturating_mul(RATE_ERROR).div_ceil(1_000_000))
 }
 
+/// Time for which a revision shows that a process with another clock is running.
+const COUNTS: Duration = Duration::from_secs(60);
+/// A change in the past of its record's revision adds a microsecond, and one by a clock that is ahead the time since.
+const ADVANCE: Duration = Duration::from_secs(1);
+/// Difference of clocks that is worth a warning: no permit has a larger margin.
+const NOTABLE: Duration = Duration::from_secs(3);
+/// Maximum number of records that are remembered. If there are more, they count again.
+const CAPACITY: usize = 1_024;
+
+/// The clocks of other processes, as far as they are ahead of this one's.
+///
+/// ```
+/// use ifmatch_core::date::Timestamp;
+/// use ifmatch_core::record::{Record, Revision};
+/// use ifmatch_register::{Key, PeerClocks};
+///
+/// # fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let (clocks, now) = (PeerClocks::default(), Timestamp::from_micros(1_000_000));
+/// assert_eq!(clocks.time(now), None);
+/// let warning = clocks.saw(&Key::new("note")?, &Record::forgotten(Revision::new(5_000_000)), now);
+/// assert!(warning.is_some());
+/// assert_eq!(clocks.time(now).map(|time| time.error().as_secs()), Some(4));
+/// # Ok(())
+/// # }
+/// # run().unwrap();
+/// ```
+#[derive(Debug, Default)]
+pub struct PeerClocks(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Revisions that were ahead, by their keys.
+    revisions: HashMap<Key, Revision>,
+    /// The largest difference in the last minute, and the end of that minute.
+    ahead: Option<(Duration, Timestamp)>,
+}
+
+/// The clock of another process is further ahead than the margin of any permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the clock of another process that shares the register is, or was, {} s ahead of this one's: writes are refused for a minute; \
+     set the clocks of all machines (NTP), then restart the processes whose clocks were wrong",
+    .0.as_secs()
+)]
+pub struct ClockAhead(Duration);
+
+impl PeerClocks {
+    /// Takes note of a record in the register, at a moment of this process's interval clock. Returns a warning to be logged, if
+    /// it is the first one for a minute.
+    #[must_use]
+    pub fn saw(&self, key: &Key, record: &Record, now: Timestamp) -> Option<ClockAhead> {
+        let revision = record.revision();
+        let ahead = now.until(revision.timestamp());
+        if ahead.is_zero() {
+            return None;
+        }
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = |before: &Revision| before.timestamp().until(revision.timestamp()) > ADVANCE;
+        if !seen.revisions.get(key).is_none_or(is_new) {
+            return None;
+        }
+        if seen.revisions.len() >= CAPACITY {
+            seen.revisions.clear();
+        }
+        seen.revisions.insert(key.clone(), revision);
+        let before = seen.ahead.filter(|(_, end)| now < *end).map_or(Duration::ZERO, |(ahead, _)| ahead);
+        seen.ahead = Some((ahead.max(before), now.saturating_add(COUNTS)));
+        (ahead > NOTABLE && before <= NOTABLE).then_some(ClockAhead(ahead))
+    }
+
+    /// Returns the bounds of the time of all processes: this one's, and the latest that another one may have. Returns `None`
+    /// if none is known to be ahead.
+    pub fn time(&self, now: Timestamp) -> Option<EngineTime> {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ahead, _) = seen.ahead.filter(|(_, end)| now < *end)?;
+        Some(EngineTime { earliest: now, latest: now.saturating_add(ahead) })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,5 +267,26 @@ mod tests {
         clock.sample(at(START), at(START + 100), at(START));
         assert!(clock.time(at(START + 59_000_000)).unwrap().error() < Duration::from_millis(100));
         assert!(clock.time(at(START + 61_000_000)).unwrap().error() > Duration::from_hours(1));
+    }
+
+    #[test]
+    fn only_a_record_that_a_running_clock_wrote_counts_again() {
+        let clocks = PeerClocks::default();
+        let key = Key::new("key").expect("a key");
+        let seconds = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
+        let error = |now| clocks.time(now).map(EngineTime::error);
+        let saw = |at: Timestamp, micros: u64, now| {
+            clocks.saw(&key, &Record::forgotten(Revision::new(at.micros() + micros)), now).is_some()
+        };
+        assert!(!saw(seconds(9_999), 0, seconds(10_000)));
+        assert_eq!(error(seconds(10_000)), None, "it is in the past");
+        assert!(saw(seconds(13_600), 0, seconds(10_000)));
+        assert_eq!(error(seconds(10_059)), Some(Duration::from_hours(1)));
+        assert_eq!(error(seconds(10_060)), None, "it may be left over");
+        // Changes by clocks that are right add a microsecond each.
+        assert!(!saw(seconds(13_600), 1_000, seconds(10_060)));
+        assert_eq!(error(seconds(10_060)), None);
+        assert!(saw(seconds(13_660), 0, seconds(10_060)));
+        assert_eq!(error(seconds(10_060)), Some(Duration::from_hours(1)), "its clock runs");
     }
 }
