@@ -1,19 +1,26 @@
 //! kill -9 during many writes, repeatedly: acknowledged writes survive, no blob is mixed, and leftovers are removed.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request};
+use http::{Method, Request, Response};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_testbed::within;
-use support::{Answer, Client, Gateway, full};
+use support::{Answer, Client, Gateway, Server, full};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tower::service_fn;
+
+use crate::eventually;
 
 /// Number of concurrent writers, each with its own blob.
 const WRITERS: usize = 100;
@@ -146,4 +153,50 @@ fn one_of(blob: &mut Expected, found: Option<&(Bytes, String)>, place: &str) {
 fn files(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+}
+
+/// Only a process that has the register for itself can tell that the write was killed, and lets others go ahead sooner.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_ends_the_permits_of_killed_writes_soon() {
+    let (store, folder) = (ifmatch_testbed::s3::start().await, tempfile::tempdir().unwrap());
+    let (inner, reached) = (Client::new(store.address()), Arc::new(Notify::new()));
+    let at_store = Arc::clone(&reached);
+    // Forwards all requests but one write, which never ends.
+    let front = Server::start(service_fn(move |request: Request<Incoming>| {
+        let (inner, reached) = (inner.clone(), Arc::clone(&reached));
+        async move {
+            if request.method() == Method::PUT && request.uri().path().ends_with("/c/held") {
+                reached.notify_one();
+                std::future::pending::<()>().await;
+            }
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let answer = inner.send(Request::from_parts(head, full(body))).await;
+            let mut response = Response::new(full(answer.body));
+            (*response.status_mut(), *response.headers_mut()) = (answer.status, answer.headers);
+            Ok::<_, Infallible>(response)
+        }
+    }))
+    .await;
+    let endpoint = format!("http://{}", front.address());
+    let mut command = Gateway::command();
+    command.args(["serve", "--store", "s3://bucket/some", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path());
+    command.envs(store.settings()).env("AWS_ENDPOINT", endpoint);
+    let mut gateway = tokio::task::block_in_place(|| Gateway::launch(command));
+    let client = Client::new(gateway.address());
+    client.put("/c/other", &[], "whole").await.expect(201);
+    let held = tokio::spawn(async move {
+        let put = Request::put("/c/held").header("host", "test").body(full("held")).unwrap();
+        client.try_send(put).await.map(drop)
+    });
+    within("the write reaches the store", at_store.notified()).await;
+    let told = "an earlier process ended during writes";
+    assert!(!gateway.stderr().contains(told), "{}", gateway.stderr());
+    tokio::task::block_in_place(|| {
+        gateway.restart();
+        eventually(told, || gateway.stderr().contains(told).then_some(()));
+    });
+    assert!(held.await.unwrap().is_err(), "its gateway was killed");
+    let client = Client::new(gateway.address());
+    assert_eq!(client.get("/c/other", &[]).await.expect(200).text(), "whole");
 }

@@ -1,6 +1,5 @@
 //! Clients that increment a counter with GET and conditional PUT, over real sockets. The handler stores any value that it
 //! receives, so that every lost update shows in the sum.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::HashSet;
 use std::convert::Infallible;

@@ -1,5 +1,4 @@
 //! What tower-http and 18 lines by hand do with conditions: the cells of docs/comparisons.md that need a test.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::sync::{Arc, Mutex};
 
