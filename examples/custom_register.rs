@@ -1,6 +1,6 @@
 //! A custom register in one file. It keeps each record in a separate file, in a folder that processes share.
 //!
-//! A register implements three methods over opaque records. `tests/custom_register.rs` runs the public conformance suite on
+//! A register implements three methods over opaque records. `tests/examples.rs` runs the public conformance suite on
 //! this one, in one line.
 //!
 //! Run it: `cargo run --example custom_register`

@@ -8,39 +8,64 @@ use http::{Method, Request, StatusCode};
 use support::Answer;
 use support::azure::{Form, Signer, signed};
 use support::raw::Connection;
+use support::s3;
 
 use crate::site::Endpoint;
 
 /// A client that reuses a connection for reads, and opens one for each write.
 pub(crate) struct Http<'a> {
     endpoint: &'a Endpoint,
-    token: Option<&'a str>,
-    signer: Option<(&'a Signer, Form)>,
+    dialect: Dialect<'a>,
     /// The connection of the previous request, if it can be reused.
     connection: Option<Connection>,
+}
+
+/// A dialect, with what proves the right to send requests.
+#[derive(Clone, Copy)]
+enum Dialect<'a> {
+    Plain(Option<&'a str>),
+    Azure(&'a Signer, Form),
+    S3(&'a s3::Signer),
+}
+
+/// The form of errors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Errors {
+    /// Problem details.
+    Json,
+    /// JSON of the table service, with the code in a header as well.
+    Tables,
+    /// XML, with the code in a header as well.
+    Azure,
+    /// XML.
+    S3,
 }
 
 /// A response, with a description of its request.
 pub(crate) struct Reply {
     asked: String,
-    azure: bool,
+    errors: Errors,
     answer: Answer,
 }
 
 impl<'a> Http<'a> {
     pub(crate) fn plain(endpoint: &'a Endpoint, token: Option<&'a str>) -> Self {
-        Self { endpoint, token, signer: None, connection: None }
+        Self { endpoint, dialect: Dialect::Plain(token), connection: None }
     }
 
     pub(crate) fn azure(endpoint: &'a Endpoint, signer: &'a Signer) -> Self {
-        Self { endpoint, token: None, signer: Some((signer, Form::Blob)), connection: None }
+        Self { endpoint, dialect: Dialect::Azure(signer, Form::Blob), connection: None }
     }
 
     pub(crate) fn tables(endpoint: &'a Endpoint, signer: &'a Signer) -> Self {
-        Self { endpoint, token: None, signer: Some((signer, Form::Table)), connection: None }
+        Self { endpoint, dialect: Dialect::Azure(signer, Form::Table), connection: None }
     }
 
-    /// Sends a request. In Azure's dialect, the path begins after the account, and the request is signed.
+    pub(crate) fn s3(endpoint: &'a Endpoint, signer: &'a s3::Signer) -> Self {
+        Self { endpoint, dialect: Dialect::S3(signer), connection: None }
+    }
+
+    /// Sends a request, signed in the dialects of Azure and S3. In Azure's, the path begins after the account.
     #[track_caller]
     pub(crate) fn send(
         &mut self,
@@ -90,21 +115,25 @@ impl<'a> Http<'a> {
     pub(crate) fn request(&self, method: &str, path: &str, fields: &[(&str, &str)], content: &[u8]) -> Request<Bytes> {
         let method: Method = method.parse().expect("a method");
         let content = Bytes::copy_from_slice(content);
-        let mut request = if let Some((signer, form)) = self.signer {
-            signed(signer, form, method, path, fields, content)
-        } else {
-            let mut request = Request::builder().method(method).uri(path);
-            for (name, value) in fields {
-                request = request.header(*name, *value);
+        let mut request = match self.dialect {
+            Dialect::Azure(signer, form) => signed(signer, form, method, path, fields, content),
+            Dialect::S3(signer) => signer.signed(method, path, fields, content, s3::now()),
+            Dialect::Plain(_) => {
+                let mut request = Request::builder().method(method).uri(path);
+                for (name, value) in fields {
+                    request = request.header(*name, *value);
+                }
+                request.body(content).expect("valid names and values")
             }
-            request.body(content).expect("valid names and values")
         };
         let (length, needs_length) = (request.body().len(), needs_length(&request));
         let headers = request.headers_mut();
         if needs_length && !headers.contains_key("transfer-encoding") {
             headers.entry("content-length").or_insert(length.into());
         }
-        if let Some(token) = self.token.filter(|_| !headers.contains_key("authorization")) {
+        if let Dialect::Plain(Some(token)) = self.dialect
+            && !headers.contains_key("authorization")
+        {
             headers.insert("authorization", format!("Bearer {token}").parse().expect("a token"));
         }
         request
@@ -132,7 +161,13 @@ impl<'a> Http<'a> {
         if request.body().is_empty() && answer.headers.get("connection").is_none_or(|option| option != "close") {
             self.connection = Some(connection);
         }
-        let reply = Reply { asked, azure: self.signer.is_some_and(|(_, form)| form == Form::Blob), answer };
+        let errors = match self.dialect {
+            Dialect::Azure(_, Form::Blob) => Errors::Azure,
+            Dialect::Azure(_, Form::Table) => Errors::Tables,
+            Dialect::S3(_) => Errors::S3,
+            Dialect::Plain(_) => Errors::Json,
+        };
+        let reply = Reply { asked, errors, answer };
         reply.is_well_formed(request.method());
         reply
     }
@@ -142,7 +177,7 @@ impl<'a> Http<'a> {
 pub(crate) fn head(request: &Request<Bytes>, authority: &str) -> String {
     let mut head = format!("{} {} HTTP/1.1\r\nhost: {authority}\r\n", request.method(), request.uri());
     head += "accept-encoding: identity\r\n";
-    for (name, value) in request.headers() {
+    for (name, value) in request.headers().iter().filter(|(name, _)| *name != "host") {
         let _ = write!(head, "{name}: {}\r\n", value.to_str().expect("text"));
     }
     head + "\r\n"
@@ -207,9 +242,12 @@ impl Reply {
         panic!("\n  request:  {}\n  expected: {expected}\n  got:      {}\n", self.asked, self.seen())
     }
 
-    /// Returns the error code of Azure's dialect.
+    /// Returns the error code of the dialects of Azure and S3.
     pub(crate) fn code(&self) -> &str {
-        self.field("x-ms-error-code")
+        match self.errors {
+            Errors::S3 => self.all("Code").first().copied().unwrap_or_default(),
+            _ => self.field("x-ms-error-code"),
+        }
     }
 
     /// Returns a header, or an empty string.
@@ -244,15 +282,17 @@ impl Reply {
         if status < 400 {
             return;
         }
-        if self.azure {
-            let in_body = if bodiless { vec![self.code()] } else { self.all("Code") };
-            let media_type = if bodiless { "" } else { "application/xml" };
-            if self.code().is_empty() || in_body != [self.code()] || self.field("content-type") != media_type {
-                self.fail("an error in XML with the code of the header");
-            }
-        } else if self.field("x-ms-error-code").is_empty() && !bodiless && !self.field("content-type").contains("json")
-        {
-            self.fail("an error as problem details");
+        let (code, media_type) = (self.code(), self.field("content-type"));
+        let has_code = || self.all("Code") == [code] && !code.is_empty() && media_type == "application/xml";
+        let is_right = match self.errors {
+            Errors::Azure if bodiless => !code.is_empty() && media_type.is_empty(),
+            _ if bodiless => true,
+            Errors::Azure | Errors::S3 => has_code(),
+            Errors::Tables => !code.is_empty() && self.json()["odata.error"]["code"] == code,
+            Errors::Json => media_type.contains("json"),
+        };
+        if !is_right {
+            self.fail("an error with one code in XML, or as problem details");
         }
     }
 }

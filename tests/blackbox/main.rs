@@ -1,7 +1,7 @@
 //! Black-box tests of any server of this service, given its URL and credentials.
 //!
 //! By default, the tests start the gateway on a folder. `IFMATCH_SERVER=memory` or `=file` starts it on that object
-//! store. With `IFMATCH_URL` (and `IFMATCH_TABLES_URL`), the tests use a running server, with the name given in
+//! store. With `IFMATCH_URL` (and `IFMATCH_TABLES_URL`, `IFMATCH_S3_URL`), the tests use a running server, with the name given in
 //! `IFMATCH_SERVER`. `IFMATCH_ACCOUNT` is `name:key`, by default the development account; `IFMATCH_TOKEN` is a token
 //! with write access. Each run uses its own containers. Known differences between servers are in
 //! `tests/data/blackbox/differences.txt`; a case listed there that passes is an error.
@@ -17,8 +17,8 @@ mod bad;
 mod http;
 mod plain;
 mod races;
-mod rows;
-mod server;
+mod s3;
+mod scenarios;
 mod site;
 mod suite;
 mod tables;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use libtest_mimic::Arguments;
 
-use crate::server::Server;
+use crate::site::Server;
 use crate::suite::Suite;
 
 /// Most cases wait for the server, some for a lease to expire, so there are more threads than processors.
@@ -43,6 +43,8 @@ fn main() -> ExitCode {
     plain::add(&mut suite);
     bad::add(&mut suite);
     races::add(&mut suite);
+    scenarios::add(&mut suite);
+    s3::add(&mut suite);
     tables::add(&mut suite);
     let conclusion = libtest_mimic::run(&args, suite.into_trials());
     let log = server.stop();

@@ -1,12 +1,15 @@
-//! The server's addresses and credentials, and unique names.
+//! The server under test: its addresses and credentials, unique names, and a gateway started by the tests.
 
 use std::env::var;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use support::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Signer};
+use support::{Gateway, s3};
+use tempfile::TempDir;
 
 use crate::http::Http;
 
@@ -26,6 +29,7 @@ pub(crate) struct Site {
     account: String,
     blobs: Endpoint,
     tables: Option<Endpoint>,
+    s3: Option<(Endpoint, s3::Signer)>,
     token: Option<String>,
     run: u64,
     names: AtomicU32,
@@ -42,13 +46,17 @@ impl Endpoint {
 }
 
 impl Site {
-    pub(crate) fn new(server: String, blobs: Endpoint, tables: Option<Endpoint>) -> Self {
+    pub(crate) fn new(server: String, blobs: Endpoint, tables: Option<Endpoint>, s3: Option<Endpoint>) -> Self {
         let account = var("IFMATCH_ACCOUNT").unwrap_or_else(|_| format!("{DEVELOPMENT_ACCOUNT}:{DEVELOPMENT_KEY}"));
         let (name, key) = account.split_once(':').expect("IFMATCH_ACCOUNT is name:key");
         let signer = Signer::new(name, key);
+        let s3 = s3.map(|endpoint| {
+            let signer = s3::Signer::new(&endpoint.authority, name, key);
+            (endpoint, signer)
+        });
         let (token, run) = (var("IFMATCH_TOKEN").ok(), RandomState::new().build_hasher().finish());
         let account = name.to_owned();
-        Self { server, signer, account, blobs, tables, token, run, names: AtomicU32::new(0) }
+        Self { server, signer, account, blobs, tables, s3, token, run, names: AtomicU32::new(0) }
     }
 
     /// Returns a client of the plain dialect.
@@ -66,6 +74,19 @@ impl Site {
     pub(crate) fn tables(&self) -> Http<'_> {
         let tables = self.tables.as_ref().expect("there are no tables: set IFMATCH_TABLES_URL");
         Http::tables(tables, &self.signer)
+    }
+
+    /// Returns a client of S3's dialect.
+    #[track_caller]
+    pub(crate) fn s3(&self) -> Http<'_> {
+        let (endpoint, signer) = self.s3.as_ref().expect("there is no S3: set IFMATCH_S3_URL");
+        Http::s3(endpoint, signer)
+    }
+
+    /// Returns the address for S3 clients.
+    #[track_caller]
+    pub(crate) fn s3_address(&self) -> SocketAddr {
+        self.s3.as_ref().expect("there is no S3: set IFMATCH_S3_URL").0.address
     }
 
     /// Returns the address of the blob service.
@@ -109,4 +130,59 @@ pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T
         std::thread::sleep(Duration::from_millis(100));
     }
     panic!("never: {what}");
+}
+
+/// The server under test; stops with this value if it was started here.
+pub(crate) struct Server {
+    site: Arc<Site>,
+    started: Option<(Gateway, TempDir)>,
+}
+
+impl Server {
+    /// Returns the server that the environment describes.
+    pub(crate) fn of_environment() -> Self {
+        let name = var("IFMATCH_SERVER").unwrap_or_else(|_| "gateway".to_owned());
+        match var("IFMATCH_URL") {
+            Ok(url) => {
+                let other = |name| var(name).ok().as_deref().map(Endpoint::of);
+                let site = Site::new(name, Endpoint::of(&url), other("IFMATCH_TABLES_URL"), other("IFMATCH_S3_URL"));
+                Self { site: Arc::new(site), started: None }
+            }
+            Err(_) => Self::start(name),
+        }
+    }
+
+    /// Returns the address and credentials.
+    pub(crate) fn site(&self) -> &Arc<Site> {
+        &self.site
+    }
+
+    /// Stops the server if it was started here, and returns its log.
+    pub(crate) fn stop(self) -> String {
+        self.started.map(|(mut gateway, _folder)| gateway.stop().stderr).unwrap_or_default()
+    }
+
+    fn start(name: String) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let data = folder.path().join("data").display().to_string();
+        let files = folder.path().join("files");
+        let store = match name.as_str() {
+            "gateway" => None,
+            "memory" => Some("memory://".to_owned()),
+            "file" => {
+                std::fs::create_dir(&files).expect("an empty folder");
+                Some(format!("file://{}", files.display()))
+            }
+            other => panic!("IFMATCH_SERVER={other}: gateway, memory and file can be started, others need IFMATCH_URL"),
+        };
+        let mut args = vec!["serve", "--data", &data, "--listen-tables", "127.0.0.1:0", "--listen-s3", "127.0.0.1:0"];
+        if let Some(store) = &store {
+            args.extend(["--store", store]);
+        }
+        let mut gateway = Gateway::start(args);
+        let tables = Endpoint::of(&format!("http://{}", gateway.tables()));
+        let s3 = Endpoint::of(&format!("http://{}", gateway.s3()));
+        let site = Site::new(name, Endpoint::of(&gateway.url("")), Some(tables), Some(s3));
+        Self { site: Arc::new(site), started: Some((gateway, folder)) }
+    }
 }

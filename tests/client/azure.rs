@@ -11,11 +11,9 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use ifmatch_client::{Azure, Client, ErrorKind};
 use ifmatch_testbed::{Network, Proxy, azurite};
-use support::Server;
 use support::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use support::{Gateway, Server};
 use tower::service_fn;
-
-use crate::serve;
 
 /// Far beyond the time that the updates take.
 const PATIENCE: Duration = Duration::from_hours(1);
@@ -32,8 +30,7 @@ fn client(address: SocketAddr) -> Client {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_gateway_verifies_each_signature() {
-    let folder = tempfile::tempdir().unwrap();
-    let gateway = serve(folder.path());
+    let gateway = Gateway::embedded(&[]);
     let azure = support::azure::Azure::development(support::Client::new(gateway.address()));
     azure.create_container("container").await.expect(201);
     check(gateway.address()).await;

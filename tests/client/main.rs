@@ -4,11 +4,8 @@
 mod azure;
 mod check;
 mod commands;
-mod examples;
 mod faults;
 mod library;
-mod servers;
-mod stores;
 
 use std::path::Path;
 

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod crowd;
+mod dialects;
 mod gateways;
 mod outage;
 mod purge_storm;
 mod purges;
-mod s3;
-mod tables;
 
 use std::path::Path;
 

@@ -4,9 +4,8 @@ use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use http::{Request, Response, StatusCode};
-use ifmatch_testbed::within;
+use support::Gateway;
 use support::raw::{Connection, exchange};
-use support::{Client, Gateway};
 use tokio::net::TcpStream;
 
 use crate::frames::{self, INITIAL_WINDOW_SIZE, PING, PREFACE, SETTINGS, WINDOW_UPDATE, frame, setting};
@@ -51,35 +50,6 @@ async fn closed(mut client: SendRequest<Bytes>) -> h2::Error {
     }
 }
 
-/// Reads the complete content.
-async fn read(response: Response<RecvStream>) -> Vec<u8> {
-    let mut body = response.into_body();
-    let mut content = Vec::new();
-    while let Some(data) = body.data().await {
-        let data = data.unwrap();
-        content.extend_from_slice(&data);
-        body.flow_control().release_capacity(data.len()).unwrap();
-    }
-    content
-}
-
-#[tokio::test]
-async fn large_bodies_pass_while_another_stream_is_not_read() {
-    let gateway = memory(&[]);
-    let mut client = connect(&gateway).await;
-    let content: Vec<u8> = (0..8_u32 << 20).map(|number| number.to_le_bytes()[1]).collect();
-    let (created, mut send) = put(&mut client, "/c/a");
-    send.send_data(content.clone().into(), true).unwrap();
-    assert_eq!(created.await.unwrap().status(), StatusCode::CREATED);
-    let unread = ask(&mut client, Request::get("http://localhost/c/a")).await;
-    for _ in 0..3 {
-        let answer = ask(&mut client, Request::get("http://localhost/c/a")).await;
-        assert_eq!(answer.headers()["content-length"], content.len().to_string());
-        assert!(read(answer).await == content);
-    }
-    assert!(read(unread).await == content);
-}
-
 #[tokio::test]
 async fn responses_without_content_end_with_their_head() {
     let gateway = memory(&[]);
@@ -96,34 +66,6 @@ async fn responses_without_content_end_with_their_head() {
     for answer in [head, same, gone] {
         assert!(answer.body().is_end_stream(), "{answer:?}");
         assert!(answer.headers()["date"].to_str().unwrap().ends_with(" GMT"), "{answer:?}");
-    }
-}
-
-/// Servers end streams early with `NO_ERROR`. From a client it does not mean that the content is complete.
-#[tokio::test]
-async fn a_reset_body_is_not_stored() {
-    let gateway = memory(&[]);
-    let mut client = connect(&gateway).await;
-    for reason in [Reason::NO_ERROR, Reason::CANCEL] {
-        let (response, mut send) = put(&mut client, "/c/a");
-        send.send_data("half".into(), false).unwrap();
-        send.send_reset(reason);
-        drop(response);
-        let (other, mut send) = put(&mut client, "/c/b");
-        send.send_data("whole".into(), true).unwrap();
-        assert!(other.await.unwrap().status().is_success());
-        // The request for the metrics is the only one left.
-        let client = Client::new(gateway.address());
-        within("the end of the other requests", async {
-            loop {
-                let metrics = client.get("/-/metrics", &[]).await.expect(200);
-                if metrics.text().lines().any(|line| line == "ifmatch_requests_in_flight 1") {
-                    break;
-                }
-            }
-        })
-        .await;
-        client.get("/c/a", &[]).await.expect(404);
     }
 }
 
@@ -148,32 +90,6 @@ async fn a_large_head_gets_431_and_the_connection_stays_open() {
     assert_eq!(ask(&mut client, large(7 << 10)).await.status(), StatusCode::NOT_FOUND);
     assert_eq!(ask(&mut client, large(8 << 10)).await.status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     assert_eq!(status(&mut client, "/c/a").await, StatusCode::NOT_FOUND);
-}
-
-/// The client reads all frames, but keeps the stream windows closed.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_unread_stream_is_reset_and_others_continue() {
-    let gateway = memory(&["--body-timeout", "400ms"]);
-    let mut client = connect(&gateway).await;
-    let (created, mut send) = put(&mut client, "/c/a");
-    send.send_data(vec![0; 1 << 20].into(), true).unwrap();
-    created.await.unwrap();
-    let mut unread = Vec::new();
-    for _ in 0..3 {
-        unread.push(ask(&mut client, Request::get("http://localhost/c/a")).await);
-    }
-    wait_for(&gateway, r#"ifmatch_timeouts_total{of="answer"} 3"#);
-    wait_for(&gateway, "ifmatch_requests_in_flight 1");
-    for unread in unread {
-        let mut body = unread.into_body();
-        let error = loop {
-            if let Err(error) = body.data().await.expect("no whole answer") {
-                break error;
-            }
-        };
-        assert_eq!(error.reason(), Some(Reason::CANCEL));
-    }
-    assert_eq!(status(&mut client, "/c/none").await, StatusCode::NOT_FOUND);
 }
 
 #[test]
@@ -202,20 +118,4 @@ async fn an_idle_connection_is_closed_with_goaway() {
     let mut client = connect(&gateway).await;
     assert_eq!(status(&mut client, "/c/a").await, StatusCode::NOT_FOUND);
     assert!(closed(client).await.is_go_away());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_completes_writes_in_flight() {
-    let mut gateway = memory(&[]);
-    let mut client = connect(&gateway).await;
-    let (response, mut send) = put(&mut client, "/c/a");
-    send.send_data("half".into(), false).unwrap();
-    // The PUT and the request for the metrics.
-    wait_for(&gateway, "ifmatch_requests_in_flight 2");
-    gateway.terminate();
-    let refused = closed(client).await;
-    assert!(refused.is_go_away() && refused.reason() == Some(Reason::NO_ERROR), "{refused:?}");
-    send.send_data("done".into(), true).unwrap();
-    assert_eq!(response.await.unwrap().status(), StatusCode::CREATED);
-    assert_eq!(gateway.finished().status.code(), Some(0));
 }

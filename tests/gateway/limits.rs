@@ -1,4 +1,4 @@
-//! Limits on single clients.
+//! Limits, and clients that are slow or send malformed requests.
 
 use support::raw::{Connection, exchange};
 use support::{Client, Gateway};
@@ -12,8 +12,7 @@ fn memory(flags: &[&str]) -> Gateway {
 
 #[tokio::test]
 async fn a_large_body_changes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let gateway = crate::serve(folder.path(), &["--max-body-size", "100"]);
+    let gateway = crate::Gateway::embedded(&["--max-body-size", "100"]);
     let client = Client::new(gateway.address());
     let tag = client.put("/c/a", &[], vec![b'x'; 100]).await.expect(201).etag().to_owned();
     client.put("/c/a", &[], vec![b'y'; 101]).await.expect(413);
@@ -86,17 +85,6 @@ fn a_client_that_keeps_sending_sees_the_rejection() {
     connection.answer().expect(200);
 }
 
-/// A client that expects `100 Continue` gets the rejection instead.
-#[test]
-fn a_rejected_body_is_never_requested() {
-    let gateway = memory(&["--write-token", "w"]);
-    let head = "PUT /c/a HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n";
-    exchange(gateway.address(), format!("{head}\r\n")).expect(401);
-    let token = "Authorization: Bearer w\r\n";
-    exchange(gateway.address(), format!("{head}{token}If-Match: \"x\"\r\n\r\n")).expect(412);
-    exchange(gateway.address(), format!("{head}{token}\r\n")).expect(100);
-}
-
 #[test]
 fn http2_streams_are_limited_and_rapid_resets_close_the_connection() {
     let gateway = memory(&[]);
@@ -118,4 +106,66 @@ fn http2_streams_are_limited_and_rapid_resets_close_the_connection() {
     assert_eq!(limit[2..], 200_u32.to_be_bytes());
     assert!(frames.iter().any(|(kind, _)| *kind == GOAWAY), "a GOAWAY is expected");
     exchange(gateway.address(), get("/-/health")).expect(200);
+}
+
+#[test]
+fn a_partial_head_times_out() {
+    let gateway = Gateway::start(["serve", "--store", "memory://", "--head-timeout", "300ms"]);
+    for start in ["", "P", "PR", "PRI", "G", "GET / HTTP/1.1\r\nHost:", "PRI * HTTP/2.0\r\n\r\nSM\r\n"] {
+        let mut connection = Connection::open(gateway.address());
+        connection.send(start);
+        connection.rest();
+    }
+    wait_for(&gateway, r#"ifmatch_timeouts_total{of="head"} 7"#);
+}
+
+#[test]
+fn an_idle_connection_is_closed() {
+    let gateway = Gateway::start(["serve", "--store", "memory://", "--keep-alive", "300ms"]);
+    let mut connection = Connection::open(gateway.address());
+    connection.send(get("/-/health"));
+    connection.answer().expect(200);
+    assert!(connection.rest().is_empty());
+}
+
+#[tokio::test]
+async fn a_stalled_body_gets_408_and_changes_nothing() {
+    let gateway = Gateway::embedded(&["--body-timeout", "400ms"]);
+    let client = Client::new(gateway.address());
+    let tag = client.put("/c/a", &[], "old").await.expect(201).etag().to_owned();
+    for part in ["", "n", &"n".repeat(5_000)] {
+        let mut connection = Connection::open(gateway.address());
+        connection.send(put_head("a", 10_000));
+        connection.send(part);
+        let answer = connection.answer().expect(408);
+        assert_eq!(answer.header("connection"), "close");
+        assert!(connection.rest().is_empty(), "408 ends the connection");
+    }
+    let kept = client.get("/c/a", &[]).await.expect(200);
+    assert_eq!((kept.text(), kept.etag()), ("old", &*tag));
+    wait_for(&gateway, r#"ifmatch_timeouts_total{of="body"} 3"#);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_its_response_is_disconnected() {
+    let gateway = Gateway::embedded(&["--body-timeout", "400ms"]);
+    let client = Client::new(gateway.address());
+    client.put("/c/big", &[], vec![b'x'; 64 << 20]).await.expect(201);
+    let mut connection = Connection::open(gateway.address());
+    connection.send(get("/c/big"));
+    wait_for(&gateway, r#"ifmatch_timeouts_total{of="answer"} 1"#);
+    assert!(connection.rest().len() < 64 << 20);
+}
+
+#[test]
+fn the_endpoints_reject_bad_requests_as_well() {
+    let gateway = Gateway::embedded(&[]);
+    for (sent, status) in [
+        ("GET /-/health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
+        ("GET /-/health HTTP/1.1\r\n\r\n", 400),
+        ("GET /-/health HTTP/1.0\r\n\r\n", 200),
+        ("POST /-/leases/c HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n", 501),
+    ] {
+        exchange(gateway.address(), sent).expect(status);
+    }
 }

@@ -3,38 +3,27 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod access;
-mod access_log;
-mod accounts;
-mod bad_input;
 mod behind_nginx;
+mod big;
 mod conflicts;
+mod crash;
 mod frames;
 mod howtos;
 mod http2;
-mod killed;
 mod leases;
 mod limits;
 mod listeners;
-mod metrics;
+mod observation;
 mod proxy;
 mod registers;
 mod reload;
 mod s3;
-mod s3_operations;
-mod service_manager;
-mod session;
 mod shares;
 mod shutdown;
-mod slow_clients;
-mod snapshot;
 mod start;
-mod store_cache;
-mod tables_listener;
 mod tls;
-mod traces;
 mod transfer;
-mod verify;
-mod waits;
+mod upkeep;
 
 use std::path::Path;
 use std::thread::sleep;

@@ -51,32 +51,6 @@ fn one_client_cannot_take_all_request_slots() {
     wait_for(&gateway, r#"ifmatch_turned_away_total{what="request"} 1"#);
 }
 
-/// Behind a proxy that all clients share, the limit on requests is the limit on waits.
-#[test]
-fn one_client_cannot_take_all_waits() {
-    for (flags, waiting) in [(&[][..], 2), (&["--max-requests-per-client", "1000"], 4)] {
-        let gateway = memory(&[&["--max-waits", "4"], flags].concat());
-        let mut put = open(&gateway, ONE);
-        put.send(put_head("a", 4) + "1234");
-        let tag = put.answer().expect(201).etag().to_owned();
-        let poll = |from| {
-            let mut poll = open(&gateway, from);
-            poll.send(format!("GET /c/a HTTP/1.1\r\nHost: test\r\nIf-None-Match: {tag}\r\nPrefer: wait=60\r\n\r\n"));
-            poll
-        };
-        let mut polls = Vec::new();
-        for count in 1..=waiting {
-            polls.push(poll(ONE));
-            wait_for(&gateway, &format!("ifmatch_waits {count}"));
-        }
-        poll(ONE).answer().expect(304);
-        if waiting < 4 {
-            polls.push(poll(OTHER));
-            wait_for(&gateway, &format!("ifmatch_waits {}", waiting + 1));
-        }
-    }
-}
-
 /// Sends a signed request whose body is `announced` bytes long, and as much of it as is given.
 fn begin(
     (from, address): (Ipv4Addr, SocketAddr),
@@ -104,8 +78,7 @@ fn begin(
 #[test]
 fn one_client_cannot_take_all_memory_for_documents() {
     const LIST: usize = 8 << 20;
-    let folder = tempfile::tempdir().unwrap();
-    let mut gateway = crate::serve(folder.path(), &["--listen-tables", "127.0.0.1:0"]);
+    let mut gateway = crate::Gateway::embedded(&["--listen-tables", "127.0.0.1:0"]);
     let (blobs, tables) = (gateway.address(), gateway.tables());
     let put = (Method::PUT, "/box?restype=container", &[][..]);
     begin((ONE, blobs), Form::Blob, put, 0, "").answer().expect(201);
@@ -206,14 +179,6 @@ fn idle_connections_are_evicted() {
     assert!(!idle.iter_mut().all(is_open), "one of them was closed");
 }
 
-#[test]
-fn silent_connections_are_evicted() {
-    let gateway = memory(&["--max-connections", "1", "--head-timeout", "1h"]);
-    let mut silent = open(&gateway, ONE);
-    ask(&gateway, OTHER, 200);
-    assert!(silent.rest().is_empty());
-}
-
 /// A client that learns which requests were processed can send the others elsewhere.
 #[test]
 fn an_evicted_http2_connection_gets_goaway() {
@@ -225,18 +190,6 @@ fn an_evicted_http2_connection_gets_goaway() {
     let frames = frames(&idle.rest());
     let (_, go_away) = frames.iter().find(|(kind, _)| *kind == GOAWAY).expect("GOAWAY");
     assert_eq!(go_away[..8], [0, 0, 0, 1, 0, 0, 0, 0], "after stream 1, without an error");
-}
-
-#[test]
-fn a_new_connection_waits_for_busy_ones() {
-    let gateway = memory(&["--max-connections", "1"]);
-    let mut put = open(&gateway, ONE);
-    put.send(put_head("a", 4) + "12");
-    let mut next = open(&gateway, OTHER);
-    next.send(get("/c/a"));
-    put.send("34");
-    put.answer().expect(201);
-    assert_eq!(next.answer().expect(200).text(), "1234");
 }
 
 #[test]

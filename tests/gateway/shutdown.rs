@@ -1,12 +1,16 @@
-//! Shutdown: requests in flight are completed, and idle connections are closed.
+//! Start and end under a service manager, and shutdown.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use support::raw::{Connection, exchange};
-use support::{Client, Gateway};
+use support::{Client, Gateway, run_command};
 
 use crate::frames::{PREFACE, SETTINGS, frame};
-use crate::{eventually, get, put_head, serve, wait_for};
+use crate::{eventually, get, put_head, wait_for};
 
 /// Starts a PUT and sends the first half of its body.
 fn half_a_put(gateway: &Gateway) -> Connection {
@@ -24,8 +28,7 @@ fn wait_until_port_closed(gateway: &Gateway) {
 
 #[tokio::test]
 async fn writes_in_flight_are_completed() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut gateway = serve(folder.path(), &[]);
+    let mut gateway = Gateway::embedded(&[]);
     let mut idle = Connection::open(gateway.address());
     idle.send(get("/-/health"));
     idle.answer().expect(200);
@@ -46,8 +49,7 @@ async fn writes_in_flight_are_completed() {
 
 #[tokio::test]
 async fn a_write_beyond_the_grace_period_changes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut gateway = serve(folder.path(), &["--shutdown-grace", "300ms"]);
+    let mut gateway = Gateway::embedded(&["--shutdown-grace", "300ms"]);
     let tag = Client::new(gateway.address()).put("/c/slow", &[], "old").await.expect(201).etag().to_owned();
     let mut put = half_a_put(&gateway);
     let end = gateway.stop();
@@ -116,17 +118,82 @@ fn responses_close_their_connections_during_the_delay() {
     gateway.stop();
 }
 
-/// Downloads in flight are completed as well, even for a slow reader.
-#[tokio::test]
-async fn responses_in_flight_are_completed() {
+/// Timeout for a message, far beyond the expected time.
+const TIMEOUT: Duration = Duration::from_mins(2);
+
+/// Receives the next message.
+fn next(manager: &UnixDatagram) -> String {
+    let mut message = [0; 1024];
+    let length = manager.recv(&mut message).unwrap();
+    String::from_utf8(message[..length].to_vec()).unwrap()
+}
+
+#[test]
+fn the_service_manager_follows_the_gateway() {
     let folder = tempfile::tempdir().unwrap();
-    let mut gateway = serve(folder.path(), &[]);
-    Client::new(gateway.address()).put("/c/big", &[], vec![b'x'; 32 << 20]).await.expect(201);
-    let mut download = Connection::open(gateway.address());
-    download.send(get("/c/big"));
-    wait_for(&gateway, "ifmatch_requests_in_flight 2");
+    let [socket, tokens] = ["notify", "tokens"].map(|name| folder.path().join(name));
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(TIMEOUT)).unwrap();
+    std::fs::write(&tokens, "token").unwrap();
+    let mut command = Gateway::command();
+    command.args(["serve", "--store", "memory://", "--listen", "127.0.0.1:0", "--write-token-file"]).arg(&tokens);
+    command.env("NOTIFY_SOCKET", &socket);
+    let mut gateway = Gateway::launch(command);
+    assert_eq!(next(&manager), "READY=1\nSTATUS=serving\n");
+    for (content, end) in
+        [("another", "READY=1\nSTATUS=serving\n"), ("", "READY=1\nSTATUS=serving; the last reload failed: ")]
+    {
+        std::fs::write(&tokens, content).unwrap();
+        gateway.hang_up();
+        let reloading = next(&manager);
+        assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
+        let reloaded = next(&manager);
+        assert!(reloaded.starts_with(end) && reloaded.lines().count() == 2, "{reloaded}");
+    }
     gateway.terminate();
-    wait_until_port_closed(&gateway);
-    assert_eq!(download.answer().expect(200).body.len(), 32 << 20);
+    assert_eq!(next(&manager), "STOPPING=1\n");
     assert_eq!(gateway.finished().status.code(), Some(0));
+}
+
+/// A command that gets the socket as systemd passes it: as descriptor 3, with the process's own number. `exec` keeps the number.
+fn with_socket(socket: &TcpListener, listen: SocketAddr) -> Command {
+    let gateway = Gateway::command();
+    let mut command = Command::new("sh");
+    for (name, value) in gateway.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\" 3<&0 </dev/null", "sh"]);
+    command.arg(gateway.get_program()).args(["serve", "--store", "memory://", "--listen", &listen.to_string()]);
+    command.stdin(Stdio::from(OwnedFd::from(socket.try_clone().unwrap())));
+    command
+}
+
+/// A request that arrives between two processes waits for the second one.
+#[test]
+fn a_restart_refuses_no_connection_at_a_socket_of_the_service_manager() {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let mut first = Gateway::launch(with_socket(&socket, address));
+    assert_eq!(first.address(), address);
+    let mut answered = Connection::open(address);
+    answered.send(get("/-/health"));
+    answered.answer().expect(200);
+    assert_eq!(first.stop().status.code(), Some(0));
+    let mut waiting = Connection::open(address);
+    waiting.send(get("/-/health"));
+    let _second = Gateway::launch(with_socket(&socket, address));
+    waiting.answer().expect(200);
+}
+
+#[test]
+fn a_socket_that_no_setting_names_is_refused() {
+    let [passed, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let (passed_address, other_address) = (passed.local_addr().unwrap(), other.local_addr().unwrap());
+    drop(other);
+    let refused = run_command(&mut with_socket(&passed, other_address));
+    assert_eq!(refused.status.code(), Some(2), "{refused:#?}");
+    assert!(refused.stderr.contains(&passed_address.to_string()), "{refused:#?}");
 }

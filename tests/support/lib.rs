@@ -6,7 +6,6 @@
 
 mod answer;
 pub mod azure;
-mod binary;
 mod client;
 mod gateway;
 mod process;
@@ -15,11 +14,9 @@ pub mod s3;
 mod server;
 mod signer;
 pub mod statistics;
-pub mod wire;
 
 pub use answer::Answer;
-pub use binary::build;
 pub use client::{Body, Client, full};
-pub use gateway::{Gateway, run, run_command};
+pub use gateway::{Gateway, build, run, run_command};
 pub use process::Finished;
 pub use server::Server;

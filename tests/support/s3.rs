@@ -12,13 +12,19 @@ use sha2::{Digest, Sha256};
 use crate::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use crate::{Answer, Client, full};
 
+/// Signs requests for an account.
+#[derive(Clone)]
+pub struct Signer {
+    host: String,
+    access_key: String,
+    secret_key: String,
+}
+
 /// A client that signs its requests to one account.
 #[derive(Clone)]
 pub struct S3 {
     client: Client,
-    host: String,
-    access_key: String,
-    secret_key: String,
+    signer: Signer,
 }
 
 impl S3 {
@@ -29,14 +35,19 @@ impl S3 {
 
     /// Creates a client with this access key id and secret key.
     pub fn new(address: SocketAddr, access_key: &str, secret_key: &str) -> Self {
-        let (access_key, secret_key) = (access_key.to_owned(), secret_key.to_owned());
-        Self { client: Client::new(address), host: address.to_string(), access_key, secret_key }
+        Self { client: Client::new(address), signer: Signer::new(&address.to_string(), access_key, secret_key) }
     }
 
     /// The same client, which names another host.
     #[must_use]
-    pub fn at_host(self, host: &str) -> Self {
-        Self { host: host.to_owned(), ..self }
+    pub fn at_host(mut self, host: &str) -> Self {
+        host.clone_into(&mut self.signer.host);
+        self
+    }
+
+    /// Returns the signer, for requests with errors.
+    pub fn signer(&self) -> &Signer {
+        &self.signer
     }
 
     /// Sends a request. The path is percent-encoded, and the parameters of its query are in the order of their names.
@@ -47,7 +58,7 @@ impl S3 {
         headers: &[(&str, &str)],
         content: impl Into<Bytes>,
     ) -> Answer {
-        let request = self.signed(method, path, headers, content, now());
+        let request = self.signer.signed(method, path, headers, content, now());
         self.client.send(request.map(full)).await
     }
 
@@ -69,6 +80,13 @@ impl S3 {
     /// DELETE.
     pub async fn delete(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
         self.send(Method::DELETE, path, headers, "").await
+    }
+}
+
+impl Signer {
+    /// Creates a signer for a host, with this access key id and secret key.
+    pub fn new(host: &str, access_key: &str, secret_key: &str) -> Self {
+        Self { host: host.to_owned(), access_key: access_key.to_owned(), secret_key: secret_key.to_owned() }
     }
 
     /// Returns a request signed at this time. Its signature covers the host and the headers that begin with `x-amz-`, and a `date`,
@@ -156,24 +174,17 @@ pub fn assert_one(statuses: &[u16], lost: &[u16]) -> usize {
     won[0]
 }
 
-/// Lets 16 writers create an object, and then 16 replace or delete it: by `PutObject`, `CompleteMultipartUpload`, `CopyObject` and
-/// `DeleteObject`. Each goes through one of the doors, and one of 16 must win each time. `IFMATCH_S3_TRIES` replaces the number of
-/// tries.
-pub async fn race(doors: &[S3], tries: usize) {
+/// Lets 16 writers create an object in a bucket, by `PutObject` and `CompleteMultipartUpload`, and then 16 replace or delete it, by
+/// `CopyObject` and `DeleteObject` as well. Each goes through one of the doors, and one of 16 must win each time. `IFMATCH_S3_TRIES`
+/// replaces the number of tries.
+pub async fn race(doors: &[S3], bucket: &str, tries: usize) {
     const WRITERS: usize = 16;
     let tries = std::env::var("IFMATCH_S3_TRIES").ok().map_or(tries, |tries| tries.parse().expect("a number of tries"));
     let door = |writer: usize| &doors[writer % doors.len()];
-    doors[0].put("/docs/source", &[], "source").await.expect(200);
+    let source = format!("{bucket}/source");
+    doors[0].put(&source, &[], "source").await.expect(200);
     for attempt in 0..tries {
-        let key = format!("/docs/race-{attempt}");
-        let create = async |writer: usize| {
-            let content = format!("created by {writer}");
-            door(writer).put(&key, &[("if-none-match", "*")], content).await.status.as_u16()
-        };
-        let winner = assert_one(&join_all((0..WRITERS).map(create)).await, &[412, 409]);
-        let created = doors[0].get(&key, &[]).await.expect(200);
-        assert_eq!(created.text(), format!("created by {winner}"));
-        let tag = created.etag().to_owned();
+        let key = format!("{bucket}/race-{attempt}");
         let begin = async |upload: usize| {
             let begun = door(upload).send(Method::POST, &format!("{key}?uploads"), &[], "").await.expect(200);
             let id = element(begun.text(), "UploadId").to_owned();
@@ -181,6 +192,22 @@ pub async fn race(doors: &[S3], tries: usize) {
             let part = door(upload).put(&part, &[], format!("part of {upload}")).await.expect(200);
             (format!("{key}?uploadId={id}"), list(&[(1, part.etag())]))
         };
+        let complete = async |upload: usize, (path, list): &(String, String), condition| {
+            door(upload).send(Method::POST, path, &[condition], list.clone()).await
+        };
+        let uploads = join_all((0..WRITERS / 2).map(begin)).await;
+        let create = async |writer: usize| {
+            let condition = ("if-none-match", "*");
+            let answer = match uploads.get(writer) {
+                Some(upload) => complete(writer, upload, condition).await,
+                None => door(writer).put(&key, &[condition], format!("part of {writer}")).await,
+            };
+            answer.status.as_u16()
+        };
+        let winner = assert_one(&join_all((0..WRITERS).map(create)).await, &[412, 409]);
+        let created = doors[0].get(&key, &[]).await.expect(200);
+        assert_eq!(created.text(), format!("part of {winner}"));
+        let tag = created.etag().to_owned();
         let uploads = join_all((0..WRITERS / 4).map(begin)).await;
         // Neighbours go through different doors, and do the same.
         let change = async |writer: usize| {
@@ -188,11 +215,8 @@ pub async fn race(doors: &[S3], tries: usize) {
             let answer = match writer / 4 {
                 0 => door.put(&key, &[condition], format!("changed by {writer}")).await,
                 1 => door.delete(&key, &[condition]).await,
-                2 => door.put(&key, &[condition, ("x-amz-copy-source", "/docs/source")], "").await,
-                _ => {
-                    let (path, list) = &uploads[writer % 4];
-                    door.send(Method::POST, path, &[condition], list.clone()).await
-                }
+                2 => door.put(&key, &[condition, ("x-amz-copy-source", &source)], "").await,
+                _ => complete(writer, &uploads[writer % 4], condition).await,
             };
             answer.status.as_u16()
         };

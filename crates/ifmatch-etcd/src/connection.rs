@@ -1,27 +1,34 @@
 //! A connection that opens again when needed, to the next member, and the requests on it.
 
+use std::io::{Error, ErrorKind};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use http::Uri;
+use hyper::rt::{Read, Write};
+use hyper_util::rt::TokioIo;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Batches, Connect, Pages, QueuedSwap, Reconnecting, decode, encode};
 use ifmatch_register::{ConnectError, ConnectErrorKind, Key, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Cause, SystemClock, task};
 use prost::Message;
+use tokio::net::TcpStream;
+use tokio_util::io::InspectReader;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
+use tower::Service;
+use tower::util::service_fn;
 
 use crate::LIMIT;
-use crate::address::Address;
+use crate::address::{Address, PORT};
 use crate::error::{failed, is_full, refused, unexpected, unusable};
 use crate::rpc::{
     AUTHENTICATE, Answer, AuthenticateRequest, AuthenticateResponse, Compare, Comparison, DeleteRequest, Header, Op,
     Operand, PutRequest, RANGE, RangeRequest, RangeResponse, RequestOp, TXN, Target, TxnRequest, TxnResponse, call,
 };
-use crate::stream::{self, Watch};
 
 /// Maximum number of operations in a transaction. Servers accept 128 by default, and count those of one nested one, too.
 const OPERATIONS: usize = 64;
@@ -235,7 +242,7 @@ impl Connect for Place {
 impl Place {
     async fn open_member(&self, member: usize) -> Result<Open, ConnectError> {
         let unreachable = |error| unusable(ConnectErrorKind::Unreachable, Cause::of(&error).text);
-        let (connector, stream) = stream::once();
+        let (connector, stream) = once();
         let channel = self.address.members[member].connect_with_connector(connector).await.map_err(unreachable)?;
         let mut open = Open { channel, stream, token: None };
         if let Some((name, password)) = &self.address.user {
@@ -384,4 +391,39 @@ mod tests {
         assert!(status.to_string().contains("the connection has ended"), "{status}");
         connection.page(&Scan { limit: 1, ..Scan::default() }).await.unwrap();
     }
+}
+
+/// Knows when a stream has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch(Weak<()>);
+
+impl Watch {
+    /// Returns `true` after the end of the stream. Nothing is sent on it any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+/// Returns a connector that connects once, without delay of small packets, and a watch of its stream.
+///
+/// When a stream ends, tonic connects again by itself. Another cluster could answer there unnoticed, so each stream belongs
+/// to one [`Open`](crate::connection::Open) connection, which has seen the cluster's identity.
+pub(crate) fn once() -> (
+    impl Service<Uri, Response = impl Read + Write + Send + Unpin, Error = Error, Future = impl Future + Send> + Send,
+    Watch,
+) {
+    let alive = Arc::new(());
+    let watch = Watch(Arc::downgrade(&alive));
+    let mut alive = Some(alive);
+    let connect = move |uri: Uri| {
+        let alive = alive.take();
+        async move {
+            let alive = alive.ok_or_else(|| Error::new(ErrorKind::NotConnected, "the connection has ended"))?;
+            let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+            let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(PORT))).await?;
+            stream.set_nodelay(true)?;
+            Ok::<_, Error>(TokioIo::new(InspectReader::new(stream, move |_| _ = &alive)))
+        }
+    };
+    (service_fn(connect), watch)
 }

@@ -24,7 +24,6 @@ mod address;
 mod connection;
 mod error;
 mod rpc;
-mod stream;
 
 use std::time::Duration;
 

@@ -10,10 +10,10 @@ use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, T
 
 use crate::damage::{Contained, contained, newest_commit_is_readable};
 use crate::database::builder;
+use crate::database::{RECORDS, TextKey};
 use crate::error::OpenError;
+use crate::files::Storage;
 use crate::overlay::Overlay;
-use crate::storage::Storage;
-use crate::table::{RECORDS, TextKey};
 
 /// Cache size, in bytes, for a database opened read-only.
 const VIEW_CACHE: usize = 64 * 1024 * 1024;

@@ -23,8 +23,6 @@ mod error;
 mod files;
 mod overlay;
 mod record_cache;
-mod storage;
-mod table;
 mod writer;
 
 use std::path::Path;
@@ -39,8 +37,8 @@ pub use damage::panic_is_contained;
 use database::Shared;
 pub use error::{OpenError, OpenErrorKind};
 use files::Files;
+pub use files::Storage;
 use record_cache::RecordCache;
-pub use storage::Storage;
 use writer::Writer;
 
 /// Longest page that is read on the caller's thread. Longer pages would block it for too long.

@@ -24,7 +24,6 @@
 
 mod connection;
 mod error;
-mod identity;
 mod options;
 mod scripts;
 

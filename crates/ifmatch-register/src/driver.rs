@@ -16,7 +16,7 @@ use ifmatch_runtime::{Clock, KeyedQueue, MAX_POLL_INTERVAL, RandomError, SystemC
 use crate::ambiguous::Ambiguous;
 use crate::deadlines::Deadlines;
 use crate::key::Key;
-use crate::key_lock::{KeyLock, KeyLocks};
+use crate::key::{KeyLock, KeyLocks};
 use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
 
 /// Maximum number of swaps tried for one command.

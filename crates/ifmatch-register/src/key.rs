@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ifmatch_runtime::{KeyedLocks, KeyedQueue};
+
 /// The name of a resource in a register: text without NUL of 1 to [`Key::MAX_LEN`] bytes. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
@@ -47,5 +49,37 @@ impl fmt::Debug for Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct KeyLocks(KeyedLocks<Key>);
+
+impl KeyLocks {
+    /// Locks a key. Returns `None` if it is locked.
+    pub(crate) fn try_lock<'a>(&'a self, key: &Key, waiters: &'a KeyedQueue<Key>) -> Option<KeyLock<'a>> {
+        self.0.lock(key).then(|| KeyLock { locks: self, waiters, key: key.clone() })
+    }
+
+    /// Returns `true` if a key is locked.
+    pub(crate) fn is_locked(&self, key: &Key) -> bool {
+        self.0.is_locked(key)
+    }
+}
+
+/// Keeps this process's other writers away from a key. Returned with a permit by
+/// [`Driver::begin`](crate::Driver::begin). Drop it when the handler has ended, not earlier.
+#[derive(Debug)]
+#[must_use = "the handler must run while the key is locked"]
+pub struct KeyLock<'a> {
+    locks: &'a KeyLocks,
+    waiters: &'a KeyedQueue<Key>,
+    key: Key,
+}
+
+impl Drop for KeyLock<'_> {
+    fn drop(&mut self) {
+        self.locks.0.unlock(&self.key);
+        self.waiters.wake(&self.key);
     }
 }

@@ -19,34 +19,32 @@
 //! ```
 
 mod ambiguous;
+mod clocks;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod connect_error;
 mod deadlines;
 mod driver;
-mod engine_clock;
 #[cfg(feature = "test-util")]
 pub mod faulty;
 mod key;
-mod key_lock;
 pub mod lanes;
 mod memory;
 #[cfg(feature = "metrics")]
 pub mod metrics;
-mod peer_clocks;
 mod reconnecting;
 mod register;
 mod scans;
 mod wrapper;
 
 pub use async_trait::async_trait;
+pub use clocks::{ClockAhead, PeerClocks};
+pub use clocks::{EngineClock, EngineTime};
 pub use connect_error::{ConnectError, ConnectErrorKind};
 pub use driver::{Applied, Driver, DriverError};
-pub use engine_clock::{EngineClock, EngineTime};
+pub use key::KeyLock;
 pub use key::{InvalidKey, Key};
-pub use key_lock::KeyLock;
 pub use memory::MemoryRegister;
-pub use peer_clocks::{ClockAhead, PeerClocks};
 pub use register::{Engine, Epoch, Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 pub use wrapper::Wrapper;
 

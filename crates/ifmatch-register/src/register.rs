@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use ifmatch_core::record::{DecodeError, Record, Revision};
 use ifmatch_runtime::RandomError;
 
-use crate::engine_clock::EngineTime;
+use crate::clocks::EngineTime;
 use crate::key::Key;
 
 /// A linearizable register for each key.

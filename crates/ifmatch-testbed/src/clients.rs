@@ -8,7 +8,7 @@ use ifmatch_register::Register;
 use ifmatch_register::conformance::history::{self, Operation, Violation};
 use ifmatch_register::conformance::workload::{Client, Workload};
 
-use crate::wait::within;
+use crate::within;
 
 /// Pause of a client after a failure.
 const PAUSE: Duration = Duration::from_millis(5);

@@ -82,7 +82,7 @@ pub fn write(bytes: impl Into<Vec<u8>>) -> Command<'static> {
     write_if(&Preconditions::NONE, bytes)
 }
 
-fn write_if<'a>(conditions: &'a Preconditions, bytes: impl Into<Vec<u8>>) -> Command<'a> {
+fn write_if(conditions: &Preconditions, bytes: impl Into<Vec<u8>>) -> Command<'_> {
     let bytes = bytes.into();
     let content = Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.into() };
     let nonce = ifmatch_runtime::nonce().expect("randomness");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::port::Port;
 use crate::proxy::{Network, Proxy};
 use crate::server::{Program, Server};
-use crate::wait::within;
+use crate::within;
 
 /// Starts a cluster of one member.
 ///

@@ -10,8 +10,6 @@ use crate::http::Http;
 use crate::site::Site;
 use crate::suite::Suite;
 
-const ID: (&str, &str) = ("x-ms-client-request-id", "a name");
-
 pub(crate) fn add(suite: &mut Suite) {
     suite.case("azure access: without a signature", unsigned);
     for authorization in ["Basic dXNlcjpwYXNz", "SharedKey", "SharedKey name", "SharedKey {account}:no base64"] {
@@ -56,7 +54,6 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.case("azure access: a shared access signature", shared_access);
     suite.case("azure access: SharedKeyLite covers comp in any spelling", short_form);
     suite.case("azure access: a replayed request under If-Match is harmless", replayed);
-    suite.case("azure access: the response repeats the version and the client request id", echoed);
 }
 
 /// Headers that determine what a request does, and are therefore signed.
@@ -166,16 +163,4 @@ fn replayed(site: &Site) {
     let request = http.request("PUT", &path, &fields, b"second");
     http.exchange(&request).is(201);
     http.exchange(&request).refused(412, "ConditionNotMet");
-}
-
-fn echoed(site: &Site) {
-    let mut http = site.azure();
-    let path = blob(&mut http, site);
-    for version in ["2019-02-02", "2026-02-06", "2031-12-31"] {
-        let reply = http.send("GET", &path, &[("x-ms-version", version), ID], "").is(200);
-        assert_eq!((reply.header("x-ms-version"), reply.header(ID.0)), (version, ID.1));
-        assert_eq!(reply.header("x-ms-request-id").len(), 36);
-    }
-    let reply = http.send("GET", &format!("{path}x"), &[ID], "").is(404);
-    assert_eq!(reply.header(ID.0), ID.1);
 }

@@ -3,30 +3,19 @@
 use std::time::Duration;
 
 use crate::azure::{blob, container};
-use crate::plain::ranges::pattern;
+use crate::plain::reads::pattern;
 use crate::site::Site;
 use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
-    suite.case("azure blob: written, read, deleted", life);
     suite.case("azure blob: each write gives a new tag, even of the same bytes", tags);
-    suite.case("azure blob: metadata and properties are replaced separately", apart);
-    suite.case("azure blob: the plain dialect sees the same", plain);
-    suite.case("azure blob: the MD5 of a body is checked", md5);
-    suite.case("azure blob: the MD5 is stored and returned", kept_md5);
-    suite.case("azure blob: the MD5 of a block list is not checked", list_md5);
-    suite.case("azure blob: a condition is checked before the range", condition_before_range);
     suite.case("azure blob: stored headers have a size limit", stored_headers_limit);
-    suite.case("azure blob: names are compared after decoding", spellings);
-    suite.case("azure blob: a deletion is permanent", |site| {
+    suite.case("azure blob: a name of 1,025 characters", |site| {
         let mut http = site.azure();
-        let path = blob(&mut http, site);
-        assert_eq!(http.delete(&path, &[]).is(202).header("x-ms-delete-type-permanent"), "true");
-        assert_eq!(http.head(&path).is(404).field("content-type"), "", "no body, no content type");
+        let path = format!("{}/{}", container(&mut http, site), "n".repeat(1025));
+        http.upload(&path, &[], "x").refused(400, "InvalidResourceName");
     });
     suite.case("azure blob: x-ms-range overrides Range, and only a single range is supported", ranges);
-    suite.case("azure blob: tiers, checksums and unknown fields that Azure accepts", tolerated);
-    suite.case("azure blob: empty", empty);
     suite.case("azure blob: creation time", |site| {
         let mut http = site.azure();
         let path = blob(&mut http, site);
@@ -49,48 +38,6 @@ pub(crate) fn add(suite: &mut Suite) {
     }
 }
 
-fn life(site: &Site) {
-    let mut http = site.azure();
-    let path = format!("{}/a", container(&mut http, site));
-    let fields = [
-        ("content-type", "application/octet-stream"),
-        ("x-ms-blob-content-type", "text/plain"),
-        ("x-ms-blob-content-encoding", "identity"),
-        ("x-ms-blob-content-language", "en"),
-        ("x-ms-blob-content-disposition", "inline"),
-        ("x-ms-blob-cache-control", "no-cache"),
-        ("x-ms-meta-owner", "me"),
-    ];
-    let written = http.upload(&path, &fields, "hello").is(201);
-    for method in ["GET", "HEAD"] {
-        let read = http.send(method, &path, &[], "").is(200);
-        assert_eq!(read.body, if method == "GET" { "hello" } else { "" });
-        let expected = [
-            ("etag", written.etag()),
-            ("last-modified", written.header("last-modified")),
-            ("content-length", "5"),
-            ("content-type", "text/plain"),
-            ("content-encoding", "identity"),
-            ("content-language", "en"),
-            ("content-disposition", "inline"),
-            ("cache-control", "no-cache"),
-            ("x-ms-meta-owner", "me"),
-            ("x-ms-blob-type", "BlockBlob"),
-            ("x-ms-lease-state", "available"),
-            ("x-ms-lease-status", "unlocked"),
-            ("accept-ranges", "bytes"),
-        ];
-        for (name, value) in expected {
-            assert_eq!(read.header(name), value, "{method} {name}");
-        }
-        assert_eq!(read.field("x-ms-lease-duration"), "");
-    }
-    http.delete(&path, &[]).is(202);
-    http.get(&path).refused(404, "BlobNotFound");
-    http.head(&path).refused(404, "BlobNotFound");
-    http.delete(&path, &[]).refused(404, "BlobNotFound");
-}
-
 fn tags(site: &Site) {
     let mut http = site.azure();
     let path = blob(&mut http, site);
@@ -105,125 +52,6 @@ fn tags(site: &Site) {
     tags.sort();
     tags.dedup();
     assert_eq!(tags.len(), 7, "{tags:?}");
-}
-
-fn apart(site: &Site) {
-    let mut http = site.azure();
-    let path = blob(&mut http, site);
-    let fields = [("x-ms-blob-content-type", "text/plain"), ("x-ms-meta-a", "1"), ("x-ms-meta-b", "2")];
-    http.upload(&path, &fields, "x").is(201);
-    http.put(&format!("{path}?comp=metadata"), &[("x-ms-meta-c", "3")], "").is(200);
-    let read = http.get(&path).is(200);
-    let seen = ["content-type", "x-ms-meta-a", "x-ms-meta-b", "x-ms-meta-c"].map(|name| read.field(name));
-    assert_eq!((seen, read.text()), (["text/plain", "", "", "3"], "x"));
-    http.put(&format!("{path}?comp=properties"), &[("x-ms-blob-content-type", "text/html")], "").is(200);
-    let read = http.send("HEAD", &format!("{path}?comp=metadata"), &[], "").is(200);
-    assert_eq!(read.field("x-ms-meta-c"), "3");
-    assert_eq!(http.get(&path).is(200).field("content-type"), "text/html");
-    http.put(&format!("{path}?comp=properties"), &[("x-ms-blob-content-language", "en")], "").is(200);
-    let read = http.get(&path).is(200);
-    let seen = ["content-type", "content-language", "x-ms-meta-c"].map(|name| read.field(name));
-    assert_eq!((seen, read.text()), (["application/octet-stream", "en", "3"], "x"));
-}
-
-fn tolerated(site: &Site) {
-    let mut http = site.azure();
-    let path = format!("{}/a", container(&mut http, site));
-    // The CRC-64 of "hello".
-    let fields = [("x-ms-access-tier", "Cool"), ("x-ms-content-crc64", "V0JSBnCFdzM="), ("x-ms-unheard-of", "1")];
-    let written = http.upload(&format!("{path}?unheardof=1"), &fields, "hello").is(201);
-    assert_eq!(written.header("x-ms-content-crc64"), "V0JSBnCFdzM=");
-    let block = format!("{path}?comp=block&blockid=AA==");
-    let fields = [("x-ms-blob-content-md5", "AAAAAAAAAAAAAAAAAAAAAA=="), ("x-ms-content-crc64", "V0JSBnCFdzM=")];
-    http.put(&block, &fields, "hello").is(201);
-    http.put(&format!("{path}?comp=tier"), &[("x-ms-access-tier", "Cool")], "").is(200);
-    let read = http.head(&path).is(200);
-    assert_eq!((read.header("x-ms-access-tier"), read.header("x-ms-access-tier-inferred")), ("Hot", "true"));
-    assert_eq!(read.etag(), written.etag(), "a tier is no change");
-}
-
-fn plain(site: &Site) {
-    let (mut azure, mut http) = (site.azure(), site.plain());
-    let path = blob(&mut azure, site);
-    let written = azure.upload(&path, &[("x-ms-meta-owner", "me")], "hello").is(201);
-    let read = http.get(&path).is(200);
-    assert_eq!((read.etag(), read.text(), read.field("x-meta-owner")), (written.etag(), "hello", "me"));
-    let changed = http.put(&path, &[("if-match", written.etag())], "changed").is(200);
-    azure.upload(&path, &[("if-match", written.etag())], "late").refused(412, "ConditionNotMet");
-    azure.upload(&path, &[("if-match", changed.etag())], "third").is(201);
-    http.put(&path, &[("if-match", changed.etag())], "late").is(412);
-    assert_eq!(http.get(&path).is(200).text(), "third");
-    azure.delete(&path, &[]).is(202);
-    http.get(&path).is(404);
-}
-
-/// MD5 of `hello`.
-const MD5: &str = "XUFAKrxLKna5cZ2REBfFkg==";
-
-/// MD5 of `hallo`.
-const OTHER_MD5: &str = "WY1MIARhuBUiozKFZcJffA==";
-
-fn md5(site: &Site) {
-    let mut http = site.azure();
-    let path = blob(&mut http, site);
-    assert_eq!(http.upload(&path, &[("content-md5", MD5)], "hello").is(201).field("content-md5"), MD5);
-    http.upload(&path, &[("content-md5", MD5)], "hallo").refused(400, "Md5Mismatch");
-    http.upload(&path, &[("content-md5", MD5)], "").refused(400, "Md5Mismatch");
-    http.upload(&path, &[("content-md5", "short")], "hello").refused(400, "InvalidMd5");
-    let block = format!("{path}x?comp=block&blockid=AA%3D%3D");
-    http.put(&block, &[("content-md5", MD5)], "hallo").refused(400, "Md5Mismatch");
-    http.get(&format!("{path}x?comp=blocklist&blocklisttype=all")).refused(404, "BlobNotFound");
-    let fields = [("x-ms-range", "bytes=0-4"), ("x-ms-range-get-content-md5", "true")];
-    let read = http.send("GET", &path, &fields, "").is(206);
-    assert_eq!((read.text(), read.field("content-md5")), ("hello", MD5));
-    http.upload(&path, &[], "hello world").is(201);
-    let read = http.send("GET", &path, &fields, "").is(206);
-    assert_eq!((read.text(), read.field("content-md5")), ("hello", MD5));
-}
-
-fn kept_md5(site: &Site) {
-    let mut http = site.azure();
-    let path = blob(&mut http, site);
-    let given = "x-ms-blob-content-md5";
-    let listing = format!("{}?restype=container&comp=list", path.trim_end_matches("/blob"));
-    for fields in [&[][..], &[(given, MD5)], &[(given, MD5), ("content-md5", OTHER_MD5)]] {
-        assert_eq!(http.upload(&path, fields, "hello").is(201).field("content-md5"), MD5);
-        assert_eq!(http.head(&path).is(200).field("content-md5"), MD5);
-        let part = http.send("GET", &path, &[("x-ms-range", "bytes=0-1")], "").is(206);
-        assert_eq!((part.field("content-md5"), part.field(given)), ("", MD5));
-        let whole = http.get(&path).is(200);
-        assert_eq!((whole.field("content-md5"), whole.field(given)), (MD5, ""));
-        assert_eq!(http.get(&listing).is(200).all("Content-MD5"), [MD5]);
-    }
-    let ranged = [("x-ms-range", "bytes=0-0"), ("x-ms-range-get-content-md5", "true")];
-    let part = http.send("GET", &path, &ranged, "").is(206);
-    assert_eq!((part.field("content-md5"), part.field(given)), ("JRDDkBHFvnBBgkI+OmlekQ==", MD5));
-    http.put(&format!("{path}?comp=metadata"), &[("x-ms-meta-a", "1")], "").is(200);
-    assert_eq!(http.head(&path).is(200).field("content-md5"), MD5);
-    http.put(&format!("{path}?comp=properties"), &[(given, OTHER_MD5)], "").is(200);
-    assert_eq!(http.head(&path).is(200).field("content-md5"), OTHER_MD5);
-    http.upload(&path, &[(given, MD5)], "hallo").refused(400, "Md5Mismatch");
-    http.upload(&path, &[(given, MD5), ("content-md5", OTHER_MD5)], "hallo").refused(400, "Md5Mismatch");
-    let block = format!("{path}?comp=block&blockid=AA%3D%3D");
-    http.put(&block, &[("x-ms-meta-owner", "me")], "hello").is(201);
-    let list = "<BlockList><Latest>AA==</Latest></BlockList>";
-    http.put(&format!("{path}?comp=blocklist"), &[(given, MD5)], list).is(201);
-    assert_eq!((http.get(&path).is(200).field("content-md5"), http.head(&path).field("x-ms-meta-owner")), (MD5, ""));
-    http.put(&format!("{path}?comp=properties"), &[], "").is(200);
-    assert_eq!(http.get(&path).is(200).field("content-md5"), "");
-}
-
-/// As in the real service.
-fn list_md5(site: &Site) {
-    let mut http = site.azure();
-    let path = format!("{}/a", container(&mut http, site));
-    let block = format!("{path}?comp=block&blockid=AA%3D%3D");
-    let list = "<BlockList><Latest>AA==</Latest></BlockList>";
-    for (fields, md5) in [(&[("x-ms-blob-content-md5", OTHER_MD5)][..], OTHER_MD5), (&[], "")] {
-        http.put(&block, &[("content-md5", MD5)], "hello").is(201);
-        http.put(&format!("{path}?comp=blocklist"), fields, list).is(201);
-        assert_eq!(http.head(&path).is(200).field("content-md5"), md5);
-    }
 }
 
 fn ranges(site: &Site) {
@@ -261,16 +89,6 @@ fn ranges(site: &Site) {
     assert_eq!((beyond.code(), beyond.header("content-range")), ("InvalidRange", "bytes */1000"));
 }
 
-/// A client that resumes a download must learn that the blob changed.
-fn condition_before_range(site: &Site) {
-    let mut http = site.azure();
-    let path = blob(&mut http, site);
-    let tag = http.upload(&path, &[], "0123456789").is(201).etag().to_owned();
-    http.upload(&path, &[], "01").is(201);
-    let fields = [("x-ms-range", "bytes=5-9"), ("if-match", tag.as_str())];
-    http.send("GET", &path, &fields, "").refused(412, "ConditionNotMet");
-}
-
 /// Listings contain the stored headers of thousands of blobs.
 fn stored_headers_limit(site: &Site) {
     let mut http = site.azure();
@@ -284,29 +102,6 @@ fn stored_headers_limit(site: &Site) {
     }
     http.upload(&path, &[("x-ms-meta-a", &long[1..])], "y").refused(400, "MetadataTooLarge");
     assert_eq!(http.get(&path).is(200).etag(), tag);
-}
-
-fn spellings(site: &Site) {
-    let mut http = site.azure();
-    let own = container(&mut http, site);
-    for (one, other) in [
-        ("a%20b/%C3%BCn%C3%AFcode.txt", "a%20b%2F%C3%BCn%C3%AFcode.txt"),
-        ("plus+and%25percent", "plus%2Band%25percent"),
-    ] {
-        http.upload(&format!("{own}/{one}"), &[], one).is(201);
-        assert_eq!(http.get(&format!("{own}/{other}")).is(200).text(), one);
-    }
-    http.upload(&format!("{own}/{}", "n".repeat(1025)), &[], "x").refused(400, "InvalidResourceName");
-}
-
-/// The Python client asks for a range first, then again without one.
-fn empty(site: &Site) {
-    let mut http = site.azure();
-    let path = blob(&mut http, site);
-    http.upload(&path, &[], "").is(201);
-    http.send("GET", &path, &[("x-ms-range", "bytes=0-33554431")], "").refused(416, "InvalidRange");
-    let read = http.get(&path).is(200);
-    assert_eq!((read.header("content-length"), read.text()), ("0", ""));
 }
 
 fn dated(site: &Site) {

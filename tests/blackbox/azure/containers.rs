@@ -1,4 +1,4 @@
-//! Containers.
+//! Containers and listings.
 
 use crate::azure::container;
 use crate::http::Http;
@@ -6,7 +6,6 @@ use crate::site::{Site, eventually};
 use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
-    suite.case("container: created once, described, changed, deleted", life);
     suite.case("container: empty after it is recreated", again);
     suite.case("container: shared with the plain dialect", plain);
     suite.case("container: listed in pages, with metadata", listed);
@@ -14,37 +13,6 @@ pub(crate) fn add(suite: &mut Suite) {
         let name = format!("{:c<63}", site.name());
         site.azure().put(&format!("/{name}?restype=container"), &[], "").is(201);
     });
-    suite.case("account: information and properties", |site| {
-        let mut http = site.azure();
-        let account = http.get("?restype=account&comp=properties").is(200);
-        assert_eq!(account.header("x-ms-account-kind"), "StorageV2");
-        http.get("?restype=service&comp=properties").is(200);
-    });
-}
-
-fn life(site: &Site) {
-    let (mut http, name) = (site.azure(), site.name());
-    let path = format!("/{name}?restype=container");
-    http.get(&path).refused(404, "ContainerNotFound");
-    let created = http.put(&path, &[("x-ms-meta-owner", "me")], "").is(201);
-    http.put(&path, &[], "").refused(409, "ContainerAlreadyExists");
-    for (method, target) in [("GET", path.clone()), ("HEAD", path.clone()), ("GET", format!("{path}&comp=metadata"))] {
-        let found = http.send(method, &target, &[], "").is(200);
-        assert_eq!((found.header("x-ms-meta-owner"), found.etag()), ("me", created.etag()));
-        assert_eq!(found.header("last-modified"), created.header("last-modified"));
-        // The SDK for C++, and with it pyarrow and ClickHouse, fails without them.
-        assert_eq!(
-            (found.header("x-ms-has-immutability-policy"), found.header("x-ms-has-legal-hold")),
-            ("false", "false")
-        );
-    }
-    let changed = http.put(&format!("{path}&comp=metadata"), &[("x-ms-meta-a", "1")], "").is(200);
-    assert_ne!(changed.etag(), created.etag());
-    let found = http.get(&path).is(200);
-    assert_eq!((found.header("x-ms-meta-a"), found.field("x-ms-meta-owner")), ("1", ""));
-    http.delete(&path, &[]).is(202);
-    http.get(&path).refused(404, "ContainerNotFound");
-    http.delete(&path, &[]).refused(404, "ContainerNotFound");
 }
 
 /// Creates a container again. In Azure, the deletion may take a while.
@@ -107,5 +75,93 @@ fn listed(site: &Site) {
             }
         }
         assert_eq!(names, ["aaa", "bbb", "ccc"], "in pages of {size}");
+    }
+}
+
+pub(crate) fn add_listing(suite: &mut Suite) {
+    for size in [1, 2, 3, 7, 8, 5000] {
+        suite.case(format!("azure list: in pages of {size}"), move |site| {
+            let (mut http, own) = filled(site, &ALL);
+            assert_eq!(pages(&mut http, &own, "", size), SORTED);
+            assert_eq!(pages(&mut http, &own, "&prefix=c", size), ["c/d/e", "ccc"]);
+            assert!(pages(&mut http, &own, "&prefix=none", size).is_empty());
+            for (query, first) in
+                [("startFrom=b", 2), ("startFrom=a%2Fc", 2), ("startFrom=c%2Fd%2Ff", 4), ("startFrom=", 0)]
+            {
+                assert_eq!(pages(&mut http, &own, &format!("&{query}"), size), SORTED[first..], "{query}");
+            }
+            assert_eq!(pages(&mut http, &own, "&prefix=c&startFrom=cb", size), ["ccc"]);
+        });
+        suite.case(format!("azure list: folders in pages of {size}"), move |site| {
+            let (mut http, own) = filled(site, &["a!", "a/1", "a/2", "a/b/3", "a/b/4", "a0", "b/1", "c"]);
+            let with = |prefix: &str| format!("&delimiter=%2F{prefix}");
+            assert_eq!(pages(&mut http, &own, &with(""), size), ["a!", "a/", "a0", "b/", "c"]);
+            assert_eq!(pages(&mut http, &own, &with("&prefix=a%2F"), size), ["a/1", "a/2", "a/b/"]);
+            assert_eq!(pages(&mut http, &own, &with("&prefix=a"), size), ["a!", "a/", "a0"]);
+            assert_eq!(pages(&mut http, &own, &with("&startFrom=a%2F2"), size), ["a/", "a0", "b/", "c"]);
+            assert_eq!(pages(&mut http, &own, &with("&startFrom=a0"), size), ["a0", "b/", "c"]);
+        });
+    }
+    suite.case("azure list: a delimiter of two characters", |site| {
+        let (mut http, own) = filled(site, &["0", "a/1", "a/b/3", "a/b/4", "b/1"]);
+        assert_eq!(pages(&mut http, &own, "&delimiter=%2Fb", 2), ["0", "a/1", "a/b", "b/1"]);
+    });
+    suite.case("azure list: folders with names that begin with the last character", last_character);
+    suite.case("azure list: control characters in parameters", control_characters);
+    suite.case("azure list: a plus in the query is a space", |site| {
+        let (mut http, own) = filled(site, &["a%20b/1", "a%2Bb/1"]);
+        for (prefix, found) in [("a+b", "a b/1"), ("a%20b", "a b/1"), ("a%2Bb", "a+b/1")] {
+            assert_eq!(pages(&mut http, &own, &format!("&prefix={prefix}"), 2), [found]);
+        }
+    });
+}
+
+const ALL: [&str; 7] = ["a-", "a/b", "b", "c/d/e", "ccc", "z", "%C3%BC"];
+const SORTED: [&str; 7] = ["a-", "a/b", "b", "c/d/e", "ccc", "z", "ü"];
+
+fn filled<'a>(site: &'a Site, names: &[&str]) -> (Http<'a>, String) {
+    let mut http = site.azure();
+    let own = container(&mut http, site);
+    for name in names {
+        http.upload(&format!("{own}/{name}"), &[], "x").is(201);
+    }
+    (http, own)
+}
+
+/// Returns the names in all pages.
+fn pages(http: &mut Http<'_>, own: &str, query: &str, size: usize) -> Vec<String> {
+    let (mut names, mut marker) = (Vec::new(), String::new());
+    for _ in 0..100 {
+        let target = format!("{own}?restype=container&comp=list{query}&maxresults={size}&marker={marker}");
+        let page = http.get(&target).is(200);
+        let found = page.all("Name");
+        assert!(found.len() <= size, "{found:?}");
+        names.extend(found.into_iter().map(str::to_owned));
+        marker = page.all("NextMarker").concat().replace('=', "%3D").replace('+', "%2B").replace('/', "%2F");
+        if marker.is_empty() {
+            return names;
+        }
+    }
+    panic!("the listing does not end: {names:?}");
+}
+
+/// A folder's marker ends with the last character, which names in the folder may begin with.
+fn last_character(site: &Site) {
+    let last = "%F4%8F%BF%BF";
+    let inner = [format!("a/{last}"), format!("a/{last}x"), format!("a/{last}{last}/y"), format!("c/{last}z")];
+    let names = ["a/1", &inner[0], &inner[1], &inner[2], "b", &inner[3], "d"];
+    let (mut http, own) = filled(site, &names);
+    for size in 1..6 {
+        assert_eq!(pages(&mut http, &own, "&delimiter=%2F", size), ["a/", "b", "c/", "d"], "in pages of {size}");
+    }
+}
+
+/// XML cannot represent most control characters, so no response may contain one.
+fn control_characters(site: &Site) {
+    let (mut http, own) = filled(site, &["a"]);
+    for query in ["&prefix=%01", "&delimiter=%1F", "&%02=x", "&include=%03", "&prefix=%EF%BF%BF", "&marker=AQ%3D%3D"] {
+        let reply = http.get(&format!("{own}?restype=container&comp=list{query}"));
+        let is_invalid = |char: char| char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}');
+        assert!(!reply.text().contains(is_invalid), "{query}: {}", reply.text());
     }
 }

@@ -7,11 +7,7 @@ mod blocks;
 mod conditions;
 mod containers;
 mod copies;
-mod expired;
 mod leases;
-mod listing;
-mod rejections;
-mod retries;
 
 use crate::http::{Http, Reply};
 use crate::site::Site;
@@ -27,9 +23,8 @@ pub(crate) fn add(suite: &mut Suite, prepare: bool) {
     conditions::add(suite);
     containers::add(suite);
     copies::add(suite);
-    listing::add(suite);
-    rejections::add(suite);
-    retries::add(suite);
+    containers::add_listing(suite);
+    conditions::add_rejections(suite);
 }
 
 /// Lease ids of the clients A, B and C.

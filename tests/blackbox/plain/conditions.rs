@@ -6,9 +6,9 @@ use serde_json::Value;
 use support::run;
 
 use crate::http::{Http, Reply};
-use crate::rows::{borrowed, fields, rows};
 use crate::site::{Site, eventually};
 use crate::suite::Suite;
+use crate::suite::{borrowed, fields, rows};
 
 const OLD: &str = "the first version";
 const NEW: &str = "the second, longer version";

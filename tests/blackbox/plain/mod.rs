@@ -2,9 +2,7 @@
 
 mod conditions;
 mod listing;
-mod names;
-pub(crate) mod ranges;
-mod reads;
+pub(crate) mod reads;
 mod writes;
 
 use crate::suite::Suite;
@@ -12,8 +10,8 @@ use crate::suite::Suite;
 pub(crate) fn add(suite: &mut Suite) {
     writes::add(suite);
     reads::add(suite);
-    names::add(suite);
+    listing::add_names(suite);
     listing::add(suite);
     conditions::add(suite);
-    ranges::add(suite);
+    reads::add_ranges(suite);
 }

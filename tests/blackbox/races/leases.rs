@@ -9,8 +9,8 @@ use support::raw::Connection;
 
 use crate::azure::{A, B, acquire, blob};
 use crate::http::{Http, head};
-use crate::races::counter::until_done;
 use crate::races::race;
+use crate::races::winners::until_done;
 use crate::site::{Site, eventually};
 use crate::suite::Suite;
 

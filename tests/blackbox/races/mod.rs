@@ -1,10 +1,8 @@
 //! Races: one of several exclusive operations succeeds, and readers see only written versions.
 
-pub(crate) mod counter;
 mod history;
 mod leases;
-mod order;
-mod winners;
+pub(crate) mod winners;
 
 use std::panic::resume_unwind;
 use std::thread::scope;
@@ -16,7 +14,7 @@ pub(crate) fn add(suite: &mut Suite) {
     // First: this case waits for a lease to expire.
     leases::add(suite);
     winners::add(suite);
-    counter::add(suite);
+    winners::add_counter(suite);
     history::add(suite);
 }
 

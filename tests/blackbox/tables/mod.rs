@@ -1,8 +1,5 @@
 //! Tables: entities, their tags, and queries.
 
-mod access;
-mod conditions;
-mod content;
 mod queries;
 mod rejections;
 mod writes;
@@ -14,11 +11,11 @@ use crate::site::Site;
 use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
-    access::add(suite);
+    rejections::add_access(suite);
     writes::add(suite);
-    content::add(suite);
+    queries::add_content(suite);
     rejections::add(suite);
-    conditions::add(suite);
+    writes::add_conditions(suite);
     queries::add(suite);
 }
 
@@ -79,7 +76,8 @@ impl<'a> Table<'a> {
 }
 
 const ENTITY: &str = "(PartitionKey='p',RowKey='r')";
-const JSON: [(&str, &str); 2] = [("content-type", "application/json"), ("accept", "application/json;odata=nometadata")];
+pub(crate) const JSON: [(&str, &str); 2] =
+    [("content-type", "application/json"), ("accept", "application/json;odata=nometadata")];
 
 /// Checks for an error response with this status and code.
 #[track_caller]

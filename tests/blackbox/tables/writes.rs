@@ -1,108 +1,22 @@
 //! Inserting, replacing, merging and deleting entities; creating and deleting tables.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
-use crate::races::counter::until_done;
 use crate::races::race;
+use crate::races::winners::until_done;
 use crate::site::Site;
 use crate::suite::Suite;
 use crate::tables::{ENTITY, JSON, Table, refused};
 
 pub(crate) fn add(suite: &mut Suite) {
-    suite.case("tables: an entity is inserted once", inserted);
-    suite.case("tables: replacing removes other properties, merging keeps them", merged);
-    suite.case("tables: an upsert inserts or changes", upserted);
-    suite.case("tables: changing a missing entity", absent);
-    suite.case("tables: created, listed, deleted with its entities", life);
     suite.case("tables: keys of any kind", keys);
     suite.case("tables: twenty clients insert the same entity", inserters);
     suite.case("tables: no merge of another property is lost", mergers);
     suite.case("tables: a counter under If-Match", counter);
     suite.case("tables: insertions and deletions alternate", alternating);
-    suite.case("tables: the address names the entity, not the body", addressed);
     suite.case("tables: names differ by more than case", any_case);
-}
-
-fn inserted(site: &Site) {
-    let mut table = Table::new(site);
-    let body = json!({ "PartitionKey": "p", "RowKey": "r", "a": 1 }).to_string();
-    let inserted = table.send("POST", "", &[], &body).is(201);
-    assert_eq!(inserted.json()["a"], 1);
-    assert!(inserted.etag().starts_with("W/\"datetime'"), "{}", inserted.etag());
-    let full = [("accept", "application/json;odata=fullmetadata")];
-    let read = table.http.send("GET", &format!("{}{ENTITY}", table.path), &full, "").is(200);
-    assert_eq!((read.etag(), read.json()["odata.etag"].as_str()), (inserted.etag(), Some(inserted.etag())));
-    let address = format!("/{}{}{ENTITY}", site.signer.account(), table.path);
-    assert!(inserted.header("location").ends_with(&address), "{}", inserted.header("location"));
-    refused(table.send("POST", "", &[], &body), 409, "EntityAlreadyExists");
-    refused(table.send("POST", "()", &[], &body), 409, "EntityAlreadyExists");
-    assert_eq!(table.insert("p", "s", &json!({})).is(204).body.len(), 0);
-}
-
-fn merged(site: &Site) {
-    let mut table = Table::new(site);
-    for method in ["PATCH", "MERGE"] {
-        table.write("PUT", None, &json!({ "a": 1, "b": 2 })).is(204);
-        let merged = table.write(method, Some("*"), &json!({ "b": "3", "c": 4, "a": null })).is(204);
-        assert_eq!(table.properties(), json!({ "a": 1, "b": "3", "c": 4 }), "{method}");
-        assert_eq!(table.send("GET", ENTITY, &[], "").etag(), merged.etag());
-    }
-    let fields = [("x-http-method", "MERGE"), ("if-match", "*")];
-    table.send("POST", ENTITY, &fields, r#"{"d":5}"#).is(204);
-    assert_eq!(table.properties(), json!({ "a": 1, "b": "3", "c": 4, "d": 5 }));
-    table.write("PUT", Some("*"), &json!({ "e": 6 })).is(204);
-    assert_eq!(table.properties(), json!({ "e": 6 }));
-}
-
-fn upserted(site: &Site) {
-    let mut table = Table::new(site);
-    table.write("MERGE", None, &json!({ "a": 1 })).is(204);
-    table.write("PATCH", None, &json!({ "b": 2 })).is(204);
-    assert_eq!(table.properties(), json!({ "a": 1, "b": 2 }));
-    table.delete("*").is(204);
-    table.write("PUT", None, &json!({ "d": 4 })).is(204);
-    assert_eq!(table.properties(), json!({ "d": 4 }));
-}
-
-fn absent(site: &Site) {
-    let mut table = Table::new(site);
-    for guard in ["*", "W/\"datetime'2020-09-13T12%3A26%3A40.5000000Z'\""] {
-        for method in ["PUT", "MERGE", "PATCH"] {
-            refused(table.write(method, Some(guard), &json!({})), 404, "ResourceNotFound");
-        }
-        refused(table.delete(guard), 404, "ResourceNotFound");
-    }
-    assert_eq!(table.properties(), Value::Null);
-}
-
-fn life(site: &Site) {
-    let mut table = Table::new(site);
-    table.insert("p", "r", &json!({ "a": 1 })).is(204);
-    let name = table.path.trim_start_matches('/').to_owned();
-    let create = json!({ "TableName": name }).to_string();
-    refused(table.http.send("POST", "/Tables", &JSON, &create), 409, "TableAlreadyExists");
-    let filter = format!("/Tables?$filter=TableName%20eq%20'{name}'");
-    let listed = table.http.send("GET", &filter, &JSON, "").is(200).json();
-    assert_eq!(listed["value"][0]["TableName"], name);
-    let tag = table.send("GET", ENTITY, &[], "").is(200).etag().to_owned();
-    let address = format!("/Tables('{name}')");
-    table.http.send("DELETE", &address, &JSON, "").is(204);
-    refused(table.http.send("DELETE", &address, &JSON, ""), 404, "ResourceNotFound");
-    refused(table.http.send("GET", &address, &JSON, ""), 404, "ResourceNotFound");
-    for (method, address, body) in [
-        ("GET", ENTITY, ""),
-        ("GET", "()", ""),
-        ("PUT", ENTITY, "{}"),
-        ("POST", "", r#"{"PartitionKey":"","RowKey":""}"#),
-    ] {
-        refused(table.send(method, address, &[], body), 404, "TableNotFound");
-    }
-    refused(table.delete("*"), 404, "TableNotFound");
-    table.http.send("POST", "/Tables", &JSON, &create).is(201);
-    assert_eq!(table.properties(), Value::Null, "empty when created again");
-    refused(table.write("MERGE", Some(&tag), &json!({})), 404, "ResourceNotFound");
-    table.insert("p", "r", &json!({ "b": 2 })).is(204);
-    assert_eq!(table.properties(), json!({ "b": 2 }));
 }
 
 fn any_case(site: &Site) {
@@ -118,15 +32,6 @@ fn any_case(site: &Site) {
     let quiet = [&JSON[..], &[("prefer", "return-no-content")]].concat();
     let created = http.send("POST", "/Tables", &quiet, json!({ "TableName": format!("{name}2") }).to_string()).is(204);
     assert_eq!(created.header("preference-applied"), "return-no-content");
-}
-
-fn addressed(site: &Site) {
-    let mut table = Table::new(site);
-    let body = json!({ "PartitionKey": "x", "RowKey": "y", "Timestamp": "then", "a": 1 });
-    table.write("PUT", None, &body).is(204);
-    let read = table.send("GET", ENTITY, &[], "").is(200).json();
-    assert_eq!((&read["PartitionKey"], &read["RowKey"], &read["a"]), (&json!("p"), &json!("r"), &json!(1)));
-    assert_ne!(read["Timestamp"], "then");
 }
 
 /// Every deletion but the last is followed by an insertion.
@@ -210,4 +115,63 @@ fn counter(site: &Site) {
     };
     race(8, count);
     assert_eq!(Table { http: site.tables(), path }.properties(), json!({ "sum": 80 }));
+}
+
+pub(crate) fn add_conditions(suite: &mut Suite) {
+    suite.case("tables: every write has its own tag", tags);
+    for method in ["PUT", "MERGE", "PATCH", "DELETE"] {
+        suite.case(format!("tables: only the current tag matches, {method}"), move |site| current(site, method));
+        suite.case(format!("tables: invalid conditions, {method}"), move |site| {
+            invalid(site, method);
+        });
+    }
+}
+
+fn tags(site: &Site) {
+    let (mut table, mut tags) = (Table::new(site), HashSet::new());
+    for _ in 0..4 {
+        assert!(tags.insert(table.insert("p", "r", &json!({})).is(204).etag().to_owned()));
+        assert!(tags.insert(table.write("PUT", None, &json!({})).is(204).etag().to_owned()));
+        assert!(tags.insert(table.write("MERGE", Some("*"), &json!({})).is(204).etag().to_owned()));
+        table.delete("*").is(204);
+    }
+}
+
+fn current(site: &Site, method: &str) {
+    let mut table = Table::new(site);
+    let first = table.insert("p", "r", &json!({ "a": 1 })).is(204).etag().to_owned();
+    let second = table.write("MERGE", Some(&first), &json!({ "a": 2 })).is(204).etag().to_owned();
+    let others = [
+        first.clone(),
+        second[2..].to_owned(),
+        second.replace("%3A", ":"),
+        second.replace("%3A", "%3a"),
+        "W/\"datetime''\"".to_owned(),
+        "\"x\"".to_owned(),
+    ];
+    for tag in &others {
+        let reply = table.send(method, ENTITY, &[("if-match", tag)], if method == "DELETE" { "" } else { "{}" });
+        refused(reply, 412, "UpdateConditionNotSatisfied");
+    }
+    assert_eq!(table.properties(), json!({ "a": 2 }));
+    table.send(method, ENTITY, &[("if-match", &second)], if method == "DELETE" { "" } else { "{}" }).is(204);
+    let again = table.send(method, ENTITY, &[("if-match", &second)], if method == "DELETE" { "" } else { "{}" });
+    again.is(if method == "DELETE" { 404 } else { 412 });
+}
+
+fn invalid(site: &Site, method: &str) {
+    let mut table = Table::new(site);
+    let tag = table.insert("p", "r", &json!({ "a": 1 })).is(204).etag().to_owned();
+    let body = if method == "DELETE" { "" } else { "{}" };
+    for text in ["", "abc", "W/", "\"open", "*, \"x\""] {
+        refused(table.send(method, ENTITY, &[("if-match", text)], body), 400, "InvalidInput");
+    }
+    let twice = [("if-match", tag.as_str()), ("if-match", "*")];
+    refused(table.send(method, ENTITY, &twice, body), 400, "InvalidInput");
+    for name in ["if-none-match", "if-modified-since", "if-unmodified-since"] {
+        let fields = [("if-match", "*"), (name, "*")];
+        refused(table.send(method, ENTITY, &fields, body), 400, "ConditionHeadersNotSupported");
+    }
+    let read = table.send("GET", ENTITY, &[], "").is(200);
+    assert_eq!((read.etag(), &read.json()["a"]), (tag.as_str(), &json!(1)));
 }

@@ -14,67 +14,72 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ifmatch_testbed::{LIMIT, Port};
+use serde::Deserialize;
 use support::raw::exchange;
 use support::{Answer, Gateway};
 
 use crate::eventually;
 use crate::proxy::origin::{Asked, Origin};
 
-/// A row of a page, with configurations of theirs and ours. `@A@` and `@B@` are origins, `@DEAD@` is a port without one at first,
-/// `@DIR@` is a folder.
+/// A table in tests/data/howtos, which explains its form.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    row: Vec<Row>,
+}
+
+/// A row of a page, with configurations of theirs and ours.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Row {
     /// The first cell of the row.
-    cell: &'static str,
+    cell: String,
     theirs: String,
     ours: String,
-    acts: Vec<Act>,
+    acts: String,
 }
 
-/// What happens to both, in order.
-enum Act {
-    /// A request, with its outcome.
-    Ask(Request, &'static str),
-    /// Requests that differ, since each has its own interface.
-    Each { theirs: (Request, &'static str), ours: (Request, &'static str) },
-    /// A request until it has this outcome.
-    Until(Request, &'static str),
-    /// A request that waits for its origin, in the background.
-    Begin(Request),
-    /// The origins answer what waits, and the requests in the background have this outcome.
-    End(&'static str),
-    /// Lifetimes of a second pass.
-    Pass,
-    /// The servers know if the origins are well: each was asked again.
-    Checked,
-    /// An origin begins to serve at the port that had none.
-    Revive,
-    /// The line of each one's access log, without its time.
-    Log { theirs: &'static str, ours: &'static str },
-}
-
-/// A request, and what its origin answers if it gets it: a status and fields, separated by ` | `. Also `close`, `hold`, which waits
-/// for the end of the row, and `echo NAME`, which adds a field of the request to the content.
-#[derive(Clone, Copy)]
+/// A request, and what its origin answers if it gets it.
+#[derive(Clone, Default)]
 struct Request {
-    method: &'static str,
-    host: &'static str,
-    path: &'static str,
+    method: String,
+    host: String,
+    path: String,
     /// Lines with their ends.
-    fields: &'static str,
-    answer: &'static str,
+    fields: String,
+    answer: String,
     /// Fields of the response that belong to the outcome.
-    shown: &'static [&'static str],
+    shown: Vec<String>,
     content: usize,
 }
 
-/// A GET of this path.
-fn get(path: &'static str, answer: &'static str) -> Request {
-    Request { method: "GET", host: "shop.example", path, fields: "", answer, shown: &[], content: 0 }
+impl Request {
+    /// Parses the part of an act before its outcome.
+    fn parse(text: &str) -> Self {
+        let (text, answer) = text.split_once(" <- ").unwrap_or((text, ""));
+        let mut parts = text.split([' ', '{']);
+        let first = parts.next().unwrap();
+        let (method, target) = if first.contains('/') { ("GET", first) } else { (first, parts.next().unwrap()) };
+        let (host, path) = target.split_at(target.find('/').expect("a path"));
+        let host = if host.is_empty() { "shop.example" } else { host };
+        let fields =
+            text.split('{').skip(1).map(|field| field.split('}').next().unwrap().to_owned() + "\r\n").collect();
+        let word = |start: &str| text.split(' ').find_map(|word| word.strip_prefix(start));
+        Self {
+            method: method.to_owned(),
+            host: host.to_owned(),
+            path: path.to_owned(),
+            fields,
+            answer: answer.to_owned(),
+            shown: word("show=").map_or_else(Vec::new, |names| names.split(',').map(str::to_owned).collect()),
+            content: word("+").map_or(0, |bytes| bytes.parse().expect("a number of bytes")),
+        }
+    }
 }
 
-/// A GET twice: the second outcome is the first one if it was stored.
-fn twice(path: &'static str, answer: &'static str, outcomes: [&'static str; 2]) -> Vec<Act> {
-    outcomes.map(|outcome| Act::Ask(get(path, answer), outcome)).into()
+/// A GET of this path.
+fn get(path: &str, answer: &str) -> Request {
+    Request::parse(&format!("{path} <- {answer}"))
 }
 
 /// A file for `ifmatch proxy` with a route for all requests to the first origin, and these settings of it.
@@ -180,19 +185,19 @@ fn response(asked: &Asked, answer: &str, content: &str, gate: &Gate) -> Option<S
 }
 
 impl Request {
-    fn send(self, address: SocketAddr) -> Answer {
+    fn send(&self, address: SocketAddr) -> Answer {
         let Self { method, host, path, fields, answer, content, .. } = self;
         let length =
-            if content > 0 || method == "POST" { format!("content-length: {content}\r\n") } else { String::new() };
+            if *content > 0 || method == "POST" { format!("content-length: {content}\r\n") } else { String::new() };
         let answer = if answer.is_empty() { String::new() } else { format!("answer: {answer}\r\n") };
-        let content = "x".repeat(content);
+        let content = "x".repeat(*content);
         let head =
             format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{fields}{length}{answer}\r\n");
         exchange(address, head + &content)
     }
 
     /// Returns the status, the content of an origin, and the shown fields.
-    fn outcome(self, address: SocketAddr) -> String {
+    fn outcome(&self, address: SocketAddr) -> String {
         let answer = self.send(address);
         let mut outcome = answer.status.as_u16().to_string();
         let text = String::from_utf8_lossy(&answer.body).into_owned();
@@ -202,8 +207,8 @@ impl Request {
         if is_of_origin {
             outcome.extend([" ", &text]);
         }
-        for name in self.shown {
-            for value in answer.headers.get_all(*name) {
+        for name in &self.shown {
+            for value in answer.headers.get_all(name) {
                 outcome.extend([" | ", name, ": ", value.to_str().unwrap()]);
             }
         }
@@ -228,45 +233,32 @@ impl Side {
                 wrong.push(format!("{}: {name}: {what}: {found:?} instead of {expected:?}", row.cell));
             }
         };
-        for (at, act) in row.acts.iter().enumerate() {
-            let what = format!("act {}", at + 1);
+        for act in row.acts.lines() {
+            let (other, own) = if name == "ifmatch" { ("theirs ", "ours ") } else { ("ours ", "theirs ") };
+            if act.starts_with(other) {
+                continue;
+            }
+            let (act, expected) = act.split_once(" -> ").unwrap_or((act, ""));
+            let act = act.strip_prefix(own).unwrap_or(act);
             match act {
-                Act::Ask(request, expected) => check(&what, request.outcome(self.address), expected),
-                Act::Each { theirs, ours } => {
-                    let (request, expected) = if name == "ifmatch" { ours } else { theirs };
-                    check(&what, request.outcome(self.address), expected);
-                }
-                Act::Until(request, expected) => {
-                    eventually(&format!("{}: {name}: {what}: {expected}", row.cell), || {
-                        (request.outcome(self.address) == *expected).then_some(())
-                    });
-                }
-                Act::Begin(request) => {
-                    let (request, address, before) = (*request, self.address, self.held());
-                    self.begun.push(thread::spawn(move || request.outcome(address)));
-                    // One that waits for another reaches no origin.
-                    if self.begun.len() == 1 {
-                        eventually("a request that an origin holds", || (self.held() > before).then_some(()));
-                    }
-                }
-                Act::End(expected) => {
+                "end" => {
                     self.origins.gate.open();
                     for begun in self.begun.drain(..) {
-                        check(&what, begun.join().unwrap(), expected);
+                        check(act, begun.join().unwrap(), expected);
                     }
                 }
-                Act::Pass => thread::sleep(Duration::from_millis(2_100)),
-                Act::Checked => eventually("a second check of each origin", || {
+                "pass" => thread::sleep(Duration::from_millis(2_100)),
+                "checked" => eventually("a second check of each origin", || {
                     let checks =
                         |origin: &Origin| origin.asked().iter().filter(|asked| asked.head.contains("/health")).count();
                     let Origins { a, b, .. } = &self.origins;
                     (checks(a) > 1 && checks(b) > 1).then_some(())
                 }),
-                Act::Revive => {
+                "revive" => {
                     let Origins { dead, revived, gate, .. } = &mut self.origins;
                     *revived = Some(origin(dead.address(), "dead", gate));
                 }
-                Act::Log { theirs, ours } => {
+                "log" => {
                     let file = self.folder.path().join("access.log");
                     let line = eventually("a line in the access log", || {
                         let text = fs::read_to_string(&file).unwrap_or_default();
@@ -274,8 +266,25 @@ impl Side {
                     });
                     let (before, rest) = line.split_once('[').unwrap_or_default();
                     let after = rest.split_once(']').unwrap_or_default().1;
-                    check(&what, format!("{before}[]{after}"), if name == "ifmatch" { ours } else { theirs });
+                    check(act, format!("{before}[]{after}"), expected);
                 }
+                _ => match act.split_once(' ') {
+                    Some(("until", request)) => {
+                        let request = Request::parse(request);
+                        eventually(&format!("{}: {name}: {act}: {expected}", row.cell), || {
+                            (request.outcome(self.address) == expected).then_some(())
+                        });
+                    }
+                    Some(("begin", request)) => {
+                        let (request, address, before) = (Request::parse(request), self.address, self.held());
+                        self.begun.push(thread::spawn(move || request.outcome(address)));
+                        // One that waits for another reaches no origin.
+                        if self.begun.len() == 1 {
+                            eventually("a request that an origin holds", || (self.held() > before).then_some(()));
+                        }
+                    }
+                    _ => check(act, Request::parse(act).outcome(self.address), expected),
+                },
             }
         }
         self.origins.gate.open();
@@ -295,9 +304,11 @@ fn cells(page: &str) -> BTreeSet<String> {
     rows.map(|row| row.split(" | ").next().unwrap().to_owned()).collect()
 }
 
-/// Requires that the rows of a page are those of a test, and those that it names with the reason why nothing is to be compared.
-fn require_all(page: &str, rows: &[Row], others: &[(&str, &str)]) {
+/// Returns the rows of a table, which are those of its page, beside those that are named with the reason why nothing is to be compared.
+fn rows(table: &str, page: &str, others: &[(&str, &str)]) -> Vec<Row> {
+    let Table { row: rows } = toml::from_str(table).unwrap();
     let tested: BTreeSet<String> =
-        rows.iter().map(|row| row.cell).chain(others.iter().map(|(cell, _)| *cell)).map(str::to_owned).collect();
+        rows.iter().map(|row| &*row.cell).chain(others.iter().map(|(cell, _)| *cell)).map(str::to_owned).collect();
     assert_eq!(cells(page), tested, "the rows of the page, and those of the test");
+    rows
 }

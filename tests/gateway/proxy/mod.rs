@@ -1,23 +1,15 @@
 //! `ifmatch proxy` between real clients and a scripted origin.
 
 mod answers;
-mod connection;
-mod disk;
+mod bodies;
 mod encrypted;
 mod endpoints;
 mod guarded;
 mod http2;
-mod lies;
-mod loops;
-mod memory;
 pub(crate) mod origin;
 mod reload;
 mod routes;
-mod sharing;
-mod site;
 mod trouble;
-mod upstream_tls;
-mod upstreams;
 
 use support::raw::exchange;
 use support::{Answer, Gateway};

@@ -1,11 +1,13 @@
-//! Unreachable, silent and failing origins, excessive requests, and invalid settings.
+//! Unreachable, silent and failing origins, loops, excessive requests, and invalid settings.
 
-use std::io::Write;
-use std::sync::Arc;
+use std::io::{self};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use ifmatch_testbed::Port;
-use support::raw::{Connection, exchange};
+use support::raw::exchange;
 use support::{Gateway, run};
 
 use super::origin::{Origin, ok};
@@ -22,29 +24,6 @@ fn an_unreachable_origin_is_502_and_a_silent_one_504() {
     get(&before(&silent, &["--answer-timeout", "100ms"]), "/", "").expect(504);
     let broken = Origin::start(|_| "this is not HTTP\r\n\r\n");
     get(&before(&broken, &[]), "/", "").expect(502);
-}
-
-#[test]
-fn stored_responses_are_served_while_an_upstream_hangs() {
-    let origin = Origin::converse(|asked, stream| {
-        if !asked.head.starts_with("post /hang ") {
-            let policy = if asked.head.starts_with("get /stored ") { "max-age=600" } else { "no-store" };
-            stream.write_all(ok(&format!("cache-control: {policy}\r\n"), "hello").as_bytes()).unwrap();
-        }
-    });
-    let gateway = before(&origin, &["--max-requests", "4", "--upstream-requests", "100"]);
-    get(&gateway, "/stored", "").expect(200);
-    let mut hanging = Vec::new();
-    let refused = crate::eventually("no slot is left", || {
-        let mut client = Connection::open(gateway.address());
-        client.send("POST /hang HTTP/1.1\r\nhost: example.com\r\ncontent-length: 0\r\n\r\n");
-        hanging.push(client);
-        Some(get(&gateway, "/other", "")).filter(|answer| answer.status == 503)
-    });
-    assert_eq!(refused.header("retry-after"), "1");
-    assert_eq!(refused.header("content-type"), "application/problem+json");
-    let stored = get(&gateway, "/stored", "").expect(200);
-    assert!(stored.text() == "hello" && super::is_hit(&stored), "{stored:?}");
 }
 
 #[test]
@@ -138,4 +117,57 @@ fn storage_flags_are_rejected_and_an_upstream_is_required() {
     }
     let help = run(["proxy", "--help"]).stdout;
     assert!(help.contains("ifmatch proxy --upstream http://127.0.0.1:8000") && !help.contains("--data"), "{help}");
+}
+
+/// A relay to an address that is set later.
+struct Way {
+    from: SocketAddr,
+    to: Arc<OnceLock<SocketAddr>>,
+}
+
+impl Way {
+    fn open() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (from, to) = (listener.local_addr().unwrap(), Arc::<OnceLock<SocketAddr>>::default());
+        let known = Arc::clone(&to);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect(known.wait()).unwrap();
+                let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                for (mut from, mut to) in [(client, server), back] {
+                    thread::spawn(move || io::copy(&mut from, &mut to));
+                }
+            }
+        });
+        Self { from, to }
+    }
+
+    /// Starts a proxy in front of it.
+    fn proxy(&self, flags: &[&str]) -> Gateway {
+        let upstream = format!("http://{}", self.from);
+        Gateway::start(["proxy", "--upstream", &upstream].iter().chain(flags))
+    }
+
+    fn leads_to(&self, gateway: &Gateway) {
+        self.to.set(gateway.address()).unwrap();
+    }
+}
+
+#[test]
+fn loops_of_two_proxies_are_rejected_and_chains_are_not() {
+    let (there, back) = (Way::open(), Way::open());
+    let (first, second) = (there.proxy(&[]), back.proxy(&[]));
+    there.leads_to(&second);
+    back.leads_to(&first);
+    get(&first, "/a", "").expect(508);
+
+    let origin = Origin::start(|_| ok("cache-control: max-age=600\r\n", "hello"));
+    let inner = before(&origin, &[]);
+    let way = Way::open();
+    let outer = way.proxy(&[]);
+    way.leads_to(&inner);
+    assert_eq!(get(&outer, "/a", "").expect(200).text(), "hello");
+    let asked = origin.asked();
+    let via = asked[0].head.lines().filter(|line| line.starts_with("via: ")).collect::<Vec<_>>();
+    assert_eq!(via.concat().matches("ifmatch-").count(), 2, "{via:?}");
 }

@@ -4,7 +4,6 @@
 mod check;
 mod links;
 mod plot;
-mod plots;
 mod reference;
 #[cfg(test)]
 mod session;
@@ -43,7 +42,7 @@ fn run(options: &Options) -> Result {
         return reference::write(workspace.root());
     }
     if options.plots {
-        return plots::write(workspace.root());
+        return plot::write(workspace.root());
     }
     let site = build(&workspace)?;
     let broken = check::broken_links(&site)?;

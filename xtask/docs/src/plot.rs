@@ -1,6 +1,10 @@
 //! Plots of ratios: each with its median and spread, on a logarithmic scale.
 
 use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use xtask::Result;
 
 /// Sizes in pixels.
 const WIDTH: f64 = 700.0;
@@ -147,15 +151,39 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
+const PAGE: &str = "docs/benchmarks.md";
+/// The plots, in the order of their tables.
+const NAMES: [&str; 7] = ["servers", "postgres", "redis", "etcd", "worker", "caches", "caches-cpu"];
+/// Beginning of a table with ratios.
+const HEAD: &str = "| ratio of ";
+
+/// Writes all plots.
+pub(crate) fn write(repository: &Path) -> Result {
+    for (file, svg) in plots(repository)? {
+        fs::write(repository.join(file), svg)?;
+    }
+    Ok(())
+}
+
+/// Returns each plot with its file.
+fn plots(repository: &Path) -> Result<Vec<(String, String)>> {
+    let page = fs::read_to_string(repository.join(PAGE))?;
+    let plots: Vec<String> = page.split("\n\n").filter(|part| part.starts_with(HEAD)).filter_map(of_table).collect();
+    if plots.len() != NAMES.len() {
+        return Err(format!("{PAGE} has {} tables of ratios: name each in plots.rs", plots.len()).into());
+    }
+    Ok(NAMES.iter().map(|name| format!("docs/images/ratios-{name}.svg")).zip(plots).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const TABLE: &str = "\
-| ratio of requests/s | ours / a | ours / b |
-|---|---|---|
-| 304 | 1.00 (0.50–2.00) | 4.00 (2.00–8.00) |
-";
+    | ratio of requests/s | ours / a | ours / b |
+    |---|---|---|
+    | 304 | 1.00 (0.50–2.00) | 4.00 (2.00–8.00) |
+    ";
 
     #[test]
     fn each_column_is_a_group() {
@@ -189,5 +217,14 @@ mod tests {
         assert_eq!(of_table("| a | b |\n|---|---|\n| 1 | 2 |"), None);
         assert_eq!(of_table("| a | b |\n|---|---|\n| 1 | 0.00 (0.00–1.00) |"), None);
         assert_eq!(of_table(""), None);
+    }
+
+    #[test]
+    fn the_plots_are_current() {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for (file, svg) in plots(&repository).unwrap() {
+            let committed = fs::read_to_string(repository.join(&file)).unwrap();
+            assert_eq!(committed, svg, "{file}: run `cargo xtask docs --plots`");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Served;
-use super::template::Copied;
+use super::wrangler::Copied;
 use super::{build, build_package, size, wrangler};
 use crate::command::Run;
 use crate::step::Context;

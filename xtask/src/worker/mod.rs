@@ -1,7 +1,6 @@
 //! `cargo xtask worker`: builds the Cloudflare Worker and serves it on this machine.
 
 pub(crate) mod check;
-mod template;
 mod wrangler;
 
 use std::net::SocketAddr;

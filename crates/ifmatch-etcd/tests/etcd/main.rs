@@ -30,7 +30,7 @@ impl engine::Engine for Etcd {
     }
 
     async fn connect(url: &str) -> Result<Arc<dyn Register>, ConnectError> {
-        Ok(Arc::new(EtcdRegister::connect(url).await?))
+        Ok(Arc::new(Box::pin(EtcdRegister::connect(url)).await?))
     }
 }
 

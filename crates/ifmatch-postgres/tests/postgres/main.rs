@@ -41,7 +41,7 @@ impl engine::Engine for Postgres {
     }
 
     async fn connect(url: &str) -> Result<Arc<dyn Register>, ConnectError> {
-        Ok(Arc::new(PostgresRegister::connect(url).await?))
+        Ok(Arc::new(Box::pin(PostgresRegister::connect(url)).await?))
     }
 }
 

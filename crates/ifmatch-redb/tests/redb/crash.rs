@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ifmatch_redb::RedbRegister;
 use ifmatch_register::Driver;
 
-use crate::common::{get, set};
+use crate::{get, set};
 
 const DATABASE: &str = "IFMATCH_TEST_DATABASE";
 const WRITERS: usize = 16;

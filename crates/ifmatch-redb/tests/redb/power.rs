@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ifmatch_redb::{OpenErrorKind, RedbRegister};
 use ifmatch_register::{Driver, DriverError, RegisterErrorKind, Scan};
 
-use crate::common::platter::{Call, Platter};
-use crate::common::{get, key, set};
+use crate::platter::{Call, Platter};
+use crate::{get, key, set};
 
 /// Names far enough apart to be on separate pages.
 const NAMES: [&str; 4] = ["010", "060", "110", "140"];
@@ -259,7 +259,7 @@ async fn a_database_without_a_storage_ends_with_its_first_failure() {
     let platter = Platter::new(6);
     let disk = platter.clone();
     let register = RedbRegister::open_with(move || {
-        redb::Builder::new().create_with_backend(crate::common::platter::Plain(ifmatch_redb::Storage::create(&disk)?))
+        redb::Builder::new().create_with_backend(crate::platter::Plain(ifmatch_redb::Storage::create(&disk)?))
     });
     let driver = Driver::new(register.unwrap()).assume_absent();
     set(&driver, "number", 1).await.unwrap();

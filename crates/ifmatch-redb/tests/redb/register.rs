@@ -1,13 +1,15 @@
-//! The redb register: the conformance suite and opening.
+//! The register: conformance, opening, and damaged files.
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_redb::{OpenErrorKind, RedbRegister};
-use ifmatch_register::{
-    Key, Register, Scan, Swap,
-    conformance::{self, RaceSize},
-};
+use ifmatch_redb::{Integrity, OpenErrorKind, RedbRegister};
+use ifmatch_register::conformance::{self, RaceSize};
+use ifmatch_register::{Driver, Key, Register, Scan, Swap};
+
+use crate::{get, set};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {
@@ -72,4 +74,119 @@ fn a_missing_folder_and_a_damaged_file_have_different_errors() {
     let damaged = RedbRegister::open(&text).unwrap_err();
     assert_eq!(damaged.kind(), OpenErrorKind::Damaged, "{damaged}");
     assert_eq!(std::fs::read_to_string(&text).unwrap(), content, "the file is left alone");
+}
+
+const PAGE: usize = 4096;
+/// Number of records that change before the last one, and value that it has in the end.
+const OTHERS: u64 = 40;
+const LAST: u64 = 20;
+
+/// Returns the bytes of a database, as the end of its process leaves it, or after it was closed.
+async fn database(is_closed: bool) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("index.redb");
+    let driver = Driver::new(RedbRegister::open(&path).unwrap()).assume_absent();
+    for number in 0..OTHERS {
+        set(&driver, &format!("other/{number}"), number).await.unwrap();
+    }
+    for value in 1..=LAST {
+        set(&driver, "last", value).await.unwrap();
+    }
+    if is_closed {
+        drop(driver);
+    }
+    fs::read(path).unwrap()
+}
+
+fn written(folder: &Path, bytes: &[u8]) -> std::path::PathBuf {
+    let path = folder.join("index.redb");
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// The slot of the newest commit, in a header whose byte 9 names it.
+fn newest_slot(database: &[u8]) -> usize {
+    64 + 128 * usize::from(database[9] & 1)
+}
+
+#[tokio::test]
+async fn a_database_whose_newest_commit_is_damaged_is_opened_only_on_request() {
+    let database = database(false).await;
+    for at in (0..128).step_by(3) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut damaged = database.clone();
+        damaged[newest_slot(&database) + at] ^= 1;
+        let path = written(folder.path(), &damaged);
+        let kind = RedbRegister::open(&path).unwrap_err().kind();
+        if at == 0 {
+            assert_eq!(kind, OpenErrorKind::Damaged, "the version of the format");
+            continue;
+        }
+        assert_eq!(kind, OpenErrorKind::LostCommit, "byte {at} of the slot");
+        assert_eq!(RedbRegister::integrity(&path).unwrap(), Integrity::LostCommit, "byte {at} of the slot");
+        assert_eq!(fs::read(&path).unwrap(), damaged, "it is left as it is");
+        let driver = Driver::new(RedbRegister::open_rolled_back(&path).unwrap()).assume_absent();
+        assert_eq!(get(&driver, "last").await.unwrap(), Some(LAST - 1));
+        drop(driver);
+        assert_eq!(RedbRegister::integrity(&path).unwrap(), Integrity::Intact, "it continues from there");
+        RedbRegister::open(&path).unwrap();
+    }
+}
+
+/// A kill leaves a whole database, and a warning would make operators restore an older backup.
+#[tokio::test]
+async fn a_database_that_was_not_closed_is_intact() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = written(folder.path(), &database(false).await);
+    assert_eq!(RedbRegister::integrity(&path).unwrap(), Integrity::Intact);
+    assert_eq!(
+        get(&Driver::new(RedbRegister::open(&path).unwrap()).assume_absent(), "last").await.unwrap(),
+        Some(LAST)
+    );
+}
+
+/// redb discards the commit if a page of it is damaged, and one that was not closed may lack it after a loss of power.
+#[tokio::test]
+async fn an_older_record_is_never_returned_from_an_intact_database() {
+    let (database, mut rolled_back) = (database(false).await, 0);
+    for start in (0..database.len()).step_by(PAGE) {
+        for at in [0, 5, PAGE / 2, PAGE - 1] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut damaged = database.clone();
+            damaged[start + at] ^= 4;
+            let path = written(folder.path(), &damaged);
+            let integrity = RedbRegister::integrity(&path).map_err(|error| error.kind());
+            let Ok(register) = RedbRegister::open(&path) else {
+                assert_ne!(integrity, Ok(Integrity::Intact), "page at {start}, byte {at}");
+                continue;
+            };
+            let found = get(&Driver::new(register).assume_absent(), "last").await;
+            rolled_back += u32::from(integrity == Ok(Integrity::RolledBack));
+            if found.ok().flatten() != Some(LAST) {
+                assert_ne!(integrity, Ok(Integrity::Intact), "page at {start}, byte {at}");
+            }
+        }
+    }
+    assert!(rolled_back > 0, "no byte was of the newest commit");
+}
+
+#[tokio::test]
+async fn a_page_of_zeros_is_damage_and_no_panic() {
+    let (database, mut damaged_pages) = (database(true).await, 0);
+    for start in (PAGE..database.len()).step_by(PAGE).filter(|start| database[*start..start + PAGE] != [0; PAGE]) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut damaged = database.clone();
+        damaged[start..start + PAGE].fill(0);
+        let path = written(folder.path(), &damaged);
+        let integrity = RedbRegister::integrity(&path).unwrap();
+        damaged_pages += u32::from(integrity == Integrity::Damaged);
+        match RedbRegister::open(&path) {
+            Err(error) => assert_eq!(error.kind(), OpenErrorKind::Damaged, "page at {start}: {error}"),
+            Ok(register) => {
+                let found = get(&Driver::new(register).assume_absent(), "last").await;
+                assert!(found.is_err() || integrity == Integrity::Damaged || found.unwrap() == Some(LAST), "{start}");
+            }
+        }
+    }
+    assert!(damaged_pages > 0, "no page was in use");
 }

@@ -16,7 +16,6 @@
 mod contract;
 mod handles;
 pub mod history;
-mod listing;
 #[cfg(unix)]
 mod processes;
 mod race;
@@ -92,9 +91,9 @@ pub async fn run(register: impl Register, size: RaceSize) {
     contract::every_part_of_a_record_is_kept(&*register).await;
     contract::keys_are_distinguished(&*register).await;
     contract::large_payloads_are_kept(&*register).await;
-    listing::pages_cover_the_prefix_in_order(&*register).await;
-    listing::listing_shows_current_records(&*register).await;
-    listing::each_page_is_as_fresh_as_a_load(&*register).await;
+    contract::pages_cover_the_prefix_in_order(&*register).await;
+    contract::listing_shows_current_records(&*register).await;
+    contract::each_page_is_as_fresh_as_a_load(&*register).await;
     race::one_creator(&register, size).await;
     race::increments_are_exact(&register, size).await;
     race::permits_exclude_each_other(&register, size).await;

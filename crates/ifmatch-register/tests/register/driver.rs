@@ -15,7 +15,7 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
     Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper, async_trait,
 };
-use ifmatch_runtime::{Clock, SystemClock, nonce};
+use ifmatch_runtime::{Clock, ManualClock, SystemClock, nonce};
 
 /// The faults of the next swaps, in order. Later swaps succeed.
 #[derive(Clone, Copy, Debug)]
@@ -449,25 +449,10 @@ async fn a_writer_does_not_wait_beyond_the_deadline_of_a_crashed_writer() {
     assert!(matches!(outcome, Outcome::Granted(_)), "{outcome:?}");
 }
 
-/// A clock with timers that never fire: tasks continue only when woken.
-#[derive(Debug)]
-struct Patient;
-
-#[async_trait]
-impl Clock for Patient {
-    fn now(&self) -> Timestamp {
-        SystemClock.now()
-    }
-
-    async fn sleep(&self, _: Duration) {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// A waiter that gives up or is refused must wake the next one.
+/// A waiter that gives up or is refused must wake the next one. The timers of this clock never fire: tasks continue only when woken.
 #[tokio::test]
 async fn a_waiter_that_leaves_does_not_strand_the_next() {
-    let driver = Arc::new(Driver::with_clock(Faulty::new(&[]), Patient).assume_absent());
+    let driver = Arc::new(Driver::with_clock(Faulty::new(&[]), ManualClock::at(SystemClock.now())).assume_absent());
     let first = granted(&driver, Duration::from_mins(10)).await;
     let waiter = |create: bool| {
         let driver = Arc::clone(&driver);

@@ -1,6 +1,5 @@
 //! The driver on a register whose engine keeps time.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use ifmatch_register::{
     Driver, DriverError, Engine, EngineClock, EngineTime, Key, MemoryRegister, Register, RegisterError,
     RegisterErrorKind, Swap, Wrapper, async_trait,
 };
-use ifmatch_runtime::{Clock, nonce};
+use ifmatch_runtime::{Clock, ManualClock, nonce};
 
 const TTL: Duration = Duration::from_secs(30);
 const SECOND: u64 = 1_000_000;
@@ -55,23 +54,9 @@ impl Wrapper for Handle {
     }
 }
 
-/// A process's own clock, which is wrong.
-#[derive(Debug)]
-struct Wrong(u64);
-
-#[async_trait]
-impl Clock for Wrong {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0)
-    }
-
-    async fn sleep(&self, _: Duration) {
-        pending::<()>().await;
-    }
-}
-
+/// Returns a process's driver. Its own clock is wrong, and stands still.
 fn process(engine: &Arc<Server>, clock: u64) -> Driver {
-    Driver::with_clock(Handle(Arc::clone(engine)), Wrong(clock))
+    Driver::with_clock(Handle(Arc::clone(engine)), ManualClock::at(Timestamp::from_micros(clock)))
 }
 
 fn key() -> Key {
@@ -185,7 +170,9 @@ impl Wrapper for Sampled {
 #[tokio::test]
 async fn a_permit_is_not_broken_early_after_the_engines_clock_was_set_back() {
     let engine = Server::new();
-    let process = || Driver::with_clock(Sampled(Arc::clone(&engine), EngineClock::default()), Wrong(0));
+    let process = || {
+        Driver::with_clock(Sampled(Arc::clone(&engine), EngineClock::default()), ManualClock::at(Timestamp::default()))
+    };
     let (before, key) = (process(), Key::new("k").unwrap());
     before.load(&key).await.unwrap();
     engine.now.fetch_sub(600 * SECOND, Ordering::SeqCst);
@@ -205,7 +192,8 @@ async fn a_permit_is_not_broken_early_after_the_engines_clock_was_set_back() {
 #[tokio::test]
 async fn a_permit_is_granted_long_after_the_record_was_seen() {
     let engine = Server::new();
-    let process = Driver::with_clock(Sampled(Arc::clone(&engine), EngineClock::default()), Wrong(0));
+    let process =
+        Driver::with_clock(Sampled(Arc::clone(&engine), EngineClock::default()), ManualClock::at(Timestamp::default()));
     let seen = process.load(&key()).await.unwrap();
     for clock in [&engine.now, &engine.local] {
         clock.fetch_add(600 * SECOND, Ordering::SeqCst);

@@ -9,4 +9,3 @@ mod memory;
 mod mutations;
 #[cfg(unix)]
 mod processes;
-mod scans;

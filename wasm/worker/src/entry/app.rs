@@ -18,14 +18,14 @@ use ifmatch_runtime::SystemClock;
 use tower_service::Service;
 use worker::{Bucket, Env, Result, web_sys};
 
+use super::edge;
 use super::edge::body::EdgeBody;
-use super::edge::{request, response};
 use super::front::{self, Front};
 use super::held::Room;
 use super::loopback::is_loopback;
 use super::metadata_cache::MetadataCache;
 use super::r2::R2;
-use super::r2::hash::RuntimeHash;
+use super::r2::direct::RuntimeHash;
 use super::settings::{Serves, Settings};
 use crate::bindings::{missing, variable};
 use crate::records::{Kept, RecordObjects};
@@ -73,9 +73,9 @@ enum Serving {
 
 /// Answers a request.
 pub(crate) async fn answer(request: web_sys::Request, env: Env) -> Result<worker::Response> {
-    let parsed = match request::from_js(&request) {
+    let parsed = match edge::from_js(&request) {
         Ok(parsed) => parsed,
-        Err(error) => return response::to_js(&http::Method::GET, front::malformed(&error)),
+        Err(error) => return edge::to_js(&http::Method::GET, front::malformed(&error)),
     };
     let method = parsed.method().clone();
     let answered = match opened(&env) {
@@ -90,7 +90,7 @@ pub(crate) async fn answer(request: web_sys::Request, env: Env) -> Result<worker
         }
         Err(why) => front::unusable(parsed.uri().path(), &why),
     };
-    response::to_js(&method, answered)
+    edge::to_js(&method, answered)
 }
 
 /// Removes uncommitted blocks or the entities of deleted tables, and what is left of deleted containers.

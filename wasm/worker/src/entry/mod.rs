@@ -22,7 +22,6 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use worker::{Env, Result, event, web_sys};
 
 use crate::tasks;
-use edge::response;
 
 /// Runs before the first request.
 #[event(start)]
@@ -58,5 +57,5 @@ fn panicked() -> Result<worker::Response> {
     let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal-error")
         .detail("the request failed unexpectedly: the Worker's log has the reason");
     let response: Response<BlobBody> = problem.to_response().map(BlobBody::from);
-    response::to_js(&Method::GET, response)
+    edge::to_js(&Method::GET, response)
 }

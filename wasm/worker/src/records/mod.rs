@@ -6,7 +6,7 @@
 //! between them. The runtime holds the response back until the write is durable.
 //!
 //! # Listing
-//! A scan needs the names of the records. Those of a [group](place::group) of keys, such as `b/photos/`, are in another
+//! A scan needs the names of the records. Those of a [group](register::group) of keys, such as `b/photos/`, are in another
 //! object, `names:b/photos/`. The order of steps keeps it complete after any interruption:
 //!
 //! 1. A new record's name is registered *before* the record is written. A name without a record does no harm: a scan
@@ -17,13 +17,10 @@
 //! The name of each record is therefore always registered.
 //!
 //! # Expiry
-//! An object sets an [alarm](age) if its record may expire, and then deletes its database.
+//! An object sets an [alarm](register) if its record may expire, and then deletes its database.
 
-mod age;
-mod client;
+mod namespace;
 pub(crate) mod object;
-mod objects;
-mod place;
 mod register;
 mod sql;
 mod wire;

@@ -8,18 +8,18 @@ use ifmatch_core::record::Record;
 use ifmatch_runtime::{Clock, SystemClock, nonce};
 use worker::{DurableObject, Env, Error, Request, Response, Result, State, Storage, durable_object};
 
-use super::age::Fate;
-use super::objects::Objects;
+use super::namespace::Namespace;
+use super::register::Fate;
 use super::sql::{Names, Records as Table};
 use super::wire::{self, Answer, Ask, Entry, Kept, Note};
-use super::{age, client, place};
+use super::{namespace, register};
 
 /// The class of all objects.
 #[durable_object(alarm)]
-pub struct Records(AssertUnwindSafe<Object>);
+pub struct Records(AssertUnwindSafe<Instance>);
 
 /// State of an object.
-struct Object {
+struct Instance {
     env: Env,
     storage: Storage,
     record: Table,
@@ -35,7 +35,7 @@ impl DurableObject for Records {
         let storage = state.storage();
         let (record, names) = (Table::new(storage.sql()), Names::new(storage.sql()));
         let (forgotten, has_alarm) = (Cell::new(0), Cell::new(false));
-        Self(AssertUnwindSafe(Object { env, storage, record, names, forgotten, has_alarm }))
+        Self(AssertUnwindSafe(Instance { env, storage, record, names, forgotten, has_alarm }))
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
@@ -52,7 +52,7 @@ impl DurableObject for Records {
     }
 }
 
-impl Object {
+impl Instance {
     async fn answer(&self, ask: Ask) -> Result<Answer> {
         match ask {
             Ask::Load => self.record.load().map(Answer::Record),
@@ -93,7 +93,7 @@ impl Object {
     async fn store(&self, key: &str, entry: Entry, kept: Kept) -> Result<Answer> {
         self.record.store(key, entry, kept)?;
         if kept != Kept::Always && !self.has_alarm.replace(true) && self.storage.get_alarm().await?.is_none() {
-            self.storage.set_alarm(age::LOOK).await?;
+            self.storage.set_alarm(register::LOOK).await?;
         }
         Ok(Answer::Done)
     }
@@ -103,20 +103,20 @@ impl Object {
         self.has_alarm.set(false);
         let (Some((key, kept)), Some(entry)) = (self.record.kept()?, self.record.load()?) else { return Ok(()) };
         let record = Record::decode(&entry.record).map_err(|error| Error::RustError(error.to_string()))?;
-        let is_there = match age::fate(&record, kept, SystemClock.now()) {
+        let is_there = match register::fate(&record, kept, SystemClock.now()) {
             Fate::Stays => return Ok(()),
             Fate::LookAgain => true,
             Fate::Forgotten => self.forget(&key, entry.revision).await? != Answer::Done,
         };
         if is_there && !self.has_alarm.replace(true) {
-            self.storage.set_alarm(age::LOOK).await?;
+            self.storage.set_alarm(register::LOOK).await?;
         }
         Ok(())
     }
 
     async fn forget(&self, key: &str, expected: u64) -> Result<Answer> {
-        let (objects, names) = (Objects::open(&self.env)?, place::names(place::group(key)));
-        let noted = match client::again(&objects, &names, &Ask::Noted { name: key.to_owned() }).await {
+        let (namespace, names) = (Namespace::open(&self.env)?, register::names(register::group(key)));
+        let noted = match namespace::again(&namespace, &names, &Ask::Noted { name: key.to_owned() }).await {
             Ok(Answer::Noted(noted)) => noted,
             Ok(other) => return Ok(Answer::Unavailable(format!("{other:?} is no answer"))),
             Err(trouble) => return Ok(Answer::Unavailable(trouble.to_string())),
@@ -131,7 +131,7 @@ impl Object {
         self.storage.delete_all().await?;
         if let Some(note) = noted {
             // A remaining name does no harm.
-            let removed = client::again(&objects, &names, &Ask::Remove { name: key.to_owned(), note }).await;
+            let removed = namespace::again(&namespace, &names, &Ask::Remove { name: key.to_owned(), note }).await;
             if let Err(trouble) = removed {
                 tracing::info!(%trouble, "the name of a deleted record remains registered");
             }
@@ -141,9 +141,9 @@ impl Object {
 
     /// Registers the name of a new record.
     async fn list(&self, key: &str) -> std::result::Result<(), String> {
-        let objects = Objects::open(&self.env).map_err(|error| error.to_string())?;
-        let names = place::names(place::group(key));
-        match client::again(&objects, &names, &Ask::Note { name: key.to_owned() }).await {
+        let namespace = Namespace::open(&self.env).map_err(|error| error.to_string())?;
+        let names = register::names(register::group(key));
+        match namespace::again(&namespace, &names, &Ask::Note { name: key.to_owned() }).await {
             Ok(Answer::Done) => Ok(()),
             Ok(other) => Err(format!("{other:?} is no answer")),
             Err(trouble) => Err(trouble.to_string()),

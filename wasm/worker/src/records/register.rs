@@ -1,14 +1,16 @@
 //! The register on the Worker's side.
 
+use std::time::Duration;
+
 use futures_util::{StreamExt, TryStreamExt, stream};
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
 use worker::send::{IntoSendFuture, SendWrapper};
 use worker::{Env, Result as WorkerResult};
 
-use super::client::{self, Trouble};
-use super::objects::Objects;
-use super::place;
+use super::namespace::Namespace;
+use super::namespace::{self, Trouble};
 use super::wire::{Answer, Ask, Entry, Kept};
 
 /// Maximum number of concurrent requests to objects in a listing.
@@ -17,7 +19,7 @@ const LOOKS: usize = 6;
 /// A [`Register`] of Durable Objects. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RecordObjects {
-    objects: SendWrapper<Objects>,
+    namespace: SendWrapper<Namespace>,
     kept: fn(&str) -> Kept,
 }
 
@@ -28,7 +30,7 @@ impl RecordObjects {
     /// # Errors
     /// Fails if the binding is missing or a variable is wrong. The error says what wrangler.toml needs.
     pub fn open(env: &Env) -> WorkerResult<Self> {
-        Ok(Self { objects: SendWrapper::new(Objects::open(env)?), kept: |_| Kept::Always })
+        Ok(Self { namespace: SendWrapper::new(Namespace::open(env)?), kept: |_| Kept::Always })
     }
 
     /// Sets the retention of records by their keys. By default, all records are kept.
@@ -38,7 +40,7 @@ impl RecordObjects {
     }
 
     async fn names(&self, group: &str, ask: Ask) -> Result<Vec<String>, RegisterError> {
-        match client::again(&self.objects, &place::names(group), &ask).into_send().await {
+        match namespace::again(&self.namespace, &names(group), &ask).into_send().await {
             Ok(Answer::Names(names)) => Ok(names),
             other => Err(unavailable(other)),
         }
@@ -54,7 +56,7 @@ impl RecordObjects {
 #[async_trait]
 impl Register for RecordObjects {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        match client::again(&self.objects, &place::record(key.as_str()), &Ask::Load).into_send().await {
+        match namespace::again(&self.namespace, &record(key.as_str()), &Ask::Load).into_send().await {
             Ok(Answer::Record(entry)) => entry.map(|entry| read(&entry)).transpose(),
             other => Err(unavailable(other)),
         }
@@ -78,7 +80,7 @@ impl Register for RecordObjects {
         let next = next.map(|record| Entry { revision: record.revision().get(), record: record.encode() });
         let kept = (self.kept)(key.as_str());
         let swap = Ask::Swap { key: key.as_str().to_owned(), expected: expected.get(), next, kept };
-        match client::once(&self.objects, &place::record(key.as_str()), &swap).into_send().await {
+        match namespace::once(&self.namespace, &record(key.as_str()), &swap).into_send().await {
             Ok(Answer::Done) => Ok(Swap::Done),
             Ok(Answer::Conflict(found)) => Ok(Swap::Conflict(found.map(|entry| read(&entry)).transpose()?)),
             Err(Trouble::Unanswered { why, .. }) => Err(RegisterError::new(RegisterErrorKind::Ambiguous, why)),
@@ -91,7 +93,7 @@ impl Register for RecordObjects {
         let mut after = scan.after.map(ToOwned::to_owned);
         loop {
             let ask = Ask::Names { prefix: scan.prefix.to_owned(), after: after.take(), limit };
-            let names = self.names(place::group(scan.prefix), ask).await?;
+            let names = self.names(group(scan.prefix), ask).await?;
             let Some(last) = names.last() else { return Ok(Vec::new()) };
             after = Some(last.clone());
             let looked = stream::iter(names.into_iter().map(|name| self.entry(name))).buffered(LOOKS);
@@ -116,4 +118,75 @@ fn unavailable(answer: Result<Answer, Trouble>) -> RegisterError {
         Err(trouble) => trouble.to_string(),
     };
     RegisterError::new(RegisterErrorKind::Unavailable, why)
+}
+
+/// Minimum time to keep a record after its last change, so that late retries of that change get its answer.
+const RETENTION: Duration = Duration::from_hours(24);
+/// Time from a change until the object checks its record, a little longer than the retention.
+pub(super) const LOOK: Duration = Duration::from_hours(25);
+
+/// Outcome of a retention check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Delete the record now.
+    Forgotten,
+    /// Check again later, since the record may expire without a change.
+    LookAgain,
+    /// Keep the record until it changes.
+    Stays,
+}
+
+/// Decides the fate of an unchanged record.
+pub(super) fn fate(record: &Record, kept: Kept, now: Timestamp) -> Fate {
+    let has_lease_without_end = record.lease().is_some_and(|lease| lease.end().is_none());
+    if record.permit(now).is_none() && (kept == Kept::Always || has_lease_without_end) {
+        return Fate::Stays;
+    }
+    let is_old = record.revision().timestamp().saturating_add(RETENTION) < now;
+    if is_old && record.is_idle(now) { Fate::Forgotten } else { Fate::LookAgain }
+}
+
+/// Returns the name of a record's object.
+pub(super) fn record(key: &str) -> String {
+    format!("record:{key}")
+}
+
+/// Returns the name of the object with a group's names.
+pub(super) fn names(group: &str) -> String {
+    format!("names:{group}")
+}
+
+/// Returns the group of a key or of a listing's prefix: everything up to the second slash, or up to the first if there is
+/// no second.
+///
+/// For example, `c/` has the containers, and `b/photos/` the blobs of one container. A listing covers one group: with the
+/// prefix `b/` it would not include `b/photos/cat.jpg`.
+pub(super) fn group(key: &str) -> &str {
+    let end = key.match_indices('/').map(|(at, _)| at + 1).take(2).last();
+    &key[..end.unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_and_its_keys_are_in_one_group() {
+        for (prefix, key) in [
+            ("c/", "c/photos"),
+            ("c/ph", "c/photos"),
+            ("b/photos/", "b/photos/2026/cat.jpg"),
+            ("b/photos/2026/c", "b/photos/2026/cat.jpg"),
+            ("b/photos/", "b/photos/ "),
+            ("no slash", "no slash at all"),
+        ] {
+            assert_eq!(group(prefix), group(key), "{prefix} {key}");
+        }
+    }
+
+    #[test]
+    fn containers_do_not_share_a_group() {
+        assert_ne!(group("b/photos/x"), group("b/photos2/x"));
+        assert_ne!(group("b/photos/x"), group("c/photos"));
+    }
 }

@@ -3,7 +3,6 @@
 mod faults;
 mod journal;
 mod team;
-mod worker;
 
 use clap::Args;
 use ifmatch_register::conformance::history;
@@ -13,7 +12,7 @@ use crate::engine::Engine;
 use crate::{Result, now};
 use faults::Fault;
 use team::Team;
-pub(crate) use worker::{WorkerOptions, work};
+pub(crate) use team::{WorkerOptions, work};
 
 /// Keys that half of the operations use.
 const HOT_KEYS: usize = 20;

@@ -3,8 +3,10 @@
 use std::array;
 use std::pin::pin;
 
-use futures_util::future::{Either, select, try_join_all};
-use ifmatch_blob_objects::DirectUpload;
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, Either, select, try_join_all};
+use ifmatch_blob::store::BoxError;
+use ifmatch_blob_objects::{DirectUpload, RunningHash};
 use ifmatch_core::digest::ContentHash;
 use js_sys::{Promise, Uint8Array};
 use object_store::path::Path;
@@ -12,12 +14,13 @@ use object_store::{Error, Result};
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::JsFuture;
 use worker::crypto::{DigestStream, DigestStreamAlgorithm};
+use worker::send::{IntoSendFuture, SendWrapper};
 use worker::web_sys::{ReadableStream, WritableStream, WritableStreamDefaultWriter};
 use worker::worker_sys::FixedLengthStream;
 
-use super::upload::Upload;
+use super::put::Upload;
 use super::{TIMEOUT, failure, in_time};
-use crate::entry::edge::reader::Reader;
+use crate::entry::edge::body::Reader;
 
 /// Number of the only part.
 pub(super) const PART: u16 = 1;
@@ -91,4 +94,39 @@ async fn pump(location: &Path, from: &ReadableStream, to: &[WritableStreamDefaul
 /// Error for a body that was read before.
 pub(super) fn unread() -> Error {
     Error::Generic { store: "R2", source: "the body was read before it could be streamed to R2".into() }
+}
+
+/// A hash in progress.
+pub(in crate::entry) struct RuntimeHash {
+    digest: SendWrapper<DigestStream>,
+    writer: SendWrapper<Result<WritableStreamDefaultWriter, JsValue>>,
+}
+
+impl RuntimeHash {
+    /// Starts a hash.
+    pub(in crate::entry) fn begin() -> Box<dyn RunningHash> {
+        let digest = DigestStream::new(DigestStreamAlgorithm::Sha256);
+        let writer = writable(&digest).get_writer();
+        Box::new(Self { digest: SendWrapper::new(digest), writer: SendWrapper::new(writer) })
+    }
+
+    async fn end(self) -> Result<ContentHash, JsValue> {
+        JsFuture::from(self.writer.0?.close()).await?;
+        Ok(content_hash(&self.digest.0.digest().await?))
+    }
+}
+
+impl RunningHash for RuntimeHash {
+    fn update(&mut self, bytes: &Bytes) {
+        if let Ok(writer) = &self.writer.0 {
+            // The stream accepts writes without waiting. After a failed write, closing it fails.
+            drop(writer.write_with_chunk(&Uint8Array::from(&bytes[..])));
+        }
+    }
+
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<ContentHash, BoxError>> {
+        let hashed =
+            async move { (*self).end().await.map_err(|error| BoxError::from(worker::Error::from(error).to_string())) };
+        Box::pin(hashed.into_send())
+    }
 }

@@ -4,15 +4,11 @@
 //! failed condition without saying which: the object it returns tells.
 
 mod attributes;
-mod direct;
+pub(super) mod direct;
 mod failure;
 mod get;
-pub(super) mod hash;
-mod list;
-mod multipart;
 mod put;
 mod tombstone;
-mod upload;
 
 use std::fmt;
 use std::io;
@@ -83,7 +79,7 @@ impl ObjectStore for R2 {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        multipart::begin(&self.bucket, location, &options).into_send().await
+        put::begin(&self.bucket, location, &options).into_send().await
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -114,15 +110,15 @@ impl ObjectStore for R2 {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        list::objects(&self.bucket, list::folder(prefix), None, false).map_ok(|(meta, _)| meta).boxed()
+        get::objects(&self.bucket, get::folder(prefix), None, false).map_ok(|(meta, _)| meta).boxed()
     }
 
     fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
-        list::objects(&self.bucket, list::folder(prefix), Some(offset), false).map_ok(|(meta, _)| meta).boxed()
+        get::objects(&self.bucket, get::folder(prefix), Some(offset), false).map_ok(|(meta, _)| meta).boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        list::folders(&self.bucket, prefix).into_send().await
+        get::folders(&self.bucket, prefix).into_send().await
     }
 
     async fn rename_opts(&self, _: &Path, _: &Path, _: RenameOptions) -> Result<()> {
@@ -147,7 +143,7 @@ impl DescribedListing for R2 {
         prefix: &str,
         after: Option<&Path>,
     ) -> BoxStream<'static, Result<(ObjectMeta, Attributes)>> {
-        list::objects(&self.bucket, Some(prefix.to_owned()), after, true)
+        get::objects(&self.bucket, Some(prefix.to_owned()), after, true)
     }
 }
 

@@ -1,11 +1,19 @@
-//! Writes an object in one request, with a condition.
+//! Writes to R2: whole objects, and uploads of several parts.
 
-use ifmatch_blob_objects::DirectBody;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use ifmatch_blob_objects::{DirectBody, DirectUpload};
 use object_store::path::Path;
-use object_store::{Error, PutMode, PutOptions, PutPayload, PutResult, Result, UpdateVersion};
-use worker::{Bucket, Conditional, Data, Date, DateInit, Object};
+use object_store::{
+    Error, MultipartUpload, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UpdateVersion,
+    UploadPart,
+};
+use worker::send::{IntoSendFuture, SendWrapper};
+use worker::{Bucket, Conditional, Data, Date, DateInit, Object, UploadedPart, web_sys};
 
-use super::{attributes, direct, failure, tombstone, within_limits};
+use super::{attributes, direct, failure, tombstone, within_budget, within_limits};
 use crate::entry::edge::body::EdgeBody;
 
 /// Writes an object.
@@ -76,4 +84,113 @@ fn raw_tag(version: &UpdateVersion) -> Result<String> {
     let raw = version.e_tag.as_deref().and_then(attributes::raw_tag);
     raw.map(ToOwned::to_owned)
         .ok_or_else(|| Error::NotSupported { source: "R2 compares with one strong tag of its own".into() })
+}
+
+/// An upload at R2.
+#[derive(Clone)]
+pub(super) struct Upload {
+    bucket: SendWrapper<Bucket>,
+    location: Path,
+    id: String,
+}
+
+impl Upload {
+    pub(super) fn new(bucket: &Bucket, location: &Path, id: String) -> Self {
+        Self { bucket: SendWrapper::new(bucket.clone()), location: location.clone(), id }
+    }
+
+    /// Returns the name of the object.
+    pub(super) fn location(&self) -> &Path {
+        &self.location
+    }
+
+    /// Returns R2's handle of the upload.
+    pub(super) fn resume(&self) -> worker::Result<worker::MultipartUpload> {
+        self.bucket.resume_multipart_upload(self.location.as_ref(), &self.id)
+    }
+
+    /// Uploads a stream as a part, and returns the part's tag. There is no time limit, since the client determines the time.
+    pub(super) async fn send(&self, number: u16, body: web_sys::ReadableStream) -> Result<String> {
+        let sent = async { self.resume()?.upload_part(number, body).await };
+        within_budget(&self.location, sent).await.map(|part| part.etag())
+    }
+}
+
+/// An upload in parts.
+struct Parts {
+    upload: Upload,
+    /// Number of parts begun.
+    begun: u16,
+    /// Number and tag of each part that arrived.
+    arrived: Arc<Mutex<Vec<(u16, String)>>>,
+}
+
+/// Begins an upload. A body passed along is uploaded as its only part.
+pub(super) async fn begin(
+    bucket: &Bucket,
+    location: &Path,
+    options: &PutMultipartOptions,
+) -> Result<Box<dyn MultipartUpload>> {
+    let (http, custom) = attributes::metadata(&options.attributes)?;
+    let request = bucket.create_multipart_upload(location.as_ref()).http_metadata(http).custom_metadata(custom);
+    let id = within_limits(location, request.execute()).await?.upload_id().await;
+    let upload = Upload::new(bucket, location, id);
+    let mut begun = Parts { upload, begun: 0, arrived: Arc::default() };
+    let direct = options.extensions.get::<DirectUpload>();
+    if let Some((direct, body)) = direct.and_then(|direct| Some((direct, direct.take::<EdgeBody>()?))) {
+        let body = body.into_whole().ok_or_else(direct::unread)?;
+        match direct::send(location, &begun.upload, body, direct).await {
+            Ok(tag) => begun.arrived = Arc::new(Mutex::new(vec![(direct::PART, tag)])),
+            Err(error) => {
+                // R2 removes abandoned uploads after a week.
+                let _ = begun.abort().await;
+                return Err(error);
+            }
+        }
+    }
+    Ok(Box::new(begun))
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let location = self.upload.location();
+        f.debug_struct("Upload").field("location", location).field("begun", &self.begun).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl MultipartUpload for Parts {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        let number = self.begun.checked_add(1);
+        self.begun = number.unwrap_or(self.begun);
+        let (upload, arrived) = (self.upload.clone(), Arc::clone(&self.arrived));
+        let sent = async move {
+            let number = number.ok_or_else(|| too_many(upload.location()))?;
+            let sent = async { upload.resume()?.upload_part(number, bytes(&data)).await };
+            let part = within_limits(upload.location(), sent).await?;
+            arrived.lock().unwrap_or_else(PoisonError::into_inner).push((number, part.etag()));
+            Ok(())
+        };
+        Box::pin(sent.into_send())
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        // Kept for a retry in case R2's rate limit rejects this attempt.
+        let mut parts = self.arrived.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        parts.sort_unstable();
+        let upload = &self.upload;
+        let completed = async {
+            upload.resume()?.complete(parts.into_iter().map(|(number, tag)| UploadedPart::new(number, tag))).await
+        };
+        within_limits(upload.location(), completed).into_send().await.map(|object| result(&object))
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        let upload = &self.upload;
+        within_limits(upload.location(), async { upload.resume()?.abort().await }).into_send().await
+    }
+}
+
+fn too_many(location: &Path) -> Error {
+    Error::NotSupported { source: format!("{location} has more parts than an object may have").into() }
 }

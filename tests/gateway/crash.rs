@@ -1,0 +1,202 @@
+//! kill -9 during many writes, repeatedly: acknowledged writes survive, no blob is mixed, and leftovers are removed.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_testbed::within;
+use support::{Answer, Client, Gateway, Server, full};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tower::service_fn;
+
+use crate::eventually;
+
+/// Number of concurrent writers, each with its own blob.
+const WRITERS: usize = 100;
+
+/// Number of acknowledged writes in a round before the kill. Others are in flight.
+const KILLED_AFTER: [usize; 5] = [0, 1, 25, 80, 160];
+
+/// Allowed contents of a blob: the last acknowledged write, or any later attempt.
+#[derive(Default)]
+struct Expected {
+    /// Body and tag of the last acknowledged write, if any.
+    acknowledged: Option<(Bytes, String)>,
+    /// Bodies of later writes without a response.
+    unanswered: Vec<Bytes>,
+}
+
+type Blobs = Arc<Mutex<HashMap<String, Expected>>>;
+
+/// State shared by the writers of one round.
+#[derive(Clone)]
+struct Round {
+    number: usize,
+    client: Client,
+    blobs: Blobs,
+    acknowledged: Arc<AtomicUsize>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kill_9_during_a_hundred_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_owned();
+    let mut gateway = tokio::task::block_in_place(|| Gateway::start(["serve", "--data", &path]));
+    let blobs = Blobs::default();
+    for (number, killed_after) in KILLED_AFTER.into_iter().enumerate() {
+        let client = Client::new(gateway.address());
+        let round = Round { number, client, blobs: Arc::clone(&blobs), acknowledged: Arc::default() };
+        let mut writers = JoinSet::new();
+        for writer in 0..WRITERS {
+            writers.spawn(write_until_the_end(round.clone(), writer));
+        }
+        // A short pause, so that the kill does not coincide with the step before a response.
+        within("the writes before the kill", async {
+            while round.acknowledged.load(Relaxed) < killed_after {
+                assert!(writers.try_join_next().is_none(), "a write has failed before the kill");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(7)).await;
+        tokio::task::block_in_place(|| gateway.kill());
+        writers.join_all().await;
+        tokio::task::block_in_place(|| gateway.restart());
+        check(&Client::new(gateway.address()), &blobs, folder.path(), number).await;
+    }
+}
+
+/// Writes one blob repeatedly until the process has ended.
+async fn write_until_the_end(round: Round, writer: usize) {
+    let name = format!("/c/blob-{writer}");
+    for turn in 0.. {
+        let body = body(round.number, writer, turn);
+        let tag = note(&round.blobs, &name, |blob| {
+            blob.unanswered.push(body.clone());
+            blob.acknowledged.as_ref().map(|(_, tag)| tag.clone())
+        });
+        // Every other writer uses conditions, and detects if its last write was lost.
+        let request = match (writer % 2, tag) {
+            (0, _) => Request::builder(),
+            (_, None) => Request::builder().header("if-none-match", "*"),
+            (_, Some(tag)) => Request::builder().header("if-match", tag),
+        };
+        let request = request.method(Method::PUT).uri(&name).body(full(body.clone())).unwrap();
+        let Ok(answer) = round.client.try_send(request).await else { return };
+        acknowledge(&round.blobs, &name, &answer, body);
+        round.acknowledged.fetch_add(1, Relaxed);
+    }
+}
+
+fn acknowledge(blobs: &Blobs, name: &str, answer: &Answer, body: Bytes) {
+    assert!(matches!(answer.status.as_u16(), 200 | 201), "{name}: {answer:#?}");
+    let tag = answer.etag().to_owned();
+    note(blobs, name, |blob| *blob = Expected { acknowledged: Some((body, tag)), unanswered: Vec::new() });
+}
+
+fn note<T>(blobs: &Blobs, name: &str, change: impl FnOnce(&mut Expected) -> T) -> T {
+    change(blobs.lock().unwrap().entry(name.to_owned()).or_default())
+}
+
+/// Returns a unique body, below or above the inline limit.
+fn body(round: usize, writer: usize, turn: usize) -> Bytes {
+    let size = [1 << 10, 64 << 10, 1 << 20][writer % 3];
+    let line = format!("round {round} writer {writer} turn {turn}\n");
+    line.bytes().cycle().take(size).collect()
+}
+
+/// After a restart, checks that each blob has an allowed content with the right tag, and that nothing else is on disk.
+async fn check(client: &Client, blobs: &Blobs, folder: &Path, round: usize) {
+    let names: Vec<String> = blobs.lock().unwrap().keys().cloned().collect();
+    let mut in_files = 0;
+    let mut present = 0;
+    for name in names {
+        let answer = client.get(&name, &[]).await;
+        let found =
+            (answer.status == 200).then(|| (answer.body.clone(), answer.headers["etag"].to_str().unwrap().to_owned()));
+        note(blobs, &name, |blob| one_of(blob, found.as_ref(), &format!("{name} in round {round}")));
+        if let Some((body, tag)) = found {
+            let hash = ContentHash::of(&body).hex();
+            assert!(tag.trim_matches('"').starts_with(&hash), "{name} in round {round}: {tag} is not of these bytes");
+            present += 1;
+            in_files += usize::from(body.len() > 4 << 10);
+        }
+    }
+    let listed = client.get("/c?limit=1000", &[]).await;
+    if present > 0 {
+        assert_eq!(listed.json()["blobs"].as_array().map(Vec::len), Some(present), "listing in round {round}");
+    }
+    assert_eq!(files(&folder.join("bodies")), in_files, "a body for each blob that has one, in round {round}");
+    assert_eq!(files(&folder.join("tmp")), 0, "nothing half written, in round {round}");
+}
+
+/// Checks that the blob is its last acknowledged version or a later attempt, which counts as acknowledged from now on.
+fn one_of(blob: &mut Expected, found: Option<&(Bytes, String)>, place: &str) {
+    let is_acknowledged = found == blob.acknowledged.as_ref();
+    let is_later = found.is_some_and(|(body, _)| blob.unanswered.contains(body));
+    assert!(is_acknowledged || is_later, "{place} is neither the acknowledged version nor a later attempt");
+    *blob = Expected { acknowledged: found.cloned(), unanswered: Vec::new() };
+}
+
+/// The number of files below a folder.
+fn files(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+}
+
+/// Only a process that has the register for itself can tell that the write was killed, and lets others go ahead sooner.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_ends_the_permits_of_killed_writes_soon() {
+    let (store, folder) = (ifmatch_testbed::s3::start().await, tempfile::tempdir().unwrap());
+    let (inner, reached) = (Client::new(store.address()), Arc::new(Notify::new()));
+    let at_store = Arc::clone(&reached);
+    // Forwards all requests but one write, which never ends.
+    let front = Server::start(service_fn(move |request: Request<Incoming>| {
+        let (inner, reached) = (inner.clone(), Arc::clone(&reached));
+        async move {
+            if request.method() == Method::PUT && request.uri().path().ends_with("/c/held") {
+                reached.notify_one();
+                std::future::pending::<()>().await;
+            }
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let answer = inner.send(Request::from_parts(head, full(body))).await;
+            let mut response = Response::new(full(answer.body));
+            (*response.status_mut(), *response.headers_mut()) = (answer.status, answer.headers);
+            Ok::<_, Infallible>(response)
+        }
+    }))
+    .await;
+    let endpoint = format!("http://{}", front.address());
+    let mut command = Gateway::command();
+    command.args(["serve", "--store", "s3://bucket/some", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path());
+    command.envs(store.settings()).env("AWS_ENDPOINT", endpoint);
+    let mut gateway = tokio::task::block_in_place(|| Gateway::launch(command));
+    let client = Client::new(gateway.address());
+    client.put("/c/other", &[], "whole").await.expect(201);
+    let held = tokio::spawn(async move {
+        let put = Request::put("/c/held").header("host", "test").body(full("held")).unwrap();
+        client.try_send(put).await.map(drop)
+    });
+    within("the write reaches the store", at_store.notified()).await;
+    let told = "an earlier process ended during writes";
+    assert!(!gateway.stderr().contains(told), "{}", gateway.stderr());
+    tokio::task::block_in_place(|| {
+        gateway.restart();
+        eventually(told, || gateway.stderr().contains(told).then_some(()));
+    });
+    assert!(held.await.unwrap().is_err(), "its gateway was killed");
+    let client = Client::new(gateway.address());
+    assert_eq!(client.get("/c/other", &[]).await.expect(200).text(), "whole");
+}
