@@ -13,11 +13,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ifmatch_blob::BlobStore;
-use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
-    BlobEntry, BlobInfo, Cached, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page,
-    Peek, Put, Reading, SetHeaders, StoreError, Written,
+    BlobInfo, Cached, Delete, Opened, Peek, Put, Reading, SetHeaders, StoreError, Wrapper, Written,
 };
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::Clock;
@@ -110,7 +108,11 @@ impl<F: Fn()> Drop for End<'_, F> {
 }
 
 #[async_trait]
-impl BlobStore for MetadataCache {
+impl Wrapper for MetadataCache {
+    fn inner(&self) -> &dyn BlobStore {
+        &*self.store
+    }
+
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         let began = self.begin();
         let opened = self.store.open(blob, reading).await?;
@@ -130,36 +132,8 @@ impl BlobStore for MetadataCache {
         self.writing(blob, self.store.delete(blob, delete)).await
     }
 
-    async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
-        self.store.list(container, query).await
-    }
-
     async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
         self.writing(blob, self.store.set_headers(blob, set)).await
-    }
-
-    async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
-        self.store.lease(blob, request).await
-    }
-
-    async fn create_container(
-        &self,
-        container: &ContainerName,
-        headers: BlobHeaders,
-    ) -> Result<ContainerInfo, StoreError> {
-        self.store.create_container(container, headers).await
-    }
-
-    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
-        self.store.container(container).await
-    }
-
-    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError> {
-        self.store.set_container(container, set).await
-    }
-
-    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
-        self.store.lease_container(container, request).await
     }
 
     async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
@@ -171,10 +145,6 @@ impl BlobStore for MetadataCache {
     async fn delete_empty_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
         let _end = End { writes: &self.writes, forget: || self.memory.clear() };
         self.store.delete_empty_container(container, delete).await
-    }
-
-    async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
-        self.store.containers(query).await
     }
 }
 
@@ -217,7 +187,7 @@ mod tests {
     use bytes::Bytes;
     use http_body_util::Full;
     use ifmatch_blob::BlobService;
-    use ifmatch_blob::store::Upload;
+    use ifmatch_blob::store::{LeaseRequest, Upload};
     use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
     use ifmatch_core::EntityTag;
     use ifmatch_core::lease::{LeaseAction, LeaseDuration};
@@ -279,11 +249,11 @@ mod tests {
         let second = put(&store, "second").await;
         assert_eq!(remembered(&store), None);
         assert_eq!(read(&store).await, second);
-        store.delete(&blob(), Delete::default()).await.unwrap();
+        BlobStore::delete(&store, &blob(), Delete::default()).await.unwrap();
         assert_eq!(remembered(&store), None);
         put(&store, "third").await;
         read(&store).await;
-        store.delete_container(&blob().container, Delete::default()).await.unwrap();
+        BlobStore::delete_container(&store, &blob().container, Delete::default()).await.unwrap();
         assert_eq!(remembered(&store), None);
         assert_eq!(read(&store).await, None);
     }
@@ -296,7 +266,7 @@ mod tests {
         let (id, duration) = (HOLDER.parse().unwrap(), LeaseDuration::from_seconds(60).unwrap());
         let action = LeaseAction::Acquire { id, duration, holder: None };
         let lease = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
-        store.lease(&blob(), lease).await.unwrap();
+        BlobStore::lease(&store, &blob(), lease).await.unwrap();
         read(&store).await;
         assert!(remembered(&store).is_some());
         let mut service = BlobService::new(Arc::new(store));

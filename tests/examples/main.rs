@@ -10,8 +10,9 @@ use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_testbed::{Port, postgres};
 use support::{Answer, Client, Gateway, build, full};
 
-#[path = "../examples/custom_register.rs"]
+#[path = "../../examples/custom_register.rs"]
 pub mod custom_register;
+mod notes;
 
 /// Timeout for the start or the end of an example.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -36,9 +37,14 @@ fn program(name: &str) -> Command {
 
 /// Starts a server on a free port.
 async fn serve(name: &str) -> (Example, Client) {
+    serve_with(name, &[]).await
+}
+
+/// Starts a server on a free port, with more arguments.
+async fn serve_with(name: &str, args: &[&str]) -> (Example, Client) {
     let port = Port::claim();
     let client = Client::new(port.address());
-    let child = program(name).arg(port.address().to_string()).spawn().expect("the example starts");
+    let child = program(name).arg(port.address().to_string()).args(args).spawn().expect("the example starts");
     let example = Example { child, _port: port };
     let up = async {
         while client.try_send(Request::get("/").body(full("")).expect("a request")).await.is_err() {

@@ -1,47 +1,27 @@
 //! The service of docs/howto/axum.md, as its clients see it.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::process::{Child, Command};
 use std::time::Duration;
 
 use http::Request;
-use ifmatch_testbed::Port;
-use support::{Answer, Client, build, full};
+use support::{Answer, Client, full};
 
-/// Timeout for the start of the service, and for a change by its job.
-const TIMEOUT: Duration = Duration::from_mins(2);
+use crate::{Example, TIMEOUT, serve_with};
 
-const GUIDE: &str = include_str!("../docs/howto/axum.md");
-const SERVICE: &str = include_str!("../examples/notes.rs");
+const GUIDE: &str = include_str!("../../docs/howto/axum.md");
+const SERVICE: &str = include_str!("../../examples/notes.rs");
 
 struct Service {
-    child: Child,
     client: Client,
-    _port: Port,
+    _example: Example,
     _folder: tempfile::TempDir,
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Service {
     async fn start() -> Self {
-        let (port, folder) = (Port::claim(), tempfile::tempdir().expect("a folder"));
+        let folder = tempfile::tempdir().expect("a folder");
         let database = format!("sqlite:{}?mode=rwc", folder.path().join("notes.db").display());
-        let mut program = Command::new(build(&["--example", "notes"]));
-        let child = program.arg(port.address().to_string()).arg(database).spawn().expect("the service starts");
-        let service = Self { child, client: Client::new(port.address()), _port: port, _folder: folder };
-        let up = async {
-            while service.client.try_send(Request::get("/health").body(full("")).expect("a request")).await.is_err() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(TIMEOUT, up).await.expect("the service listens within two minutes");
-        service
+        let (example, client) = serve_with("notes", &[&database]).await;
+        Self { client, _example: example, _folder: folder }
     }
 
     async fn send(&self, line: &str, fields: &[(&str, &str)], body: &str) -> Answer {
