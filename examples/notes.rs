@@ -42,10 +42,10 @@ async fn list(State(db): State<SqlitePool>, Query(page): Query<Page>) -> Result<
 async fn create(
     State(db): State<SqlitePool>,
     Json(note): Json<Note>,
-) -> Result<(StatusCode, EntityTag, [(HeaderName, String); 1], ()), AppError> {
+) -> Result<(StatusCode, [(HeaderName, String); 1], EntityTag), AppError> {
     let insert = query("INSERT INTO notes (title, text, version) VALUES (?, ?, 1)").bind(note.title).bind(note.text);
     let id = insert.execute(&db).await?.last_insert_rowid();
-    Ok((StatusCode::CREATED, EntityTag::from(1), [(LOCATION, format!("/v1/notes/{id}"))], ()))
+    Ok((StatusCode::CREATED, [(LOCATION, format!("/v1/notes/{id}"))], EntityTag::from(1)))
 }
 
 async fn read(State(db): State<SqlitePool>, Path(id): Path<i64>) -> Result<(EntityTag, Json<Note>), AppError> {
@@ -60,12 +60,12 @@ async fn save(
     Path(id): Path<i64>,
     expected: ExpectedVersion,
     Json(note): Json<Note>,
-) -> Result<(EntityTag, ()), AppError> {
+) -> Result<EntityTag, AppError> {
     let update = "UPDATE notes SET title = ?, text = ?, version = version + 1
         WHERE id = ? AND version = coalesce(?, version) RETURNING version";
     let update = query(update).bind(note.title).bind(note.text).bind(id).bind(expected.of_row::<i64>()?);
     let row = update.fetch_optional(&db).await?.ok_or(PreconditionFailed)?;
-    Ok((EntityTag::from(row.get::<i64, _>("version")), ()))
+    Ok(EntityTag::from(row.get::<i64, _>("version")))
 }
 
 async fn delete(
@@ -126,7 +126,6 @@ fn layer() -> ConditionalLayer {
         .handlers_check_versions()
         .behind_compression()
         .require_preconditions(RequirePreconditions::for_writes())
-        .require_where(|head| head.uri.path() != "/v1/notes")
         .error_body(|error| {
             let Json(body) = problem(error.name(), error.message());
             (axum::http::HeaderValue::from_static("application/json"), body.to_string().into())

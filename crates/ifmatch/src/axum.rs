@@ -14,6 +14,7 @@ use axum::serve::{IncomingStream, Listener};
 use futures_util::FutureExt;
 use http::StatusCode;
 use http::request::Parts;
+use ifmatch_core::precondition::Preconditions;
 use tower_layer::{Layer, layer_fn};
 use tower_service::Service;
 
@@ -44,12 +45,18 @@ pub trait RouterExt<S> {
     /// Wraps all routes, and the fallback, in a layer. The router may get its state before or after.
     ///
     /// The result has a route for every path. Merged with a router that has plain routes, it takes the paths and methods that
-    /// those leave. axum panics when two guarded routers are merged, as for two fallbacks: merge the routers first, or nest
-    /// them under two prefixes. Nested under `/notes`, it serves `/notes` and `/notes/a`, while `/notes/` is 404, as for every
+    /// those leave. axum panics when two guarded routers are merged, as for two fallbacks, or one with a router that has a route
+    /// such as `/{id}`: merge the routers first, or nest them under two prefixes. For the same reason, set `fallback` and
+    /// `method_not_allowed_fallback` before: those of an outer router don't apply. Middleware outside sees no `MatchedPath` and no
+    /// parameters of the routes inside.
+    ///
+    /// Apps that are made of one guarded router with different states share its layer, with its records and memory: give each a layer of
+    /// its own if their resources differ.
+    /// Nested under `/notes`, it serves `/notes` and `/notes/a`, while `/notes/` is 404, as for every
     /// nested router. The `MatchedPath` of `/notes` is `/notes/`.
     ///
     /// `axum::serve` completes a router without state once a connection. Call [`Router::with_state`] with `()` at the end if you
-    /// call it as a service, as axum advises for its own handlers.
+    /// call it as a service (by `oneshot`, for example), as axum advises for its own handlers.
     ///
     /// ```
     /// use axum::{Router, extract::State, routing::get};
@@ -97,10 +104,12 @@ impl<S: Clone + Send + Sync + 'static> Handler<(), S> for Stateless<S> {
 }
 
 /// Asks a [`Stateless`] router that has its state for the complete one.
+#[expect(clippy::expect_used, reason = "the handler's future is ready, and axum adds no other to it")]
 fn complete(mut route: Route) -> Router {
     let answered = Service::<Request>::call(&mut route, Request::default()).now_or_never();
     let complete = answered.and_then(|Ok(mut response)| response.extensions_mut().remove());
-    complete.map_or_else(Router::new, |Complete(router)| router)
+    let Complete(router) = complete.expect("axum answers a handler that is ready at once");
+    router
 }
 
 /// A connection of `axum::serve`, so that it takes a layered router as it is.
@@ -166,7 +175,13 @@ impl<S: Sync> FromRequestParts<S> for ExpectedVersion {
     type Rejection = MissingPermit;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingPermit> {
-        parts.extensions.get::<Permit>().map(Permit::expected_version).ok_or(MissingPermit)
+        let is_conditional = || Preconditions::WRITE_HEADERS.iter().any(|name| parts.headers.contains_key(name));
+        match parts.extensions.get::<Permit>() {
+            Some(permit) => Ok(permit.expected_version()),
+            // The layer doesn't guard it: a POST without a condition, for example.
+            None if !is_conditional() => Ok(Self::Any),
+            None => Err(MissingPermit),
+        }
     }
 }
 

@@ -98,8 +98,8 @@ impl Builder {
         self
     }
 
-    /// Sets the bodies of the errors that the layer answers itself, in the form of the service's other errors: their media type and
-    /// content. Status and other header fields stay. Defaults to `application/problem+json` (RFC 9457).
+    /// Sets the bodies of the errors that the layer answers itself, and of [`PreconditionFailed`](crate::PreconditionFailed), in the form
+    /// of the service's other errors: their media type and content. Status and other header fields stay. Defaults to `application/problem+json` (RFC 9457).
     ///
     /// ```
     /// use bytes::Bytes;
@@ -200,8 +200,9 @@ impl Builder {
     ///
     /// A write with one strong tag in `If-Match`, or with `If-None-Match: *`, then needs no GET before it: its handler gets the
     /// [`ExpectedVersion`](crate::ExpectedVersion), and answers [`PreconditionFailed`](crate::PreconditionFailed) if the store has
-    /// another one. The layer compares other conditions as usual. Responses to GET must have the store's version as their `ETag`,
-    /// and so should those to writes, which saves the GET after them.
+    /// another one. The layer compares other conditions as usual, and those of POST. Responses to GET must have the store's version as
+    /// their `ETag`, which must never recur for a URL: don't reuse the ids of deleted rows. Responses to writes have a tag only if the
+    /// handler states it, since a GET after them might find the version of another writer.
     ///
     /// No update is lost then even if jobs or other services write to the store, past the layer.
     ///
@@ -355,6 +356,8 @@ impl Builder {
     ///
     /// - The layer is [authoritative](Self::authoritative) and its register may lose acknowledged swaps, unless that is
     ///   [accepted](Self::allow_lost_updates).
+    /// - The layer is [authoritative](Self::authoritative), and [handlers check versions](Self::handlers_check_versions): either all
+    ///   writes pass the layer, or they don't.
     /// - The [write timeout](Self::write_timeout) is zero, so that every write would be rejected.
     /// - [`require_where`](Self::require_where) selects requests, but no method
     ///   [requires](Self::require_preconditions) a condition.
@@ -365,6 +368,11 @@ impl Builder {
             !may_lose || self.config.allows_lost_updates,
             "the register may lose acknowledged swaps at a failover, so it cannot be authoritative: use another register, \
              or accept the loss with Builder::allow_lost_updates"
+        );
+        assert!(
+            self.config.authority == Authority::Resource || !self.config.handlers_check_versions,
+            "an authoritative layer knows all versions, and handlers that check them know better: set one of \
+             Builder::authoritative and Builder::handlers_check_versions"
         );
         assert!(
             !self.config.write_timeout.is_zero(),

@@ -92,7 +92,7 @@ impl Config {
             None => {
                 head.method != Method::POST
                     || CONDITIONAL_HEADERS.iter().any(|name| head.headers.contains_key(name))
-                    || self.require.refuses(&head.method, &Preconditions::NONE)
+                    || self.refuses(head, &Preconditions::NONE)
                     || self.may_be_leased(head)
             }
         }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{Method, Response, StatusCode, Uri};
+use http::{HeaderName, Method, Response, StatusCode, Uri};
 use http_body::Body;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::problem::Problem;
@@ -96,6 +96,16 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
     }
 }
 
+/// Header fields about a content that is replaced.
+const REPLACED: [HeaderName; 6] = [
+    CONTENT_ENCODING,
+    CONTENT_LANGUAGE,
+    TRANSFER_ENCODING,
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("repr-digest"),
+];
+
 /// A request whose response is finished by [`finish`](Self::finish).
 pub(crate) struct Watched {
     shared: Arc<Shared>,
@@ -116,7 +126,7 @@ impl Watched {
         let decision = match response.status() {
             StatusCode::NOT_MODIFIED if [Method::GET, Method::HEAD].contains(&self.method) => Decision::NOT_MODIFIED,
             status if status.is_client_error() || status.is_server_error() => match response.extensions().get() {
-                Some(decision) => *decision,
+                Some(Decision { reason, .. }) => Decision::new(status, reason),
                 None => return,
             },
             _ => return,
@@ -130,6 +140,10 @@ impl Watched {
         if let (Some(make), Some(problem)) = (&shared.config.error_body, response.extensions().get::<Problem>()) {
             let (media_type, content) = make(problem);
             let headers = response.headers_mut();
+            // The problem of a handler may have passed a compression, for example.
+            for name in REPLACED {
+                headers.remove(name);
+            }
             headers.insert(CONTENT_TYPE, media_type);
             headers.insert(CONTENT_LENGTH, content.len().into());
             let content = if method == Method::HEAD { Bytes::new() } else { content };

@@ -13,7 +13,7 @@ pub(crate) use imp::{enter, leave, map, replace, uri};
 mod imp {
     use std::mem;
 
-    use axum::extract::OriginalUri;
+    use axum::extract::{NestedPath, OriginalUri};
     use http::request::Parts;
     use http::{Request, Uri};
 
@@ -42,12 +42,19 @@ mod imp {
     /// the last word: two names of one resource would have two keys.
     pub(crate) fn uri(head: &Parts) -> &Uri {
         let original = head.extensions.get().map(|OriginalUri(uri)| uri);
-        original.filter(|original| is_below(&head.uri, original)).unwrap_or(&head.uri)
+        let mount = head.extensions.get().map(NestedPath::as_str);
+        original
+            .zip(mount)
+            .filter(|(original, mount)| is_below(&head.uri, original, mount))
+            .map_or(&head.uri, |(uri, _)| uri)
     }
 
-    /// Returns `true` for the rest of a URI below a prefix, which is all that nesting removes. Of the prefix itself, a slash is left.
-    fn is_below(uri: &Uri, original: &Uri) -> bool {
-        uri.query() == original.query() && (uri.path() == "/" || original.path().ends_with(uri.path()))
+    /// Returns `true` if nesting at a mount, and nothing else, has made `uri` of the original one: it removes as many segments as
+    /// the mount has. Of the mount itself, a slash is left. A middleware that strips a language removes a prefix, too.
+    fn is_below(uri: &Uri, original: &Uri, mount: &str) -> bool {
+        let segments = mount.trim_matches('/').split('/').count();
+        let rest = original.path().match_indices('/').nth(segments).map_or("/", |(at, _)| &original.path()[at..]);
+        uri.query() == original.query() && uri.path() == rest
     }
 
     /// Makes a head address another resource, by its URI as clients send it.

@@ -71,7 +71,7 @@ fn describe(config: &Config, method: &Method, path: &str, operation: &mut Operat
         add_parameter(operation, "If-Match", "The ETag of the version to replace. 412 if another one is current.");
         add_parameter(operation, "If-None-Match", "`*` to create the resource. 412 if it exists.");
         add_response(operation, "409", "Another write is in flight: retry after the time in Retry-After.");
-        add_response(operation, "412", "Another version is current, whose ETag the response has. Nothing was changed.");
+        add_response(operation, "412", "Another version is current. Nothing was changed.");
         add_response(operation, "503", "The versions can't be compared at present, or the outcome is unknown.");
         if config.refuses(&head, &Preconditions::NONE) {
             add_response(operation, "428", "The request needs If-Match or If-None-Match. Nothing was changed.");

@@ -148,18 +148,21 @@ impl ExpectedVersion {
     /// use ifmatch::{EntityTag, ExpectedVersion, PreconditionFailed};
     ///
     /// assert_eq!(ExpectedVersion::Tag(EntityTag::from(7)).of_row(), Ok(Some(7)));
+    /// assert_eq!(ExpectedVersion::Tag(EntityTag::strong("+7").unwrap()).of_row::<i64>(), Err(PreconditionFailed));
     /// assert_eq!(ExpectedVersion::Any.of_row::<i64>(), Ok(None));
     /// assert_eq!(ExpectedVersion::Absent.of_row::<i64>(), Err(PreconditionFailed));
     /// ```
     ///
     /// # Errors
     /// If no existing row can have it: the row must not exist, or the tag is not made of such a version.
-    pub fn of_row<V: FromStr>(&self) -> Result<Option<V>, PreconditionFailed> {
+    pub fn of_row<V: FromStr + ToString>(&self) -> Result<Option<V>, PreconditionFailed> {
         match self {
             Self::Any => Ok(None),
             Self::Absent => Err(PreconditionFailed),
             Self::Tag(tag) => {
-                let version = tag.opaque_str().and_then(|text| text.parse().ok());
+                let text = tag.opaque_str().filter(|_| !tag.is_weak()).ok_or(PreconditionFailed)?;
+                // `"+4"` is another tag than `"4"`.
+                let version = text.parse().ok().filter(|version: &V| version.to_string() == text);
                 version.map(Some).ok_or(PreconditionFailed)
             }
         }

@@ -24,6 +24,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tower::Layer;
 use tower::util::MapRequestLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::SizeAbove;
 
 type Note = Arc<Mutex<String>>;
 
@@ -261,6 +263,39 @@ async fn a_rewritten_uri_is_the_resource_that_it_names() {
     assert_eq!(*note.lock().unwrap(), "mine");
 }
 
+/// A middleware strips a language, as nesting strips a prefix. The resource has one key, whatever its name: under two, all of these
+/// writers would succeed.
+#[tokio::test]
+async fn a_stripped_prefix_that_is_no_mount_makes_no_other_resource() {
+    fn strip_language(mut request: Request) -> Request {
+        if let Some(path) = ["/en", "/de"].iter().find_map(|prefix| request.uri().path().strip_prefix(prefix)) {
+            *request.uri_mut() = path.parse().unwrap();
+        }
+        request
+    }
+    let keys = Arc::new(Mutex::new(Vec::new()));
+    let guarded = || {
+        let keys = Arc::clone(&keys);
+        let key = move |head: &Parts| {
+            keys.lock().unwrap().push(head.uri.path().to_owned());
+            Key::new(head.uri.path())
+        };
+        let layer = ConditionalLayer::builder().key(key).build();
+        Router::new().route("/n", get(read).put(write)).with_state(Note::default()).guarded_by(layer)
+    };
+    let apps = [
+        Router::new().fallback_service(MapRequestLayer::new(strip_language).layer(guarded())),
+        guarded().layer(MapRequestLayer::new(strip_language)),
+    ];
+    for client in apps.map(TestClient::new) {
+        for path in ["/en/n", "/de/n", "/n"] {
+            assert_eq!(client.send("PUT", path, &[], "text").await.status, 200, "{path}");
+        }
+        let found = std::mem::take(&mut *keys.lock().unwrap());
+        assert!(found.len() >= 3 && found.iter().all(|key| key == "/n"), "{found:?}");
+    }
+}
+
 /// The handler, also of the layer's own GET, gets the path below its mount, and the query of the variant that it asks for.
 #[tokio::test]
 async fn handlers_get_the_uri_below_their_mount() {
@@ -381,9 +416,9 @@ async fn update(
     State(table): State<Table>,
     expected: ExpectedVersion,
     text: String,
-) -> Result<(EntityTag, ()), PreconditionFailed> {
+) -> Result<EntityTag, PreconditionFailed> {
     table.writes.fetch_add(1, Ordering::SeqCst);
-    Ok((table.write(&expected, text).ok_or(PreconditionFailed)?, ()))
+    table.write(&expected, text).ok_or(PreconditionFailed)
 }
 
 /// One run of the handler of PUT, and none of GET, for each condition that the handler can compare. Others need the layer's GET.
@@ -412,9 +447,59 @@ async fn a_write_whose_handler_checks_the_version_costs_one_run() {
     table.write(&ExpectedVersion::Any, "the job's".to_owned()).unwrap();
     let lost = client.send("PUT", "/row", &[("if-match", "\"5\"")], "mine").await;
     assert_eq!((lost.status.as_u16(), &*table.row.lock().unwrap()), (412, &Some((6, "the job's".to_owned()))));
+    // The client gets out of the 412: memory no longer confirms its version.
+    let again = client.send("GET", "/row", &[("if-none-match", "\"5\"")], "").await;
+    assert_eq!((again.status.as_u16(), again.tag()), (200, "\"6\""));
     // Between the layer's comparison of a list and the write: the handler gets the version that the layer has found.
     let saved = client.send("PUT", "/row", &[("if-match", "\"5\", \"6\"")], "mine").await;
     assert_eq!((saved.status.as_u16(), saved.tag()), (200, "\"7\""));
+}
+
+/// A job writes after the handler, and before a GET by the layer: its tag would let the client overwrite what it has never seen.
+#[tokio::test]
+async fn a_write_without_a_stated_version_has_no_tag_where_others_write_past_the_layer() {
+    async fn update(
+        State(table): State<Table>,
+        expected: ExpectedVersion,
+        text: String,
+    ) -> Result<(), PreconditionFailed> {
+        table.write(&expected, text).ok_or(PreconditionFailed)?;
+        table.write(&ExpectedVersion::Any, "the job's".to_owned());
+        Ok(())
+    }
+    let table = Table::default();
+    let layer = ConditionalLayer::builder().handlers_check_versions().build();
+    let routes = Router::new().route("/row", get(select).put(update).delete(update)).guarded_by(layer);
+    let client = TestClient::new(routes.with_state(table.clone()));
+    for method in ["PUT", "DELETE"] {
+        let answer = client.send(method, "/row", &[], "mine").await;
+        assert_eq!((answer.status.as_u16(), answer.tag(), table.runs()), (200, "", (0, 0)), "{method}");
+    }
+}
+
+/// The layer compares the conditions of POST: its handler makes another resource, and need not know them.
+#[tokio::test]
+async fn a_post_needs_no_version_of_its_target() {
+    async fn publish(expected: ExpectedVersion) -> String {
+        format!("{expected:?}")
+    }
+    let table = Table::default();
+    table.write(&ExpectedVersion::Any, "text".to_owned());
+    let layer = ConditionalLayer::builder().handlers_check_versions().build();
+    let routes =
+        Router::new().route("/row", get(select).post(publish)).route("/rows", put(async || {}).post(async || {}));
+    let client = TestClient::new(routes.guarded_by(layer).with_state(table));
+    for (path, fields, status, body) in [
+        ("/row", &[][..], 200, "Any"),
+        ("/row", &[("if-match", "\"1\"")], 200, "Tag"),
+        ("/row", &[("if-match", "\"0\"")], 412, "precondition-failed"),
+        ("/rows", &[("if-none-match", "*")], 412, "precondition-failed"),
+        ("/rows", &[("if-match", "*")], 200, ""),
+    ] {
+        let answer = client.send("POST", path, fields, "").await;
+        let text = String::from_utf8_lossy(&answer.body);
+        assert!(answer.status == status && text.contains(body), "{path} {fields:?}: {answer:?}");
+    }
 }
 
 /// Otherwise a forgotten extractor would lose updates in silence.
@@ -422,9 +507,12 @@ async fn a_write_whose_handler_checks_the_version_costs_one_run() {
 async fn a_handler_that_does_not_check_the_version_is_reported() {
     let layer = ConditionalLayer::builder().handlers_check_versions().build();
     let redirecting = put(async || StatusCode::SEE_OTHER);
-    let client = TestClient::new(routes().route("/see-other", redirecting).guarded_by(layer));
+    let passing_on = put(async || StatusCode::PERMANENT_REDIRECT);
+    let routes = routes().route("/see-other", redirecting).route("/moved", passing_on);
+    let client = TestClient::new(routes.guarded_by(layer));
     let tag = client.get("/note").await.tag().to_owned();
     assert_eq!(client.send("PUT", "/see-other", &[("if-match", &tag)], "mine").await.status, 500);
+    assert_eq!(client.send("PUT", "/moved", &[("if-match", &tag)], "mine").await.status, 308, "nothing was written");
     assert_eq!(client.send("PUT", "/note", &[], "unconditional").await.status, 200);
     let saved = client.send("PUT", "/note", &[("if-match", &tag)], "mine").await;
     let body = String::from_utf8_lossy(&saved.body);
@@ -441,9 +529,14 @@ async fn errors_have_the_form_of_the_service() {
             (HeaderValue::from_static("text/plain"), text.into())
         })
         .build();
-    let routes = Router::new().route("/row", get(select).put(update)).guarded_by(layer);
+    let compression = CompressionLayer::new().compress_when(SizeAbove::new(1));
+    let routes = Router::new().route("/row", get(select).put(update)).layer(compression).guarded_by(layer);
     let client = TestClient::new(routes.with_state(Table::default()));
     assert_eq!(client.send("PUT", "/row", &[("if-none-match", "*")], "text").await.status, 200);
+    // The problem of a handler, compressed on its way to the layer.
+    let refused = client.send("PUT", "/row", &[("if-match", "\"0\""), ("accept-encoding", "gzip")], "text").await;
+    assert_eq!(&refused.body[..], b"error: precondition-failed (true)");
+    assert!(!refused.headers.contains_key("content-encoding"), "{refused:?}");
     for (method, fields, status, expected) in [
         ("PUT", [("accept", "*/*")], 428, "error: precondition-required (true)"),
         ("PUT", [("if-match", "\"0\"")], 412, "error: precondition-failed (true)"),
@@ -546,6 +639,12 @@ fn the_panic_at_a_single_route_names_the_replacement() {
 #[should_panic(expected = "add Builder::require_preconditions")]
 fn a_setting_without_an_effect_is_refused() {
     drop(ConditionalLayer::builder().require_where(|_| true).build());
+}
+
+#[test]
+#[should_panic(expected = "Builder::handlers_check_versions")]
+fn a_layer_that_knows_all_versions_has_no_handlers_that_check_them() {
+    drop(ConditionalLayer::builder().authoritative().handlers_check_versions().build());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use axum_core::response::{IntoResponseParts, ResponseParts};
+use axum_core::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 use http::header::ETAG;
 
 use super::EntityTag;
@@ -17,9 +17,16 @@ impl IntoResponseParts for EntityTag {
     }
 }
 
+/// An empty response with the tag: `Result<EntityTag, AppError>`, or `(StatusCode::CREATED, tag)`.
+impl IntoResponse for EntityTag {
+    fn into_response(self) -> Response {
+        (self, ()).into_response()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use axum_core::response::IntoResponse;
+    use http::StatusCode;
 
     use super::*;
 
@@ -28,5 +35,7 @@ mod tests {
         let tag = EntityTag::strong("17").unwrap();
         let response = (tag.clone(), "text").into_response();
         assert_eq!(response.headers()[ETAG], tag.to_header());
+        let response = (StatusCode::CREATED, tag.clone()).into_response();
+        assert_eq!((response.status(), &response.headers()[ETAG]), (StatusCode::CREATED, &tag.to_header()));
     }
 }

@@ -105,9 +105,11 @@ impl WriteContext {
         (self.probed(inner, grant).await, response.map(ResponseBody::inner))
     }
 
-    /// Returns `true` if the handler has given no validators, and the layer should find some.
+    /// Returns `true` if the handler has given no validators, and the layer should find some. Where others write past the layer, a GET
+    /// may find their version, which this client has not seen.
     fn probes_after<T>(&self, response: &Response<T>, located: Option<bool>) -> bool {
         self.shared.config.gets_after_writes
+            && !self.shared.config.handlers_check_versions
             && [Method::PUT, Method::PATCH, Method::POST, Method::DELETE].contains(&self.head.method)
             && located != Some(false)
             && (self.head.method == Method::DELETE || !response.headers().contains_key(ETAG))

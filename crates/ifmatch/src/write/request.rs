@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use http::Response;
 use http::request::Parts;
+use http::{Method, Response};
 use ifmatch_core::command::Refusal;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
@@ -47,7 +47,8 @@ impl WriteContext {
             return Err(Problem::precondition_required(&head.method));
         }
         let mut context = Self::with_conditions(shared, head, conditions, lease)?;
-        if context.shared.config.handlers_check_versions {
+        // The handler of POST makes another resource as a rule: the layer compares its conditions.
+        if context.shared.config.handlers_check_versions && context.head.method != Method::POST {
             context.unchecked = ExpectedVersion::named_by(&context.conditions);
         }
         Ok(context)

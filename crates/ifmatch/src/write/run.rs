@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use http::header::{IF_MATCH, IF_NONE_MATCH};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 use ifmatch_core::command::{Command, Grant, Outcome, Renew};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::Token;
@@ -61,7 +61,10 @@ impl WriteContext {
         let permit = Permit::new(grant, deadline, self.unchecked.clone().unwrap_or_else(compared));
         match self.run_until(deadline, inner, grant, received, permit.clone()).await {
             End::Answered(response) if self.unchecked.is_some() && !permit.is_version_taken() => {
-                let may_have_written = response.status().is_success() || response.status().is_redirection();
+                let status = response.status();
+                // These two ask to send the request again elsewhere: nothing was written.
+                let is_passed_on = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT].contains(&status);
+                let may_have_written = status.is_success() || status.is_redirection() && !is_passed_on;
                 if may_have_written { End::Unchecked } else { End::Answered(response) }
             }
             end => end,

@@ -18,6 +18,7 @@ use super::request::{WriteContext, WriteResult};
 use super::run::End;
 use crate::body::ResponseBody;
 use crate::inner::{InnerService, RequestContent};
+use crate::read::tag::own_tag;
 use crate::responses;
 
 /// The effect of a write.
@@ -64,7 +65,7 @@ impl WriteContext {
             End::TooLate => (Effect::None, Ok(responses::unavailable())),
             End::Panicked => (unknown(), Ok(responses::handler_failed())),
             End::Cancelled => (unknown(), Ok(responses::outcome_unknown())),
-            End::Unchecked => (Effect::Done(WrittenVersion::UNKNOWN), Ok(responses::version_unchecked())),
+            End::Unchecked => (unknown(), Ok(responses::version_unchecked())),
         };
         let also_changed = match (&effect, &result) {
             (Effect::None, _) | (_, Err(_)) => Vec::new(),
@@ -78,6 +79,9 @@ impl WriteContext {
             self.invalidate_in_background(also_changed);
             return result.map(without_validators);
         };
+        if self.is_refuted(&result) {
+            self.shared.invalidate(&self.key).await;
+        }
         let is_overtaken = applied.outcome == Outcome::Refused(Refusal::Stale) && !matches!(effect, Effect::None);
         if is_overtaken {
             // Another writer got the permit, and this write may have taken effect after that one.
@@ -97,6 +101,13 @@ impl WriteContext {
         }
     }
 
+    /// Returns `true` if a handler has found another version than the client's, which may also be the recorded one: something has
+    /// written past the layer. A read must not confirm it from memory, or the client would never get out of the 412.
+    fn is_refuted<T, E>(&self, result: &Result<Response<T>, E>) -> bool {
+        let is_refused = |response: &Response<T>| response.status() == StatusCode::PRECONDITION_FAILED;
+        self.unchecked.is_some() && result.as_ref().is_ok_and(is_refused)
+    }
+
     /// Adds the new tag to the response to a successful write.
     fn acknowledge<T: Body>(
         &self,
@@ -108,7 +119,12 @@ impl WriteContext {
         match tag {
             Some(tag) => drop(response.headers_mut().insert(ETAG, shown(&self.shared, &tag, &self.head).to_header())),
             None if self.head.method == Method::DELETE => drop(response.headers_mut().remove(ETAG)),
-            None => {}
+            // The handler's own, as the client sees it in a GET.
+            None => {
+                if let Some(own) = own_tag(response.headers()) {
+                    response.headers_mut().insert(ETAG, shown(&self.shared, &own, &self.head).to_header());
+                }
+            }
         }
         response
     }

@@ -47,7 +47,7 @@ where
         Ok(stated) => stated,
         Err(response) => return Ok(response.map(ResponseBody::inner)),
     };
-    if let Some(tag) = tag {
+    if let Some(tag) = tag.filter(|_| response.status().is_success()) {
         response.headers_mut().insert(ETAG, shown(shared, &tag, &original).to_header());
     }
     Ok(response)
