@@ -1,4 +1,4 @@
-//! The soak test (`cargo xtask soak`) and the benchmark (`cargo xtask bench registers`) of the shared registers.
+//! The soak test (`cargo xtask soak`) of the shared registers.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
 
 mod soak;

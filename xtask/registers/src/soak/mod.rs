@@ -19,7 +19,7 @@ const HOT_KEYS: usize = 20;
 /// Keys that the other half of the operations use.
 const COLD_KEYS: usize = 10_000;
 /// Maximum number of clients, those of killed processes included.
-const CLIENTS: usize = 1 << 20;
+const CLIENT_NUMBERS: usize = 1 << 20;
 
 /// Options of a soak test.
 #[derive(Args)]
@@ -50,7 +50,7 @@ pub(crate) async fn run(options: &Options) -> Result {
 
 /// Returns the workload that all processes share.
 fn workload(prefix: &str) -> Workload {
-    Workload::new(prefix, HOT_KEYS, CLIENTS).with_rare_keys(COLD_KEYS)
+    Workload::new(prefix, HOT_KEYS, CLIENT_NUMBERS).with_rare_keys(COLD_KEYS)
 }
 
 async fn soak(engine: Engine, options: &Options) -> Result {
@@ -65,7 +65,7 @@ async fn soak(engine: Engine, options: &Options) -> Result {
         team.until_progress(share).await?;
     }
     let (register, mut operations, longest) = team.finish().await?;
-    let mut last = workload("soak").client(CLIENTS - 1);
+    let mut last = workload("soak").client(CLIENT_NUMBERS - 1);
     last.load_all(&register, now).await;
     operations.extend(last.into_history());
     println!("{}: checking {} operations", engine.name(), operations.len());
