@@ -17,6 +17,39 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.case("tables: a counter under If-Match", counter);
     suite.case("tables: insertions and deletions alternate", alternating);
     suite.case("tables: names differ by more than case", any_case);
+    for method in ["PUT", "MERGE", "PATCH", "DELETE"] {
+        suite.case(format!("tables: in a batch, only the current tag matches, {method}"), move |site| {
+            batch(site, method)
+        });
+    }
+}
+
+/// A batch changes an entity on its tag, and inserts another one: both or none.
+fn batch(site: &Site, method: &str) {
+    let mut table = Table::new(site);
+    let first = table.insert("p", "r", &json!({ "a": 1 })).is(204).etag().to_owned();
+    let second = table.write("MERGE", Some(&first), &json!({ "a": 2 })).is(204).etag().to_owned();
+    let base = format!("http://h/{}{}", site.signer.account(), table.path);
+    let mut send = |tag: &str| {
+        let part = |line: &str, body: &str| {
+            let kinds = "Content-Type: application/json\r\nPrefer: return-no-content\r\n";
+            format!("--c\r\nContent-Type: application/http\r\n\r\n{line}{kinds}\r\n{body}\r\n")
+        };
+        let change = format!("{method} {base}{ENTITY} HTTP/1.1\r\nIf-Match: {tag}\r\n");
+        let parts = part(&change, if method == "DELETE" { "" } else { r#"{"a":3}"# })
+            + &part(&format!("POST {base} HTTP/1.1\r\n"), r#"{"PartitionKey":"p","RowKey":"s"}"#);
+        let body = format!("--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n{parts}--c--\r\n--b--\r\n");
+        let fields = [("content-type", "multipart/mixed; boundary=b"), JSON[1]];
+        let reply = table.http.send("POST", "/$batch", &fields, body).is(202).text().to_owned();
+        let other = table.send("GET", "(PartitionKey='p',RowKey='s')", &[], "").status;
+        (reply, table.properties(), other.as_u16())
+    };
+    let (refused, properties, other) = send(&first);
+    assert!(refused.contains("HTTP/1.1 412") && refused.contains("UpdateConditionNotSatisfied"), "{refused}");
+    assert_eq!((properties, other), (json!({ "a": 2 }), 404));
+    let (done, properties, other) = send(&second);
+    let expected = if method == "DELETE" { Value::Null } else { json!({ "a": 3 }) };
+    assert_eq!((properties, other), (expected, 200), "{done}");
 }
 
 fn any_case(site: &Site) {
