@@ -19,7 +19,7 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.case("tables: names differ by more than case", any_case);
     for method in ["PUT", "MERGE", "PATCH", "DELETE"] {
         suite.case(format!("tables: in a batch, only the current tag matches, {method}"), move |site| {
-            batch(site, method)
+            batch(site, method);
         });
     }
 }
