@@ -94,7 +94,7 @@ impl Client {
 
     fn request(&self, method: Method, headers: &[(&str, &str)], content: &'static [u8]) -> Request<Bytes> {
         if let Some(s3) = &self.s3 {
-            return s3.signed(method, &self.path, headers, content, now());
+            return s3.signer().signed(method, &self.path, headers, content, now());
         }
         let request = Request::builder().method(method).uri(&self.path);
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
-use ifmatch::{Answered, ConditionalLayer, ConditionalService};
+use ifmatch::{ConditionalLayer, ConditionalService, Event};
 use tower::{Layer, Service};
 
 /// Body of requests and responses.
@@ -41,7 +41,7 @@ impl Bare {
     /// Returns the service behind the layer, with an observer that counts.
     pub(crate) fn observed(self) -> Layered {
         let decisions = AtomicU64::new(0);
-        let count = move |_: &Answered<'_>| {
+        let count = move |_: &Event<'_>| {
             decisions.fetch_add(1, Ordering::Relaxed);
         };
         ConditionalLayer::builder().authoritative().observer(count).build().layer(self)
