@@ -29,8 +29,8 @@ struct Conflict {
 }
 
 impl Observer for Conflicts {
-    fn on_event(&self, answered: &Event<'_>) {
-        let Event { decision, method, uri, duration, .. } = answered;
+    fn on_event(&self, event: &Event<'_>) {
+        let Event { decision, method, uri, duration, .. } = event;
         if !matches!(decision.status(), StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED) {
             return;
         }

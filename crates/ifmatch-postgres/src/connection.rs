@@ -70,22 +70,30 @@ pub(crate) trait Connector: Send + Sync {
     async fn open(&self, config: &Config) -> Result<Connection, ConnectError>;
 }
 
-/// The bounds on TLS.
-pub(crate) trait Tls: MakeTlsConnect<Socket, Stream: Send> + Clone + Send + Sync + 'static {}
+/// The TLS of a service, or `NoTls`: every `MakeTlsConnect` that tasks can share.
+pub trait Tls:
+    MakeTlsConnect<Socket, Stream: Send, TlsConnect: TlsConnect<Socket, Future: Send> + Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
 
-impl<T: MakeTlsConnect<Socket, Stream: Send> + Clone + Send + Sync + 'static> Tls for T {}
+impl<T> Tls for T where
+    T: MakeTlsConnect<Socket, Stream: Send, TlsConnect: TlsConnect<Socket, Future: Send> + Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
 
 /// Opens connections by a TLS library.
 pub(crate) struct By<T>(pub(crate) T);
 
 #[async_trait]
-impl<T> Connector for By<T>
-where
-    T: Tls,
-    T::Stream: Send,
-    T::TlsConnect: Send,
-    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
-{
+impl<T: Tls> Connector for By<T> {
     async fn open(&self, config: &Config) -> Result<Connection, ConnectError> {
         let (client, connection) = config.connect(self.0.clone()).await.map_err(of_connection)?;
         let warned = Arc::new(AtomicBool::new(false));

@@ -52,9 +52,9 @@ use std::time::Duration;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Lanes, Scans};
 use ifmatch_register::{Engine, Guarantee, Key, Register, RegisterError, Scan, Swap, async_trait};
-use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{Config, Socket};
+use tokio_postgres::Config;
 
+pub use connection::Tls;
 pub use epoch::restored;
 pub use ifmatch_register::{ConnectError, ConnectErrorKind};
 pub use schema::{migrate, migrate_with};
@@ -106,12 +106,7 @@ impl PostgresRegister {
     ///
     /// # Errors
     /// As for [`connect`](Self::connect). Several hosts are [`ConnectErrorKind::Unsuitable`].
-    pub async fn connect_with<T>(config: Config, tls: T) -> Result<Self, ConnectError>
-    where
-        T: MakeTlsConnect<Socket, Stream: Send> + Clone + Send + Sync + 'static,
-        T::TlsConnect: Send,
-        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
-    {
+    pub async fn connect_with(config: Config, tls: impl Tls) -> Result<Self, ConnectError> {
         let settings = Settings::of_service(config, tls)?;
         let first = settings.connect().await?;
         Self::open(settings, first).await

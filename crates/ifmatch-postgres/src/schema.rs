@@ -1,10 +1,9 @@
 //! The tables and their version.
 
+use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{Config, Socket};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Tls};
 use crate::epoch::Known;
 use crate::error::of_connection;
 use crate::settings::Settings;
@@ -42,12 +41,7 @@ pub async fn migrate(url: &str) -> Result<(), ConnectError> {
 ///
 /// # Errors
 /// As for [`PostgresRegister::connect_with`](crate::PostgresRegister::connect_with).
-pub async fn migrate_with<T>(config: Config, tls: T) -> Result<(), ConnectError>
-where
-    T: MakeTlsConnect<Socket, Stream: Send> + Clone + Send + Sync + 'static,
-    T::TlsConnect: Send,
-    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
-{
+pub async fn migrate_with(config: Config, tls: impl Tls) -> Result<(), ConnectError> {
     migrate_at(&Settings::of_service(config, tls)?).await
 }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use ifmatch_register::{ConnectError, ConnectErrorKind};
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
-use tokio_postgres::tls::TlsConnect;
-use tokio_postgres::{Config, NoTls, Socket};
+use tokio_postgres::{Config, NoTls};
 
 use crate::connection::{By, Connector, Tls};
 use crate::{passwords, tls};
@@ -23,12 +22,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Takes the settings of a service, with its own TLS.
-    pub(crate) fn of_service<T: Tls>(mut config: Config, tls: T) -> Result<Self, ConnectError>
-    where
-        T::Stream: Send,
-        T::TlsConnect: Send,
-        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
-    {
+    pub(crate) fn of_service(mut config: Config, tls: impl Tls) -> Result<Self, ConnectError> {
         if config.get_hosts().len() > 1 {
             let text = "the settings name several hosts, of which a former primary may be one: connect by a URL, which finds \
                         the latest";

@@ -87,7 +87,7 @@ impl Builder {
     /// default; see [`Observer`].
     ///
     /// ```
-    /// use ifmatch::{Event, ConditionalLayer};
+    /// use ifmatch::{ConditionalLayer, Event};
     ///
     /// let log = |it: &Event<'_>| eprintln!("{} {} {}", it.method, it.uri, it.decision.reason());
     /// let layer = ConditionalLayer::builder().observer(log).build();

@@ -74,7 +74,7 @@ pub struct Event<'a> {
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
-/// use ifmatch::{Event, ConditionalLayer};
+/// use ifmatch::{ConditionalLayer, Event};
 ///
 /// static CONFLICTS: AtomicU64 = AtomicU64::new(0);
 ///

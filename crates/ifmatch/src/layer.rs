@@ -29,7 +29,7 @@ const AXUM_ROUTE: &str = "axum::routing::route::Route";
 /// let service = ConditionalLayer::new().layer(routes); // with the feature `axum`: routes.guarded_by(layer)
 /// ```
 pub struct ConditionalLayer {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl ConditionalLayer {
@@ -42,11 +42,6 @@ impl ConditionalLayer {
     /// Returns a builder for a customised layer.
     pub fn builder() -> Builder {
         Builder::default()
-    }
-
-    #[cfg(feature = "utoipa")]
-    pub(crate) fn config(&self) -> &crate::config::Config {
-        &self.shared.config
     }
 }
 

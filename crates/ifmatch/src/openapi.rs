@@ -35,7 +35,7 @@ impl Modify for ConditionalLayer {
     fn modify(&self, document: &mut OpenApi) {
         for (path, item) in &mut document.paths.paths {
             for (method, operation) in operations(item) {
-                describe(self.config(), &method, path, operation);
+                describe(&self.shared.config, &method, path, operation);
             }
         }
     }

@@ -16,7 +16,12 @@ use crate::events::Decision;
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) fn problem<T: Body>(problem: &Problem) -> Response<ResponseBody<T>> {
-    let mut response = problem.to_response().map(ResponseBody::buffered);
+    marked(problem).map(ResponseBody::buffered)
+}
+
+/// Creates the response to a problem, with the decision and the problem among its extensions.
+fn marked(problem: &Problem) -> Response<Bytes> {
+    let mut response = problem.to_response();
     response.extensions_mut().insert(Decision::new(problem.status(), problem.name()));
     response.extensions_mut().insert(problem.clone());
     response
@@ -41,10 +46,7 @@ impl<T: From<Bytes>> From<PreconditionFailed> for Response<T> {
     fn from(_: PreconditionFailed) -> Self {
         let problem = Problem::new(StatusCode::PRECONDITION_FAILED, "precondition-failed")
             .detail("the resource has another version. Fetch it, merge, and retry");
-        let mut response = problem.to_response().map(T::from);
-        response.extensions_mut().insert(Decision::new(problem.status(), problem.name()));
-        response.extensions_mut().insert(problem);
-        response
+        marked(&problem).map(T::from)
     }
 }
 

@@ -116,15 +116,12 @@ impl WriteContext {
     ) -> Response<ResponseBody<T>> {
         // The record's date lies in the future until the next second: the handler's date is another one.
         response.headers_mut().remove(LAST_MODIFIED);
-        match tag {
-            Some(tag) => drop(response.headers_mut().insert(ETAG, shown(&self.shared, &tag, &self.head).to_header())),
-            None if self.head.method == Method::DELETE => drop(response.headers_mut().remove(ETAG)),
-            // The handler's own, as the client sees it in a GET.
-            None => {
-                if let Some(own) = own_tag(response.headers()) {
-                    response.headers_mut().insert(ETAG, shown(&self.shared, &own, &self.head).to_header());
-                }
-            }
+        if tag.is_none() && self.head.method == Method::DELETE {
+            response.headers_mut().remove(ETAG);
+        }
+        // Otherwise the handler's own.
+        if let Some(tag) = tag.or_else(|| own_tag(response.headers())) {
+            response.headers_mut().insert(ETAG, shown(&self.shared, &tag, &self.head).to_header());
         }
         response
     }
