@@ -3,7 +3,7 @@
 //! # Writes, against a deletion on the condition that the container is empty
 //!
 //! A write looks up its container, and then swaps the record of its blob. In between, a deletion could find the container empty, and
-//! delete it with the blob. The deletion therefore waits for the writes that have entered the container, and later writes wait for the
+//! delete it with the blob. So the deletion waits for the writes that have entered the container, and later writes wait for the
 //! deletion. Only this process writes to the store, so a lock in memory is enough, and a crash leaves nothing behind.
 
 use std::hash::{DefaultHasher, Hash, Hasher};

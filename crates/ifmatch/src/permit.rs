@@ -122,11 +122,11 @@ impl Permit {
 /// use ifmatch::{EntityTag, ExpectedVersion, PreconditionFailed};
 ///
 /// # async fn execute(_: &str, _: &str, _: Option<i64>) -> Option<i64> { None }
-/// async fn save(expected: ExpectedVersion, text: String) -> Result<(EntityTag, ()), PreconditionFailed> {
+/// async fn save(expected: ExpectedVersion, text: String) -> Result<EntityTag, PreconditionFailed> {
 ///     let expected: Option<i64> = expected.of_row()?;
 ///     let update = "UPDATE notes SET text = ?, version = version + 1 WHERE version = coalesce(?, version) RETURNING version";
 ///     let version = execute(update, &text, expected).await.ok_or(PreconditionFailed)?;
-///     Ok((EntityTag::from(version), ()))
+///     Ok(EntityTag::from(version))
 /// }
 /// # #[cfg(feature = "axum")]
 /// # let _: axum::routing::MethodRouter = axum::routing::put(save);

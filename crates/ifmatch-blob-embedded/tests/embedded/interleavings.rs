@@ -105,7 +105,7 @@ impl Act {
     }
 }
 
-/// What is there in the end: the length, `true` if the blob has an owner, a type, and a lease.
+/// The blob afterwards: its length, whether it has an owner, its type, and its lease.
 type End = Option<(u64, bool, bool, bool)>;
 
 /// Each request, another one right before its swap, its error, and the end. The blob has 10,000 bytes before.

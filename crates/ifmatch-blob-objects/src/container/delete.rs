@@ -6,7 +6,7 @@
 //! over an expired turn.
 //!
 //! On the condition that the container is empty, the deleter first closes it: a swap marks its record, and no write begins any more.
-//! Reads go on. The deleter waits for the writes that may have begun before, and then lists the objects. If there are none, a second
+//! Reads still work. The deleter waits for the writes that may have begun before, and then lists the objects. If there are none, a second
 //! swap begins the deletion, which nothing can undo. Otherwise it removes the mark. A turn that ends in between opens the container
 //! again, whichever process notices it.
 //!
@@ -99,7 +99,7 @@ impl Shared {
         in_a_task(async move { this.erase(&container, &delete, aim).await }).await
     }
 
-    /// Completes an interrupted deletion, or opens a container whose deleter stopped before it knew if the container is empty.
+    /// Completes an interrupted deletion. If its deleter stopped before it had listed the objects, opens the container again.
     /// Does not wait for the end.
     pub(crate) fn resume_deletion(&self, container: &ContainerName) {
         let Some(this) = self.me.upgrade() else { return };
@@ -265,7 +265,7 @@ impl<'a> Turn<'a> {
                 self.keep().await?;
                 let Some(found) = record.permit(Timestamp::default()) else { continue };
                 let driver = &self.shared.driver;
-                // A permit ends by the time of its blob's key, the turn by that of the container's.
+                // The permit expires by the clock of the blob's key, and the turn by the clock of the container's.
                 while let Some(permit) = driver.load(&key).await.map_err(of_driver)?.permit(driver.now()) {
                     if permit.token != found.token {
                         break;

@@ -208,8 +208,8 @@ impl Shared {
         }
     }
 
-    /// Returns the objects of a container that are blobs, for a read. If the register does not answer, the latest answer
-    /// counts, or all objects if there is none.
+    /// Returns the objects of a container that are blobs, for a read. If the register does not answer, uses its latest
+    /// answer, or returns all objects without one.
     ///
     /// # Errors
     /// Fails if the register does not answer, and its latest answer was that the container is being deleted.

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A container of the same name can be created and deleted repeatedly; each has an incarnation, which its objects carry. An object
-//! of an older incarnation is not a blob: it is a late write overtaken by a deletion. A write therefore never slips past a deletion,
+//! of an older incarnation is not a blob: it is a late write overtaken by a deletion. So no write slips past a deletion,
 //! even if the network or a listing of the register reorders them.
 
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ impl Members {
 /// A container in the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home {
-    /// Revision that created the container, larger than that of any earlier container of this name.
+    /// Revision that created the container. Each container of this name has a larger one than the container before.
     pub(crate) incarnation: Revision,
     /// Oldest incarnation with blobs in the container: its own, unless it was adopted with existing objects.
     pub(super) since: Revision,
@@ -99,7 +99,7 @@ pub(crate) enum Aim {
     Finish,
 }
 
-/// What a deleter does about a state.
+/// The next move of a deleter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
     /// Takes the turn, with a swap that marks the container.
@@ -196,7 +196,7 @@ pub(crate) enum Change {
 /// The circumstances of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Circumstances {
-    /// `true` if objects carry their incarnation, which tells late ones from those of the next container.
+    /// `true` if objects carry their incarnation, so that late ones are not taken for objects of the next container.
     pub(crate) incarnations: bool,
     /// `true` if a write may rely on an earlier answer about its container.
     pub(crate) memories: bool,
@@ -209,7 +209,7 @@ pub(crate) enum Step {
     AwaitWriters(Mark),
     /// Fails if there are blobs.
     Look,
-    /// Turns the mark of a closed container into that of a deletion.
+    /// Turns a closed container into one that is being deleted.
     Begin,
     /// Deletes all objects that are listed.
     Sweep,
