@@ -16,7 +16,7 @@ use ifmatch_blob::records::{leased, nonce, of_driver, refused};
 use ifmatch_blob::store::{
     ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, SetHeaders, StoreError, StoreErrorKind,
 };
-use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Outcome, Refusal};
+use ifmatch_core::command::{Content, Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 use ifmatch_core::precondition::Preconditions;
@@ -28,7 +28,7 @@ use super::background::in_the_background;
 use super::decoded::Container;
 use super::error::disk;
 use super::payload::Payload;
-use super::swap::{Change, encoded, payload_of};
+use super::swap::{Edit, WriteRequest, encoded, payload_of};
 use super::{Inner, key};
 
 impl Inner {
@@ -97,9 +97,9 @@ impl Inner {
         let preconditions = Preconditions::absent();
         // If the container exists, its lease makes no difference.
         let lease = LeaseUse::Read(None);
-        let change = Change { method: Method::PUT, preconditions, lease, request: None, nonce: nonce()? };
+        let request = WriteRequest { method: Method::PUT, preconditions, lease, request: None, nonce: nonce()? };
         let content = encoded(&Payload::of_container(headers))?;
-        self.swap(key, &change, content).await
+        self.swap(key, request, content).await
     }
 
     pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
@@ -118,17 +118,21 @@ impl Inner {
         // A container's lease protects it from deletion only.
         let request = set.request.map(|key| key.request(None));
         let (method, nonce) = (Method::PUT, nonce()?);
-        let change =
-            Change { method, preconditions: set.preconditions, lease: LeaseUse::Read(set.lease.id()), request, nonce };
+        let lease = LeaseUse::Read(set.lease.id());
+        let request = WriteRequest { method, preconditions: set.preconditions, lease, request, nonce };
         let key = key::of_container(container)?;
-        let set = self.set_fields(&key, &change, &set.change).await;
+        let set = self.set_fields(&key, request, set.change).await;
         let (_, record) = set.map_err(StoreError::of_container)?;
         self.info_of(&record)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
     }
 
-    async fn delete_container(self: Arc<Self>, container: &ContainerName, change: &Change) -> Result<(), StoreError> {
+    async fn delete_container(
+        self: Arc<Self>,
+        container: &ContainerName,
+        request: WriteRequest,
+    ) -> Result<(), StoreError> {
         let key = key::of_container(container)?;
-        let applied = self.swap(&key, change, Content::Absent).await?;
+        let applied = self.swap(&key, request, Content::Absent).await?;
         match applied.outcome {
             Outcome::Written(_) => {}
             Outcome::Replayed(_) => return Ok(()),
@@ -149,9 +153,9 @@ impl Inner {
 
 /// Deletes a container. Its blobs are unreachable after one swap and collected in the background.
 pub(super) async fn delete(inner: &Arc<Inner>, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-    let change = deletion(delete)?;
+    let request = deletion(delete)?;
     let (inner, container) = (Arc::clone(inner), container.clone());
-    in_the_background(async move { Arc::clone(&inner).delete_container(&container, &change).await }).await
+    in_the_background(async move { Arc::clone(&inner).delete_container(&container, request).await }).await
 }
 
 /// Deletes a container that has no blobs, while no write to it is between its look at the container and its swap.
@@ -160,23 +164,23 @@ pub(super) async fn delete_empty(
     container: &ContainerName,
     delete: Delete,
 ) -> Result<(), StoreError> {
-    let change = deletion(delete)?;
+    let request = deletion(delete)?;
     let (inner, container) = (Arc::clone(inner), container.clone());
     in_the_background(async move {
         let _closed = inner.gates.close(&container).await;
         let any = ListQuery::first(1);
         match inner.list(&container, &any).await? {
             Some(page) if !page.items.is_empty() => Err(StoreErrorKind::ContainerNotEmpty.into()),
-            _ => Arc::clone(&inner).delete_container(&container, &change).await,
+            _ => Arc::clone(&inner).delete_container(&container, request).await,
         }
     })
     .await
 }
 
-fn deletion(delete: Delete) -> Result<Change, StoreError> {
+fn deletion(delete: Delete) -> Result<WriteRequest, StoreError> {
     let request = delete.request.map(|key| key.request(None));
     let (method, nonce) = (Method::DELETE, nonce()?);
-    Ok(Change { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce })
+    Ok(WriteRequest { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce })
 }
 
 /// Returns the properties of a container from its record, read at `now`.
@@ -242,10 +246,7 @@ impl Inner {
     }
 
     async fn operate(&self, key: &Key, request: LeaseRequest) -> Result<Leased, StoreError> {
-        let operation = LeaseOperation::new(request.action, &request.preconditions, nonce()?)
-            .with_authority(Authority::Register)
-            .with_request(request.request.map(|key| key.request(None)));
-        let applied = self.driver.apply_in_turn(key, &Command::Lease(operation)).await.map_err(of_driver)?;
+        let applied = self.change(key, Edit::Lease(request, nonce()?)).await?;
         leased(applied, self.driver.now())
     }
 }

@@ -59,10 +59,12 @@ impl InternalCounts {
 
 impl Counted<'_> {
     /// Replaces the count of the write by its result. Without this call the outcome is unknown, and the write counts
-    /// forever.
-    pub(super) fn end(self, applied: &Applied, now: Timestamp) {
-        let (before, after) = match applied.outcome {
-            Outcome::Written(_) => (is_present(&applied.before, now), is_present(&applied.after, now)),
+    /// forever. `None` is a write without an effect.
+    pub(super) fn end(self, applied: Option<&Applied>, now: Timestamp) {
+        let (before, after) = match applied {
+            Some(Applied { before, after, outcome: Outcome::Written(_) }) => {
+                (is_present(before, now), is_present(after, now))
+            }
             _ => (0, 0),
         };
         self.counts.change(self.container, |blobs| (blobs + after).saturating_sub(1 + before));

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use ifmatch_redb::RedbRegister;
-use ifmatch_register::Driver;
+use ifmatch_register::{Combiner, Driver};
 
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -39,6 +39,7 @@ use internal_counts::InternalCounts;
 use snapshot::Removals;
 pub use snapshot::Snapshot;
 use source::SmallBodies;
+use swap::Edit;
 pub use verify::{Damage, Finding, Progress, Total, Verification};
 
 mod background;
@@ -85,6 +86,7 @@ pub struct EmbeddedStore {
 /// State that all operations share.
 struct Inner {
     driver: Driver,
+    changes: Combiner<Edit>,
     /// The index in the folder, unless it is a custom one.
     index: Option<Arc<RedbRegister>>,
     folder: Arc<Folder>,
@@ -155,6 +157,7 @@ impl EmbeddedStore {
         let folder = tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??;
         let driver = driver.assume_absent();
         let inner = Inner {
+            changes: Combiner::new(driver.clone()),
             driver,
             index,
             folder: Arc::new(folder),

@@ -4,32 +4,59 @@ use std::fs;
 use std::io;
 
 use http::Method;
-use ifmatch_core::command::{Command, Content, Outcome, Refusal, Write};
+use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Outcome, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Receipt, Record, RequestId, Version};
-use ifmatch_core::tag::TagList;
-use ifmatch_register::{Applied, DriverError, Key};
+use ifmatch_register::{Applied, Change, Key};
 use tokio::task::spawn_blocking;
 
 use super::Inner;
 use super::body_files::BodyName;
 use super::payload::Payload;
 use ifmatch_blob::records::{of_driver, refused};
-use ifmatch_blob::store::{HeaderChange, StoreError, StoreErrorKind};
+use ifmatch_blob::store::{HeaderChange, LeaseRequest, StoreError, StoreErrorKind};
 
-/// Maximum number of attempts at a change that loses races.
-const ATTEMPTS: usize = 100;
-
-/// A change apart from its content.
-#[derive(Debug)]
-pub(super) struct Change {
+/// A write apart from its content.
+#[derive(Clone, Debug)]
+pub(super) struct WriteRequest {
     pub(super) method: Method,
     pub(super) preconditions: Preconditions,
     pub(super) lease: LeaseUse,
     pub(super) request: Option<RequestId>,
     pub(super) nonce: u64,
+}
+
+impl WriteRequest {
+    pub(super) fn write(&self, content: Content) -> Write<'_> {
+        Write::new(&self.method, &self.preconditions, content, self.nonce)
+            .with_lease(self.lease)
+            .with_request(self.request)
+    }
+}
+
+/// A change of a record.
+pub(super) enum Edit {
+    /// A write of the content that this function returns for the version that it replaces, or for `None` if there is none.
+    Write(WriteRequest, Box<dyn Fn(Option<&Version>) -> Result<Content, StoreError> + Send + Sync>),
+    /// A lease operation, with its random number.
+    Lease(LeaseRequest, u64),
+}
+
+impl Change for Edit {
+    type Error = StoreError;
+
+    fn command(&self, before: &Record, now: Timestamp) -> Result<Command<'_>, StoreError> {
+        Ok(match self {
+            Self::Write(request, content) => Command::Write(request.write(content(before.state(now).version())?)),
+            Self::Lease(LeaseRequest { action, preconditions, request }, nonce) => Command::Lease(
+                LeaseOperation::new(*action, preconditions, *nonce)
+                    .with_authority(Authority::Register)
+                    .with_request(request.as_ref().map(|key| key.request(None))),
+            ),
+        })
+    }
 }
 
 /// A change that has taken place.
@@ -40,71 +67,30 @@ pub(super) struct Settled {
     pub(super) is_replay: bool,
 }
 
-impl Change {
-    pub(super) fn write(&self, content: Content) -> Write<'_> {
-        Write::new(&self.method, &self.preconditions, content, self.nonce)
-            .with_lease(self.lease)
-            .with_request(self.request)
-    }
-}
-
 impl Inner {
-    /// Swaps the record, which is the commit point of a change.
-    pub(super) async fn swap(&self, key: &Key, change: &Change, content: Content) -> Result<Applied, StoreError> {
-        let loaded = self.driver.load(key).await.map_err(of_driver)?;
-        self.apply(key, loaded, change.write(content)).await
-    }
-
-    /// Applies a write, first to the loaded record.
-    async fn apply(&self, key: &Key, loaded: Record, write: Write<'_>) -> Result<Applied, StoreError> {
+    /// Makes a change together with those that wait for the same record.
+    pub(super) async fn change(&self, key: &Key, edit: Edit) -> Result<Applied, StoreError> {
         let counted = self.internal_counts.begin(key);
-        let applied = self.driver.apply_to(key, Some(loaded), &Command::Write(write)).await.map_err(of_driver)?;
+        let applied = self.changes.apply(key, edit).await.map_err(of_driver)?;
         if let Some(counted) = counted {
-            counted.end(&applied, self.driver.now());
+            counted.end(applied.as_ref().ok(), self.driver.now());
         }
-        Ok(applied)
+        applied
     }
 
-    /// Swaps in the result of `content` for the version that it replaces, or for `None` if there is none.
-    pub(super) async fn revise(
-        &self,
-        key: &Key,
-        change: &Change,
-        content: impl Fn(Option<&Version>) -> Result<Content, StoreError> + Send,
-    ) -> Result<Applied, StoreError> {
-        let if_absent = Preconditions { if_none_match: Some(TagList::Any), ..change.preconditions.clone() };
-        for _ in 0..ATTEMPTS {
-            let record = self.driver.load(key).await.map_err(of_driver)?;
-            let found = record.state(self.driver.now()).version();
-            let mut write = change.write(content(found)?);
-            let found = found.map(Version::generation);
-            match found {
-                Some(_) => write.based_on = found,
-                None => write.preconditions = &if_absent,
-            }
-            let applied = self.apply(key, record, write).await?;
-            let overtaken = match &applied.outcome {
-                Outcome::Refused(Refusal::Stale) => true,
-                Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
-                    found.is_none() && applied.before.state(self.driver.now()).version().is_some()
-                }
-                _ => false,
-            };
-            if !overtaken {
-                return Ok(applied);
-            }
-        }
-        Err(of_driver(DriverError::Contention))
+    /// Swaps in this content.
+    pub(super) async fn swap(&self, key: &Key, request: WriteRequest, content: Content) -> Result<Applied, StoreError> {
+        self.change(key, Edit::Write(request, Box::new(move |_| Ok(content.clone())))).await
     }
 
     /// Changes header fields. The body stays in its place.
     pub(super) async fn set_fields(
         &self,
         key: &Key,
-        change: &Change,
-        fields: &HeaderChange,
+        request: WriteRequest,
+        fields: HeaderChange,
     ) -> Result<(Settled, Record), StoreError> {
-        let content = |version: Option<&Version>| match version {
+        let content = move |version: Option<&Version>| match version {
             Some(version) => {
                 let payload = payload_of(version)?;
                 let (created, headers) = (Some(payload.created(version)), fields.of(&payload.headers));
@@ -113,7 +99,7 @@ impl Inner {
             // There is no version, so the change is refused, unless it is the retry of one that took effect.
             None => Ok(Content::Absent),
         };
-        let applied = self.revise(key, change, content).await?;
+        let applied = self.change(key, Edit::Write(request, Box::new(content))).await?;
         let after = applied.after.clone();
         Ok((self.settle(applied, None).await?, after))
     }

@@ -2,7 +2,8 @@
 //!
 //! A change looks up its assumptions before the swap, in this order: the container's incarnation, then the blob's
 //! version. The swap is at the key with that incarnation, and on that version. A write overtaken by the deletion of its
-//! container is therefore part of the deleted container, and a change overtaken by another write is computed again.
+//! container is therefore part of the deleted container. The content is computed as part of the swap, from the version that it
+//! replaces.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::Inner;
 use super::background::in_the_background;
 use super::key;
 use super::payload::Payload;
-use super::swap::{Change, Settled, body_of, encoded, payload_of};
+use super::swap::{Edit, Settled, WriteRequest, body_of, encoded, payload_of};
 use super::upload::{self, Expected, Received, receive};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
@@ -24,13 +25,13 @@ use ifmatch_blob::store::{Delete, Md5Use, MissingContainer, Put, SetHeaders, Sto
 
 pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
     let (method, nonce) = (Method::PUT, nonce()?);
-    let change = Change { method, preconditions: put.preconditions, lease: put.lease, request: None, nonce };
+    let request = WriteRequest { method, preconditions: put.preconditions, lease: put.lease, request: None, nonce };
     let container = inner.find(&blob.container).await?;
     let kind = put.keeps_type.then_some(put.headers.append.is_some());
     if put.request.is_none() {
         // A retry gets its response from the record, regardless of its conditions, but only the whole body
         // identifies the request.
-        inner.check(blob, container, put.container, &change, kind).await?;
+        inner.check(blob, container, put.container, &request, kind).await?;
     }
     let expected = Expected { length: put.length, digest: put.digest, limit: put.limit };
     let source = put.source.as_ref().filter(|_| put.md5 == Md5Use::AsGiven);
@@ -42,9 +43,8 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
     let mut headers = put.headers;
     md5.settle(&mut headers)?;
     put.late_checksum.settle(&mut headers);
-    let request = put.request.map(|key| key.request(Some(&received.hash)));
-    let change = Change { request, ..change };
-    let job = Job { blob: blob.clone(), container, missing: put.container, change, kind };
+    let request = WriteRequest { request: put.request.map(|key| key.request(Some(&received.hash))), ..request };
+    let job = Job { blob: blob.clone(), container, missing: put.container, request, kind };
     let inner = Arc::clone(inner);
     in_the_background(async move { job.commit(&inner, received, headers).await }).await
 }
@@ -52,11 +52,11 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
 pub(super) async fn delete(inner: &Arc<Inner>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
     let request = delete.request.map(|key| key.request(None));
     let (method, nonce) = (Method::DELETE, nonce()?);
-    let change = Change { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce };
+    let request = WriteRequest { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce };
     let (inner, blob) = (Arc::clone(inner), blob.clone());
     in_the_background(async move {
         let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
-        let applied = inner.swap(&key, &change, Content::Absent).await?;
+        let applied = inner.swap(&key, request, Content::Absent).await?;
         inner.settle(applied, None).await.map(drop)
     })
     .await
@@ -65,9 +65,9 @@ pub(super) async fn delete(inner: &Arc<Inner>, blob: &BlobPath, delete: Delete) 
 pub(super) async fn set_headers(inner: &Inner, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
     let request = set.request.map(|key| key.request(None));
     let (method, nonce) = (Method::PUT, nonce()?);
-    let change = Change { method, preconditions: set.preconditions, lease: set.lease, request, nonce };
+    let request = WriteRequest { method, preconditions: set.preconditions, lease: set.lease, request, nonce };
     let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
-    let (settled, record) = inner.set_fields(&key, &change, &set.change).await?;
+    let (settled, record) = inner.set_fields(&key, request, set.change).await?;
     let version = record.state(inner.driver.now()).version();
     let version = version.filter(|version| version.generation() == settled.receipt.generation);
     let payload = version.and_then(|version| payload_of(version).ok());
@@ -81,7 +81,7 @@ struct Job {
     /// The incarnation found when the write began.
     container: Option<Revision>,
     missing: MissingContainer,
-    change: Change,
+    request: WriteRequest,
     kind: Kind,
 }
 
@@ -94,7 +94,7 @@ impl Job {
         match (self.missing, inner.find(&self.blob.container).await?) {
             (MissingContainer::Create, None) => {
                 // A rejected write leaves no container behind.
-                inner.check(&self.blob, None, self.missing, &self.change, self.kind).await?;
+                inner.check(&self.blob, None, self.missing, &self.request, self.kind).await?;
                 inner.ensure(&self.blob.container).await
             }
             (MissingContainer::Create, Some(now)) => Ok(now),
@@ -110,19 +110,20 @@ impl Job {
         let (hash, length) = (received.hash, received.length);
         // If this task ends without an outcome, the file must stay, since a record may refer to it.
         let (place, staged) = received.keep();
-        let content = |version: Option<&Version>| {
-            check_kind(self.kind, version)?;
+        let (md5, kind) = (headers.content_md5, self.kind);
+        let content = move |version: Option<&Version>| {
+            check_kind(kind, version)?;
             let created = version.and_then(|version| Some(payload_of(version).ok()?.created(version)));
             encoded(&Payload { hash, length, place: place.clone(), created, headers: headers.clone() })
         };
-        match inner.revise(&key, &self.change, content).await {
-            Ok(applied) => Ok(written(inner.settle(applied, staged).await?, Some(hash), headers.content_md5)),
+        match inner.change(&key, Edit::Write(self.request.clone(), Box::new(content))).await {
+            Ok(applied) => Ok(written(inner.settle(applied, staged).await?, Some(hash), md5)),
             Err(error) if *error.kind() == StoreErrorKind::OutcomeUnknown => Err(error),
             Err(error) => {
                 inner.remove(staged).await;
                 if *error.kind() == StoreErrorKind::OtherType {
                     // A false condition is reported first.
-                    inner.check(&self.blob, Some(incarnation), self.missing, &self.change, self.kind).await?;
+                    inner.check(&self.blob, Some(incarnation), self.missing, &self.request, self.kind).await?;
                 }
                 Err(error)
             }
@@ -147,7 +148,7 @@ impl Inner {
         blob: &BlobPath,
         container: Option<Revision>,
         missing: MissingContainer,
-        change: &Change,
+        request: &WriteRequest,
         kind: Kind,
     ) -> Result<(), StoreError> {
         let record = match container {
@@ -159,7 +160,7 @@ impl Inner {
             None => Record::absent(),
         };
         let now = self.driver.now();
-        match record.apply(&Command::Write(change.write(Content::Unknown)), now).outcome {
+        match record.apply(&Command::Write(request.write(Content::Unknown)), now).outcome {
             refusal @ Outcome::Refused(_) => Err(refused(refusal, now)),
             _ => check_kind(kind, record.state(now).version()),
         }

@@ -400,6 +400,17 @@ pub enum Refusal {
     Stale,
 }
 
+/// A command's effect on a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The record before.
+    pub before: Record,
+    /// The record after. The same if nothing changed.
+    pub after: Record,
+    /// The command's outcome.
+    pub outcome: Outcome,
+}
+
 /// The record after a command, and the outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

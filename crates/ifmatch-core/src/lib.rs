@@ -19,6 +19,8 @@ pub mod command;
 #[cfg(feature = "protocol")]
 pub mod digest;
 #[cfg(feature = "protocol")]
+pub mod group;
+#[cfg(feature = "protocol")]
 pub mod lease;
 #[cfg(feature = "protocol")]
 pub mod policy;

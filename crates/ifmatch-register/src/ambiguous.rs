@@ -2,7 +2,7 @@
 
 use ifmatch_core::record::{Record, Revision};
 
-use crate::driver::{Applied, DriverError};
+use crate::driver::{DriverError, Effect};
 use crate::metrics;
 use crate::register::RegisterError;
 
@@ -17,29 +17,35 @@ pub(crate) enum Resolution {
     Unknown,
 }
 
-/// The ambiguous swaps of one command. Any of them may have taken place.
-#[derive(Debug, Default)]
-pub(crate) struct Ambiguous {
+/// The ambiguous swaps of one command, or of one group. Any of them may have taken place.
+#[derive(Debug)]
+pub(crate) struct Ambiguous<E> {
     /// With the revision that each expected.
-    swaps: Vec<(Revision, Applied)>,
+    swaps: Vec<(Revision, E)>,
     error: Option<RegisterError>,
 }
 
-impl Ambiguous {
-    pub(crate) fn add(&mut self, expected: Revision, swap: Applied, error: RegisterError) {
+impl<E> Default for Ambiguous<E> {
+    fn default() -> Self {
+        Self { swaps: Vec::new(), error: None }
+    }
+}
+
+impl<E: Effect> Ambiguous<E> {
+    pub(crate) fn add(&mut self, expected: Revision, swap: E, error: RegisterError) {
         self.swaps.push((expected, swap));
         self.error = Some(error);
     }
 
     /// Finds the swap that produced a record. Records of different writers differ by their nonces.
-    pub(crate) fn find(&mut self, stored: Option<&Record>) -> Option<Applied> {
-        let found = self.swaps.iter().position(|(_, swap)| Some(&swap.after) == stored)?;
+    pub(crate) fn find(&mut self, stored: Option<&Record>) -> Option<E> {
+        let found = self.swaps.iter().position(|(_, swap)| swap.next() == stored)?;
         metrics::ambiguous(Resolution::Done);
         Some(self.swaps.swap_remove(found).1)
     }
 
     /// Returns the swaps that were not found, each with the revision that it expected.
-    pub(crate) fn swaps(&self) -> &[(Revision, Applied)] {
+    pub(crate) fn swaps(&self) -> &[(Revision, E)] {
         &self.swaps
     }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::future::select;
-use ifmatch_core::command::{Begin, Command, Grant, Outcome, Refusal, Transition};
+use ifmatch_core::command::{Applied, Begin, Command, Grant, Outcome, Refusal, Transition};
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::group::{Change, Group};
 use ifmatch_core::record::{Record, Revision};
 
 use ifmatch_runtime::task::{self, Elapsed};
@@ -19,10 +20,7 @@ use crate::key::Key;
 use crate::key::{KeyLock, KeyLocks};
 use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
 
-/// Maximum number of swaps tried for one command.
-const MAX_SWAPS: usize = 100;
-/// Time after which a command that keeps meeting other writers is not tried again: on a slow register, [`MAX_SWAPS`] swaps
-/// take longer than clients wait.
+/// Time after which a command that keeps meeting other writers is not tried again: clients wait no longer.
 const MAX_CONTENTION: Duration = Duration::from_secs(10);
 /// Maximum number of ambiguous swaps of one command.
 const MAX_AMBIGUOUS: usize = 3;
@@ -60,17 +58,6 @@ struct Shared {
     deadlines: Deadlines,
 }
 
-/// A command's effect on the register.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Applied {
-    /// The record before.
-    pub before: Record,
-    /// The record after. The same if nothing changed.
-    pub after: Record,
-    /// The command's outcome.
-    pub outcome: Outcome,
-}
-
 /// A command failed without an outcome.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -87,6 +74,14 @@ impl DriverError {
     /// Returns `true` if the command may have taken effect, or still may.
     pub fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Register(error) if error.kind() == RegisterErrorKind::Ambiguous)
+    }
+
+    /// Returns the error again, for another command that failed for the same reason.
+    pub(crate) fn duplicate(&self) -> Self {
+        match self {
+            Self::Register(error) => Self::Register(error.duplicate()),
+            Self::Contention => Self::Contention,
+        }
     }
 }
 
@@ -268,7 +263,7 @@ impl Driver {
     /// ```
     ///
     /// While the record has the revision that the swap expected, the swap may still take place.
-    fn abort_in_background(&self, key: &Key, ambiguous: &Ambiguous) {
+    fn abort_in_background(&self, key: &Key, ambiguous: &Ambiguous<Applied>) {
         for (expected, swap) in ambiguous.swaps() {
             let Outcome::Granted(Grant { token, deadline, .. }) = &swap.outcome else { continue };
             let (driver, key, expected, token, deadline) = (self.clone(), key.clone(), *expected, *token, *deadline);
@@ -343,7 +338,7 @@ impl Driver {
         }
         // Joined before the record is read again, so that no wakeup is missed.
         let mut turn = self.shared.waiters.join(key);
-        let mut pauses = pauses().with_max_delay(MAX_POLL_INTERVAL).without_max_times().build();
+        let mut pauses = pauses().with_max_delay(MAX_POLL_INTERVAL).build();
         loop {
             let applied = self.apply_as(writer, key, None, command).await?;
             let Some(deadline) = in_flight(&applied.outcome) else {
@@ -372,7 +367,18 @@ impl Driver {
         command: &Command<'_>,
     ) -> Result<Applied, DriverError> {
         let mut ambiguous = Ambiguous::default();
-        let applied = self.swap_until_done(&mut ambiguous, writer, key, seen, command).await;
+        let propose = |before: Record, now| {
+            self.check_time(command)?;
+            let mut transition = before.apply(command, now);
+            if self.is_locked_out(writer, key, &Proposed::of(command, &before, &transition, now)) {
+                let deadline = before.permit(now).map_or(now, |permit| permit.deadline);
+                let deadline = deadline.max(now.saturating_add(MAX_POLL_INTERVAL));
+                transition = Transition::refused(Refusal::InFlight { deadline });
+            }
+            let after = transition.next.unwrap_or_else(|| before.clone());
+            Ok(Applied { before, after, outcome: transition.outcome })
+        };
+        let applied = self.swap_until_done(&mut ambiguous, key, seen, propose).await;
         ambiguous.resolve(applied.is_ok());
         if applied.is_err() {
             self.abort_in_background(key, &ambiguous);
@@ -420,22 +426,39 @@ impl Driver {
         ))
     }
 
+    /// Applies changes in order, and stores them by one swap.
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`], for all changes alike.
+    pub(crate) async fn apply_group<C: Change>(
+        &self,
+        key: &Key,
+        changes: &[&C],
+    ) -> Result<Group<C::Error>, DriverError> {
+        let mut ambiguous = Ambiguous::default();
+        let propose = |before: Record, now| Ok(before.apply_group(changes.iter().copied(), now));
+        let group = self.swap_until_done(&mut ambiguous, key, None, propose).await;
+        ambiguous.resolve(group.is_ok());
+        group
+    }
+
     /// Loads, applies, and compares and swaps, until a swap is done or refused. Collects the swaps without an answer.
-    async fn swap_until_done<'a>(
-        &'a self,
-        ambiguous: &mut Ambiguous,
-        writer: &mut Writer<'_, 'a>,
+    ///
+    /// `propose` returns the effect on a record. If it fails, it is called again with a new load, which samples the time again.
+    async fn swap_until_done<E: Effect>(
+        &self,
+        ambiguous: &mut Ambiguous<E>,
         key: &Key,
         seen: Option<Record>,
-        command: &Command<'_>,
-    ) -> Result<Applied, DriverError> {
+        mut propose: impl FnMut(Record, Timestamp) -> Result<E, RegisterError>,
+    ) -> Result<E, DriverError> {
         let mut is_loaded = seen.is_none();
         let mut stored = match seen {
             Some(seen) => Some(seen).filter(|seen| seen.revision() != Revision::NONE),
             None => self.shared.register.load(key).await?,
         };
         let give_up = self.shared.clock.now().saturating_add(MAX_CONTENTION);
-        let mut pauses = pauses().with_max_times(MAX_SWAPS).build();
+        let mut pauses = pauses().build();
         loop {
             if let Some(mine) = ambiguous.find(stored.as_ref()) {
                 return Ok(mine);
@@ -445,44 +468,26 @@ impl Driver {
                 return Err(ambiguous.or(DriverError::Contention));
             }
             let now = self.now();
-            if let Err(error) = self.check_time(command) {
-                if is_loaded {
-                    return Err(ambiguous.or(error.into()));
-                }
-                // The record was seen long ago, and so was the time. A load samples it again.
+            let proposed = propose(self.view(key, stored.take(), now), now);
+            if !is_loaded && proposed.as_ref().map_or(true, |effect| effect.next().is_none()) {
                 is_loaded = true;
                 stored = self.shared.register.load(key).await?;
                 continue;
             }
-            let before = self.view(key, stored.take(), now);
-            let mut transition = before.apply(command, now);
-            if self.is_locked_out(writer, key, &Proposed::of(command, &before, &transition, now)) {
-                let deadline = before.permit(now).map_or(now, |permit| permit.deadline);
-                let deadline = deadline.max(now.saturating_add(MAX_POLL_INTERVAL));
-                transition = Transition::refused(Refusal::InFlight { deadline });
-            }
-            let Some(next) = transition.next else {
-                if !is_loaded {
-                    is_loaded = true;
-                    stored = self.shared.register.load(key).await?;
-                    continue;
-                }
+            let effect = proposed.map_err(|error| ambiguous.or(error.into()))?;
+            let Some(next) = effect.next() else {
                 // The ambiguous swap may still take place, so this outcome may be wrong.
-                if let Some(error) = ambiguous.take_error() {
-                    return Err(error.into());
-                }
-                return Ok(Applied { after: before.clone(), before, outcome: transition.outcome });
+                return ambiguous.take_error().map_or(Ok(effect), |error| Err(error.into()));
             };
             is_loaded = true;
-            let applied = Applied { before, after: next, outcome: transition.outcome };
-            match self.shared.register.compare_and_swap(key, expected, Some(&applied.after)).await {
-                Ok(Swap::Done) => return Ok(applied),
+            match self.shared.register.compare_and_swap(key, expected, Some(next)).await {
+                Ok(Swap::Done) => return Ok(effect),
                 // A client that sends a swap again by itself meets its own success. Records of different writers differ
                 // by their nonces.
-                Ok(Swap::Conflict(found)) if found.as_ref() == Some(&applied.after) => return Ok(applied),
+                Ok(Swap::Conflict(found)) if found.as_ref() == Some(next) => return Ok(effect),
                 Ok(Swap::Conflict(found)) => stored = found,
                 Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {
-                    ambiguous.add(expected, applied, error);
+                    ambiguous.add(expected, effect, error);
                     stored = self.shared.register.load(key).await.map_err(|error| ambiguous.or(error.into()))?;
                 }
                 Err(error) => return Err(ambiguous.or(error.into())),
@@ -492,6 +497,24 @@ impl Driver {
                 _ => return Err(ambiguous.or(DriverError::Contention)),
             }
         }
+    }
+}
+
+/// The effect of a swap.
+pub(crate) trait Effect {
+    /// Returns the record to swap in, or `None` if nothing changes.
+    fn next(&self) -> Option<&Record>;
+}
+
+impl Effect for Applied {
+    fn next(&self) -> Option<&Record> {
+        Some(&self.after).filter(|after| after.revision() != self.before.revision())
+    }
+}
+
+impl<E> Effect for Group<E> {
+    fn next(&self) -> Option<&Record> {
+        self.next.as_ref()
     }
 }
 
@@ -520,7 +543,7 @@ impl<'t> Proposed<'t> {
 }
 
 fn pauses() -> ExponentialBuilder {
-    ExponentialBuilder::default().with_min_delay(PAUSE.0).with_max_delay(PAUSE.1)
+    ExponentialBuilder::default().with_min_delay(PAUSE.0).with_max_delay(PAUSE.1).without_max_times()
 }
 
 fn in_flight(outcome: &Outcome) -> Option<Timestamp> {

@@ -20,6 +20,7 @@
 
 mod ambiguous;
 mod clocks;
+mod combiner;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod connect_error;
@@ -40,8 +41,11 @@ mod wrapper;
 pub use async_trait::async_trait;
 pub use clocks::{ClockAhead, PeerClocks};
 pub use clocks::{EngineClock, EngineTime};
+pub use combiner::Combiner;
 pub use connect_error::{ConnectError, ConnectErrorKind};
-pub use driver::{Applied, Driver, DriverError};
+pub use driver::{Driver, DriverError};
+pub use ifmatch_core::command::Applied;
+pub use ifmatch_core::group::Change;
 pub use key::KeyLock;
 pub use key::{InvalidKey, Key};
 pub use memory::MemoryRegister;

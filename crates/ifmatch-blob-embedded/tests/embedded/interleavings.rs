@@ -1,8 +1,9 @@
-//! Every pair of changes with one between the other's computation and its swap, by means of a register that lets the
-//! one go first.
+//! Every pair of changes of which one arrives while the other's swap is under way, or waits in the same group, by means of a
+//! register that stops before a swap. And changes of other records before a swap.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -10,7 +11,7 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    BlobInfo, Delete, HeaderChange, LeaseRequest, ListQuery, MissingContainer, Put, Reading, StoreErrorKind,
+    BlobInfo, Delete, HeaderChange, LeaseRequest, ListQuery, MissingContainer, Put, Reading, StoreErrorKind, Written,
 };
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_blob_embedded::OpenErrorKind;
@@ -21,6 +22,7 @@ use ifmatch_core::record::Revision;
 use ifmatch_register::faulty::FaultyRegister;
 use ifmatch_register::{Driver, Register, Scan};
 use tempfile::TempDir;
+use tokio::sync::oneshot;
 
 use crate::collected::bodies;
 use ifmatch_blob::conformance::headers::set;
@@ -55,6 +57,20 @@ impl Fixture {
     {
         let other = other(self.store.clone(), self.blob.clone());
         self.register.before_swap("b/", other);
+    }
+
+    /// Performs the first act. The second one arrives while its swap is under way.
+    async fn perform(&self, first: Act, second: Act, tag: Option<&EntityTag>) -> Result<(), StoreErrorKind> {
+        let (sent, is_sent) = oneshot::channel();
+        let expected = tag.cloned();
+        self.before_next_swap(move |store, blob| async move {
+            let second = async move { second.perform(&store, &blob, expected.as_ref()).await };
+            sent.send(tokio::spawn(second)).unwrap();
+            // Time enough to arrive. If it takes longer, it begins later, with the same result.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        });
+        first.perform(&self.store, &self.blob, tag).await.unwrap();
+        is_sent.await.unwrap().await.unwrap()
     }
 
     async fn read(&self) -> Option<(BlobInfo, Bytes)> {
@@ -108,7 +124,8 @@ impl Act {
 /// The blob afterwards: its length, whether it has an owner, its type, and its lease.
 type End = Option<(u64, bool, bool, bool)>;
 
-/// Each request, another one right before its swap, its error, and the end. The blob has 10,000 bytes before.
+/// Each request, another one before it, its error, and the end. The blob has 10,000 bytes before. The other one's swap is under way
+/// when the request arrives.
 #[tokio::test]
 async fn a_request_is_decided_on_the_version_that_it_replaces() {
     use Act::{Delete, Lease, LeaseMatching, Put, PutMatching, SetOwner, SetType};
@@ -129,29 +146,27 @@ async fn a_request_is_decided_on_the_version_that_it_replaces() {
         (Lease, Put(5_000), None, Some((5_000, false, false, true))),
     ];
     for (act, other, error, end) in rows {
+        let row = format!("{act:?}, {other:?} before");
         let fixture = fixture().await;
         let before = fixture.read().await.unwrap().0;
-        fixture.before_next_swap(move |store, blob| async move { other.perform(&store, &blob, None).await.unwrap() });
-        let ended = act.perform(&fixture.store, &fixture.blob, before.tag.as_ref()).await;
-        assert_eq!(ended.err(), error, "{act:?}, {other:?} before");
-        assert!(fixture.happened());
+        let ended = fixture.perform(other, act, before.tag.as_ref()).await;
+        assert_eq!(ended.err(), error, "{row}");
         let (info, bytes) = fixture.read().await.unzip();
-        assert_eq!(bytes.map(|bytes| bytes == pattern(bytes.len())), end.map(|_| true), "{act:?}, {other:?} before");
+        assert_eq!(bytes.map(|bytes| bytes == pattern(bytes.len())), end.map(|_| true), "{row}");
         let found = info.as_ref().map(|info| {
             let headers = &info.headers;
             (info.length, headers.metadata.contains_key("owner"), headers.content_type.is_some(), info.lease.is_some())
         });
-        assert_eq!(found, end, "{act:?}, {other:?} before");
+        assert_eq!(found, end, "{row}");
         let is_same = other != Act::Delete;
-        assert!(info.is_none_or(|info| (info.created == before.created) == is_same), "{act:?}, {other:?} before");
-        assert_eq!(bodies(fixture.folder()), usize::from(end.is_some()), "{act:?}, {other:?} before: files");
+        assert!(info.is_none_or(|info| (info.created == before.created) == is_same), "{row}");
+        assert_eq!(bodies(fixture.folder()), usize::from(end.is_some()), "{row}: files");
     }
     // Another version than the expected one.
     for act in [PutMatching(5_000), LeaseMatching] {
         let fixture = fixture().await;
         let tag = fixture.read().await.unwrap().0.tag;
-        fixture.before_next_swap(|store, blob| async move { Put(7_000).perform(&store, &blob, None).await.unwrap() });
-        let refused = act.perform(&fixture.store, &fixture.blob, tag.as_ref()).await;
+        let refused = fixture.perform(Put(7_000), act, tag.as_ref()).await;
         assert!(matches!(refused, Err(StoreErrorKind::PreconditionFailed { .. })), "{act:?}: {refused:?}");
         let info = fixture.read().await.unwrap().0;
         assert_eq!((info.length, info.lease, bodies(fixture.folder())), (7_000, None, 1), "{act:?}");
@@ -161,15 +176,37 @@ async fn a_request_is_decided_on_the_version_that_it_replaces() {
 #[tokio::test]
 async fn a_creation_before_an_unconditional_write_is_overwritten() {
     let fixture = Fixture { blob: blob("c", "new"), ..fixture().await };
-    fixture.before_next_swap(|store, blob| async move {
-        assert!(store.put(&blob, put(pattern(5_000))).await.unwrap().created);
-    });
-    let written = fixture.store.put(&fixture.blob, put(pattern(6_000))).await.unwrap();
-    assert!(fixture.happened() && !written.created);
+    fixture.perform(Act::Put(5_000), Act::Put(6_000), None).await.unwrap();
     let (info, bytes) = fixture.read().await.unwrap();
-    assert_eq!((info.tag, bytes), (written.tag, pattern(6_000)));
+    assert_eq!(bytes, pattern(6_000));
     assert!(info.created < info.generation.map(Revision::timestamp), "the blob is the one that was created");
     assert_eq!(bodies(fixture.folder()), 2);
+}
+
+/// Many writes of one blob wait while a swap is under way, and share the next ones. Only the last version of each swap is stored.
+#[tokio::test]
+async fn the_bodies_of_skipped_versions_are_removed() {
+    let fixture = fixture().await;
+    let (sent, is_sent) = oneshot::channel();
+    fixture.before_next_swap(move |store, blob| async move {
+        let write = |length| {
+            let (store, blob) = (store.clone(), blob.clone());
+            tokio::spawn(async move { (length, store.put(&blob, put(pattern(length))).await.unwrap()) })
+        };
+        sent.send((5_001..5_021).map(write).collect::<Vec<_>>()).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    });
+    Act::Put(5_000).perform(&fixture.store, &fixture.blob, None).await.unwrap();
+    let mut written = Vec::new();
+    for write in is_sent.await.unwrap() {
+        written.push(write.await.unwrap());
+    }
+    let (length, last) = written.iter().max_by_key(|(_, written)| written.generation).unwrap();
+    let (info, bytes) = fixture.read().await.unwrap();
+    assert_eq!((info.tag, bytes), (last.tag.clone(), pattern(*length)));
+    assert_eq!(bodies(fixture.folder()), 1);
+    let dates = |written: &Written| written.last_modified;
+    assert!(written.iter().all(|(at, other)| at == length || dates(other) < dates(last)), "{written:?}");
 }
 
 /// The container is deleted and created again after the write has looked it up for the last time.

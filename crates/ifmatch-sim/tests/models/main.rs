@@ -3,6 +3,7 @@
 
 mod common;
 mod container;
+mod group;
 mod leases;
 mod lock;
 mod protocol;

@@ -1,0 +1,141 @@
+//! Combines the changes of one record that wait at the same time into one swap.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ifmatch_core::command::Applied;
+use ifmatch_core::group::Change;
+use ifmatch_runtime::task::detach;
+use tokio::sync::oneshot;
+
+use crate::driver::{Driver, DriverError};
+use crate::key::Key;
+use crate::register::{RegisterError, RegisterErrorKind};
+
+/// Maximum number of changes in one swap. A record remembers the answers of a whole group, some 130 bytes each.
+const MAX_GROUP: usize = 128;
+
+/// Runs the changes of one process on a register, so that a key that many writers change at once is as fast as many keys.
+///
+/// The changes of a key that arrive while a swap is under way are applied in order of arrival to the record that it
+/// leaves, and stored by the next swap (see [`ifmatch_core::group`]). None waits for more than its turn, and none is refused
+/// because others were faster.
+///
+/// ```text
+///   changes of a key      A          B C D        E
+///   swaps                 ├── A ──┤├── B C D ──┤├── E ──┤
+///   answers                       A          B C D      E
+/// ```
+///
+/// The changes of a group share their fate: if the answer to their swap is lost, all are ambiguous. A change whose caller is
+/// gone stays in its group.
+///
+/// For records that are written by nothing but [`Write`](ifmatch_core::command::Write) and
+/// [`LeaseOperation`](ifmatch_core::command::LeaseOperation): a change doesn't wait for a permit to end. The number of changes
+/// that wait is the number of callers, which must be bounded elsewhere.
+pub struct Combiner<C: Change>(Arc<Shared<C>>);
+
+struct Shared<C: Change> {
+    driver: Driver,
+    /// The changes that wait at each key. A key is here as long as a task runs its groups.
+    queues: Mutex<HashMap<Key, VecDeque<Waiting<C>>>>,
+}
+
+struct Waiting<C: Change> {
+    change: C,
+    answer: oneshot::Sender<Answer<C>>,
+}
+
+type Answer<C> = Result<Result<Applied, <C as Change>::Error>, DriverError>;
+
+impl<C> Combiner<C>
+where
+    C: Change<Error: Send> + Send + Sync + 'static,
+{
+    /// Creates a combiner that runs its changes by this driver.
+    pub fn new(driver: Driver) -> Self {
+        Self(Arc::new(Shared { driver, queues: Mutex::default() }))
+    }
+
+    /// Makes a change, in turn. Returns the error of the change itself in the inner result: nothing was changed.
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`].
+    pub async fn apply(&self, key: &Key, change: C) -> Answer<C> {
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting { change, answer };
+        let is_first = {
+            let mut queues = self.0.lock();
+            let running = queues.get_mut(key);
+            let is_first = running.is_none();
+            match running {
+                Some(queue) => queue.push_back(waiting),
+                None => drop(queues.insert(key.clone(), VecDeque::from([waiting]))),
+            }
+            is_first
+        };
+        if is_first {
+            let groups = Groups { shared: Arc::clone(&self.0), key: key.clone(), is_done: false };
+            drop(detach(groups.run()));
+        }
+        // The task was dropped with its runtime, or has panicked: its swap may be under way.
+        answered.await.unwrap_or_else(|_| Err(RegisterError::from(RegisterErrorKind::Ambiguous).into()))
+    }
+}
+
+impl<C: Change> Shared<C> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, VecDeque<Waiting<C>>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task that runs the groups of one key. If it ends early, the changes that wait for it are dropped.
+struct Groups<C: Change> {
+    shared: Arc<Shared<C>>,
+    key: Key,
+    /// `true` if the key is no longer this task's.
+    is_done: bool,
+}
+
+impl<C: Change> Groups<C> {
+    async fn run(mut self) {
+        while let Some(group) = self.next() {
+            let changes: Vec<&C> = group.iter().map(|waiting| &waiting.change).collect();
+            let result = self.shared.driver.apply_group(&self.key, &changes).await;
+            match result {
+                Ok(done) => {
+                    for (waiting, applied) in group.into_iter().zip(done.applied) {
+                        // The caller may be gone.
+                        let _ = waiting.answer.send(Ok(applied));
+                    }
+                }
+                Err(error) => {
+                    for waiting in group {
+                        let _ = waiting.answer.send(Err(error.duplicate()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the next group, or gives up the key if no change waits.
+    fn next(&mut self) -> Option<Vec<Waiting<C>>> {
+        let mut queues = self.shared.lock();
+        let queue = queues.get_mut(&self.key).filter(|queue| !queue.is_empty());
+        let Some(queue) = queue else {
+            self.is_done = true;
+            queues.remove(&self.key);
+            return None;
+        };
+        let length = queue.len().min(MAX_GROUP);
+        Some(queue.drain(..length).collect())
+    }
+}
+
+impl<C: Change> Drop for Groups<C> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.shared.lock().remove(&self.key);
+        }
+    }
+}
