@@ -1,6 +1,7 @@
 //! The combiner on registers that conflict, fail, and return ambiguous results.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use http::Method;
 use ifmatch_core::command::{Applied, Command, Content, Outcome, Refusal, Write};
@@ -13,6 +14,7 @@ use ifmatch_register::{
 };
 use ifmatch_runtime::nonce;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use crate::driver::{Fault, Faulty, create, key};
 
@@ -93,7 +95,7 @@ struct Fixture {
 
 impl Fixture {
     /// The first swap is stuck, with one change, and these faults are those of the swaps from then on.
-    async fn new(faults: &[Fault]) -> (Self, tokio::task::JoinHandle<Answer>) {
+    async fn new(faults: &[Fault]) -> (Self, JoinHandle<Answer>) {
         let inner = Faulty::new(faults);
         let register = Arc::new(Gated { inner, gate: Semaphore::new(0), swaps: Mutex::default() });
         let driver = Driver::new(Arc::clone(&register)).assume_absent();
@@ -103,7 +105,7 @@ impl Fixture {
     }
 
     /// Sends a change, which waits for the swap that is under way.
-    async fn send(&self, change: Append) -> tokio::task::JoinHandle<Answer> {
+    async fn send(&self, change: Append) -> JoinHandle<Answer> {
         let combiner = Arc::clone(&self.combiner);
         let sent = tokio::spawn(async move { combiner.apply(&key(), change).await });
         tokio::task::yield_now().await;
@@ -111,7 +113,7 @@ impl Fixture {
         sent
     }
 
-    async fn send_all(&self, changes: impl IntoIterator<Item = Append>) -> Vec<tokio::task::JoinHandle<Answer>> {
+    async fn send_all(&self, changes: impl IntoIterator<Item = Append>) -> Vec<JoinHandle<Answer>> {
         let mut sent = Vec::new();
         for change in changes {
             sent.push(self.send(change).await);
@@ -132,8 +134,12 @@ impl Fixture {
     }
 }
 
-async fn outcome(sent: tokio::task::JoinHandle<Answer>) -> Outcome {
-    sent.await.unwrap().unwrap().unwrap().outcome
+async fn answer(sent: JoinHandle<Answer>) -> Answer {
+    tokio::time::timeout(Duration::from_secs(60), sent).await.expect("a change is answered within a minute").unwrap()
+}
+
+async fn outcome(sent: JoinHandle<Answer>) -> Outcome {
+    answer(sent).await.unwrap().unwrap().outcome
 }
 
 fn kind(answer: Answer) -> RegisterErrorKind {
@@ -226,7 +232,7 @@ async fn the_changes_of_a_group_share_its_fate() {
         fixture.open();
         outcome(first).await;
         for sent in sent {
-            assert_eq!(kind(sent.await.unwrap()), expected);
+            assert_eq!(kind(answer(sent).await), expected);
         }
         let after = fixture.send(append(b'4')).await;
         assert!(matches!(outcome(after).await, Outcome::Written(_)), "the next group is not affected");
@@ -285,7 +291,7 @@ async fn a_panic_in_a_change_blocks_no_later_change() {
     fixture.open();
     outcome(first).await;
     for sent in sent {
-        assert_eq!(kind(sent.await.unwrap()), RegisterErrorKind::Ambiguous);
+        assert_eq!(kind(answer(sent).await), RegisterErrorKind::Ambiguous);
     }
     outcome(fixture.send(append(b'3')).await).await;
     assert_eq!(fixture.stored().await.as_deref(), Some(&b"03"[..]));
