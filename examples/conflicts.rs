@@ -1,4 +1,4 @@
-//! A service that shows its conflicts by route: where writers keep losing, and how long the losers waited.
+//! A service that counts its conflicts by route: where writers keep losing, and how long they waited.
 //!
 //! Run it: `cargo run --example conflicts -- 127.0.0.1:3000`, write `/notes/a` twice with one tag, and get `/conflicts`.
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 type Notes = Arc<Mutex<BTreeMap<String, String>>>;
 
-/// Lost writes by route and reason. Routes are few, so that clients cannot fill the memory.
+/// Rejected writes by route and reason. There are few routes, so clients can't fill the memory.
 #[derive(Clone, Default)]
 struct Conflicts(Arc<Mutex<BTreeMap<String, Conflict>>>);
 

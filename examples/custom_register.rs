@@ -1,7 +1,6 @@
-//! A custom register in one file. It keeps each record in a separate file, in a folder that processes share.
+//! A custom register in one file. It keeps each record in a file of its own, in a folder that processes share.
 //!
-//! A register implements three methods over opaque records. `tests/examples.rs` runs the public conformance suite on
-//! this one, in one line.
+//! A register implements three methods over opaque records. `tests/examples/main.rs` runs the public conformance suite on this one, in one line.
 //!
 //! Run it: `cargo run --example custom_register`
 
@@ -17,9 +16,9 @@ use ifmatch_register::{Driver, Key, Register, RegisterError, RegisterErrorKind, 
 
 /// A register in a folder.
 ///
-/// A file lock excludes other processes. A record is written to a temporary file, synced and renamed, so that a crash
-/// leaves either the old record or the new one. After a failed sync of the folder, a load may return a record that a power
-/// failure would lose; a production register must rewrite such a record before returning it.
+/// A file lock excludes other processes. A record is written to a temporary file, synced and renamed, so a crash leaves the old record or
+/// the new one. After a failed sync of the folder, a load may return a record that a power failure would lose; a production register must
+/// rewrite it first.
 #[derive(Debug)]
 pub struct FolderRegister {
     folder: PathBuf,

@@ -34,7 +34,7 @@ async fn main() -> std::io::Result<()> {
         let (stream, _) = listener.accept().await?;
         let service = TowerToHyperService::new(service.clone());
         tokio::spawn(async move {
-            // Errors here are connections that the client has aborted.
+            // An error means that the client aborted the connection.
             let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
         });
     }

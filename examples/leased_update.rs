@@ -1,8 +1,8 @@
-//! An update of two tables under the lease on one resource. Only the holder can update them; other clients get 409 or 412.
-//! After a holder crashes, another client takes over when the lease ends.
+//! An update of two tables under one lease. Only the holder can update them; other clients get 409 or 412. If the holder crashes, another
+//! client takes over when the lease expires.
 //!
-//! Run it: `cargo run --example leased_update`. It starts the server and its clients, and prints their requests. The layer
-//! has a manual clock, so that the lease ends without a real wait.
+//! Run it: `cargo run --example leased_update`. It starts the server and its clients, and prints their requests. The layer has a manual
+//! clock, so the lease expires without a real wait.
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use std::error::Error;
@@ -22,8 +22,7 @@ use tokio::sync::Notify;
 
 const LEDGER: &str = "/ledger";
 
-/// Two tables that must agree: the items sold and the items in stock. They reject a fencing token after they have seen a
-/// larger one.
+/// Two tables that must agree: the items sold and the items in stock. They reject fencing tokens smaller than the largest they have seen.
 #[derive(Default)]
 struct Ledger {
     sold: u32,

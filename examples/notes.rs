@@ -1,5 +1,5 @@
-//! A service as many are: notes of a team in SQLite, as JSON, with pages, authentication, compression, CORS and tracing. No client
-//! overwrites what it has not seen, and neither does the job that writes to the table past the layer.
+//! A typical service: a team's notes in SQLite, as JSON, with pagination, authentication, compression, CORS and tracing. No client overwrites what it
+//! hasn't seen, and neither does the job that writes to the table directly.
 //!
 //! docs/howto/axum.md explains it step by step. Run it: `cargo run --example notes`.
 #![allow(clippy::print_stderr, reason = "it is a demonstration")]
@@ -148,8 +148,8 @@ fn app(db: SqlitePool) -> Router {
         .with_state(db)
 }
 
-/// A job of the same program, or of another one: it writes to the table, past the layer. It changes the version, as every writer
-/// of the table must.
+/// A job, in this program or in another, that writes to the table past the layer. It changes the version, as every writer of the table
+/// must.
 async fn sign_notes(db: SqlitePool) {
     loop {
         tokio::time::sleep(Duration::from_millis(100)).await;

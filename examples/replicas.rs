@@ -1,6 +1,5 @@
-//! Two replicas of a service on one PostgreSQL database. With a register that they share, no update is lost. With a
-//! register each, updates are lost, although every write was conditional and was acknowledged. For comparison: the same
-//! service with a version column by hand.
+//! Two replicas of a service on one PostgreSQL database. With a shared register, no update is lost. With a register each, updates are lost,
+//! although every write was conditional and acknowledged. For comparison, the same service has a version column by hand.
 //!
 //! Run it: `cargo run --example replicas -- postgres://postgres@127.0.0.1:5432/postgres`. It creates its tables in the
 //! schema `ifmatch_example`, and drops them at the end.
@@ -37,8 +36,8 @@ async fn read(State(database): State<Arc<Database>>, Path(name): Path<String>) -
     }
 }
 
-/// The layer has compared the tags, and no other writer has a permit. The database has the last word: a writer that was
-/// delayed beyond its permit has a smaller token than the next one, and changes nothing.
+/// The layer has compared the tags, and no other writer has a permit. The database has the last word: a writer that was delayed beyond its
+/// permit has a smaller token than the next one, so it changes nothing.
 async fn write(
     State(database): State<Arc<Database>>,
     Path(name): Path<String>,
@@ -85,7 +84,7 @@ fn unavailable(_: tokio_postgres::Error) -> StatusCode {
 /// Starts a replica with its own connection to the database.
 async fn replica(url: &str, register: impl Register) -> Result<SocketAddr, Failure> {
     let routes = Router::new().route("/documents/{name}", get(read).put(write)).with_state(connect(url).await?);
-    // Every change passes a layer, so that the register knows the current version.
+    // Every change passes a layer, so the register knows the current version.
     let layer = ConditionalLayer::builder().register(register).authoritative().build();
     serve(routes.guarded_by(layer)).await
 }
@@ -108,8 +107,7 @@ async fn connect(url: &str) -> Result<Arc<Database>, Failure> {
     Ok(Arc::new(database))
 }
 
-/// Increments a number, and starts over whenever another client was faster. Each save starts from the tag that the
-/// previous one answered with.
+/// Increments a number, and starts over whenever another client was faster. Each save uses the tag that the previous one returned.
 async fn increment(client: Client, path: String) {
     let mut current = client.get(&path, &[]).await.expect(200);
     let mut number = current.text().parse::<i64>().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Cached download: the content is transferred only if it has changed.
+//! Cached download: transfers the content only if it has changed.
 //!
 //! The usual sample compares `Last-Modified`, and misses the second change within a second. Here, the strong tag shows it.
 //!

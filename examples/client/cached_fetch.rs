@@ -1,6 +1,6 @@
 //! Cached fetch: any HTTP client behind a private cache (RFC 9111).
 //!
-//! The usual sample keeps the last body with its tag. It forgets `max-age` and `Vary`, and its own writes.
+//! The usual sample keeps the last body with its tag. It ignores `max-age`, `Vary` and its own writes.
 //!
 //! Run it: `cargo run --example cached_fetch -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]

@@ -1,7 +1,7 @@
 //! A configuration that running processes follow.
 //!
-//! The usual sample polls, and replaces a good configuration by a broken or empty one. Here, the last good value stays, and
-//! a server that supports long polls reports changes at once.
+//! The usual sample polls, and replaces a good configuration with a broken or empty one. Here, the last good value stays, and
+//! a server with long polls reports changes at once.
 //!
 //! Run it: `cargo run --example configuration -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]

@@ -1,7 +1,7 @@
 //! A counter that many clients add to.
 //!
-//! The usual sample counts a write twice if its answer is lost and it is sent again. Here, each write leaves a random number
-//! in its shard, which shows that it was counted.
+//! The usual sample counts a write twice if it retries after a lost response. Here, each write leaves a random number in its
+//! shard, which shows that it was counted.
 //!
 //! Run it: `cargo run --example counter -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]

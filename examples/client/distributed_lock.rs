@@ -1,7 +1,7 @@
 //! A lock for several machines, with a wait.
 //!
-//! The usual sample deletes the lock blob to release it, even if it is another client's by now. Here, a release names the
-//! version that it releases, and a dropped future or a panic releases, too.
+//! The usual sample deletes the lock blob to release it, even if it belongs to another client by now. Here, a release names the
+//! version that it releases, and a dropped future or a panic releases the lock, too.
 //!
 //! Run it: `cargo run --example distributed_lock -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]

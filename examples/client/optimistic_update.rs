@@ -1,6 +1,6 @@
 //! Optimistic update of a blob.
 //!
-//! The usual sample retries a write without an answer, gets 412 from its own first attempt, and reports a conflict. Here, the
+//! The usual sample retries a write whose response was lost, gets 412 from its own first attempt, and reports a conflict. Here, the
 //! document shows that the first attempt took effect.
 //!
 //! Run it: `cargo run --example optimistic_update -- http://127.0.0.1:10000/box`

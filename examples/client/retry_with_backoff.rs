@@ -1,7 +1,7 @@
 //! Read, modify, write, and retry with backoff.
 //!
-//! The usual sample retries at once, so that all clients collide again, and gives up after three conflicts with the update
-//! lost. Here, pauses grow and are random, and the error distinguishes contention from an unknown outcome.
+//! The usual sample retries at once, so all clients collide again, and after three conflicts it gives up and loses the update.
+//! Here, pauses grow and are random, and the error tells contention from an unknown outcome.
 //!
 //! Run it: `cargo run --example retry_with_backoff -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]

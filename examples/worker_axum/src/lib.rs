@@ -1,7 +1,7 @@
 //! Notes behind axum in a Cloudflare Worker. One layer adds strong tags and 304s, and prevents lost updates.
 //!
-//! The handlers do not deal with tags. Of two editors with the same version, the second gets 412, in any isolate and data
-//! centre: the records are Durable Objects.
+//! The handlers know nothing about tags. Of two editors with the same version, the second gets 412, in any isolate and data centre: the records are
+//! Durable Objects.
 
 use std::cell::OnceCell;
 
@@ -24,7 +24,7 @@ pub use ifmatch_worker::Records;
 struct Notes(SendWrapper<Bucket>);
 
 thread_local! {
-    /// One per isolate, so that all requests share the layer's memory.
+    /// One per isolate, so all requests share the layer's memory.
     static APP: OnceCell<Router> = const { OnceCell::new() };
 }
 

@@ -1,4 +1,4 @@
-// A Worker that uses the blobs of another one, by a service binding.
+// A Worker that uses another Worker's blobs through a service binding.
 
 export default {
   async fetch(request, env) {
@@ -10,7 +10,7 @@ export default {
   },
 };
 
-/** Counts a visit. Of all callers that read the same number, one writes the next, and the others start over. */
+/** Counts a visit. If several callers read the same number, one writes the next, and the others start over. */
 async function count(blobs) {
   for (;;) {
     const found = await blobs.get("site/visits");
