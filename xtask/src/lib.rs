@@ -45,7 +45,7 @@ enum Task {
     /// Builds the documentation site into target/book, and checks its links.
     #[command(disable_help_flag = true)]
     Docs(programs::Arguments),
-    /// Runs `ifmatch check` on several servers, and writes the results to docs/scoreboard.md.
+    /// Runs `ifmatch check` on several servers, and writes the results to benches/scoreboard.md.
     #[command(disable_help_flag = true)]
     Scoreboard(programs::Arguments),
     /// Runs clients of the shared registers under faults, and checks the history of their operations.

@@ -35,7 +35,7 @@ struct Cli {
 enum Command {
     /// Runs benchmarks.
     Bench(Options),
-    /// Runs `ifmatch check` on several servers, and writes the results to docs/scoreboard.md.
+    /// Runs `ifmatch check` on several servers, and writes the results to benches/scoreboard.md.
     Scoreboard(scoreboard::Options),
 }
 

@@ -19,7 +19,7 @@
 //!
 //! - **The late request carries a condition.** After [`GRACE`], another writer succeeds. The request then finds another version, or one
 //!   where it required none, and the store refuses it, however late it arrives. What remains is what remains of any lost answer: a
-//!   version that returns (docs/known-gaps.md).
+//!   version that returns (docs/stores.md).
 //! - **The late request carries none**: a deletion, the end of an upload in parts, or any write to a store that ignores conditions. It
 //!   would replace or delete what was acknowledged since. Such permits keep their minute, as do writes under a lease.
 //! - **Two processes with one register.** Each would end the permits of the other, so only a register that one process locks

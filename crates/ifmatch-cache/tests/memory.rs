@@ -92,7 +92,7 @@ async fn read_slowly() {
 fn slow_clients_of_large_bodies_keep_a_bounded_share_of_the_memory() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let used = measure(|| runtime.block_on(read_slowly())).bytes_max;
-    // The stored bodies, those still arriving, and those kept after an eviction: see docs/proxy.md.
+    // The stored bodies, those still arriving, and those kept after an eviction: see docs/proxy/caching.md.
     let shares = CAPACITY + CAPACITY * 5 / 16 + CAPACITY * 5 / 32;
     let most = shares + CLIENTS as u64 * PER_CLIENT;
     assert!(used <= most, "{} MiB of {} MiB", used >> 20, most >> 20);

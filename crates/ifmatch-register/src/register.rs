@@ -35,7 +35,23 @@ use crate::key::Key;
 /// Callers must not assume an order between keys, or fairness. A spurious [`Swap::Conflict`] is safe; a spurious
 /// [`Swap::Done`] is not.
 ///
-/// The suite in [`conformance`](crate::conformance) (feature `conformance`) checks all of this.
+/// # In SQL
+/// ```sql
+/// CREATE TABLE register (key text COLLATE "C" PRIMARY KEY, revision bigint NOT NULL, record bytea NOT NULL);
+///
+/// SELECT record FROM register WHERE key = $1;                                        -- load
+/// INSERT INTO register VALUES ($1, $3, $4) ON CONFLICT DO NOTHING;                   -- swap, expected = 0
+/// UPDATE register SET revision = $3, record = $4 WHERE key = $1 AND revision = $2;   -- swap
+/// DELETE FROM register WHERE key = $1 AND revision = $2;                             -- swap, no next
+/// ```
+/// If a row changed, the result is [`Swap::Done`]; otherwise [`Swap::Conflict`] with the result of a load, in a statement of
+/// its own: the first one's snapshot may be older than the conflict. Scans need the order of the keys' bytes, and the index
+/// must accept keys of [`Key::MAX_LEN`].
+///
+/// # Tests
+/// The suite in [`conformance`](crate::conformance) (feature `conformance`) checks the contract. Test what it can't: an
+/// acknowledged swap survives `kill -9` and a loss of power, even after a failed sync, and a full disk or a connection that is
+/// lost during a swap is reported correctly.
 #[async_trait]
 pub trait Register: Send + Sync + 'static {
     /// Returns the current record, if there is one.

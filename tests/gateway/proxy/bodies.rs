@@ -71,7 +71,7 @@ fn a_cache_folder_needs_memory() {
 
 const CLIENTS: usize = 1_000;
 
-/// Bytes of memory per response that is being sent: see docs/proxy.md.
+/// Bytes of memory per response that is being sent: see docs/proxy/caching.md.
 const PER_CLIENT: u64 = 384 << 10;
 /// Bytes of memory of the process itself, with its threads and connections.
 const BASE: u64 = 96 << 20;

@@ -27,7 +27,7 @@ struct Options {
     /// Writes the reference of settings and metrics from the gateway's definitions instead.
     #[arg(long)]
     reference: bool,
-    /// Draws the ratios that docs/benchmarks.md records instead.
+    /// Draws the ratios that benches/benchmarks.md records instead.
     #[arg(long)]
     plots: bool,
 }

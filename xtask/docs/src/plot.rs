@@ -151,7 +151,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
-const PAGE: &str = "docs/benchmarks.md";
+const PAGE: &str = "benches/benchmarks.md";
 /// The plots, in the order of their tables.
 const NAMES: [&str; 7] = ["servers", "postgres", "redis", "etcd", "worker", "caches", "caches-cpu"];
 /// Beginning of a table with ratios.
@@ -172,7 +172,7 @@ fn plots(repository: &Path) -> Result<Vec<(String, String)>> {
     if plots.len() != NAMES.len() {
         return Err(format!("{PAGE} has {} tables of ratios: name each in plots.rs", plots.len()).into());
     }
-    Ok(NAMES.iter().map(|name| format!("docs/images/ratios-{name}.svg")).zip(plots).collect())
+    Ok(NAMES.iter().map(|name| format!("benches/images/ratios-{name}.svg")).zip(plots).collect())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! `cargo xtask scoreboard`: runs `ifmatch check --suite` on several servers on this machine, and writes the results to
-//! docs/scoreboard.md.
+//! benches/scoreboard.md.
 
 mod page;
 mod s3;

@@ -1,4 +1,4 @@
-//! The tables of docs/scoreboard.md.
+//! The tables of benches/scoreboard.md.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,7 +11,7 @@ use xtask::Result;
 use xtask::workspace::Workspace;
 
 /// The page.
-const PAGE: &str = "docs/scoreboard.md";
+const PAGE: &str = "benches/scoreboard.md";
 /// The line after a generated part.
 const END: &str = "<!-- end -->";
 

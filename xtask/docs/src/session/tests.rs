@@ -162,7 +162,7 @@ fn commands_that_do_not_run_say_why() {
 fn pages() -> Vec<(String, String)> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut paths = vec!["README.md".to_owned()];
-    for folder in ["docs", "docs/howto", "docs/reference"] {
+    for folder in ["docs", "docs/howto", "docs/proxy", "docs/reference"] {
         let files = fs::read_dir(repository.join(folder)).unwrap();
         let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
         paths.extend(names.filter_map(|name| Some(format!("{folder}/{}.md", name.strip_suffix(".md")?))));
