@@ -163,9 +163,7 @@ impl From<DocumentError> for TableError {
 /// Translates errors of the store that an operation does not handle itself. Details go to the log only.
 impl From<StoreError> for TableError {
     fn from(error: StoreError) -> Self {
-        if *error.kind() != StoreErrorKind::Unsupported {
-            tracing::error!(%error, "the store failed");
-        }
+        error.report();
         match error.kind() {
             StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => Self::new(Code::ServerBusy),
             StoreErrorKind::OutcomeUnknown => Self::new(Code::OperationTimedOut),

@@ -156,8 +156,8 @@ impl AzureError {
             ),
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "see the server's log"),
         };
-        if answer.status.is_server_error() && *error.kind() != StoreErrorKind::Unsupported {
-            tracing::error!(%error, "the store failed");
+        if answer.status.is_server_error() {
+            error.report();
         }
         answer
     }

@@ -11,7 +11,7 @@ use object_store::path::Path;
 
 use super::attributes::Current;
 use super::container::state::Members;
-use super::permit::{Cover, Ending, check, key};
+use super::permit::{Ending, Guarded, check, key};
 use super::shared::{Keeps, Shared};
 use super::write::{contended, in_a_task};
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -55,7 +55,7 @@ impl Shared {
                     Err(error) => Ending::Refused(error),
                 }
             };
-            this.guarded(&blob, &Method::DELETE, LeaseUse::Read(None), Cover::Permit, Some(record), look).await?;
+            this.guarded(&blob, Guarded::DELETION, Some(record), look).await?;
             this.driver.load(&key).await.map_err(of_driver)
         })
         .await

@@ -7,8 +7,8 @@ use http::Method;
 use ifmatch_core::command::{Begin, Command, Commit, Content, Doubt, Grant, Outcome, Renew};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
-use ifmatch_core::precondition::{Preconditions, Verdict};
-use ifmatch_core::record::{Record, Token, Variant};
+use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
+use ifmatch_core::record::{Record, Revision, Token, Variant};
 use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterErrorKind};
 
 use super::attributes::Current;
@@ -45,6 +45,45 @@ impl Cover {
     }
 }
 
+/// A change under a permit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guarded<'a> {
+    pub(super) method: &'a Method,
+    /// The conditions under which it need not wait any longer once they are false. None for a retry, which its first attempt answers.
+    pub(super) preconditions: &'a Preconditions,
+    pub(super) lease: LeaseUse,
+    pub(super) cover: Cover,
+}
+
+impl Guarded<'_> {
+    /// A deletion that depends on no condition.
+    pub(super) const DELETION: Guarded<'static> = Guarded {
+        method: &Method::DELETE,
+        preconditions: &Preconditions::NONE,
+        lease: LeaseUse::Read(None),
+        cover: Cover::Permit,
+    };
+
+    /// Returns the refusal by a version that another writer of this register has written since revision `before`, while this one
+    /// waited. At that moment the condition was false, whatever other programs do to the object, so nobody needs to look at it.
+    ///
+    /// The date in a record is not the store's, so only conditions on tags are evaluated.
+    fn overtaken(&self, before: Revision, record: &Record, now: Timestamp) -> Option<StoreError> {
+        // A refusal by the lease comes first.
+        record.check_lease(self.lease, now).ok()?;
+        let version = record.state(now).version().filter(|version| version.generation() > before)?;
+        let on_tags =
+            Preconditions { if_unmodified_since: None, if_modified_since: None, ..self.preconditions.clone() };
+        match on_tags.evaluate(self.method, Some(&Validators { tags: version.tags(), last_modified: None })) {
+            Verdict::Failed(precondition) => {
+                let current = version.tags().first().cloned();
+                Some(StoreErrorKind::PreconditionFailed { precondition, current }.into())
+            }
+            Verdict::Proceed | Verdict::NotModified => None,
+        }
+    }
+}
+
 /// The result of the work under a permit.
 pub(super) enum Ending<T> {
     /// It took effect.
@@ -77,14 +116,12 @@ impl Shared {
     pub(super) async fn guarded<T>(
         &self,
         blob: &BlobPath,
-        method: &Method,
-        lease: LeaseUse,
-        cover: Cover,
+        request: Guarded<'_>,
         seen: Option<Record>,
         work: impl Future<Output = Ending<T>>,
     ) -> Result<T, StoreError> {
         let key = key(blob)?;
-        let granted = self.begin(&key, method, lease, cover, seen).await;
+        let granted = self.begin(&key, &request, seen).await;
         if granted.is_err() {
             // The write may have started from an outdated record. The next one loads it.
             self.recent_records.forget(&key);
@@ -152,16 +189,19 @@ impl Shared {
     async fn begin(
         &self,
         key: &Key,
-        method: &Method,
-        lease: LeaseUse,
-        cover: Cover,
+        request: &Guarded<'_>,
         seen: Option<Record>,
     ) -> Result<(Grant, Record, KeyLock<'_>), StoreError> {
-        let begin = Begin::new(method, &Preconditions::NONE, nonce()?, cover.ttl()).with_lease(lease);
-        let (applied, lock) = self.driver.begin(key, seen, begin).await.map_err(unbegun)?;
+        let begin = Begin::new(request.method, &Preconditions::NONE, nonce()?, request.cover.ttl());
+        let before = seen.as_ref().map(Record::revision);
+        let overtaken =
+            |record: &Record| before.and_then(|before| request.overtaken(before, record, self.driver.now()));
+        let is_overtaken = |record: &Record| overtaken(record).is_some();
+        let begun = self.driver.begin(key, seen, begin.with_lease(request.lease), is_overtaken).await;
+        let (applied, lock) = begun.map_err(unbegun)?;
         match (applied.outcome, lock) {
             (Outcome::Granted(grant), Some(lock)) => Ok((grant, applied.after, lock)),
-            (outcome, _) => Err(refused(outcome, self.driver.now())),
+            (outcome, _) => Err(overtaken(&applied.before).unwrap_or_else(|| refused(outcome, self.driver.now()))),
         }
     }
 

@@ -31,13 +31,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use http::Method;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::{is_past_retention, next_page, of_driver, of_register};
 use ifmatch_blob::store::StoreError;
 use ifmatch_core::command::{Command, Doubt};
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::record::{Permit, Record, Revision};
 use ifmatch_register::{Key, Swap};
 use object_store::path::Path;
@@ -45,7 +43,7 @@ use object_store::path::Path;
 use super::attributes::Current;
 use super::container::state::{Members, Registered};
 use super::list::name_of;
-use super::permit::{self, Cover, Ending, GRACE};
+use super::permit::{self, Cover, Ending, GRACE, Guarded};
 use super::shared::Shared;
 use super::write::contended;
 use super::{container, failure};
@@ -130,7 +128,7 @@ impl Shared {
                 }
             };
             let blob = BlobPath { container: container.clone(), name };
-            self.guarded(&blob, &Method::DELETE, LeaseUse::Read(None), Cover::Permit, None, work).await?;
+            self.guarded(&blob, Guarded::DELETION, None, work).await?;
         }
     }
 

@@ -19,7 +19,7 @@ use super::container::Found;
 use super::container::state::{Home, Members};
 use super::direct::{DirectBody, DirectUpload, Offer};
 use super::failure::{self, Failure, lost};
-use super::permit::{Cover, Ending, GRACE, check, content, key};
+use super::permit::{Cover, Ending, GRACE, Guarded, check, content, key};
 use super::probe::Support;
 use super::shared::{Keeps, Shared};
 use super::upload::Multipart;
@@ -161,7 +161,9 @@ impl Shared {
         let cover = if is_covered { Cover::Store } else { Cover::Permit };
         in_a_task(async move {
             let mut body = body;
-            this.guarded(&job.blob, &Method::PUT, job.lease, cover, seen, Box::pin(this.write(&job, &mut body))).await
+            let preconditions = if job.stamp.request.is_none() { &job.preconditions } else { &Preconditions::NONE };
+            let request = Guarded { method: &Method::PUT, preconditions, lease: job.lease, cover };
+            this.guarded(&job.blob, request, seen, Box::pin(this.write(&job, &mut body))).await
         })
         .await
     }
@@ -250,7 +252,9 @@ impl Shared {
         let (this, blob) = (Arc::clone(this), blob.clone());
         let work = async move {
             let work = this.delete_current(&blob, &location, &delete.preconditions);
-            this.guarded(&blob, &Method::DELETE, delete.lease, Cover::Permit, Some(record), work).await
+            let preconditions = &delete.preconditions;
+            let request = Guarded { preconditions, lease: delete.lease, ..Guarded::DELETION };
+            this.guarded(&blob, request, Some(record), work).await
         };
         in_a_task(work).await
     }

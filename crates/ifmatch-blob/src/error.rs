@@ -105,6 +105,15 @@ impl StoreErrorKind {
     }
 }
 
+/// Counts a failure of the store, for the recorder of the crate `metrics`.
+#[cfg(feature = "metrics")]
+fn count(kind: &'static str) {
+    metrics::counter!("ifmatch_store_errors_total", "kind" => kind).increment(1);
+}
+
+#[cfg(not(feature = "metrics"))]
+fn count(_kind: &'static str) {}
+
 impl StoreError {
     /// Creates an error with its cause.
     pub fn new(kind: StoreErrorKind, source: impl Into<BoxError>) -> Self {
@@ -135,6 +144,22 @@ impl StoreError {
     /// Returns `true` if a store could not provide the bytes of the write: it failed, or the version to read was replaced meanwhile.
     pub fn is_of_source(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.is::<SourceFailed>())
+    }
+
+    /// Logs and counts an error that a dialect answers with 5xx. A client may try again after contention; the store has not failed.
+    pub fn report(&self) {
+        match self.kind {
+            StoreErrorKind::Unsupported => return,
+            StoreErrorKind::InFlight { .. } => {
+                return tracing::warn!(error = %self, "a write gave up: other writers of the same blob were in the way");
+            }
+            _ => tracing::error!(error = %self, "the store failed"),
+        }
+        count(match self.kind {
+            StoreErrorKind::Unavailable | StoreErrorKind::OutcomeUnknown => "unavailable",
+            StoreErrorKind::Full => "full",
+            _ => "unreadable",
+        });
     }
 
     /// Returns the meaning of the error.

@@ -18,6 +18,7 @@ use crate::ambiguous::Ambiguous;
 use crate::deadlines::Deadlines;
 use crate::key::Key;
 use crate::key::{KeyLock, KeyLocks};
+use crate::metrics;
 use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
 
 /// Time after which a command that keeps meeting other writers is not tried again: clients wait no longer.
@@ -298,6 +299,9 @@ impl Driver {
     /// Requests a permit, waiting in turn as [`Driver::apply_in_turn`] does. Returns it with a lock that keeps this
     /// process's other writers away: hold it until the handler has ended and its result is in the register.
     ///
+    /// A writer that waits asks `is_overtaken` about each record that the writers before it leave. If it returns `true`, the outcome
+    /// is [`Refusal::Stale`]: the writer learns that its condition is false without taking a permit.
+    ///
     /// # Errors
     /// As for [`Driver::apply`].
     pub async fn begin(
@@ -305,9 +309,11 @@ impl Driver {
         key: &Key,
         seen: Option<Record>,
         begin: Begin<'_>,
+        is_overtaken: impl Fn(&Record) -> bool,
     ) -> Result<(Applied, Option<KeyLock<'_>>), DriverError> {
         let mut lock = None;
-        let applied = self.in_turn(&mut Writer::Beginning(&mut lock), key, seen, &Command::Begin(begin)).await?;
+        let begin = Command::Begin(begin);
+        let applied = self.in_turn(&mut Writer::Beginning(&mut lock), key, seen, &begin, is_overtaken).await?;
         let granted = matches!(applied.outcome, Outcome::Granted(_));
         Ok((applied, lock.filter(|_| granted)))
     }
@@ -319,7 +325,7 @@ impl Driver {
     /// # Errors
     /// As for [`Driver::apply`].
     pub async fn apply_in_turn(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
-        self.in_turn(&mut Writer::Passing, key, None, command).await
+        self.in_turn(&mut Writer::Passing, key, None, command, |_| false).await
     }
 
     /// Runs a command for a writer once no write is in flight, or the patience has ended.
@@ -329,6 +335,7 @@ impl Driver {
         key: &Key,
         seen: Option<Record>,
         command: &Command<'_>,
+        is_overtaken: impl Fn(&Record) -> bool,
     ) -> Result<Applied, DriverError> {
         // By the process's own clock: the engine's may stand still.
         let give_up = self.shared.clock.now().saturating_add(self.patience);
@@ -340,7 +347,12 @@ impl Driver {
         let mut turn = self.shared.waiters.join(key);
         let mut pauses = pauses().with_max_delay(MAX_POLL_INTERVAL).build();
         loop {
-            let applied = self.apply_as(writer, key, None, command).await?;
+            let record = self.load(key).await?;
+            if is_overtaken(&record) {
+                let outcome = Outcome::Refused(Refusal::Stale);
+                return Ok(Applied { before: record.clone(), after: record, outcome });
+            }
+            let applied = self.apply_as(writer, key, Some(record), command).await?;
             let Some(deadline) = in_flight(&applied.outcome) else {
                 if matches!(applied.outcome, Outcome::Granted(_)) {
                     turn.leave_silently();
@@ -349,6 +361,7 @@ impl Driver {
             };
             let left = self.shared.clock.now().until(give_up);
             if left.is_zero() {
+                metrics::contention();
                 return Ok(applied);
             }
             let pause =
@@ -494,7 +507,10 @@ impl Driver {
             }
             match pauses.next() {
                 Some(pause) if self.shared.clock.now() < give_up => self.shared.clock.sleep(jittered(2 * pause)).await,
-                _ => return Err(ambiguous.or(DriverError::Contention)),
+                _ => {
+                    metrics::contention();
+                    return Err(ambiguous.or(DriverError::Contention));
+                }
             }
         }
     }

@@ -60,4 +60,6 @@ mod metrics {
     pub(crate) fn batch(_operation: &'static str, _calls: usize) {}
 
     pub(crate) fn ambiguous(_resolution: Resolution) {}
+
+    pub(crate) fn contention() {}
 }

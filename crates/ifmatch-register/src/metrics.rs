@@ -1,4 +1,4 @@
-//! Metrics of batches and of swaps without an answer, through the recorder of the [`metrics`] crate (feature `metrics`).
+//! Metrics of batches, of swaps without an answer and of contention, through the recorder of the [`metrics`] crate (feature `metrics`).
 //!
 //! [`metrics`]: https://docs.rs/metrics
 
@@ -13,6 +13,9 @@ pub const BATCH_SIZE: &str = "ifmatch_register_batch_size";
 /// caller was told.
 pub const AMBIGUOUS: &str = "ifmatch_register_ambiguous_total";
 
+/// Counter of commands that gave up because other writers kept changing the same record, or had a write in flight for too long.
+pub const CONTENTION: &str = "ifmatch_register_contention_total";
+
 /// Describes the metrics to the current recorder.
 pub fn describe() {
     describe_histogram!(BATCH_SIZE, Unit::Count, "Calls in a batch that went to the register's server, by operation.");
@@ -20,6 +23,11 @@ pub fn describe() {
         AMBIGUOUS,
         Unit::Count,
         "Swaps without an answer, by the outcome found afterwards: done, not-done, or unknown."
+    );
+    describe_counter!(
+        CONTENTION,
+        Unit::Count,
+        "Writes and lease operations refused because other writers of the same resource were in the way for too long."
     );
 }
 
@@ -35,4 +43,8 @@ pub(crate) fn ambiguous(resolution: Resolution) {
         Resolution::Unknown => "unknown",
     };
     counter!(AMBIGUOUS, "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn contention() {
+    counter!(CONTENTION).increment(1);
 }

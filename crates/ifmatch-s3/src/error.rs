@@ -44,9 +44,8 @@ pub(crate) fn of_store(error: &StoreError, is_conditional: bool) -> S3Error {
         }
         _ => s3_error!(InternalError, "see the server's log"),
     };
-    let is_failure = *error.kind() != StoreErrorKind::Unsupported;
-    if is_failure && answer.status_code().is_none_or(|status| status.is_server_error()) {
-        tracing::error!(%error, "the store failed");
+    if answer.status_code().is_none_or(|status| status.is_server_error()) {
+        error.report();
     }
     answer
 }

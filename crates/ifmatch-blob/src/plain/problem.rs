@@ -16,7 +16,7 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let problem = of(&error);
         if problem.status().is_server_error() {
-            tracing::error!(%error, "the store failed");
+            error.report();
         }
         problem
     }

@@ -287,9 +287,6 @@ where
                 return own(too_large(), tracker);
             }
         }
-        if self.state.blobs.is_some() && response.status().is_server_error() {
-            self.state.metrics.store_error(response.status(), response.headers());
-        }
         tracker.responded(&response);
         response.map(|body| ResponseBody::inner(body, tracker))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ifmatch_proxy::{Proxy, Upstream};
 use ifmatch_register::MemoryRegister;
-use ifmatch_register::metrics::{AMBIGUOUS, BATCH_SIZE};
+use ifmatch_register::metrics::{AMBIGUOUS, BATCH_SIZE, CONTENTION};
 use metrics::{
     Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit, counter, histogram,
     with_local_recorder,
@@ -52,6 +52,7 @@ pub(crate) fn all() -> Result<BTreeMap<String, Metric>, Error> {
         for outcome in ["done", "not-done", "unknown"] {
             drop(counter!(AMBIGUOUS, "outcome" => outcome));
         }
+        drop(counter!(CONTENTION));
         set_certificate_end("cert.pem", Duration::ZERO);
         cache::update(&ifmatch_cache::Metrics::default());
         cache::update_purges(0, Duration::ZERO, false);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use conditions::{Conditions, HEADERS};
-use http::{HeaderMap, Method, StatusCode};
+use http::{Method, StatusCode};
 use ifmatch_http_server::Event;
 use ifmatch_register::metrics::BATCH_SIZE;
 use metrics::{Counter, Gauge, Histogram, Recorder, counter, gauge, histogram};
@@ -42,7 +42,6 @@ pub(crate) struct Metrics {
     not_modified: [Counter; conditions::COUNT],
     conditions_failed: [Counter; conditions::COUNT],
     conditions_required: Counter,
-    store_errors: [Counter; 3],
     /// Requests in progress.
     pub(crate) in_flight: Gauge,
     /// Bytes of request bodies.
@@ -103,6 +102,9 @@ impl Metrics {
     fn registered(recorder: &dyn Recorder, handle: PrometheusHandle) -> Self {
         metrics::with_local_recorder(recorder, || {
             table::describe();
+            for kind in ["unreadable", "unavailable", "full"] {
+                drop(counter!(STORE_ERRORS, "kind" => kind));
+            }
             gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             Self::register(handle)
         })
@@ -133,7 +135,6 @@ impl Metrics {
             not_modified: conditions("not_modified"),
             conditions_failed: conditions("failed"),
             conditions_required: counter!(CONDITIONS, "outcome" => "required"),
-            store_errors: ["unreadable", "unavailable", "full"].map(|kind| counter!(STORE_ERRORS, "kind" => kind)),
             credentials: KINDS.map(|kind| {
                 ["accepted", "refused"].map(|outcome| counter!(CREDENTIALS, "kind" => kind, "outcome" => outcome))
             }),
@@ -184,20 +185,6 @@ impl Metrics {
             Some(200..300) => count(&self.conditions_met, request.conditions.all()),
             _ => {}
         }
-    }
-
-    /// Counts an error response, if it is the store's.
-    pub(crate) fn store_error(&self, status: StatusCode, headers: &HeaderMap) {
-        // The outcome of a write is unknown: Azure's dialect says so with 500.
-        let is_unknown = || headers.get("x-ms-error-code").is_some_and(|code| code == "OperationTimedOut");
-        let kind = match status {
-            StatusCode::SERVICE_UNAVAILABLE => 1,
-            StatusCode::INTERNAL_SERVER_ERROR if is_unknown() => 1,
-            StatusCode::INSUFFICIENT_STORAGE => 2,
-            StatusCode::INTERNAL_SERVER_ERROR => 0,
-            _ => return,
-        };
-        self.store_errors[kind].increment(1);
     }
 
     /// Returns all metrics in the Prometheus text format.
@@ -278,23 +265,23 @@ impl<'a> Samples<'a> {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderName, HeaderValue};
 
     use super::*;
 
     #[test]
     fn an_error_of_the_store_is_counted_by_its_kind() {
-        let (metrics, _recorder) = Metrics::new().unwrap();
-        let headers =
-            |code| HeaderMap::from_iter([(HeaderName::from_static("x-ms-error-code"), HeaderValue::from_static(code))]);
-        for (status, code) in [
-            (500, "InternalError"),
-            (500, "OperationTimedOut"),
-            (501, "NotImplemented"),
-            (503, "ServerBusy"),
-            (507, "InsufficientStorage"),
+        use ifmatch_blob::store::{StoreError, StoreErrorKind};
+        let (metrics, recorder) = Metrics::new().unwrap();
+        for kind in [
+            StoreErrorKind::Unreadable,
+            StoreErrorKind::Unavailable,
+            StoreErrorKind::OutcomeUnknown,
+            StoreErrorKind::Full,
+            // Not failures.
+            StoreErrorKind::Unsupported,
+            StoreErrorKind::InFlight { retry_after: Duration::from_secs(1) },
         ] {
-            metrics.store_error(StatusCode::from_u16(status).unwrap(), &headers(code));
+            ::metrics::with_local_recorder(&recorder, || StoreError::from(kind).report());
         }
         for (kind, count) in [("unreadable", 1), ("unavailable", 2), ("full", 1)] {
             let line = format!("ifmatch_store_errors_total{{kind=\"{kind}\"}} {count}\n");

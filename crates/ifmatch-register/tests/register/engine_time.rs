@@ -200,7 +200,7 @@ async fn a_permit_is_granted_long_after_the_record_was_seen() {
     }
     let begin =
         Begin::new(&Method::PUT, &Preconditions::NONE, nonce().unwrap(), TTL).with_authority(Authority::Register);
-    let (applied, _lock) = process.begin(&key(), Some(seen), begin).await.unwrap();
+    let (applied, _lock) = process.begin(&key(), Some(seen), begin, |_| false).await.unwrap();
     assert!(matches!(applied.outcome, Outcome::Granted(_)), "{:?}", applied.outcome);
 }
 

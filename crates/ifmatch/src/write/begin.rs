@@ -61,6 +61,6 @@ impl WriteContext {
             .with_lease(self.lease)
             .with_observed(observed)
             .with_authority(self.shared.config.authority);
-        self.shared.driver.begin(&self.key, None, begin).await
+        self.shared.driver.begin(&self.key, None, begin, |_| false).await
     }
 }
