@@ -175,7 +175,7 @@ async fn a_server_that_does_not_answer_is_reported_until_it_does() {
         (report, child.wait_with_output().expect("a child"))
     });
     let (report, end) = run.await.unwrap();
-    assert!(report.contains("trying again until the server answers"), "{report}");
+    assert!(report.contains("Retrying until the server answers"), "{report}");
     assert_eq!((end.status.code(), &*end.stdout), (Some(0), &b"leads\n"[..]), "{end:?}");
 }
 
@@ -243,7 +243,7 @@ async fn a_signal_ends_a_release() {
     let (code, said) =
         tokio::time::timeout(Duration::from_mins(2), run).await.expect("it ends within two minutes").unwrap();
     assert_eq!(code, Some(143));
-    assert!(said.contains("a signal has ended the release"), "{said}");
+    assert!(said.contains("a signal interrupted the release"), "{said}");
 }
 
 #[test]

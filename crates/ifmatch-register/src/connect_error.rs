@@ -54,7 +54,7 @@ impl ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)?;
-        self.source.as_ref().map_or(Ok(()), |source| write!(f, ": {source}"))
+        self.source.as_ref().map_or(Ok(()), |source| write!(f, " ({source})"))
     }
 }
 

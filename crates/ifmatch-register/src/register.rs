@@ -233,6 +233,18 @@ impl RegisterError {
     pub fn kind(&self) -> RegisterErrorKind {
         self.kind
     }
+
+    /// Returns the message of the cause alone, for a reader who knows that the register failed.
+    ///
+    /// ```
+    /// use ifmatch_register::{RegisterError, RegisterErrorKind};
+    ///
+    /// let error = RegisterError::new(RegisterErrorKind::Unavailable, "Redis at h:6379 refused the connection");
+    /// assert_eq!(error.reason(), "Redis at h:6379 refused the connection");
+    /// ```
+    pub fn reason(&self) -> String {
+        self.source.as_ref().map_or_else(|| self.to_string(), ToString::to_string)
+    }
 }
 
 impl From<DecodeError> for RegisterError {
@@ -256,10 +268,10 @@ impl From<RegisterErrorKind> for RegisterError {
 impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            RegisterErrorKind::Unavailable => "the register is unavailable, nothing was changed",
-            RegisterErrorKind::Ambiguous => "the register did not report whether the change took place",
-            RegisterErrorKind::Unreadable => "the register has a record that cannot be read",
-            RegisterErrorKind::Full => "the register is full, nothing was changed",
+            RegisterErrorKind::Unavailable => "the register is unavailable, and nothing was changed",
+            RegisterErrorKind::Ambiguous => "the register didn't say whether the change took place",
+            RegisterErrorKind::Unreadable => "the register has an unreadable record",
+            RegisterErrorKind::Full => "the register is full, and nothing was changed",
         })?;
         match &self.source {
             Some(source) => write!(f, ": {source}"),

@@ -13,6 +13,7 @@ use ifmatch_core::date::HttpDate;
 use ifmatch_runtime::nonce;
 use tokio::time::{sleep, timeout};
 
+use crate::commands::http_client::GIVE_TOKEN;
 use crate::error::Error;
 
 /// Time limit of a request.
@@ -91,7 +92,7 @@ impl<'a> Site<'a> {
             headers.append(name, value);
         }
         let sent = self.server.send(method.clone(), key, headers, Bytes::copy_from_slice(body.as_bytes()));
-        let late = |_| Error::runtime(format!("the server did not respond to {method} within {PATIENCE:?}"));
+        let late = |_| Error::runtime(format!("the server didn't respond to {method} within {PATIENCE:?}. Check the URL and the network."));
         timeout(PATIENCE, sent).await.map_err(late)?.map_err(|error| Error::runtime(error.to_string()))
     }
 
@@ -108,10 +109,14 @@ impl<'a> Site<'a> {
         if status.is_success() {
             return Ok(());
         }
-        Err(Error::runtime(format!(
-            "the server responded {status} to PUT of {key}, so nothing can be checked: write the URL of a folder or container, \
-             such as http://127.0.0.1:10000/box, and set --token if the server requires one"
-        )))
+        Err(Error::runtime(match status {
+            StatusCode::UNAUTHORIZED => format!("the server rejected PUT of {key} (401). Pass a valid token {GIVE_TOKEN}."),
+            StatusCode::FORBIDDEN => format!("the server refused PUT of {key} (403). Pass a write token {GIVE_TOKEN}."),
+            status => format!(
+                "the server responded {status} to PUT of {key}. Use the URL of a folder or container that you can write, such as \
+                 http://127.0.0.1:10000/box."
+            ),
+        }))
     }
 
     /// Waits until a resource has a strong tag, and, if `dated`, a date that is a strong validator. Gives up after a few

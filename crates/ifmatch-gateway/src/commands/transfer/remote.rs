@@ -20,7 +20,7 @@ use url::Url;
 use super::location::Location;
 use super::location::Upload;
 use super::{Fault, Progress};
-use crate::commands::http_client::{Connection, reason};
+use crate::commands::http_client::{Connection, not_a_gateway, origin, rejected, unreachable};
 use crate::error::Error;
 
 /// Maximum time for the head of a response, or for the next part of its body.
@@ -209,7 +209,7 @@ impl Remote {
                 fields.extend(kept.clone());
                 fields.insert(IF_MATCH, tag.to_header());
             }
-            Replaces::Version(_) => return Ok(Put::Refused("it has no strong tag to name its version".to_owned())),
+            Replaces::Version(_) => return Ok(Put::Refused("no strong ETag".to_owned())),
         }
         for (name, value) in &file.fields {
             fields.insert(name, value.clone());
@@ -259,19 +259,19 @@ impl Remote {
 
     fn broken(&self, error: &reqwest::Error) -> Fault {
         if error.is_body() || error.is_decode() {
-            return Fault::passing(reason(error));
+            return Fault::passing(Cause::of(error).text);
         }
-        let message = format!("{}: {}", self.server, reason(error));
+        let message = unreachable(&self.server, error);
         if Cause::of(error).is_lasting { Fault::last(message) } else { Fault::unreachable(message) }
     }
 
     fn slow(&self) -> Fault {
-        Fault::unreachable(format!("{} does not respond", self.server))
+        Fault::unreachable(format!("{} doesn't respond. Check the URL and the network.", origin(&self.server)))
     }
 
     async fn refused(&self, response: Response) -> Fault {
         let status = response.status();
-        let message = format!("{} responded {status}: {}", self.server, detail(response).await);
+        let message = rejected(&origin(&self.server), status, &detail(response).await);
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::INSUFFICIENT_STORAGE => Fault::last(message),
             _ => Fault::failed(message),
@@ -279,7 +279,7 @@ impl Remote {
     }
 
     fn not_ours(&self) -> Error {
-        Error::runtime(format!("the response of {} is not from an ifmatch gateway", self.server))
+        Error::runtime(not_a_gateway(&self.server))
     }
 }
 
@@ -309,8 +309,8 @@ impl Download {
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
         match timeout(TIMEOUT, self.response.chunk()).await {
             Ok(Ok(chunk)) => Ok(chunk),
-            Ok(Err(error)) => Err(Fault::passing(format!("the body ended early: {}", reason(&error)))),
-            Err(_) => Err(Fault::passing("the body does not continue")),
+            Ok(Err(error)) => Err(Fault::passing(format!("the body ended early: {}", Cause::of(&error).text))),
+            Err(_) => Err(Fault::passing("the body stalled")),
         }
     }
 }
@@ -328,5 +328,5 @@ fn requested_delay(response: &Response) -> Option<Duration> {
 async fn detail(response: Response) -> String {
     let body = timeout(TIMEOUT, response.bytes()).await.ok().and_then(Result::ok).unwrap_or_default();
     let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-    problem["detail"].as_str().or_else(|| problem["title"].as_str()).unwrap_or("no details").to_owned()
+    problem["detail"].as_str().or_else(|| problem["title"].as_str()).unwrap_or_default().to_owned()
 }
