@@ -252,7 +252,7 @@ fn an_unusable_configuration_changes_nothing() {
         ),
         (
             format!("listen = '127.0.0.1:0'\nwrite-token-file = '{}'", site.text("missing")),
-            "cannot read --write-token-file",
+            "can't read --write-token-file",
         ),
     ] {
         write(&lines);

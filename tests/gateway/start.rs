@@ -192,7 +192,7 @@ fn a_dry_run_says_ok_or_the_line_of_the_error_and_binds_nothing() {
         ("proxy", "[proxy]\nupstream = ['ftp://a']".into(), Err("site.toml: line 3: --upstream: 'ftp://a'")),
         ("proxy", "[proxy]\nupstream = ['http://a']\nbalance = 'x'".into(), Err("line 4")),
         ("proxy", "[proxy]\nroute = ['/a;b=http://a']".into(), Err("line 3: --route: '/a;b'")),
-        ("serve", format!("store = 'memory://'\naccess-log = '{log}'"), Err("there is no folder")),
+        ("serve", format!("store = 'memory://'\naccess-log = '{log}'"), Err("Create the folder")),
         ("serve", format!("data = '{}'", path("key.pem")), Err("is a file")),
         ("serve", "store = 'memory://'\nlog = 'loud'".into(), Err("contains no level")),
     ] {

@@ -113,7 +113,8 @@ impl Cause {
         };
         let other;
         Self::lasting(match certificate {
-            Certificate::UnknownIssuer => {
+            // The wrong authority may have the name of the right one.
+            Certificate::UnknownIssuer | Certificate::BadSignature => {
                 other = format!("the server's certificate isn't signed by a trusted authority. Trust its authority with {trust}");
                 &other
             }
@@ -158,7 +159,8 @@ mod tests {
             (CertificateError::UnknownIssuer, "--ca"),
             (CertificateError::Expired, "has expired"),
             (CertificateError::NotValidForName, "another host"),
-            (CertificateError::BadSignature, "isn't valid: "),
+            (CertificateError::BadSignature, "--ca"),
+            (CertificateError::Revoked, "isn't valid: "),
         ] {
             let cause = refused(certificate);
             assert!(cause.text.contains(text) && cause.is_lasting, "{cause:?}");

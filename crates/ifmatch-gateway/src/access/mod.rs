@@ -50,7 +50,7 @@ pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<A
 /// Fails if the file cannot be read or contains no token.
 pub(crate) fn read_tokens(flag: &str, path: &Path) -> Result<Vec<String>, Error> {
     let text = std::fs::read_to_string(path)
-        .map_err(|error| Error::usage(format!("cannot read {flag} {}: {error}", path.display())))?;
+        .map_err(|error| Error::usage(format!("can't read {flag} {}: {error}", path.display())))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let tokens: Vec<String> = lines.map(str::to_owned).collect();
     if tokens.is_empty() {

@@ -83,9 +83,10 @@ const TIPS: &[(&str, &str, &str)] = &[
     ("register", "show get check", "use 'ifmatch register status --register URL'"),
     ("register", "restore", "restore the database first, then run 'ifmatch register restored --register URL'"),
     // The program.
-    ("-", "--data --store --listen --config", "name the command: 'ifmatch serve {--data ./data}'"),
+    ("-", "--data", "name the command: 'ifmatch serve --data {./data}'"),
+    ("-", "--store", "name the command: 'ifmatch serve --store {s3://bucket}'"),
     ("-", "--upstream", "name the command: 'ifmatch proxy --upstream {http://127.0.0.1:8000}'"),
-    ("-", "start run server up daemon web", "to serve a folder, use 'ifmatch serve --data ./data'"),
+    ("-", "start run up daemon web", "to serve a folder, use 'ifmatch serve --data ./data'"),
     ("-", "cache reverse-proxy forward", "to cache a server's responses, use 'ifmatch proxy --upstream URL'"),
     ("-", "purge flush invalidate", "purge over HTTP: curl -X DELETE 'http://127.0.0.1:10000/-/cache?prefix=URL'"),
     ("-", "get put cat cp ls rm delete", "use curl: curl -T FILE http://127.0.0.1:10000/CONTAINER/NAME"),
@@ -102,7 +103,6 @@ const TIPS: &[(&str, &str, &str)] = &[
     ("-", "leases", "use 'ifmatch lease list'"),
     ("-", "test conformance probe", "use 'ifmatch check URL'"),
     ("-", "version -v", "use 'ifmatch --version'"),
-    ("-", "./data WORD", "see 'ifmatch --help' for the commands"),
 ];
 
 /// Adds the tip for what was tried to the error of a command line, in place of clap's own.

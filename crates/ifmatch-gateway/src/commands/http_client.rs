@@ -213,10 +213,19 @@ pub(crate) fn unreachable(url: &Url, error: &reqwest::Error) -> String {
     }
 }
 
+/// Describes an error of the library of clients, with the URL once. `url` has no query, which may contain a signature.
+pub(crate) fn explained(url: &str, text: &str) -> String {
+    let origin = Url::parse(url).map(|url| origin(&url)).unwrap_or_default();
+    if text.contains("Connection refused") {
+        return format!("{origin} refused the connection. Start the server, or correct the URL");
+    }
+    if !origin.is_empty() && text.contains(&origin) { text.to_owned() } else { format!("{url}: {text}") }
+}
+
 /// Reads a file in PEM format, and returns its content and the certificates in it.
 fn read(file: &Path) -> Result<(Vec<u8>, Vec<Certificate>), Error> {
     let shown = file.display();
-    let pem = std::fs::read(file).map_err(|error| Error::usage(format!("cannot read --ca {shown}: {error}")))?;
+    let pem = std::fs::read(file).map_err(|error| Error::usage(format!("can't read --ca {shown}: {error}")))?;
     let lacks = || Error::usage(format!("--ca {shown} contains no certificate in PEM format"));
     let certificates = Certificate::from_pem_bundle(&pem).map_err(|_| lacks())?;
     if certificates.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use reqwest::{RequestBuilder, StatusCode};
 use reqwest::header::CONTENT_TYPE;
 use serde::Deserialize;
@@ -52,7 +52,7 @@ enum LeaseCommand {
         path: String,
 
         /// Seconds until the lease ends, 0 to 60. By default, a fixed lease runs to its end, and an infinite one ends now.
-        #[arg(long, value_name = "SECONDS")]
+        #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u8).range(0..=60))]
         period: Option<u8>,
 
         #[command(flatten)]

@@ -60,7 +60,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
         None => Ok(()),
         Some(folder) => {
             let (path, folder) = (path.display(), folder.display());
-            Err(Error::usage(format!("cannot open --access-log {path}: there is no folder {folder}; create it")))
+            Err(Error::usage(format!("can't open --access-log {path}. Create the folder {folder} first.")))
         }
     }
 }
@@ -128,7 +128,7 @@ fn has_level(filter: &str) -> bool {
 
 fn invalid(source: &str, text: &str, why: &dyn Display) -> Error {
     Error::usage(format!(
-        "{source} {text:?} is not a valid filter ({why}): write a level (error, warn, info, debug, trace or off), or info,ifmatch_blob=debug"
+        "{source} {text:?} is not a valid filter ({why}). Write a level (error, warn, info, debug, trace or off), or info,ifmatch_blob=debug."
     ))
 }
 

@@ -366,7 +366,7 @@ async fn verify_running(url: &str, args: &VerifyArgs) -> Result<(), Error> {
     let remote = Remote::new(&location, &args.connection)?;
     let Listed { blobs, bytes } = list(&remote, &location, args.sample).await?;
     let rate =
-        args.rate.map(|rate| NonZero::new(rate.bytes()).ok_or_else(|| Error::usage("--rate must be at least 1B")));
+        args.rate.map(|rate| NonZero::new(rate.bytes()).ok_or_else(|| Error::usage("--rate can't be 0. Set it to a size such as 20MiB.")));
     let progress = Progress::start(rate.transpose()?);
     let total = Done { items: blobs.len() as u64, bytes };
     let mut display = Display::start(total, args.json)?;

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Error> {
             return store::check(args.remote.place(&args.url).await?).await;
         }
         let server = args.remote.connect(&args.url)?;
-        let site = Site::new(&server)?;
+        let site = Site::new(&server, &args.url)?;
         let findings = findings(&site, args.suite).await;
         // In any case, even after an error.
         let cleared = site.clear().await;

@@ -13,7 +13,7 @@ use ifmatch_core::date::HttpDate;
 use ifmatch_runtime::nonce;
 use tokio::time::{sleep, timeout};
 
-use crate::commands::http_client::GIVE_TOKEN;
+use crate::commands::http_client::{GIVE_TOKEN, explained};
 use crate::error::Error;
 
 /// Time limit of a request.
@@ -29,6 +29,7 @@ const LOOKS: usize = 30;
 /// The folder where the check writes.
 pub(super) struct Site<'a> {
     server: &'a Http,
+    url: &'a str,
     random: u64,
     keys: Mutex<Vec<String>>,
     /// `true` once no strong tag, or no strong date, was seen for long enough: the server has none.
@@ -48,9 +49,10 @@ pub(super) struct Seen {
 }
 
 impl<'a> Site<'a> {
-    pub(super) fn new(server: &'a Http) -> Result<Self, Error> {
+    /// Prepares a check below `url`, which `server` is the connection to.
+    pub(super) fn new(server: &'a Http, url: &'a str) -> Result<Self, Error> {
         let random = nonce().map_err(|error| Error::runtime(error.to_string()))?;
-        Ok(Self { server, random, keys: Mutex::default(), has_no: Default::default() })
+        Ok(Self { server, url: url.split('?').next().unwrap_or_default(), random, keys: Mutex::default(), has_no: Default::default() })
     }
 
     /// Returns the name of a new resource.
@@ -93,7 +95,7 @@ impl<'a> Site<'a> {
         }
         let sent = self.server.send(method.clone(), key, headers, Bytes::copy_from_slice(body.as_bytes()));
         let late = |_| Error::runtime(format!("the server didn't respond to {method} within {PATIENCE:?}. Check the URL and the network."));
-        timeout(PATIENCE, sent).await.map_err(late)?.map_err(|error| Error::runtime(error.to_string()))
+        timeout(PATIENCE, sent).await.map_err(late)?.map_err(|error| Error::runtime(explained(self.url, &error.to_string())))
     }
 
     pub(super) async fn get(&self, key: &str) -> Result<Seen, Error> {

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::http_client::{GIVE_TOKEN, Remote, origin};
+use super::http_client::{GIVE_TOKEN, Remote, explained};
 use super::runtime::block_on;
 use super::store_url::{Place, is_store};
 use clap::Args;
@@ -16,7 +16,6 @@ use ifmatch_client::{Client, Document, Error as ClientError, ErrorKind, Held, Lo
 use ifmatch_core::lock::LockRecord;
 use percent_encoding::percent_decode_str;
 use tokio::time::{sleep, timeout};
-use url::Url;
 
 use self::child::{End, Received, Signals};
 use crate::cli::terminal::printable;
@@ -283,12 +282,7 @@ impl Guard {
     fn explained(&self, error: &ClientError) -> String {
         // Without the query, which may contain a signature.
         let url = self.url.split('?').next().unwrap_or_default();
-        let text = error.to_string();
-        let origin = Url::parse(url).map(|url| origin(&url)).unwrap_or_default();
-        if text.contains("Connection refused") {
-            return format!("{origin} refused the connection. Start the server, or correct the URL");
-        }
-        if !origin.is_empty() && text.contains(&origin) { text } else { format!("{url}: {text}") }
+        explained(url, &error.to_string())
     }
 }
 
