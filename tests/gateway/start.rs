@@ -188,7 +188,7 @@ fn a_dry_run_says_ok_or_the_line_of_the_error_and_binds_nothing() {
     for (command, lines, expected) in [
         ("proxy", format!("{good}\n[proxy]\nupstream = ['http://127.0.0.1:9']"), Ok(())),
         ("serve", format!("{good}\ndata = '{}'", path("data")), Ok(())),
-        ("proxy", format!("{}\n[proxy]\nupstream = ['http://a']", tls("other.pem")), Err("does not match")),
+        ("proxy", format!("{}\n[proxy]\nupstream = ['http://a']", tls("other.pem")), Err("doesn't match")),
         ("proxy", "[proxy]\nupstream = ['ftp://a']".into(), Err("site.toml: line 3: --upstream: 'ftp://a'")),
         ("proxy", "[proxy]\nupstream = ['http://a']\nbalance = 'x'".into(), Err("line 4")),
         ("proxy", "[proxy]\nroute = ['/a;b=http://a']".into(), Err("line 3: --route: '/a;b'")),

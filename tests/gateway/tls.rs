@@ -170,7 +170,7 @@ fn unusable_certificates_are_named() {
         ("text.pem", "key.pem", "contains no certificate"),
         ("cert.pem", "text.pem", "contains no private key"),
         ("cert.pem", "cert.pem", "contains no private key"),
-        ("cert.pem", "other.pem", "does not match the certificate"),
+        ("cert.pem", "other.pem", "doesn't match the certificate"),
     ] {
         let end = run(files.flags(cert, key));
         assert_eq!(end.status.code(), Some(2), "{cert} {key}: {end:#?}");
@@ -210,7 +210,7 @@ async fn a_client_gets_the_certificate_for_the_name_that_it_requests_also_after_
     eventually("the reload", || gateway.stderr().contains("reloaded the configuration").then_some(()));
     ask_all().await;
     let end = run(["serve", "--store", "memory://", "--tls-cert", "a,b", "--tls-key", "a"]);
-    assert!(end.status.code() == Some(2) && end.stderr.contains("name one key for each"), "{end:#?}");
+    assert!(end.status.code() == Some(2) && end.stderr.contains("Name one key for each"), "{end:#?}");
 }
 
 #[tokio::test]

@@ -157,7 +157,7 @@ async fn a_backup_of_a_snapshot_that_another_one_replaces_fails() {
         return eprintln!("the backup was faster than this test");
     }
     let stderr = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.code() == Some(1) && stderr.contains("repeat the command"), "{ended:#?}");
+    assert!(ended.status.code() == Some(1) && stderr.contains("Run the command again"), "{ended:#?}");
     assert!(!to.join("index.redb").exists());
 }
 
@@ -282,7 +282,7 @@ async fn an_interrupted_run_ends_with_130_and_continues() {
     let files = fill(folder.path()).await;
     let stopped = interrupt(data, &files[0]);
     assert_eq!(stopped.status.code(), Some(130), "{stopped:#?}");
-    assert!(String::from_utf8_lossy(&stopped.stderr).contains("continue with --resume"));
+    assert!(String::from_utf8_lossy(&stopped.stderr).contains("Continue with --resume"));
     let rest = run(["verify", "--data", data, "--resume"]);
     assert_eq!(rest.status.code(), Some(0), "{rest:#?}");
     assert!(rest.stdout.contains("0 damaged"), "{}", rest.stdout);

@@ -20,7 +20,7 @@ pub(crate) fn of_attempt(config: &Config, error: tokio_postgres::Error) -> Conne
             format!("PostgreSQL at {server} refused the connection. Check that it is running.")
         }
         Some(error) if error.to_string().starts_with("failed to lookup address") => {
-            format!("cannot find the host of PostgreSQL at {server}. Check the URL.")
+            format!("can't find the host of PostgreSQL at {server}. Check the URL.")
         }
         Some(error) if error.kind() == io::ErrorKind::TimedOut => unanswered(config),
         _ => return of_connection(error),

@@ -126,7 +126,7 @@ fn create(url: &Url, ca: Option<&Path>, fields: HeaderMap, timeout: Option<Durat
         // The system's certificates, which may be missing, are not needed.
         http = http.tls_certs_only([]);
     }
-    http.build().map_err(|error| Error::runtime(format!("cannot create an HTTP client: {error}")))
+    http.build().map_err(|error| Error::runtime(format!("can't create an HTTP client: {error}")))
 }
 
 /// Parses the URL of a gateway, for a flag.
@@ -206,7 +206,7 @@ pub(crate) fn unreachable(url: &Url, error: &reqwest::Error) -> String {
             format!("{server} refused the connection. Start the gateway with `ifmatch serve`, or correct the URL.")
         }
         _ if text.starts_with("failed to lookup address") => {
-            format!("cannot find the host {}. Check the URL.", url.host_str().unwrap_or_default())
+            format!("can't find the host {}. Check the URL.", url.host_str().unwrap_or_default())
         }
         _ if error.is_timeout() => format!("{server} didn't respond in time. Check the URL and the network."),
         _ => format!("{server}: {text}"),

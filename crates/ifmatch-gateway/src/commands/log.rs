@@ -45,7 +45,7 @@ pub(crate) fn start(settings: &Settings) -> Result<(), Error> {
     let log =
         lines(settings.log_format.into(), stderr, terminal::supports_colour(&stderr())).with_filter(filter(settings)?);
     let started = tracing_subscriber::registry().with(log).with(access).try_init();
-    started.map_err(|error| Error::runtime(format!("cannot start the log: {error}")))
+    started.map_err(|error| Error::runtime(format!("can't start the log: {error}")))
 }
 
 /// Checks the filter, and that the file of the access log can exist.
@@ -172,7 +172,7 @@ pub(super) fn reopen_access() -> Result<(), Error> {
 
 fn open_file(path: &Path) -> Result<File, Error> {
     let opened = OpenOptions::new().append(true).create(true).mode(MODE).open(path);
-    opened.map_err(|error| Error::runtime(format!("cannot open --access-log {}: {error}", path.display())))
+    opened.map_err(|error| Error::runtime(format!("can't open --access-log {}: {error}", path.display())))
 }
 
 impl<'a> MakeWriter<'a> for AccessFile {

@@ -256,7 +256,7 @@ fn save(file: &Path, run: Option<Interrupted>) -> Result<(), Error> {
     };
     match saved {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::runtime(format!("cannot save the position in {}: {error}", file.display())))
+            Err(Error::runtime(format!("can't save the position in {}: {error}", file.display())))
         }
         _ => Ok(()),
     }

@@ -410,7 +410,7 @@ mod tests {
         for (toml, part) in [
             ("cache = 'on'", "\"off\""),
             ("cache = 600", "\"off\""),
-            ("cache.ttl = '10'", "not a valid duration"),
+            ("cache.ttl = '10'", "add a unit, such as 10s"),
             ("cache.ttl = 600", "a time such as 10m"),
             ("cache.ttl = { any = '1m' }", "'any' is not a status"),
             ("cache.ttl = { 99 = '1m' }", "'99' is not a status"),

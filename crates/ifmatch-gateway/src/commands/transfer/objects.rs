@@ -59,7 +59,7 @@ impl Objects {
     pub(super) fn open(url: &str) -> Result<Self, Error> {
         let backing = store_url::open(url, url)?;
         let temporary = tempfile::tempdir()
-            .map_err(|error| Error::runtime(format!("cannot create a temporary folder. Set TMPDIR to a folder with space ({error}).")))?;
+            .map_err(|error| Error::runtime(format!("can't create a temporary folder. Set TMPDIR to a folder with space ({error}).")))?;
         let (store, prefix) = (Arc::clone(backing.objects()), backing.prefix().clone());
         Ok(Self { store, prefix, temporary, files: AtomicU64::new(0) })
     }
@@ -71,7 +71,7 @@ impl Objects {
     /// Fails if the store cannot be listed.
     pub(super) async fn list(&self) -> Result<(Vec<Object>, u64), Error> {
         let all = self.store.list(Some(&self.prefix)).try_collect::<Vec<ObjectMeta>>();
-        let all = all.await.map_err(|error| Error::runtime(format!("cannot list the source: {error}")))?;
+        let all = all.await.map_err(|error| Error::runtime(format!("can't list the source: {error}")))?;
         let parts = |object: &ObjectMeta| -> Vec<String> {
             let parts = object.location.prefix_match(&self.prefix).into_iter().flatten();
             parts.map(|part| part.as_ref().to_owned()).collect()
