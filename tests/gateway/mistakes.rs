@@ -27,7 +27,8 @@ impl Site {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::create_dir(path("empty")).unwrap();
-        for (name, text) in [("file", "neither a folder nor PEM"), ("comment", "# none\n"), ("wrong.token", "wrong\n")] {
+        for (name, text) in [("file", "neither a folder nor PEM"), ("comment", "# none\n"), ("wrong.token", "wrong\n")]
+        {
             fs::write(path(name), text).unwrap();
         }
         symlink(path("nowhere"), path("link")).unwrap();
@@ -59,7 +60,8 @@ impl Site {
 
     /// Replaces the names in a text, and writes the files that it contains.
     fn fill(&self, text: &str) -> String {
-        let mut filled = self.names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value));
+        let mut filled =
+            self.names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value));
         if let Some((before, rest)) = filled.clone().split_once("{toml:") {
             let (lines, after) = rest.rsplit_once('}').unwrap();
             let file = self.folder.path().join("settings.toml");
@@ -85,7 +87,9 @@ impl Site {
         let is_chain = said.starts_with("ifmatch: ") && first.matches(": ").count() > 2 && !line.contains("toml");
         let internals = ["panicked", "RUST_BACKTRACE", "Err(", "Os {", "secret@", "hunter2"];
         let shown = internals.iter().find(|internal| said.contains(**internal));
-        shown.map(|shown| format!("{shown} in {said}")).or_else(|| is_chain.then(|| format!("a chain of causes: {said}")))
+        shown
+            .map(|shown| format!("{shown} in {said}"))
+            .or_else(|| is_chain.then(|| format!("a chain of causes: {said}")))
     }
 }
 
@@ -114,7 +118,9 @@ fn request(method: &str, url: &str) -> (String, String) {
 fn command(words: &[String]) -> (String, String) {
     let mut command: Command = Gateway::command();
     command.env("IFMATCH_LISTEN", "127.0.0.1:0");
-    let is_variable = |word: &&String| word.split_once('=').is_some_and(|(name, _)| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'));
+    let is_variable = |word: &&String| {
+        word.split_once('=').is_some_and(|(name, _)| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'))
+    };
     for (name, value) in words.iter().take_while(is_variable).filter_map(|word| word.split_once('=')) {
         command.env(name, value);
     }

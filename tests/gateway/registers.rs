@@ -74,7 +74,10 @@ fn unusable_registers_are_refused_with_advice() {
             "is not the URL of a register",
         ),
         (&["serve", "--data", data, "--register", "memory:"], "--register needs --store"),
-        (&["serve", "--data", data, "--store", "memory://", "--register", "memory:"], "both keep the records of --store. Use one."),
+        (
+            &["serve", "--data", data, "--store", "memory://", "--register", "memory:"],
+            "both keep the records of --store. Use one.",
+        ),
         (&["serve", "--register", "memory:"], "no storage. Set --data DIR"),
         (&["proxy", "--upstream", "http://127.0.0.1:1", "--register", "memory:"], "--register needs --guard-writes"),
     ] {

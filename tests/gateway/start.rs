@@ -71,7 +71,11 @@ fn commands_without_a_gateway_say_what_to_do() {
         &["backup", "--url", url, "--data", "data", "--to", to],
         &["export", "http://127.0.0.1:1/docs", to],
     ] {
-        refused(&run(command), 1, &["http://127.0.0.1:1 refused the connection. Start the gateway with `ifmatch serve`, or correct the URL."]);
+        refused(
+            &run(command),
+            1,
+            &["http://127.0.0.1:1 refused the connection. Start the gateway with `ifmatch serve`, or correct the URL."],
+        );
     }
 }
 

@@ -105,16 +105,18 @@ impl OpenError {
 
     /// A body whose record was lost would be collected.
     pub(super) fn lossy_index() -> Self {
-        let text = "this register can't keep the index: a failover may lose acknowledged swaps, and with them blobs. Use a \
+        let text =
+            "this register can't keep the index: a failover may lose acknowledged swaps, and with them blobs. Use a \
                     register that keeps them"
-            .to_owned();
+                .to_owned();
         Self { kind: OpenErrorKind::Other, text, source: None }
     }
 
     pub(super) fn custom_index() -> Self {
-        let text = "a snapshot can't contain a custom index (EmbeddedStore::with_driver). Copy the index with its register's \
+        let text =
+            "a snapshot can't contain a custom index (EmbeddedStore::with_driver). Copy the index with its register's \
                     tools"
-            .to_owned();
+                .to_owned();
         Self { kind: OpenErrorKind::Other, text, source: None }
     }
 

@@ -242,8 +242,7 @@ impl Problem {
 
     /// 507: the disk is full. Nothing was changed.
     pub fn insufficient_storage() -> Self {
-        Self::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient-storage")
-            .detail("no space left; nothing was changed")
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient-storage").detail("no space left; nothing was changed")
     }
 
     /// Whole seconds, rounded up, at least one.

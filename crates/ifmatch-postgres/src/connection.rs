@@ -57,9 +57,9 @@ impl Settings {
             connection.check().await?;
             Ok(connection)
         };
-        tokio::time::timeout(LIMIT, connecting).await.unwrap_or_else(|_| {
-            Err(ConnectError::new(ConnectErrorKind::Unreachable, unanswered(&self.config)))
-        })
+        tokio::time::timeout(LIMIT, connecting)
+            .await
+            .unwrap_or_else(|_| Err(ConnectError::new(ConnectErrorKind::Unreachable, unanswered(&self.config))))
     }
 }
 

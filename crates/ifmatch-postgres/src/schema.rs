@@ -101,8 +101,6 @@ impl Connection {
 }
 
 fn newer(found: i32) -> ConnectError {
-    let text = format!(
-        "the register has version {found}, but this release knows only {VERSION}: upgrade ifmatch"
-    );
+    let text = format!("the register has version {found}, but this release knows only {VERSION}: upgrade ifmatch");
     ConnectError::new(ConnectErrorKind::Schema, text)
 }

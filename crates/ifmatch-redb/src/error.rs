@@ -71,7 +71,9 @@ impl fmt::Display for OpenError {
             OpenErrorKind::InUse => "another process has the database open. Stop it, or choose another file",
             OpenErrorKind::Denied => "the database file or its folder isn't writable. Correct its permissions",
             OpenErrorKind::Full => "the disk is full. Free some space",
-            OpenErrorKind::Damaged => "the file is damaged, or not a database that this release can read. Restore a backup",
+            OpenErrorKind::Damaged => {
+                "the file is damaged, or not a database that this release can read. Restore a backup"
+            }
             OpenErrorKind::LostCommit => "the newest commit in the file is damaged. Restore a backup",
             OpenErrorKind::Other => "can't open the database",
         };

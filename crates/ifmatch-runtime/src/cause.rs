@@ -115,7 +115,9 @@ impl Cause {
         Self::lasting(match certificate {
             // The wrong authority may have the name of the right one.
             Certificate::UnknownIssuer | Certificate::BadSignature => {
-                other = format!("the server's certificate isn't signed by a trusted authority. Trust its authority with {trust}");
+                other = format!(
+                    "the server's certificate isn't signed by a trusted authority. Trust its authority with {trust}"
+                );
                 &other
             }
             Certificate::Expired | Certificate::ExpiredContext { .. } => {

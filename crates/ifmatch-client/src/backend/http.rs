@@ -165,8 +165,7 @@ impl Http {
     /// If the token contains characters other than visible ASCII ones.
     pub fn with_token(self, token: &str) -> Result<Self, HttpError> {
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
-        let mut value =
-            value.map_err(|_| HttpError("the token has characters other than visible ASCII".into()))?;
+        let mut value = value.map_err(|_| HttpError("the token has characters other than visible ASCII".into()))?;
         value.set_sensitive(true);
         Ok(self.with_header(AUTHORIZATION, value))
     }
@@ -347,7 +346,9 @@ impl Http {
 fn tls(needed: bool, roots: Option<RootCertStore>) -> Result<ClientConfig, HttpError> {
     let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
     let builder = builder.with_safe_default_protocol_versions().map_err(|error| HttpError(error.to_string()))?;
-    let without = |error| HttpError(format!("this machine has no root certificates. Install ca-certificates, or name a CA ({error})."));
+    let without = |error| {
+        HttpError(format!("this machine has no root certificates. Install ca-certificates, or name a CA ({error})."))
+    };
     let builder = match roots {
         Some(roots) => builder.with_root_certificates(roots),
         None if needed => builder.with_native_roots().map_err(without)?,

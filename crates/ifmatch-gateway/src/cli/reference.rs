@@ -57,14 +57,19 @@ fn settings(command: &Command) -> String {
     let shared = shared(&servers);
     if !shared.is_empty() {
         let _ = write!(page, "\n## {0} serve and {0} proxy\n", command.get_name());
-        tables(&mut page, "both", &servers[0].get_arguments().filter(|arg| shared.contains(&row(arg))).collect::<Vec<_>>());
+        tables(
+            &mut page,
+            "both",
+            &servers[0].get_arguments().filter(|arg| shared.contains(&row(arg))).collect::<Vec<_>>(),
+        );
     }
     for server in &servers {
         let _ = write!(page, "\n## {} {}\n\n{}\n", command.get_name(), server.get_name(), sentence(server.get_about()));
         let own = server.get_arguments().filter(|arg| !arg.is_hide_set() && !shared.contains(&row(arg)));
         tables(&mut page, server.get_name(), &own.collect::<Vec<_>>());
     }
-    let others = command.get_subcommands().filter(|child| !servers.iter().any(|one| one.get_name() == child.get_name()));
+    let others =
+        command.get_subcommands().filter(|child| !servers.iter().any(|one| one.get_name() == child.get_name()));
     let others: Vec<&Command> = others.collect();
     if let Some(client) = others.iter().find_map(|child| client(child)) {
         page.push_str("\n## Commands that ask a server\n\nThese flags are the same for each of them.\n");
@@ -78,14 +83,16 @@ fn settings(command: &Command) -> String {
 /// Returns the rows that all these commands have.
 fn shared(commands: &[&Command]) -> Vec<String> {
     let [first, others @ ..] = commands else { return Vec::new() };
-    let rows = |command: &Command| command.get_arguments().filter(|arg| !arg.is_hide_set()).map(row).collect::<Vec<_>>();
+    let rows =
+        |command: &Command| command.get_arguments().filter(|arg| !arg.is_hide_set()).map(row).collect::<Vec<_>>();
     let others: Vec<Vec<String>> = others.iter().map(|other| rows(other)).collect();
     rows(first).into_iter().filter(|row| !others.is_empty() && others.iter().all(|rows| rows.contains(row))).collect()
 }
 
 /// Returns the first command that has all flags of clients.
 fn client(command: &Command) -> Option<&Command> {
-    let has_all = OF_CLIENTS.iter().all(|id| command.get_arguments().any(|arg| arg.get_id() == *id && is_of_clients(arg)));
+    let has_all =
+        OF_CLIENTS.iter().all(|id| command.get_arguments().any(|arg| arg.get_id() == *id && is_of_clients(arg)));
     if has_all { Some(command) } else { command.get_subcommands().find_map(client) }
 }
 
@@ -126,7 +133,7 @@ fn tables(page: &mut String, command: &str, shown: &[&Arg]) {
             let _ = write!(page, "\n### {command}: {}\n", heading.to_lowercase());
         }
         let rows: Vec<&&Arg> = shown.iter().filter(|arg| arg.get_help_heading() == heading).collect();
-        let has_variables = rows.iter().any(|arg| !variable(arg).is_empty());
+        let has_variables = rows.iter().any(|arg| variable(arg).is_some());
         page.push_str(if has_variables {
             "\n| flag | variable | meaning |\n|---|---|---|\n"
         } else {
@@ -143,28 +150,32 @@ fn tables(page: &mut String, command: &str, shown: &[&Arg]) {
 fn row(arg: &Arg) -> String {
     let help = sentence(arg.get_long_help().or_else(|| arg.get_help()));
     // The variables and the defaults of settings are part of their help.
-    let (help, rest) = help.split_at(help.find(" [env: ").or(help.find(" [default: ")).unwrap_or(help.len()));
-    let (help, before) = help.split_once(" [default: ").unwrap_or((help, ""));
-    let shown = rest.split_once("[default: ").map_or(before, |(_, default)| default);
+    let (help, shown) = without(&help, "default");
+    let (help, _) = without(&help, "env");
     let stop = if help.ends_with(['.', '?']) { "" } else { "." };
     let own = arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
-    let default = own.unwrap_or_else(|| shown.trim_end_matches([']', '.']).to_owned());
+    let default = own.or(shown).map(|default| format!(" Default: {}.", code(&default))).unwrap_or_default();
     let values = if arg.get_action().takes_values() { arg.get_possible_values() } else { Vec::new() };
     let is_new = values.iter().any(|value| !help.contains(value.get_name()));
     let names: Vec<String> = values.iter().map(|value| code(value.get_name())).collect();
-    let choice =
-        if !is_new || is_boolean(&names) { String::new() } else { format!(" One of {}.", names.join(", ")) };
-    let default = if default.is_empty() { default } else { format!(" Default: {}.", code(&default)) };
-    let variable = code(&variable(arg));
-    let variable = if variable.is_empty() { variable } else { format!("{variable} ") };
-    format!("| {} | {variable}| {}{stop}{choice}{default} |\n", code(&usage(arg)), cell(help))
+    let choice = if !is_new || is_boolean(&names) { String::new() } else { format!(" One of {}.", names.join(", ")) };
+    let variable = variable(arg).map(|name| format!("{} ", code(&name))).unwrap_or_default();
+    format!("| {} | {variable}| {}{stop}{choice}{default} |\n", code(&usage(arg)), cell(&help))
 }
 
 /// Returns the variable of an argument, which may be in its help.
-fn variable(arg: &Arg) -> String {
-    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-    let named = help.split_once("[env: ").and_then(|(_, rest)| rest.split_once(']')).map(|(name, _)| name.to_owned());
-    arg.get_env().map(|name| name.to_string_lossy().into_owned()).or(named).unwrap_or_default()
+fn variable(arg: &Arg) -> Option<String> {
+    let named = || without(&arg.get_help()?.to_string(), "env").1;
+    arg.get_env().map(|name| name.to_string_lossy().into_owned()).or_else(named)
+}
+
+/// Returns a help without `[name: value]`, and the value.
+fn without(help: &str, name: &str) -> (String, Option<String>) {
+    let found = help.split_once(&format!(" [{name}: ")).and_then(|(before, rest)| {
+        let (value, after) = rest.split_once(']')?;
+        Some((format!("{before}{after}"), Some(value.to_owned())))
+    });
+    found.unwrap_or_else(|| (help.to_owned(), None))
 }
 
 fn is_boolean(names: &[String]) -> bool {
@@ -276,7 +287,9 @@ pub(super) fn print_completions(args: &CompletionsArgs, command: &mut clap::Comm
 pub(super) fn write_manual(args: &ManArgs, command: clap::Command) -> Result<(), Error> {
     let written =
         fs::create_dir_all(&args.folder).and_then(|()| clap_mangen::generate_to(command, &args.folder).map(drop));
-    written.map_err(|error| Error::runtime(format!("can't write the pages to {}. Choose another folder ({error}).", args.folder.display())))
+    written.map_err(|error| {
+        Error::runtime(format!("can't write the pages to {}. Choose another folder ({error}).", args.folder.display()))
+    })
 }
 
 #[cfg(test)]

@@ -17,12 +17,24 @@ const TIPS: &[(&str, &str, &str)] = &[
     ("proxy", "URL NUMBER WORD", "name the upstream by a flag: '--upstream {http://127.0.0.1:8000}'"),
     ("serve", "NUMBER", "to listen on another port, use '--listen {8080}'"),
     ("serve proxy", "--port -p", "use '--listen {8080}' for localhost, or '--listen 0.0.0.0:{8080}' for all addresses"),
-    ("serve proxy", "--host --bind --addr --address --interface", "use '--listen IP:PORT', such as '--listen 0.0.0.0:8080'"),
+    (
+        "serve proxy",
+        "--host --bind --addr --address --interface",
+        "use '--listen IP:PORT', such as '--listen 0.0.0.0:8080'",
+    ),
     ("serve", "--dir --folder --path --root --directory --storage -d", "use '--data {./data}'"),
     ("serve", "--bucket --s3", "use '--store s3://BUCKET/PREFIX'"),
     ("serve", "--db --database --postgres --redis", "use '--register URL', such as postgres://USER@HOST/DATABASE"),
-    ("serve", "--upstream --target --backend --origin --url", "to forward requests, use 'ifmatch proxy --upstream {URL}'"),
-    ("serve proxy", "--token --auth --api-key --password", "use '--write-token-file FILE' and '--read-token-file FILE'"),
+    (
+        "serve",
+        "--upstream --target --backend --origin --url",
+        "to forward requests, use 'ifmatch proxy --upstream {URL}'",
+    ),
+    (
+        "serve proxy",
+        "--token --auth --api-key --password",
+        "use '--write-token-file FILE' and '--read-token-file FILE'",
+    ),
     ("serve proxy", "--token-file", "use '--write-token-file {FILE}' or '--read-token-file {FILE}'"),
     ("serve proxy", "--cert --certificate --tls", "use '--tls-cert FILE --tls-key FILE'"),
     ("serve proxy", "--key", "use '--tls-key {FILE}'"),
@@ -46,11 +58,27 @@ const TIPS: &[(&str, &str, &str)] = &[
     ("lease", "ls", "use 'ifmatch lease list'"),
     ("lease", "get", "use 'ifmatch lease show PATH'"),
     ("lease", "rm remove delete release unlock", "use 'ifmatch lease break PATH'"),
-    ("lease", "acquire create take renew", "clients acquire leases: POST /CONTAINER/BLOB?lease, or 'ifmatch lock URL -- COMMAND'"),
-    ("lease lease.list lease.show lease.break backup health verify", "--server --host --gateway --address --endpoint", "use '--url {http://127.0.0.1:10000}'"),
+    (
+        "lease",
+        "acquire create take renew",
+        "clients acquire leases: POST /CONTAINER/BLOB?lease, or 'ifmatch lock URL -- COMMAND'",
+    ),
+    (
+        "lease lease.list lease.show lease.break backup health verify",
+        "--server --host --gateway --address --endpoint",
+        "use '--url {http://127.0.0.1:10000}'",
+    ),
     ("lease.list lease.show lease.break backup health verify", "--port -p", "use '--url http://127.0.0.1:{10000}'"),
-    ("lease.list lease.show lease.break backup health verify lock elect check import export", "--cacert --cafile --ca-file --certificate", "use '--ca {FILE}'"),
-    ("lease.list lease.show lease.break backup health verify lock elect check import export", "--insecure -k", "trust the server's authority: '--ca FILE'"),
+    (
+        "lease.list lease.show lease.break backup health verify lock elect check import export",
+        "--cacert --cafile --ca-file --certificate",
+        "use '--ca {FILE}'",
+    ),
+    (
+        "lease.list lease.show lease.break backup health verify lock elect check import export",
+        "--insecure -k",
+        "trust the server's authority: '--ca FILE'",
+    ),
     ("lock", "WORD", "put '--' before the command: ifmatch lock URL -- {./backup.sh}"),
     ("elect", "WORD", "put '--' before the command: ifmatch elect URL -- {./mailer}"),
     ("lock elect check import export", "--url", "write the URL without a flag, as an argument"),
@@ -58,7 +86,11 @@ const TIPS: &[(&str, &str, &str)] = &[
     ("lock", "-n --nonblock --nowait --no-wait", "use '--wait 0s'"),
     ("lock elect", "--expire --expires --lease --lease-time --duration", "use '--ttl {30s}'"),
     ("check", "--all --full", "use '--suite'"),
-    ("import", "--to --target --dest --destination", "write the URL after the folder: ifmatch import ./site {http://127.0.0.1:10000/site}"),
+    (
+        "import",
+        "--to --target --dest --destination",
+        "write the URL after the folder: ifmatch import ./site {http://127.0.0.1:10000/site}",
+    ),
     ("import", "--from --source --data --dir", "write the folder first: ifmatch import {./site} URL"),
     ("export", "--from --source", "write the URL first: ifmatch export {http://127.0.0.1:10000/site} ./site"),
     ("export", "--to --target --dest --data --dir -o", "write the folder after the URL: ifmatch export URL {./site}"),
@@ -77,8 +109,16 @@ const TIPS: &[(&str, &str, &str)] = &[
     ("gc", "--force -f", "remove it: `gc` asks nothing. To look first, use '--dry-run'"),
     ("health", "URL NUMBER WORD", "name the gateway by a flag: '--url {http://127.0.0.1:10000}'"),
     ("health", "--token --token-file", "remove it: `health` needs no token"),
-    ("register.migrate register.status register.restored", "--url --database", "use '--register {postgres://USER@HOST/DATABASE}'"),
-    ("register.migrate register.status register.restored", "WORD STORE URL", "name the register by a flag: '--register {URL}'"),
+    (
+        "register.migrate register.status register.restored",
+        "--url --database",
+        "use '--register {postgres://USER@HOST/DATABASE}'",
+    ),
+    (
+        "register.migrate register.status register.restored",
+        "WORD STORE URL",
+        "name the register by a flag: '--register {URL}'",
+    ),
     ("register.copy", "--register --source --target", "use '--from URL --to URL'"),
     ("register", "init create", "use 'ifmatch register migrate --register URL'"),
     ("register", "show get check", "use 'ifmatch register status --register URL'"),
@@ -94,7 +134,11 @@ const TIPS: &[(&str, &str, &str)] = &[
     ("-", "sync upload push mirror", "use 'ifmatch import FOLDER URL'"),
     ("-", "download pull", "use 'ifmatch export URL FOLDER'"),
     ("-", "status ping ready", "use 'ifmatch health --ready'"),
-    ("-", "unlock release", "a lock is released when its command ends. To break a lease, use 'ifmatch lease break PATH'"),
+    (
+        "-",
+        "unlock release",
+        "a lock is released when its command ends. To break a lease, use 'ifmatch lease break PATH'",
+    ),
     ("-", "leader leader-election", "use 'ifmatch elect URL -- COMMAND'"),
     ("-", "flock", "use 'ifmatch lock URL -- COMMAND'"),
     ("-", "migrate", "use 'ifmatch register migrate --register URL'"),
@@ -200,13 +244,17 @@ mod tests {
             for name in commands.split(' ').filter(|name| *name != "-") {
                 let command = name.split('.').try_fold(&program, |command, name| command.find_subcommand(name));
                 let command = command.unwrap_or_else(|| panic!("{name}: {tip}"));
-                let has_flag = |tried: &str| command.get_arguments().any(|arg| {
-                    let long = arg.get_long().map(|long| format!("--{long}"));
-                    let short = arg.get_short().map(|short| format!("-{short}"));
-                    long.as_deref() == Some(tried) || short.as_deref() == Some(tried)
-                });
-                let known: Vec<&str> =
-                    names.split(' ').filter(|tried| has_flag(tried) || command.find_subcommand(tried).is_some()).collect();
+                let has_flag = |tried: &str| {
+                    command.get_arguments().any(|arg| {
+                        let long = arg.get_long().map(|long| format!("--{long}"));
+                        let short = arg.get_short().map(|short| format!("-{short}"));
+                        long.as_deref() == Some(tried) || short.as_deref() == Some(tried)
+                    })
+                };
+                let known: Vec<&str> = names
+                    .split(' ')
+                    .filter(|tried| has_flag(tried) || command.find_subcommand(tried).is_some())
+                    .collect();
                 assert!(known.is_empty(), "{name} has {known:?}");
             }
         }

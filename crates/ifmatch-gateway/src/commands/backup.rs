@@ -218,7 +218,9 @@ impl Copy {
             return Ok(());
         }
         let from = self.from.display();
-        Err(Error::runtime(format!("another backup replaced or removed the snapshot in {from}. Run the command again.")))
+        Err(Error::runtime(format!(
+            "another backup replaced or removed the snapshot in {from}. Run the command again."
+        )))
     }
 
     /// Returns the paths of all bodies, relative to a data folder.

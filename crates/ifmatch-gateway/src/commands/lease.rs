@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, value_parser};
-use reqwest::{RequestBuilder, StatusCode};
 use reqwest::header::CONTENT_TYPE;
+use reqwest::{RequestBuilder, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
 use crate::cli::terminal::print_line;
-use crate::commands::http_client::{Gateway as Server, ask, origin, rejected, send};
+use crate::commands::http_client::{Gateway, ask, origin, rejected, send};
 use crate::commands::runtime::block_on;
 use crate::endpoints::leases::ROOT;
 use crate::error::Error;
@@ -26,7 +26,7 @@ pub(crate) struct Lease {
 
 #[derive(Subcommand)]
 enum LeaseCommand {
-    /// List leases, including expired ones that nobody has replaced.
+    /// List leases, including expired ones until the next write or acquisition.
     #[command(after_help = LIST_EXAMPLES)]
     List {
         /// Start of the paths, such as `docs` or `docs/2026-`.
@@ -34,7 +34,7 @@ enum LeaseCommand {
         prefix: String,
 
         #[command(flatten)]
-        gateway: Gateway,
+        options: Options,
     },
     /// Show the lease of one blob or container.
     #[command(after_help = SHOW_EXAMPLES)]
@@ -43,7 +43,7 @@ enum LeaseCommand {
         path: String,
 
         #[command(flatten)]
-        gateway: Gateway,
+        options: Options,
     },
     /// Break a lease without its ID, for example after its holder crashed.
     #[command(after_help = BREAK_EXAMPLES)]
@@ -56,15 +56,15 @@ enum LeaseCommand {
         period: Option<u8>,
 
         #[command(flatten)]
-        gateway: Gateway,
+        options: Options,
     },
 }
 
 /// Options for the connection to the gateway.
 #[derive(Args)]
-struct Gateway {
+struct Options {
     #[command(flatten)]
-    server: Server,
+    gateway: Gateway,
 
     /// Print JSON, one object per line.
     #[arg(long)]
@@ -101,44 +101,44 @@ Once the lease is broken, writes with its ID get 412. A gateway with tokens requ
 pub(crate) fn run(lease: &Lease) -> Result<(), Error> {
     block_on(async {
         match &lease.command {
-            LeaseCommand::List { prefix, gateway } => list(gateway, prefix.trim_start_matches('/')).await,
-            LeaseCommand::Show { path, gateway } => {
-                let lease = gateway.client()?.get(&target(path)?).await?;
-                gateway.print(&one(&lease), &lease)
+            LeaseCommand::List { prefix, options } => list(options, prefix.trim_start_matches('/')).await,
+            LeaseCommand::Show { path, options } => {
+                let lease = options.client()?.get(&target(path)?).await?;
+                options.print(&one(&lease), &lease)
             }
-            LeaseCommand::Break { path, period, gateway } => {
+            LeaseCommand::Break { path, period, options } => {
                 let command = json!({ "action": "break", "period": period });
-                let lease = gateway.client()?.post(&target(path)?, &command).await?;
-                gateway.print(&one(&lease), &lease)
+                let lease = options.client()?.post(&target(path)?, &command).await?;
+                options.print(&one(&lease), &lease)
             }
         }
     })
 }
 
-async fn list(gateway: &Gateway, prefix: &str) -> Result<(), Error> {
-    let client = gateway.client()?;
+async fn list(options: &Options, prefix: &str) -> Result<(), Error> {
+    let client = options.client()?;
     let mut after = None;
     let mut found = false;
     loop {
         let page = client.page(prefix, after.as_deref()).await?;
         for lease in &page.leases {
-            if !found && !gateway.json {
+            if !found && !options.json {
                 print_line(HEADING)?;
             }
             found = true;
-            gateway.print(&row(lease), lease)?;
+            options.print(&row(lease), lease)?;
         }
         match page.next {
             Some(next) => after = Some(next),
-            None if found || gateway.json => return Ok(()),
+            None if found || options.json => return Ok(()),
             None => return print_line("no leases"),
         }
     }
 }
 
-impl Gateway {
+impl Options {
     fn client(&self) -> Result<Client, Error> {
-        let Server { url, connection } = &self.server;
+        let Gateway { url, connection } = &self.gateway;
         Ok(Client { http: connection.client(url, Some(TIMEOUT))?, url: url.clone() })
     }
 

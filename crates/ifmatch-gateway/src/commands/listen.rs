@@ -287,13 +287,17 @@ fn unavailable(address: SocketAddr, flag: &str, error: &io::Error) -> Error {
     let or_off = if is_optional { format!(", or set {flag} off") } else { String::new() };
     Error::runtime(match error.kind() {
         io::ErrorKind::AddrInUse => {
-            format!("{address} is already in use. Stop the other program, or choose another address with {flag}{or_off}.")
+            format!(
+                "{address} is already in use. Stop the other program, or choose another address with {flag}{or_off}."
+            )
         }
         io::ErrorKind::AddrNotAvailable => {
             format!("{address} is not an address of this machine. Choose another one with {flag}.")
         }
         io::ErrorKind::PermissionDenied => {
-            format!("this user may not listen on {address}. Choose a port from 1024 with {flag}, or grant CAP_NET_BIND_SERVICE.")
+            format!(
+                "this user may not listen on {address}. Choose a port from 1024 with {flag}, or grant CAP_NET_BIND_SERVICE."
+            )
         }
         _ => format!("can't listen on {address}: {error}"),
     })

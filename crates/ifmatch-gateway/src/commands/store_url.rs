@@ -77,9 +77,7 @@ pub(crate) fn check_folder(flag: &str, path: &Path) -> Result<(), Error> {
     let found = path.ancestors().find(|above| above.exists());
     let Some(file) = found.filter(|found| !found.is_dir()) else { return Ok(()) };
     let (path, file) = (path.display(), file.display());
-    Err(Error::usage(format!(
-        "can't use {flag} {path}. {file} is a file: name a folder instead."
-    )))
+    Err(Error::usage(format!("can't use {flag} {path}. {file} is a file: name a folder instead.")))
 }
 
 #[cfg(test)]

@@ -36,7 +36,12 @@ const SAVE: Duration = Duration::from_secs(5);
 /// `ifmatch verify …`
 #[derive(Args)]
 pub(crate) struct VerifyArgs {
-    #[arg(long, value_name = "DIR", conflicts_with = "url", help = "Data folder of a stopped gateway [env: IFMATCH_DATA]")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "url",
+        help = "Data folder of a stopped gateway [env: IFMATCH_DATA]"
+    )]
     data: Option<PathBuf>,
 
     #[arg(long, value_name = "URL", help = URL_HELP, long_help = URL_LONG_HELP)]
@@ -87,8 +92,7 @@ pub(crate) struct GcArgs {
     dry_run: bool,
 }
 
-const URL_HELP: &str =
-    "URL of a running gateway or a container [env: IFMATCH_URL] [default: http://127.0.0.1:10000]";
+const URL_HELP: &str = "URL of a running gateway or a container [env: IFMATCH_URL] [default: http://127.0.0.1:10000]";
 const URL_LONG_HELP: &str = "\
 URL of a running gateway or a container
 
@@ -365,8 +369,9 @@ async fn verify_running(url: &str, args: &VerifyArgs) -> Result<(), Error> {
     let location = Location::parse(url)?;
     let remote = Remote::new(&location, &args.connection)?;
     let Listed { blobs, bytes } = list(&remote, &location, args.sample).await?;
-    let rate =
-        args.rate.map(|rate| NonZero::new(rate.bytes()).ok_or_else(|| Error::usage("--rate can't be 0. Set it to a size such as 20MiB.")));
+    let rate = args.rate.map(|rate| {
+        NonZero::new(rate.bytes()).ok_or_else(|| Error::usage("--rate can't be 0. Set it to a size such as 20MiB."))
+    });
     let progress = Progress::start(rate.transpose()?);
     let total = Done { items: blobs.len() as u64, bytes };
     let mut display = Display::start(total, args.json)?;

@@ -91,7 +91,9 @@ fn suggestion(message: &str) -> String {
         Some(name) => format!("unknown setting `{unknown}`. Did you mean `{name}`?"),
         // The names of a route are few.
         None if expected.len() < 20 => message.to_owned(),
-        None => format!("unknown setting `{unknown}`. `ifmatch help serve` and `ifmatch help proxy` list all settings."),
+        None => {
+            format!("unknown setting `{unknown}`. `ifmatch help serve` and `ifmatch help proxy` list all settings.")
+        }
     }
 }
 

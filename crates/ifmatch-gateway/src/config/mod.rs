@@ -121,7 +121,9 @@ impl Config {
         }
         for (listener, flag, clients) in [(tables, "--listen-tables", "tables"), (s3, "--listen-s3", "S3 clients")] {
             if listener.is_requested && accounts.is_empty() {
-                return Err(Error::usage(format!("{clients} need an account. Set --accounts NAME:KEY, or {flag} off.")));
+                return Err(Error::usage(format!(
+                    "{clients} need an account. Set --accounts NAME:KEY, or {flag} off."
+                )));
             }
         }
         check_listeners(&[
@@ -229,7 +231,9 @@ fn max_waits(settings: &Settings) -> Result<usize, Error> {
 fn cache(settings: &Settings) -> Result<Option<CacheConfig>, Error> {
     let cache = CacheConfig::new(settings, ByteSize::from_bytes(0))?;
     if cache.is_some() && settings.store.is_none() {
-        return Err(Error::usage("--cache needs --store: the operating system already caches the files in --data. Remove it."));
+        return Err(Error::usage(
+            "--cache needs --store: the operating system already caches the files in --data. Remove it.",
+        ));
     }
     Ok(cache)
 }

@@ -63,7 +63,10 @@ impl PemFile<'_> {
         match error {
             pem::Error::NoItemsFound => self.lacks(what),
             pem::Error::Io(error) => Error::usage(format!("can't read {flag} {}: {error}", path.display())),
-            error => Error::usage(format!("{flag} {} isn't a valid PEM file ({error}). Convert it with openssl.", path.display())),
+            error => Error::usage(format!(
+                "{flag} {} isn't a valid PEM file ({error}). Convert it with openssl.",
+                path.display()
+            )),
         }
     }
 
@@ -80,9 +83,9 @@ pub(crate) fn certified_key(cert: PemFile<'_>, key: PemFile<'_>) -> Result<Certi
     let (chain, private) = (cert.certificates()?, key.private_key()?);
     let (cert, key) = (cert.path.display(), key.path.display());
     CertifiedKey::from_der(chain, private, &ring::default_provider()).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => {
-            Error::usage(format!("the key in {key} doesn't match the certificate in {cert}. Use the pair that was issued together."))
-        }
+        rustls::Error::InconsistentKeys(_) => Error::usage(format!(
+            "the key in {key} doesn't match the certificate in {cert}. Use the pair that was issued together."
+        )),
         error => Error::usage(format!("can't use the certificate in {cert} with the key in {key}: {error}")),
     })
 }

@@ -123,7 +123,9 @@ fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guar
     if !settings.guard_writes {
         return match register {
             None => Ok(None),
-            Some(_) => Err(Error::usage("--register needs --guard-writes, whose records it keeps. Add it, or remove --register.")),
+            Some(_) => Err(Error::usage(
+                "--register needs --guard-writes, whose records it keeps. Add it, or remove --register.",
+            )),
         };
     }
     let register = super::register_url(register)?.filter(|url| *url.engine() != Engine::Memory);
@@ -141,13 +143,17 @@ pub(crate) fn guarded_timeout() -> Error {
 fn purges(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<PurgeConfig, Error> {
     let is_set = settings.purge_register.is_some() || !settings.purge_peer.is_empty();
     if is_set && cache.is_some_and(|cache| cache.bytes() == 0) {
-        return Err(Error::usage("--purge-register and --purge-peer need the cache. Remove them, or remove --cache 0."));
+        return Err(Error::usage(
+            "--purge-register and --purge-peer need the cache. Remove them, or remove --cache 0.",
+        ));
     }
     let peer = |text: &String| {
         let is_usable = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.path() == "/";
         text.parse().ok().filter(is_usable).ok_or_else(|| {
             let shown = without_secrets(text);
-            Error::usage(format!("--purge-peer can't be '{shown}'. Use a proxy's address, such as http://10.0.0.8:9000."))
+            Error::usage(format!(
+                "--purge-peer can't be '{shown}'. Use a proxy's address, such as http://10.0.0.8:9000."
+            ))
         })
     };
     match (super::register_url(settings.purge_register.as_deref())?, &settings.purge_peer[..]) {
@@ -216,9 +222,7 @@ fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
         routes.push(Route::to("/", settings.upstream.clone()));
     }
     if routes.is_empty() {
-        return Err(Error::usage(
-            "no upstream. Set --upstream http://127.0.0.1:8000, or --route for some requests.",
-        ));
+        return Err(Error::usage("no upstream. Set --upstream http://127.0.0.1:8000, or --route for some requests."));
     }
     Ok(routes)
 }

@@ -91,7 +91,9 @@ impl CacheConfig {
         let memory = settings.cache.unwrap_or(default_memory).bytes();
         if memory == 0 {
             return match settings.cache_dir {
-                Some(_) => Err(Error::usage("--cache-dir needs --cache, the memory for small bodies. Set it, such as --cache 256MiB.")),
+                Some(_) => Err(Error::usage(
+                    "--cache-dir needs --cache, the memory for small bodies. Set it, such as --cache 256MiB.",
+                )),
                 None => Ok(None),
             };
         }
@@ -137,9 +139,7 @@ fn tls_files(settings: &Settings) -> Result<Vec<TlsFiles>, Error> {
         (0, 0) if !settings.redirect_listen.is_empty() => {
             Err(Error::usage("--redirect-listen redirects to TLS. Set --tls-cert and --tls-key, too."))
         }
-        (_, 0) if !certs.is_empty() => {
-            Err(Error::usage("--tls-cert needs --tls-key, its private key. Set both."))
-        }
+        (_, 0) if !certs.is_empty() => Err(Error::usage("--tls-cert needs --tls-key, its private key. Set both.")),
         (0, _) if !keys.is_empty() => Err(Error::usage("--tls-key needs --tls-cert, its certificate. Set both.")),
         (certs, keys) if certs != keys => Err(Error::usage(format!(
             "--tls-cert names {certs} files and --tls-key {keys}. Name one key for each certificate, in the same order."

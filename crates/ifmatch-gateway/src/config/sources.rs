@@ -68,8 +68,9 @@ impl<'a> Sources<'a> {
     pub(crate) fn read(given: &'a ArgMatches, file: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = file else { return Ok(Self { given, name: String::new(), text: String::new() }) };
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::usage(format!("can't read --config {name}: {error}. Check the path and its permissions.")))?;
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Error::usage(format!("can't read --config {name}: {error}. Check the path and its permissions."))
+        })?;
         Ok(Self { given, name, text })
     }
 

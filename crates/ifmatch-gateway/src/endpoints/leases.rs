@@ -210,9 +210,7 @@ async fn command(request: Request<RequestBody>) -> Result<Command, Problem> {
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json")
             .detail(r#"send Content-Type: application/json and {"action":"break"}"#));
     }
-    let invalid = |error: String| {
-        Problem::bad_request(format!(r#"send {{"action":"break","period":10}} ({error})"#))
-    };
+    let invalid = |error: String| Problem::bad_request(format!(r#"send {{"action":"break","period":10}} ({error})"#));
     let body =
         Limited::new(request.into_body(), MAX_BODY).collect().await.map_err(|error| invalid(error.to_string()))?;
     serde_json::from_slice(&body.to_bytes()).map_err(|error| invalid(error.to_string()))

@@ -62,7 +62,9 @@ async fn answers(blobs: &MeteredStore) -> Result<(), String> {
     match timeout(PATIENCE, blobs.container(&container)).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.reason()),
-        Err(_) => Err(format!("the store didn't answer within {} s. Check its server and the network.", PATIENCE.as_secs())),
+        Err(_) => {
+            Err(format!("the store didn't answer within {} s. Check its server and the network.", PATIENCE.as_secs()))
+        }
     }
 }
 
@@ -80,7 +82,9 @@ async fn accepts_changes(register: Option<&dyn Register>) -> Result<(), String> 
     match timeout(PATIENCE, swaps).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(format!("the register refuses changes: {}", error.reason())),
-        Err(_) => Err(format!("the register didn't accept a change within {} s. Check its server.", PATIENCE.as_secs())),
+        Err(_) => {
+            Err(format!("the register didn't accept a change within {} s. Check its server.", PATIENCE.as_secs()))
+        }
     }
 }
 

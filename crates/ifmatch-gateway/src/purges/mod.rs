@@ -67,12 +67,12 @@ impl Purges {
             Self::Alone => Ok(()),
             Self::Logged(following) => following.append(order).await.map_err(|error| {
                 let detail =
-                    format!("this proxy has purged its responses, the others may not have: repeat the purge ({error})");
+                    format!("this proxy has purged its responses, but others may not have. Repeat the purge ({error})");
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "purge-incomplete").detail(detail)
             }),
             Self::Peers(peers) => peers.ask(&order, request).await.map_err(|failed| {
                 let detail = format!(
-                    "this proxy has purged its responses, but not all of its peers: repeat the purge ({failed})"
+                    "this proxy has purged its responses, but not all its peers have. Repeat the purge ({failed})"
                 );
                 Problem::new(StatusCode::BAD_GATEWAY, "purge-incomplete").detail(detail)
             }),

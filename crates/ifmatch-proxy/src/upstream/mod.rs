@@ -68,7 +68,9 @@ impl InvalidUpstream {
     }
 
     fn option(word: &str) -> Self {
-        Self(format!("'{word}' is not an option of an upstream. Use weight=N or backup, as in http://localhost:8000 weight=3"))
+        Self(format!(
+            "'{word}' is not an option of an upstream. Use weight=N or backup, as in http://localhost:8000 weight=3"
+        ))
     }
 
     fn only_backups() -> Self {
@@ -87,9 +89,7 @@ impl InvalidUpstream {
     }
 
     pub(crate) fn value(name: &str) -> Self {
-        Self(format!(
-            "the value of '{name}' can't be in a header. Write visible ASCII in one line"
-        ))
+        Self(format!("the value of '{name}' can't be in a header. Write visible ASCII in one line"))
     }
 
     pub(crate) fn redirect(target: &str) -> Self {

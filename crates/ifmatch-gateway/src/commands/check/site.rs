@@ -52,7 +52,13 @@ impl<'a> Site<'a> {
     /// Prepares a check below `url`, which `server` is the connection to.
     pub(super) fn new(server: &'a Http, url: &'a str) -> Result<Self, Error> {
         let random = nonce().map_err(|error| Error::runtime(error.to_string()))?;
-        Ok(Self { server, url: url.split('?').next().unwrap_or_default(), random, keys: Mutex::default(), has_no: Default::default() })
+        Ok(Self {
+            server,
+            url: url.split('?').next().unwrap_or_default(),
+            random,
+            keys: Mutex::default(),
+            has_no: Default::default(),
+        })
     }
 
     /// Returns the name of a new resource.
@@ -94,8 +100,15 @@ impl<'a> Site<'a> {
             headers.append(name, value);
         }
         let sent = self.server.send(method.clone(), key, headers, Bytes::copy_from_slice(body.as_bytes()));
-        let late = |_| Error::runtime(format!("the server didn't respond to {method} within {PATIENCE:?}. Check the URL and the network."));
-        timeout(PATIENCE, sent).await.map_err(late)?.map_err(|error| Error::runtime(explained(self.url, &error.to_string())))
+        let late = |_| {
+            Error::runtime(format!(
+                "the server didn't respond to {method} within {PATIENCE:?}. Check the URL and the network."
+            ))
+        };
+        timeout(PATIENCE, sent)
+            .await
+            .map_err(late)?
+            .map_err(|error| Error::runtime(explained(self.url, &error.to_string())))
     }
 
     pub(super) async fn get(&self, key: &str) -> Result<Seen, Error> {
@@ -112,7 +125,9 @@ impl<'a> Site<'a> {
             return Ok(());
         }
         Err(Error::runtime(match status {
-            StatusCode::UNAUTHORIZED => format!("the server rejected PUT of {key} (401). Pass a valid token {GIVE_TOKEN}."),
+            StatusCode::UNAUTHORIZED => {
+                format!("the server rejected PUT of {key} (401). Pass a valid token {GIVE_TOKEN}.")
+            }
             StatusCode::FORBIDDEN => format!("the server refused PUT of {key} (403). Pass a write token {GIVE_TOKEN}."),
             status => format!(
                 "the server responded {status} to PUT of {key}. Use the URL of a folder or container that you can write, such as \

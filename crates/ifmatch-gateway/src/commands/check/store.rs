@@ -168,9 +168,9 @@ impl Bench {
         match read.map_err(|error| Error::runtime(format!("{key}: {error}")))? {
             Read::Found(found) => match found.version {
                 Some(version) => Ok(Some((found.body, version))),
-                None => {
-                    Err(Error::runtime("the store sends neither a strong ETag nor a version, so conditional writes are impossible"))
-                }
+                None => Err(Error::runtime(
+                    "the store sends neither a strong ETag nor a version, so conditional writes are impossible",
+                )),
             },
             Read::Absent | Read::Unchanged { .. } => Ok(None),
         }

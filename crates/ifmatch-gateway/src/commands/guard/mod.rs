@@ -144,8 +144,15 @@ pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
         };
         let held = match acquired {
             Ok(Some(held)) => held,
-            Ok(None) => return Ok(complain(NOT_ACQUIRED, "another holder has the lock. Wait for it with --wait TIME, or try again later.")),
-            Err(error) if *error.kind() == ErrorKind::Unknown => return Ok(complain(NOT_ACQUIRED, &args.guard.explained(&error))),
+            Ok(None) => {
+                return Ok(complain(
+                    NOT_ACQUIRED,
+                    "another holder has the lock. Wait for it with --wait TIME, or try again later.",
+                ));
+            }
+            Err(error) if *error.kind() == ErrorKind::Unknown => {
+                return Ok(complain(NOT_ACQUIRED, &args.guard.explained(&error)));
+            }
             Err(error) => return Err(args.guard.failed(&error)),
         };
         let end = args.guard.run(&held, &mut signals).await;
@@ -249,7 +256,10 @@ impl Guard {
             Ok(end) => end,
             Err(error) => {
                 let command = self.command.first().map(|command| command.to_string_lossy()).unwrap_or_default();
-                End::Exited(complain(127, &format!("can't start {command}: {error}. Check its path and its permissions.")))
+                End::Exited(complain(
+                    127,
+                    &format!("can't start {command}: {error}. Check its path and its permissions."),
+                ))
             }
         }
     }
@@ -273,7 +283,9 @@ impl Guard {
         Error::runtime(match text.get(..3) {
             Some("401") => format!("{url} rejected the request (401). Pass a valid token {GIVE_TOKEN}."),
             Some("403") => format!("{url} requires a write token (403). Pass one {GIVE_TOKEN}."),
-            Some("405") => format!("{url} can't hold a lock. Use the URL of a document in a folder, such as {url}/backup."),
+            Some("405") => {
+                format!("{url} can't hold a lock. Use the URL of a document in a folder, such as {url}/backup.")
+            }
             _ => self.explained(error),
         })
     }

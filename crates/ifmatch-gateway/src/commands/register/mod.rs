@@ -137,9 +137,9 @@ async fn status(url: &str, as_json: bool) -> Result<(), Error> {
     })?;
     match epoch.number {
         0 => Ok(()),
-        number => print_line(&format!(
-            "epoch {number}: failovers and restores that may have lost acknowledged changes"
-        )),
+        number => {
+            print_line(&format!("epoch {number}: failovers and restores that may have lost acknowledged changes"))
+        }
     }
 }
 

@@ -134,9 +134,7 @@ fn reload(running: &Reloadable<'_>, started: &Config, load: &Load<'_>) -> Result
         return Err(Error::usage("SIGHUP can't change --listen-tables. Restart to change it."));
     }
     if config.listen_s3.address != started.listen_s3.address {
-        return Err(Error::usage(
-            "SIGHUP can't change --listen-s3. Restart to change it.",
-        ));
+        return Err(Error::usage("SIGHUP can't change --listen-s3. Restart to change it."));
     }
     let credentials = running.read(&config.server)?;
     if !config.has_accounts_of(started) {

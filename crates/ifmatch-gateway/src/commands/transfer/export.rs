@@ -49,7 +49,8 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), Error> {
         let container = location.container()?.clone();
         let remote = Remote::new(&location, &args.options.connection)?;
         let listed = remote.list(&container, &location.prefix).await?;
-        let listed = listed.ok_or_else(|| Error::runtime(format!("no such container: {container} at {}", origin(&location.server))))?;
+        let listed = listed
+            .ok_or_else(|| Error::runtime(format!("no such container: {container} at {}", origin(&location.server))))?;
         let total = Done { items: listed.len() as u64, bytes: listed.iter().map(|entry| entry.size).sum() };
         let partial = Partial::create(&args.folder)?;
         let export =
@@ -154,7 +155,10 @@ impl Partial {
         fs::create_dir_all(target).map_err(failed)?;
         let lock = File::open(target).map_err(failed)?;
         lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => Error::in_use(format!("another export uses {}. Wait for it, or choose another folder.", target.display())),
+            TryLockError::WouldBlock => Error::in_use(format!(
+                "another export uses {}. Wait for it, or choose another folder.",
+                target.display()
+            )),
             TryLockError::Error(error) => failed(error),
         })?;
         fs::create_dir_all(&folder).map_err(failed)?;

@@ -44,7 +44,8 @@ impl Location {
         let path = server.path().trim_matches('/').to_owned();
         server.set_path("");
         let (container, prefix) = path.split_once('/').unwrap_or((&path, ""));
-        let invalid = |error: &dyn std::fmt::Display| Error::usage(format!("{text} is not the URL of a container: {error}"));
+        let invalid =
+            |error: &dyn std::fmt::Display| Error::usage(format!("{text} is not the URL of a container: {error}"));
         let container = match container {
             "" => None,
             container => Some(ContainerName::new(container).map_err(|error| invalid(&error))?),
@@ -135,7 +136,9 @@ impl Tree {
 /// Returns the name of a file's blob, or the reason why it cannot have one.
 pub(super) fn blob_name(relative: &Path) -> Result<String, String> {
     let parts = relative.components().map(|part| match part {
-        Component::Normal(part) => part.to_str().ok_or_else(|| "a blob's name must be UTF-8. Rename the file.".to_owned()),
+        Component::Normal(part) => {
+            part.to_str().ok_or_else(|| "a blob's name must be UTF-8. Rename the file.".to_owned())
+        }
         _ => Err("not a path below the folder".to_owned()),
     });
     Ok(parts.collect::<Result<Vec<_>, _>>()?.join("/"))

@@ -362,9 +362,10 @@ where
         Some(last) => Err(Error::runtime(format!("stopped early. {last}"))),
         None if is_stopped => Err(Error::interrupted("stopped early. Run the command again to continue.")),
         None if damaged > 0 => Err(Error::damaged(format!("{} damaged", counted(damaged, "blob", "blobs")))),
-        None if conflicts > 0 => {
-            Err(Error::conflict(format!("{}: the blobs or files were left as they are", counted(conflicts, "conflict", "conflicts"))))
-        }
+        None if conflicts > 0 => Err(Error::conflict(format!(
+            "{}: the blobs or files were left as they are",
+            counted(conflicts, "conflict", "conflicts")
+        ))),
         None if failed > 0 => {
             Err(Error::runtime(format!("{failed} of {} failed", counted(total.items, "transfer", "transfers"))))
         }

@@ -58,8 +58,9 @@ impl Objects {
     /// Fails if the URL or a setting is invalid, or if there is no place for temporary files.
     pub(super) fn open(url: &str) -> Result<Self, Error> {
         let backing = store_url::open(url, url)?;
-        let temporary = tempfile::tempdir()
-            .map_err(|error| Error::runtime(format!("can't create a temporary folder. Set TMPDIR to a folder with space ({error}).")))?;
+        let temporary = tempfile::tempdir().map_err(|error| {
+            Error::runtime(format!("can't create a temporary folder. Set TMPDIR to a folder with space ({error})."))
+        })?;
         let (store, prefix) = (Arc::clone(backing.objects()), backing.prefix().clone());
         Ok(Self { store, prefix, temporary, files: AtomicU64::new(0) })
     }
