@@ -12,7 +12,7 @@ use crate::tls;
 
 /// Describes a failed attempt to connect to the hosts of `config`.
 pub(crate) fn of_attempt(config: &Config, error: tokio_postgres::Error) -> ConnectError {
-    let causes = std::iter::successors(Some(&error as &(dyn Error + 'static)), |error| error.source());
+    let causes = std::iter::successors(Some(&error as &(dyn Error + 'static)), |error| (*error).source());
     let io = causes.last().and_then(|cause| cause.downcast_ref::<io::Error>());
     let server = hosts(config);
     let text = match io {
