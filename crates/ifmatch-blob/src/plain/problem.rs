@@ -22,13 +22,18 @@ impl From<StoreError> for Problem {
     }
 }
 
+/// 404: the blob does not exist.
+pub(super) fn no_such_blob() -> Problem {
+    Problem::not_found().detail(StoreErrorKind::NotFound.to_string())
+}
+
 fn of(error: &StoreError) -> Problem {
     match error.kind() {
         StoreErrorKind::PreconditionFailed { precondition, current } => {
             Problem::precondition_failed(*precondition, current.as_ref())
         }
         StoreErrorKind::InFlight { retry_after } => Problem::write_in_flight(*retry_after),
-        StoreErrorKind::NotFound => Problem::not_found().detail(error.kind().to_string()),
+        StoreErrorKind::NotFound => no_such_blob(),
         StoreErrorKind::ContainerNotFound => Problem::not_found().detail(error.to_string()),
         StoreErrorKind::ContainerExists => {
             Problem::new(StatusCode::CONFLICT, "container-exists").detail(error.to_string())

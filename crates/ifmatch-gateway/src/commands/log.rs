@@ -172,7 +172,13 @@ pub(super) fn reopen_access() -> Result<(), Error> {
 
 fn open_file(path: &Path) -> Result<File, Error> {
     let opened = OpenOptions::new().append(true).create(true).mode(MODE).open(path);
-    opened.map_err(|error| Error::runtime(format!("can't open --access-log {}: {error}", path.display())))
+    let path = path.display();
+    opened.map_err(|error| {
+        Error::runtime(match error.kind() {
+            io::ErrorKind::NotFound => format!("can't open --access-log {path}. Create its folder first."),
+            _ => format!("can't open --access-log {path}: {error}. Check its permissions."),
+        })
+    })
 }
 
 impl<'a> MakeWriter<'a> for AccessFile {

@@ -26,6 +26,8 @@ use crate::error::Error;
 const LOST: u8 = 70;
 /// Exit code of `ifmatch lock` if the lock was not acquired in time.
 const NOT_ACQUIRED: u8 = 75;
+/// In the error of a resource whose versions cannot be told apart.
+const NO_TAG: &str = "the server names no strong ETag";
 /// Time for a lock to be released, after a signal has ended its acquisition.
 const GIVING_UP: Duration = Duration::from_secs(5);
 /// Time after which a wait for the lock is reported.
@@ -280,12 +282,14 @@ impl Guard {
         // Without the query, which may contain a signature.
         let url = self.url.split('?').next().unwrap_or_default();
         let text = error.to_string();
+        let is_unfit = text.starts_with("405") || text.contains(NO_TAG);
         Error::runtime(match text.get(..3) {
+            _ if is_unfit => {
+                let why = if text.contains(NO_TAG) { format!(" ({NO_TAG})") } else { String::new() };
+                format!("{url} can't hold a lock{why}. Use the URL of a document in a folder, such as {url}/backup.")
+            }
             Some("401") => format!("{url} rejected the request (401). Pass a valid token {GIVE_TOKEN}."),
             Some("403") => format!("{url} requires a write token (403). Pass one {GIVE_TOKEN}."),
-            Some("405") => {
-                format!("{url} can't hold a lock. Use the URL of a document in a folder, such as {url}/backup.")
-            }
             _ => self.explained(error),
         })
     }

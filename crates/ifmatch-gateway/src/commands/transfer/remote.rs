@@ -1,6 +1,7 @@
 //! A running gateway as clients see it: listings, heads, bodies and conditional writes in the plain dialect.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -48,6 +49,8 @@ pub(super) const METADATA: &str = "x-meta-";
 pub(crate) struct Remote {
     http: Client,
     server: Url,
+    /// `true` once the server has answered. It may then be back soon if it cannot be reached.
+    has_answered: AtomicBool,
 }
 
 /// An entry of a listing.
@@ -104,7 +107,11 @@ struct Page {
 impl Remote {
     /// Creates a client of the gateway at a location.
     pub(crate) fn new(location: &Location, connection: &Connection) -> Result<Self, Error> {
-        Ok(Self { http: connection.client(&location.server, None)?, server: location.server.clone() })
+        Ok(Self {
+            http: connection.client(&location.server, None)?,
+            server: location.server.clone(),
+            has_answered: AtomicBool::new(false),
+        })
     }
 
     /// Returns all containers.
@@ -248,8 +255,9 @@ impl Remote {
             let response = response.and_then(|sent| sent.map_err(|error| self.broken(&error)));
             let pause = attempts.again().and_then(|pause| match &response {
                 Ok(response) => requested_delay(response),
-                Err(fault) => fault.may_pass().then_some(pause),
+                Err(fault) => (fault.may_pass() && self.has_answered.load(Relaxed)).then_some(pause),
             });
+            self.has_answered.fetch_or(response.is_ok(), Relaxed);
             match pause {
                 Some(pause) => sleep(pause).await,
                 None => return response,
