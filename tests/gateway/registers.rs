@@ -21,7 +21,7 @@ async fn a_register_in_a_file_keeps_leases_across_a_restart() {
 
     let second = run(args);
     assert_eq!(second.status.code(), Some(11), "{}", second.stderr);
-    assert!(second.stderr.contains("another process has the database open"), "{}", second.stderr);
+    assert!(second.stderr.contains("Another process has the database open"), "{}", second.stderr);
 
     gateway.restart();
     let client = Client::new(gateway.address());
