@@ -42,8 +42,8 @@ const SETTINGS: &str = "\
 
 <!-- Generated from the program: cargo xtask docs --reference -->
 
-A setting of `ifmatch serve` and `ifmatch proxy` is a flag, a variable, or a key in the file of `--config`: the flag without `--`, for
-the proxy's own settings in the table `[proxy]`. Flags override variables, and variables override the file.
+A setting of `ifmatch serve` and `ifmatch proxy` is a flag, a variable, or a key in the file of `--config`. The key is the flag without
+`--`; the proxy's own keys are in the table `[proxy]`. Flags override variables, and variables override the file.
 
 <div class=\"settings\">
 ";
@@ -57,11 +57,7 @@ fn settings(command: &Command) -> String {
     let shared = shared(&servers);
     if !shared.is_empty() {
         let _ = write!(page, "\n## {0} serve and {0} proxy\n", command.get_name());
-        tables(
-            &mut page,
-            "both",
-            &servers[0].get_arguments().filter(|arg| shared.contains(&row(arg))).collect::<Vec<_>>(),
-        );
+        tables(&mut page, "", &servers[0].get_arguments().filter(|arg| shared.contains(&row(arg))).collect::<Vec<_>>());
     }
     for server in &servers {
         let _ = write!(page, "\n## {} {}\n\n{}\n", command.get_name(), server.get_name(), sentence(server.get_about()));
@@ -130,7 +126,10 @@ fn tables(page: &mut String, command: &str, shown: &[&Arg]) {
     }
     for heading in headings {
         if let Some(heading) = heading {
-            let _ = write!(page, "\n### {command}: {}\n", heading.to_lowercase());
+            let _ = match command {
+                "" => write!(page, "\n### {heading}\n"),
+                command => write!(page, "\n### {command}: {}\n", heading.to_lowercase()),
+            };
         }
         let rows: Vec<&&Arg> = shown.iter().filter(|arg| arg.get_help_heading() == heading).collect();
         let has_variables = rows.iter().any(|arg| variable(arg).is_some());
@@ -239,10 +238,23 @@ fn code(text: &str) -> String {
 /// Escapes characters that end a cell, and outside of code those that begin markup.
 fn cell(text: &str) -> String {
     let escape = |(at, part): (usize, &str)| match at % 2 {
-        0 => part.replace('<', "&lt;").replace('*', "\\*").replace('_', "\\_"),
+        0 => with_flags(&part.replace('<', "&lt;").replace('*', "\\*").replace('_', "\\_")),
         _ => format!("`{part}`"),
     };
     text.replace('|', "\\|").split('`').enumerate().map(escape).collect()
+}
+
+/// Marks flags as code.
+fn with_flags(text: &str) -> String {
+    let is_of_flag = |character: char| character.is_ascii_alphanumeric() || character == '-';
+    let word = |word: &str| match word.find("--") {
+        Some(start) if word[start + 2..].starts_with(|first: char| first.is_ascii_alphabetic()) => {
+            let end = word[start..].find(|next| !is_of_flag(next)).map_or(word.len(), |length| start + length);
+            format!("{}`{}`{}", &word[..start], &word[start..end], &word[end..])
+        }
+        _ => word.to_owned(),
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// `ifmatch completions …`
@@ -315,5 +327,6 @@ mod tests {
     #[test]
     fn code_is_not_escaped() {
         assert_eq!(cell("a_b `c_*<|` <d>"), r"a\_b `c_*<\|` &lt;d>");
+        assert_eq!(cell("With --data, or (--s3-host) -- `--x`."), "With `--data`, or (`--s3-host`) -- `--x`.");
     }
 }

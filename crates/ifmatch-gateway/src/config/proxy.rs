@@ -367,7 +367,10 @@ mod tests {
             ("[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstrip = true", "unknown field `strip`"),
             ("[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstrip-prefix = true", "'a' has no path to strip"),
             ("[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstatus = 301", "status needs redirect"),
-            ("[[proxy.route]]\nmatch = 'a'\nredirect = 'https://b/{path}'", "'https://b/{path}' is not a valid redirect target"),
+            (
+                "[[proxy.route]]\nmatch = 'a'\nredirect = 'https://b/{path}'",
+                "'https://b/{path}' is not a valid redirect target",
+            ),
             ("[[proxy.route]]\nmatch = 'a'\nredirect = 'https://b'\nstatus = 200", "301, 302, 307 or 308"),
             (
                 "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nrequest-headers.set.Host = 'b'",
