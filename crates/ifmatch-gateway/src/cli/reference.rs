@@ -153,7 +153,8 @@ fn row(arg: &Arg) -> String {
     let (help, _) = without(&help, "env");
     let stop = if help.ends_with(['.', '?']) { "" } else { "." };
     let own = arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
-    let default = own.or(shown).map(|default| format!(" Default: {}.", code(&default))).unwrap_or_default();
+    let default = own.or(shown).filter(|default| !default.is_empty());
+    let default = default.map(|default| format!(" Default: {}.", code(&default))).unwrap_or_default();
     let values = if arg.get_action().takes_values() { arg.get_possible_values() } else { Vec::new() };
     let is_new = values.iter().any(|value| !help.contains(value.get_name()));
     let names: Vec<String> = values.iter().map(|value| code(value.get_name())).collect();
