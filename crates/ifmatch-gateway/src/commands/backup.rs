@@ -34,7 +34,7 @@ const INCOMPLETE: &str = "0000000000000000";
 #[derive(Args)]
 pub(crate) struct BackupArgs {
     /// The gateway's data folder, on this machine.
-    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA")]
+    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", hide_env_values = true)]
     data: PathBuf,
 
     /// Folder for the backup: a new one, or an earlier backup to update.

@@ -15,7 +15,7 @@ use crate::error::Error;
 #[derive(Args)]
 pub(crate) struct HealthArgs {
     /// URL of the gateway or proxy.
-    #[arg(long, value_name = "URL", env = "IFMATCH_URL", default_value = DEFAULT_URL, value_parser = gateway_url)]
+    #[arg(long, value_name = "URL", env = "IFMATCH_URL", hide_env_values = true, default_value = DEFAULT_URL, value_parser = gateway_url)]
     url: Url,
 
     /// Also check its store and register (`/-/ready`).

@@ -28,7 +28,7 @@ pub(crate) const GIVE_TOKEN: &str = "with --token-file FILE or --token TOKEN, or
 #[derive(Args)]
 pub(crate) struct Gateway {
     /// URL of the gateway.
-    #[arg(long, value_name = "URL", env = "IFMATCH_URL", default_value = DEFAULT_URL, value_parser = gateway_url)]
+    #[arg(long, value_name = "URL", env = "IFMATCH_URL", hide_env_values = true, default_value = DEFAULT_URL, value_parser = gateway_url)]
     pub(crate) url: Url,
 
     #[command(flatten)]
@@ -61,7 +61,7 @@ struct Token {
 #[derive(Args, Default)]
 pub(crate) struct Trust {
     /// PEM file with the authorities to trust, in place of the system's.
-    #[arg(long, value_name = "FILE", env = "IFMATCH_CA")]
+    #[arg(long, value_name = "FILE", env = "IFMATCH_CA", hide_env_values = true)]
     ca: Option<PathBuf>,
 }
 

@@ -67,7 +67,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "SHARE", default_value = "100%")]
     sample: Share,
 
-    /// Open a damaged index at the commit before: may lose the last acknowledged write.
+    /// Fall back to the previous commit of a damaged index; may lose the last acknowledged write.
     #[arg(long, conflicts_with = "url")]
     accept_rollback: bool,
 
@@ -84,7 +84,7 @@ pub(crate) struct VerifyArgs {
 #[derive(Args)]
 pub(crate) struct GcArgs {
     /// Data folder of a stopped gateway.
-    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA")]
+    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", hide_env_values = true)]
     data: PathBuf,
 
     /// List the files, remove nothing.
