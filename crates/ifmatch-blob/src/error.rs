@@ -143,15 +143,10 @@ impl StoreError {
         &self.kind
     }
 
-    /// Returns the message of the innermost cause in this project's words, for a reader who knows that the store failed.
+    /// Returns the message for an operator: of a register that failed, what is wrong with it.
     pub fn reason(&self) -> String {
-        match &self.source {
-            None => self.kind.to_string(),
-            Some(source) => match source.downcast_ref::<RegisterError>() {
-                Some(register) => register.reason(),
-                None => source.to_string(),
-            },
-        }
+        let register = self.source.as_ref().and_then(|source| source.downcast_ref::<RegisterError>());
+        register.map_or_else(|| self.to_string(), RegisterError::reason)
     }
 
     /// Converts an error about a container's record into one about the container.
@@ -213,6 +208,6 @@ mod tests {
         let chain = std::iter::successors(Some(&error as &dyn Error), |error| (*error).source());
         let chain: Vec<_> = chain.map(ToString::to_string).collect();
         assert_eq!(chain.join("; ").matches("the disk is gone").count(), 1, "{chain:?}");
-        assert_eq!(error.reason(), "the disk is gone");
+        assert_eq!(error.reason(), "the register is unavailable, and nothing was changed: the disk is gone");
     }
 }

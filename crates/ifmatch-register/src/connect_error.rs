@@ -3,8 +3,6 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::{RegisterError, RegisterErrorKind};
-
 /// A register cannot use the servers of its engine. The message says what to do, and contains no password.
 #[derive(Debug)]
 pub struct ConnectError {
@@ -62,12 +60,5 @@ impl Error for ConnectError {
     /// The message contains the cause, so the chain continues after it.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_ref()?.source()
-    }
-}
-
-impl From<ConnectError> for RegisterError {
-    /// Nothing is sent before a connection is established.
-    fn from(error: ConnectError) -> Self {
-        Self::new(RegisterErrorKind::Unavailable, error)
     }
 }

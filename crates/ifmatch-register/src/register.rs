@@ -9,6 +9,7 @@ use ifmatch_core::record::{DecodeError, Record, Revision};
 use ifmatch_runtime::RandomError;
 
 use crate::clocks::EngineTime;
+use crate::connect_error::ConnectError;
 use crate::key::Key;
 
 /// A linearizable register for each key.
@@ -190,6 +191,8 @@ pub struct Scan<'a> {
 pub struct RegisterError {
     kind: RegisterErrorKind,
     source: Option<Box<dyn Error + Send + Sync>>,
+    /// `true` if the source says all that a reader needs.
+    is_explained: bool,
 }
 
 /// The meaning of a register's failure for the caller.
@@ -209,14 +212,14 @@ pub enum RegisterErrorKind {
 impl RegisterError {
     /// Creates an error with its cause.
     pub fn new(kind: RegisterErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { kind, source: Some(source.into()) }
+        Self { kind, source: Some(source.into()), is_explained: false }
     }
 
     /// Returns the error again, for another call that failed for the same reason.
     #[must_use]
     pub fn duplicate(&self) -> Self {
         let source = self.source.as_ref().map(|source| source.to_string().into());
-        Self { kind: self.kind, source }
+        Self { source, ..*self }
     }
 
     /// Returns the error as that of a load or a scan, which changes nothing: an ambiguous one is then
@@ -234,16 +237,21 @@ impl RegisterError {
         self.kind
     }
 
-    /// Returns the message of the cause alone, for a reader who knows that the register failed.
+    /// Returns the message for an operator: of a failed connection, what is wrong with the server.
     ///
     /// ```
-    /// use ifmatch_register::{RegisterError, RegisterErrorKind};
+    /// use ifmatch_register::{ConnectError, ConnectErrorKind, RegisterError};
     ///
-    /// let error = RegisterError::new(RegisterErrorKind::Unavailable, "Redis at h:6379 refused the connection");
-    /// assert_eq!(error.reason(), "Redis at h:6379 refused the connection");
+    /// let refused = ConnectError::new(ConnectErrorKind::Unreachable, "h:6379 refused the connection");
+    /// let error = RegisterError::from(refused);
+    /// assert_eq!(error.reason(), "h:6379 refused the connection");
+    /// assert!(error.to_string().starts_with("the register is unavailable"));
     /// ```
     pub fn reason(&self) -> String {
-        self.source.as_ref().map_or_else(|| self.to_string(), ToString::to_string)
+        match &self.source {
+            Some(source) if self.is_explained => source.to_string(),
+            _ => self.to_string(),
+        }
     }
 }
 
@@ -261,7 +269,14 @@ impl From<RandomError> for RegisterError {
 
 impl From<RegisterErrorKind> for RegisterError {
     fn from(kind: RegisterErrorKind) -> Self {
-        Self { kind, source: None }
+        Self { kind, source: None, is_explained: false }
+    }
+}
+
+impl From<ConnectError> for RegisterError {
+    /// Nothing is sent before a connection is established.
+    fn from(error: ConnectError) -> Self {
+        Self { is_explained: true, ..Self::new(RegisterErrorKind::Unavailable, error) }
     }
 }
 
