@@ -316,7 +316,7 @@ fn a_private_certificate_authority_is_trusted_by_a_flag() {
     }
     let http = Gateway::start(["serve", "--store", "memory://"]);
     let end = run(["lock", &http.url("/locks/a").replace("http:", "https:"), "--ca", &cert, "--", "true"]);
-    assert!(end.status.code() == Some(1) && end.stderr.contains("use http://"), "{end:#?}");
+    assert!(end.status.code() == Some(1) && end.stderr.contains("Use http://"), "{end:#?}");
 
     let text = file("text.pem", "no certificate".to_owned());
     for command in [&["lock", &lock, "--ca", &text, "--", "true"][..], &["check", &container, "--ca", &text]] {
