@@ -76,10 +76,8 @@ impl Site {
         let [line, code, sentence] = row.splitn(3, " | ").collect::<Vec<_>>()[..] else { return Some("no row".into()) };
         let words = words(&self.fill(line));
         let sentence = self.fill(sentence);
-        let (found, said) = match words.first().is_some_and(|word| word.bytes().all(|byte| byte.is_ascii_uppercase())) {
-            true => request(&words[0], &words[1]),
-            false => command(&words),
-        };
+        let is_request = words[0].bytes().all(|byte| byte.is_ascii_uppercase());
+        let (found, said) = if is_request { request(&words[0], &words[1]) } else { command(&words) };
         if found != code || !said.contains(&sentence) {
             return Some(format!("{code} and {sentence:?} expected, found {found} and {said}"));
         }

@@ -71,7 +71,9 @@ fn settings(command: &Command) -> String {
         page.push_str("\n## Commands that ask a server\n\nThese flags are the same for each of them.\n");
         tables(&mut page, "", &client.get_arguments().filter(|arg| is_of_clients(arg)).collect::<Vec<_>>());
     }
-    others.iter().for_each(|child| section(&mut page, &format!("{} {}", command.get_name(), child.get_name()), child));
+    for child in others {
+        section(&mut page, &format!("{} {}", command.get_name(), child.get_name()), child);
+    }
     page.push_str("\n</div>\n");
     page
 }

@@ -185,7 +185,7 @@ fn find(command: &str, tried: &str, words: &[String]) -> Option<Tip> {
     let of_command = || TIPS.iter().filter(|(commands, ..)| has(commands, command));
     let exact = of_command().find(|(_, names, _)| has(names, tried));
     let (_, _, text) = exact.or_else(|| of_command().find(|(_, names, _)| has(names, kind)))?;
-    Some(Tip { text: filled(text, &value(tried, words)), is_general: exact.is_none() })
+    Some(Tip { text: filled(text, value(tried, words).as_deref()), is_general: exact.is_none() })
 }
 
 /// Returns the path of the command that the words name, such as `lease.list`, or `-`.
@@ -225,10 +225,10 @@ fn value(tried: &str, words: &[String]) -> Option<String> {
 }
 
 /// Replaces each `{default}` by the value, or by the default itself.
-fn filled(tip: &str, value: &Option<String>) -> String {
+fn filled(tip: &str, value: Option<&str>) -> String {
     let mut text = String::new();
     for (at, part) in tip.split(['{', '}']).enumerate() {
-        text.push_str(if at % 2 == 1 { value.as_deref().unwrap_or(part) } else { part });
+        text.push_str(if at % 2 == 1 { value.unwrap_or(part) } else { part });
     }
     text
 }

@@ -209,7 +209,7 @@ pub struct ProxySettings {
     /// Lose no conditional write, even if the upstream does.
     ///
     /// Conditional PUT, PATCH, POST and DELETE are then safe even if the upstream ignores conditions, and each
-    /// response's ETag is the hash of its content. Only if all changes go through this proxy.
+    /// response's tag is the hash of its content. Only if all changes go through this proxy.
     #[arg(long, help_heading = "Upstreams")]
     pub guard_writes: bool,
 }

@@ -66,7 +66,7 @@ pub(crate) struct ElectArgs {
 struct Guard {
     /// URL of the lock, such as `http://127.0.0.1:10000/locks/backup` or `s3://bucket/locks/backup`.
     ///
-    /// A path on a gateway or on any server with strong ETags and conditional PUT, or an object: `s3://bucket/key`,
+    /// A path on a gateway or on any server with strong entity tags and conditional PUT, or an object: `s3://bucket/key`,
     /// `az://container/blob` or `gs://bucket/key`. A query, such as a shared access signature, is sent with every request.
     url: String,
 
