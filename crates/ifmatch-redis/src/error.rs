@@ -32,6 +32,9 @@ pub(crate) fn refused(error: RedisError) -> ConnectError {
         _ if error.kind() == ErrorKind::AuthenticationFailed => ConnectErrorKind::Denied,
         _ => ConnectErrorKind::Unreachable,
     };
+    if error.is_connection_refusal() {
+        return ConnectError::new(kind, "Redis refused the connection. Check its address, and that it is running.");
+    }
     unusable(kind, Cause::explain(error, "redis://", "SSL_CERT_FILE"))
 }
 
