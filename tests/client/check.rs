@@ -75,7 +75,7 @@ async fn a_server_that_rejects_all_writes_is_an_error() {
     let url = format!("http://{}/box?sig=secret", server.address());
     let end = tokio::task::spawn_blocking(move || run(["check", &url])).await.unwrap();
     assert_eq!(end.status.code(), Some(1), "{end:#?}");
-    assert!(end.stderr.contains("403 Forbidden to PUT") && end.stderr.contains("set --token"), "{end:#?}");
+    assert!(end.stderr.contains("(403)") && end.stderr.contains("--token-file FILE"), "{end:#?}");
     assert!(!end.stderr.contains("secret"), "{end:#?}");
 }
 
@@ -223,7 +223,7 @@ async fn a_missing_container_is_an_error() {
     assert!(text(&end.stderr).contains("ContainerNotFound"), "{end:?}");
     let end = run_on(&server.settings(), &["check", url]).await;
     assert_eq!(end.status.code(), Some(1), "{end:?}");
-    assert!(text(&end.stderr).contains("rejects the creation"), "{end:?}");
+    assert!(text(&end.stderr).contains("the store rejected"), "{end:?}");
 }
 
 #[test]

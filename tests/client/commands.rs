@@ -175,7 +175,7 @@ async fn a_server_that_does_not_answer_is_reported_until_it_does() {
         (report, child.wait_with_output().expect("a child"))
     });
     let (report, end) = run.await.unwrap();
-    assert!(report.contains("trying again until the server answers"), "{report}");
+    assert!(report.contains("Retrying until the server answers"), "{report}");
     assert_eq!((end.status.code(), &*end.stdout), (Some(0), &b"leads\n"[..]), "{end:?}");
 }
 
@@ -243,7 +243,7 @@ async fn a_signal_ends_a_release() {
     let (code, said) =
         tokio::time::timeout(Duration::from_mins(2), run).await.expect("it ends within two minutes").unwrap();
     assert_eq!(code, Some(143));
-    assert!(said.contains("a signal has ended the release"), "{said}");
+    assert!(said.contains("a signal interrupted the release"), "{said}");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn a_private_certificate_authority_is_trusted_by_a_flag() {
     }
     let http = Gateway::start(["serve", "--store", "memory://"]);
     let end = run(["lock", &http.url("/locks/a").replace("http:", "https:"), "--ca", &cert, "--", "true"]);
-    assert!(end.status.code() == Some(1) && end.stderr.contains("use http://"), "{end:#?}");
+    assert!(end.status.code() == Some(1) && end.stderr.contains("Use http://"), "{end:#?}");
 
     let text = file("text.pem", "no certificate".to_owned());
     for command in [&["lock", &lock, "--ca", &text, "--", "true"][..], &["check", &container, "--ca", &text]] {

@@ -35,6 +35,14 @@ async fn an_outage_of_the_register_refuses_writes_and_ends_nothing() {
         assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
         client.get("/-/health", &[]).await.expect(200);
         until(client, Method::GET, "/-/ready", 503).await;
+        let reason =
+            format!("PostgreSQL at {} refused the connection. Check that it is running.", cluster.register.address());
+        within("the reason in the overview", async {
+            while !client.get("/-/overview", &[]).await.expect(200).text().contains(&reason) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
     }
     cluster.register.restart().await;
     for client in &clients {

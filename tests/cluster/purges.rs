@@ -192,7 +192,7 @@ async fn a_node_that_is_cut_off_validates_and_catches_up() {
     let only = client(&far).get("/0/", &[("host", "example.com"), ("cache-control", "only-if-cached")]).await;
     assert_eq!((only.status.as_u16(), origin.asked.load(SeqCst)), (504, asked));
     let refused = purge(&far, KINDS[0]).await.expect(503);
-    assert!(refused.text().contains("repeat the purge"), "{}", refused.text());
+    assert!(refused.text().contains("Repeat the purge"), "{}", refused.text());
     network.set(Network::Whole);
     assert_eq!(stored(&far).await.text(), version);
     let version = origin.change(0).to_string();

@@ -229,10 +229,10 @@ async fn the_command_lists_shows_and_breaks() {
     assert!(stdout(&setup.command(&["break", "/docs/a", "--period", "0"])).contains("broken"));
     setup.azure.put("/docs/a", &[], "two").await.expect(201);
     for (args, code, expected) in [
-        (&["show", "docs/none"][..], 1, "404"),
-        (&["break", "docs/a"], 1, "409"),
+        (&["show", "docs/none"][..], 1, "no such blob: docs/none. `ifmatch lease list` shows all leases."),
+        (&["break", "docs/a"], 1, "docs/a: there is no lease"),
         (&["show", "docs/../a"], 2, "CONTAINER/BLOB"),
-        (&["break", "docs/b", "--period", "61"], 1, "0 to 60"),
+        (&["break", "docs/b", "--period", "61"], 2, "0..=60"),
         (&["break"], 2, "<PATH>"),
     ] {
         let output = setup.command(args);

@@ -202,7 +202,7 @@ async fn a_default_address_of_tables_in_use_leaves_the_blobs() {
     ifmatch.env_remove("IFMATCH_LISTEN_TABLES").args(["serve", "--store", "memory://"]);
     let gateway = Gateway::launch(ifmatch);
     Client::new(gateway.address()).get("/", &[]).await.expect(200);
-    let expected = "serving no tables: 127.0.0.1:10002 is already in use";
+    let expected = "tables not started. 127.0.0.1:10002 is already in use";
     assert!(gateway.stderr().contains(expected), "{}", gateway.stderr());
 }
 

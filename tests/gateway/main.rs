@@ -13,6 +13,7 @@ mod http2;
 mod leases;
 mod limits;
 mod listeners;
+mod mistakes;
 mod observation;
 mod proxy;
 mod registers;

@@ -71,7 +71,11 @@ fn commands_without_a_gateway_say_what_to_do() {
         &["backup", "--url", url, "--data", "data", "--to", to],
         &["export", "http://127.0.0.1:1/docs", to],
     ] {
-        refused(&run(command), 1, &["Connection refused", "start the gateway (`ifmatch serve`), or correct the URL"]);
+        refused(
+            &run(command),
+            1,
+            &["http://127.0.0.1:1 refused the connection. Start the gateway with `ifmatch serve`, or correct the URL."],
+        );
     }
 }
 
@@ -88,7 +92,7 @@ fn a_folder_in_use_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = serve(folder.path(), &[]);
     let end = run(["serve", "--listen", "127.0.0.1:0", "--data", folder.path().to_str().unwrap()]);
-    refused(&end, 11, &["another ifmatch process uses this folder", folder.path().to_str().unwrap()]);
+    refused(&end, 11, &["Another ifmatch process uses this folder", folder.path().to_str().unwrap()]);
     assert_eq!(end.stderr.lines().count(), 1, "{}", end.stderr);
     assert_eq!(first.stop().status.code(), Some(0));
 }
@@ -104,7 +108,7 @@ fn a_file_instead_of_a_folder_is_a_usage_error() {
         let path = path.to_str().unwrap();
         let serve = ["serve", "--listen", "127.0.0.1:0"];
         let proxy = ["proxy", "--listen", "127.0.0.1:0", "--upstream", "http://127.0.0.1:9", "--cache-dir", path];
-        refused(&run(serve.iter().chain(&["--data", path])), 2, &["--data", path, &named, "use the path of a folder"]);
+        refused(&run(serve.iter().chain(&["--data", path])), 2, &["--data", path, &named, "name a folder instead"]);
         let store = ["--store", "memory://", "--data", path];
         refused(&run(serve.iter().chain(&store)), 2, &["--data", path, &named]);
         refused(&run(proxy), 2, &["--cache-dir", path, &named]);
@@ -188,11 +192,11 @@ fn a_dry_run_says_ok_or_the_line_of_the_error_and_binds_nothing() {
     for (command, lines, expected) in [
         ("proxy", format!("{good}\n[proxy]\nupstream = ['http://127.0.0.1:9']"), Ok(())),
         ("serve", format!("{good}\ndata = '{}'", path("data")), Ok(())),
-        ("proxy", format!("{}\n[proxy]\nupstream = ['http://a']", tls("other.pem")), Err("does not match")),
+        ("proxy", format!("{}\n[proxy]\nupstream = ['http://a']", tls("other.pem")), Err("doesn't match")),
         ("proxy", "[proxy]\nupstream = ['ftp://a']".into(), Err("site.toml: line 3: --upstream: 'ftp://a'")),
         ("proxy", "[proxy]\nupstream = ['http://a']\nbalance = 'x'".into(), Err("line 4")),
         ("proxy", "[proxy]\nroute = ['/a;b=http://a']".into(), Err("line 3: --route: '/a;b'")),
-        ("serve", format!("store = 'memory://'\naccess-log = '{log}'"), Err("there is no folder")),
+        ("serve", format!("store = 'memory://'\naccess-log = '{log}'"), Err("Create the folder")),
         ("serve", format!("data = '{}'", path("key.pem")), Err("is a file")),
         ("serve", "store = 'memory://'\nlog = 'loud'".into(), Err("contains no level")),
     ] {

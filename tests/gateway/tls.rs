@@ -145,7 +145,7 @@ fn plain_http_is_rejected() {
     plain.send("GET /-/health HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(!plain.rest().starts_with(b"HTTP/"));
     eventually("the reason in the log", || {
-        gateway.stderr().contains("the client does not speak TLS: use https://").then_some(())
+        gateway.stderr().contains("the client doesn't speak TLS: use https://").then_some(())
     });
 }
 
@@ -157,7 +157,7 @@ fn the_log_says_that_a_client_does_not_trust_the_certificate() {
     let health = run(["health", "--url", &gateway.url("").replace("127.0.0.1", "localhost")]);
     assert_eq!(health.status.code(), Some(1), "{health:#?}");
     eventually("the reason in the log", || {
-        gateway.stderr().contains("the client does not trust the certificate").then_some(())
+        gateway.stderr().contains("the client doesn't trust the certificate").then_some(())
     });
 }
 
@@ -170,7 +170,7 @@ fn unusable_certificates_are_named() {
         ("text.pem", "key.pem", "contains no certificate"),
         ("cert.pem", "text.pem", "contains no private key"),
         ("cert.pem", "cert.pem", "contains no private key"),
-        ("cert.pem", "other.pem", "does not match the certificate"),
+        ("cert.pem", "other.pem", "doesn't match the certificate"),
     ] {
         let end = run(files.flags(cert, key));
         assert_eq!(end.status.code(), Some(2), "{cert} {key}: {end:#?}");
@@ -210,7 +210,7 @@ async fn a_client_gets_the_certificate_for_the_name_that_it_requests_also_after_
     eventually("the reload", || gateway.stderr().contains("reloaded the configuration").then_some(()));
     ask_all().await;
     let end = run(["serve", "--store", "memory://", "--tls-cert", "a,b", "--tls-key", "a"]);
-    assert!(end.status.code() == Some(2) && end.stderr.contains("name one key for each"), "{end:#?}");
+    assert!(end.status.code() == Some(2) && end.stderr.contains("Name one key for each"), "{end:#?}");
 }
 
 #[tokio::test]

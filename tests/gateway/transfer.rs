@@ -99,11 +99,11 @@ async fn odd_names_round_trip_and_a_second_run_writes_nothing() {
     let gateway = Gateway::start(["serve", "--store", "memory://", "--read-token", "r", "--write-token", "w"]);
     let (url, client) = (gateway.url("/docs/20%2026"), Client::new(gateway.address()));
     let (source, target) = (source.to_str().unwrap(), target.to_str().unwrap());
-    let import = ["import", source, "--to", &url, "--token", "w", "--json"];
+    let import = ["import", source, &url, "--token", "w", "--json"];
     let export = ["export", &url, target, "--token", "r", "--json"];
     let count = sent.len();
 
-    let refused = ifmatch(&["import", source, "--to", &url, "--token", "r", "--json"]).await;
+    let refused = ifmatch(&["import", source, &url, "--token", "r", "--json"]).await;
     assert_eq!(refused.status.code(), Some(1), "{refused:#?}");
     let first = summary(&ifmatch(&import).await, 0);
     assert_eq!((&first["written"], &first["skipped"]), (&count.into(), &2.into()), "{first}");
@@ -143,7 +143,7 @@ async fn objects_of_a_store_are_imported() {
     }
     let gateway = Gateway::start(["serve", "--store", "memory://"]);
     let (from, to) = (format!("file://{}", source.path().display()), gateway.url("/docs/new"));
-    let import = ["import", &from, "--to", &to, "--json"];
+    let import = ["import", &from, &to, "--json"];
     assert_eq!(summary(&ifmatch(&import).await, 0)["written"], 2);
     let second = summary(&ifmatch(&import).await, 0);
     assert_eq!((&second["written"], &second["unchanged"]), (&0.into(), &2.into()), "{second}");
@@ -151,7 +151,7 @@ async fn objects_of_a_store_are_imported() {
     assert_eq!(client.get("/docs/new/a%20b.txt", &[]).await.expect(200).body, "a b.txt".repeat(30_000));
     client.get("/docs/new/deep/er.txt", &[]).await.expect(200);
     for wrong in ["ftp://a.example/b", &format!("{from}/missing")] {
-        let wrong = ifmatch(&["import", wrong, "--to", &to]).await;
+        let wrong = ifmatch(&["import", wrong, &to]).await;
         assert_eq!(wrong.status.code(), Some(2), "{wrong:#?}");
     }
     assert!(!source.path().join("missing").exists());
@@ -207,7 +207,7 @@ async fn a_blob_that_another_writer_changes_is_reported_and_not_overwritten() {
     let seen = Arc::default();
     let server = interfering(&["old"], Arc::clone(&seen)).await;
     let url = format!("http://{}/c", server.address());
-    let conflict = ifmatch(&["import", folder.path().to_str().unwrap(), "--to", &url, "--json"]).await;
+    let conflict = ifmatch(&["import", folder.path().to_str().unwrap(), &url, "--json"]).await;
     assert_eq!(summary(&conflict, 3)["conflicts"], 2);
     assert_eq!(faults(&conflict), [("new", "conflict"), ("old", "conflict")].map(|(a, b)| (a.into(), b.into())).into());
     let mut writes: Vec<String> = seen.lock().unwrap().iter().filter(|line| line.starts_with("PUT")).cloned().collect();

@@ -44,7 +44,7 @@ impl AzureError {
     }
 
     pub(crate) fn unsupported_header(name: &str) -> Self {
-        Self::bad_request("UnsupportedHeader", format!("the header {name} is not supported by this operation"))
+        Self::bad_request("UnsupportedHeader", format!("this operation doesn't support the header {name}"))
     }
 
     pub(crate) fn invalid_parameter(name: &str, rule: &str) -> Self {
@@ -56,20 +56,20 @@ impl AzureError {
     }
 
     pub(crate) fn blob_not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "BlobNotFound", "the blob does not exist")
+        Self::new(StatusCode::NOT_FOUND, "BlobNotFound", "no such blob")
     }
 
     pub(crate) fn container_not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "ContainerNotFound", "the container does not exist")
+        Self::new(StatusCode::NOT_FOUND, "ContainerNotFound", "no such container")
     }
 
     pub(crate) fn too_large(limit: u64) -> Self {
-        let message = format!("the body is longer than {limit} bytes");
+        let message = format!("the body is larger than {limit} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestBodyTooLarge", message)
     }
 
     pub(crate) fn busy() -> Self {
-        Self::busy_since("the service is busy, or another write is in flight: try again")
+        Self::busy_since("the service is busy, or another write is in flight. Retry")
     }
 
     pub(crate) fn busy_since(message: impl Into<Cow<'static, str>>) -> Self {
@@ -77,15 +77,15 @@ impl AzureError {
     }
 
     pub(crate) fn md5_mismatch() -> Self {
-        Self::bad_request("Md5Mismatch", "the body does not match the MD5 in the request: send it again")
+        Self::bad_request("Md5Mismatch", "the body doesn't match the request's MD5. Send it again")
     }
 
     pub(crate) fn crc64_mismatch() -> Self {
-        Self::bad_request("Crc64Mismatch", "the body does not match the CRC-64 in the request: send it again")
+        Self::bad_request("Crc64Mismatch", "the body doesn't match the request's CRC-64. Send it again")
     }
 
     pub(crate) fn other_type() -> Self {
-        let message = "the blob's type does not have this operation: a blob keeps its type until it is deleted";
+        let message = "the blob's type doesn't support this operation. A blob keeps its type until it is deleted";
         Self::new(StatusCode::CONFLICT, "InvalidBlobType", message)
     }
 
@@ -95,8 +95,8 @@ impl AzureError {
     }
 
     pub(crate) fn foreign_source() -> Self {
-        let message = "the source of a copy must be a blob of the same account, named by the host of this request: the service \
-                       asks no other server";
+        let message = "the source must be a blob of the same account at this request's host: the service contacts no other \
+                       server";
         Self::bad_request("CopyAcrossAccountsNotSupported", message)
     }
 
@@ -105,7 +105,7 @@ impl AzureError {
     }
 
     pub(crate) fn invalid_range(length: u64) -> Self {
-        Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "InvalidRange", "the range starts beyond the end of the blob")
+        Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "InvalidRange", "the range starts past the end of the blob")
             .with(CONTENT_RANGE, range::unsatisfied_content_range(length))
     }
 
@@ -152,7 +152,7 @@ impl AzureError {
             StoreErrorKind::OutcomeUnknown => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "OperationTimedOut",
-                "the outcome of the write is unknown: read the blob before sending it again",
+                "the outcome of the write is unknown. Read the blob before you retry",
             ),
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "see the server's log"),
         };

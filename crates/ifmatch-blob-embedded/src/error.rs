@@ -13,7 +13,7 @@ use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 pub struct OpenError {
     kind: OpenErrorKind,
     text: String,
-    source: BoxError,
+    source: Option<BoxError>,
 }
 
 /// The kind of an [`OpenError`].
@@ -50,14 +50,14 @@ impl OpenError {
             | io::ErrorKind::AlreadyExists => OpenErrorKind::Denied,
             _ => OpenErrorKind::Other,
         };
-        let text = format!("the data folder {} cannot be used", path.display());
-        Self { kind, text, source: source.into() }
+        let text = format!("can't use the data folder {}", path.display());
+        Self { kind, text, source: Some(source.into()) }
     }
 
     fn in_use(path: &Path, source: io::Error) -> Self {
         let text =
-            format!("another process uses the data folder {}: stop it, or choose another folder", path.display());
-        Self { kind: OpenErrorKind::InUse, text, source: source.into() }
+            format!("another process uses the data folder {}. Stop it, or choose another folder", path.display());
+        Self { kind: OpenErrorKind::InUse, text, source: Some(source.into()) }
     }
 
     pub(super) fn index(path: &Path, source: ifmatch_redb::OpenError) -> Self {
@@ -70,47 +70,59 @@ impl OpenError {
             Index::LostCommit => return Self::lost_commit(path),
             _ => OpenErrorKind::Other,
         };
-        Self { kind, text: format!("the index {} cannot be opened", path.display()), source: source.into() }
+        Self { kind, text: format!("can't open the index {}", path.display()), source: Some(source.into()) }
     }
 
     fn lost_commit(path: &Path) -> Self {
-        let text = format!("the newest commit in the index {} is damaged", path.display());
-        let why = "the last acknowledged write may be missing: restore a backup, or accept the loss with `ifmatch verify \
-                   --accept-rollback`";
-        Self { kind: OpenErrorKind::Unreadable, text, source: why.into() }
+        let text = format!(
+            "the newest commit in the index {} is damaged, so the last acknowledged write may be missing. Restore a backup, or \
+             accept the loss with `ifmatch verify --accept-rollback`",
+            path.display()
+        );
+        Self { kind: OpenErrorKind::Unreadable, text, source: None }
     }
 
     /// The folder has been in use, but there is no index. With an empty one, all blobs would be gone.
     pub(super) fn lost_index(path: &Path) -> Self {
-        let text = format!("the index {} cannot be opened", path.display());
-        let why = "it is missing, although the folder contains a store: restore it from a backup, or choose another folder to \
-                   start with an empty store";
-        Self { kind: OpenErrorKind::Unreadable, text, source: why.into() }
+        let text = format!(
+            "the index {} is missing, although the folder contains a store. Restore it from a backup, or choose another folder \
+             to start empty",
+            path.display()
+        );
+        Self { kind: OpenErrorKind::Unreadable, text, source: None }
     }
 
     /// Nothing can be verified.
     pub(super) fn no_store(path: &Path) -> Self {
-        let text = format!("the folder {} contains no store", path.display());
-        let why = if path.exists() { "it has no file index.redb" } else { "it does not exist: correct its path" };
-        Self { kind: OpenErrorKind::Missing, text, source: why.into() }
+        let path_shown = path.display();
+        let text = if path.exists() {
+            format!("{path_shown} is not a data folder: it has no index.redb. Check the path")
+        } else {
+            format!("no such folder: {path_shown}. Check the path")
+        };
+        Self { kind: OpenErrorKind::Missing, text, source: None }
     }
 
     /// A body whose record was lost would be collected.
     pub(super) fn lossy_index() -> Self {
-        let text = "the index cannot be kept in this register".to_owned();
-        let why = "it may lose acknowledged swaps at a failover, and with them blobs: use a register that keeps them";
-        Self { kind: OpenErrorKind::Other, text, source: why.into() }
+        let text =
+            "this register can't keep the index: a failover may lose acknowledged swaps, and with them blobs. Use a \
+                    register that keeps them"
+                .to_owned();
+        Self { kind: OpenErrorKind::Other, text, source: None }
     }
 
     pub(super) fn custom_index() -> Self {
-        let text = "a snapshot cannot contain a custom index".to_owned();
-        let why = "the store was opened with EmbeddedStore::with_driver: copy its index by the means of its register";
-        Self { kind: OpenErrorKind::Other, text, source: why.into() }
+        let text =
+            "a snapshot can't contain a custom index (EmbeddedStore::with_driver). Copy the index with its register's \
+                    tools"
+                .to_owned();
+        Self { kind: OpenErrorKind::Other, text, source: None }
     }
 
     pub(super) fn record(key: &str, source: impl Into<BoxError>) -> Self {
-        let text = format!("the record {key} in the index cannot be read");
-        Self { kind: OpenErrorKind::Unreadable, text, source: source.into() }
+        let text = format!("can't read the record {key} in the index");
+        Self { kind: OpenErrorKind::Unreadable, text, source: Some(source.into()) }
     }
 
     pub(super) fn register(source: RegisterError) -> Self {
@@ -119,24 +131,27 @@ impl OpenError {
             RegisterErrorKind::Full => OpenErrorKind::Full,
             _ => OpenErrorKind::Other,
         };
-        Self { kind, text: "the index cannot be read".into(), source: source.into() }
+        Self { kind, text: "can't read the index".into(), source: Some(source.into()) }
     }
 
     pub(super) fn other(source: impl Into<BoxError>) -> Self {
-        Self { kind: OpenErrorKind::Other, text: "the store cannot be opened".into(), source: source.into() }
+        Self { kind: OpenErrorKind::Other, text: "can't open the store".into(), source: Some(source.into()) }
     }
 }
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.text, self.source)
+        match &self.source {
+            Some(source) => write!(f, "{} ({source})", self.text),
+            None => f.write_str(&self.text),
+        }
     }
 }
 
 impl std::error::Error for OpenError {
     /// The message contains the cause, so the chain continues after it.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.source()
+        self.source.as_deref()?.source()
     }
 }
 

@@ -369,21 +369,21 @@ impl Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Changed => f.write_str("the bytes differ from those that were stored"),
+            Self::Changed => f.write_str("the bytes differ from what was stored"),
             Self::Missing => f.write_str("the body is missing"),
-            Self::Unreadable(error) => write!(f, "the body cannot be read: {error}"),
+            Self::Unreadable(error) => write!(f, "the body can't be read: {error}"),
             Self::Record => f.write_str("the record in the index is damaged"),
             Self::Index => {
-                f.write_str("a part differs from its checksum, so any blob may be changed: restore a backup")
+                f.write_str("a page fails its checksum, so any blob may be damaged. Restore a backup.")
             }
             Self::LostCommit => {
-                f.write_str("the newest commit is damaged, so the last acknowledged write may be missing: restore a backup")
+                f.write_str("the newest commit is damaged, so the last acknowledged write may be missing. Restore a backup.")
             }
             Self::RolledBack => f.write_str(
-                "the newest commit is incomplete and isn't used: after a loss of power, nothing acknowledged is missing; \
-                 otherwise, the last acknowledged write is, so restore a backup",
+                "the newest commit is incomplete and isn't used. After a power failure, nothing acknowledged is missing. \
+                 Otherwise, restore a backup: the last acknowledged write is gone.",
             ),
-            Self::Superfluous => f.write_str("no blob refers to the file"),
+            Self::Superfluous => f.write_str("orphaned"),
         }
     }
 }

@@ -228,5 +228,5 @@ async fn a_store_of_short_bodies_without_its_index_does_not_start_empty() {
     fs::remove_file(folder.path().join("index.redb")).expect("removed");
     let error = once_free(|| EmbeddedStore::open(folder.path())).await.expect_err("it starts empty");
     assert_eq!(error.kind(), OpenErrorKind::Unreadable);
-    assert!(error.to_string().contains("restore it from a backup"), "{error}");
+    assert!(error.to_string().contains("Restore it from a backup"), "{error}");
 }

@@ -177,7 +177,7 @@ impl OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
-            Some(source) => write!(f, "{}: {source}", self.what),
+            Some(source) => write!(f, "{} ({source})", self.what),
             None => write!(f, "{}", self.what),
         }
     }

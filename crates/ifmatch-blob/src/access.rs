@@ -66,7 +66,7 @@ impl Denied {
             Self::NotForWriting => (
                 StatusCode::FORBIDDEN,
                 "not-for-writing",
-                "this token may only read: use a token that may write",
+                "this token may only read. Use a write token",
                 r#"Bearer realm="ifmatch", error="insufficient_scope""#,
             ),
         };

@@ -52,7 +52,7 @@ enum Origins {
 
 /// The text is not an origin.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0:?} is not an origin: use https://HOST[:PORT] in lower case without a path, or * alone for every origin")]
+#[error("{0:?} is not an origin. Use https://HOST[:PORT] in lower case without a path, or * alone for all")]
 pub struct InvalidOrigin(String);
 
 impl Cors {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ifmatch_core::EntityTag;
 use ifmatch_core::lease::{LeaseConflict, LeaseFailure};
 use ifmatch_core::precondition::Precondition;
+use ifmatch_register::RegisterError;
 use thiserror::Error;
 
 /// Any error.
@@ -39,22 +40,22 @@ pub enum StoreErrorKind {
         current: Option<EntityTag>,
     },
     /// Another write to the blob is in flight (409). A retry may succeed.
-    #[error("another write to the blob is in flight, try again later")]
+    #[error("another write to the blob is in flight. Retry later")]
     InFlight {
         /// Time until a retry.
         retry_after: Duration,
     },
     /// There is no such blob (404).
-    #[error("there is no such blob")]
+    #[error("no such blob")]
     NotFound,
     /// There is no such container (404).
-    #[error("there is no such container: create it first")]
+    #[error("no such container")]
     ContainerNotFound,
     /// The container exists already (409).
-    #[error("the container exists already")]
+    #[error("the container already exists")]
     ContainerExists,
     /// The container has blobs (409).
-    #[error("the container is not empty: delete its blobs first")]
+    #[error("the container isn't empty. Delete its blobs first")]
     ContainerNotEmpty,
     /// The lease of the blob or the container forbids it (412).
     #[error("{0}")]
@@ -63,7 +64,7 @@ pub enum StoreErrorKind {
     #[error("{0}")]
     LeaseConflict(LeaseConflict),
     /// The body exceeds the limit (413).
-    #[error("the body is longer than {limit} bytes")]
+    #[error("the body is larger than {limit} bytes")]
     TooLarge {
         /// The limit, in bytes.
         limit: u64,
@@ -72,28 +73,28 @@ pub enum StoreErrorKind {
     #[error("the client stopped sending the body")]
     Interrupted,
     /// The body does not have the declared length (400).
-    #[error("the body does not have the declared length")]
+    #[error("the body doesn't have the declared length")]
     LengthMismatch,
     /// The body does not have the declared digest (400).
-    #[error("the body does not have the declared digest, send it again")]
+    #[error("the body doesn't match the declared digest. Send it again")]
     DigestMismatch,
     /// The blob is an append blob and the write is not that of one, or the reverse (409).
-    #[error("the blob has another type: delete it first")]
+    #[error("the blob has another type. Delete it first")]
     OtherType,
     /// The store cannot keep the blob (400). The source states the reason.
-    #[error("the store cannot keep this")]
+    #[error("the store can't keep this")]
     Unsupported,
     /// The store is full (507).
     #[error("the store is full")]
     Full,
     /// The store, or something it depends on, is unavailable (503). A retry may succeed.
-    #[error("the store is unavailable, try again later")]
+    #[error("the store is unavailable")]
     Unavailable,
     /// The outcome of the write is unknown (503).
     #[error("the outcome of the write is unknown")]
     OutcomeUnknown,
     /// Stored data is damaged, or was written by a newer release (500).
-    #[error("the stored data is damaged, or was written by a newer release")]
+    #[error("the stored data is damaged, or a newer release wrote it")]
     Unreadable,
 }
 
@@ -167,6 +168,12 @@ impl StoreError {
         &self.kind
     }
 
+    /// Returns the message for an operator: of a register that failed, what is wrong with it.
+    pub fn reason(&self) -> String {
+        let register = self.source.as_ref().and_then(|source| source.downcast_ref::<RegisterError>());
+        register.map_or_else(|| self.to_string(), RegisterError::reason)
+    }
+
     /// Converts an error about a container's record into one about the container.
     #[must_use]
     pub fn of_container(self) -> Self {
@@ -179,7 +186,7 @@ impl StoreError {
 
 /// A store could not provide the bytes of a write.
 #[derive(Debug, Error)]
-#[error("the bytes to write could not be read: {0}")]
+#[error("can't read the bytes to write: {0}")]
 struct SourceFailed(StoreError);
 
 impl fmt::Display for StoreError {
@@ -215,7 +222,7 @@ mod tests {
     use std::error::Error;
     use std::io;
 
-    use ifmatch_register::{RegisterError, RegisterErrorKind};
+    use ifmatch_register::RegisterErrorKind;
 
     use super::*;
 
@@ -226,5 +233,6 @@ mod tests {
         let chain = std::iter::successors(Some(&error as &dyn Error), |error| (*error).source());
         let chain: Vec<_> = chain.map(ToString::to_string).collect();
         assert_eq!(chain.join("; ").matches("the disk is gone").count(), 1, "{chain:?}");
+        assert_eq!(error.reason(), "the register is unavailable, and nothing was changed: the disk is gone");
     }
 }

@@ -125,25 +125,25 @@ impl LeaseState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LeaseConflict {
     /// Another holder has the lease.
-    #[error("there is already a lease: wait until it ends, or break it")]
+    #[error("already leased. Wait until the lease ends, or break it")]
     AlreadyPresent,
     /// The lease has this id, but is being broken.
-    #[error("the lease is being broken: acquire it after the break period")]
+    #[error("the lease is breaking. Acquire it after the break period")]
     IsBreakingAndCannotBeAcquired,
     /// The lease is being broken or was broken.
-    #[error("the lease was broken and cannot be renewed: acquire a new one")]
+    #[error("the lease was broken. Acquire a new one")]
     IsBrokenAndCannotBeRenewed,
     /// The lease is being broken.
-    #[error("the lease is being broken and cannot be changed")]
+    #[error("the lease is breaking and can't be changed")]
     IsBreakingAndCannotBeChanged,
     /// The lease has another id.
-    #[error("the lease has another id")]
+    #[error("the lease has another ID")]
     IdMismatch,
     /// There is no lease.
     #[error("there is no lease")]
     NotPresent,
     /// The resource has no lease with this token.
-    #[error("the lease with this token has ended: look at the lease again before you break it")]
+    #[error("the lease with this token has ended. Look again before you break the current one")]
     TokenMismatch,
 }
 
@@ -151,21 +151,19 @@ pub enum LeaseConflict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LeaseFailure {
     /// There is no lease.
-    #[error("there is no lease: omit the lease id, or acquire a lease")]
+    #[error("there is no lease. Remove the lease ID, or acquire a lease")]
     NotPresent,
     /// The lease has another id.
-    #[error("the lease has another id")]
+    #[error("the lease has another ID")]
     IdMismatch,
     /// The resource is leased and no id was given.
-    #[error("the resource is leased, and the request has no lease id")]
+    #[error("the resource is leased. Send the lease ID")]
     IdMissing,
     /// The lease has ended.
-    #[error("the lease has ended: acquire a new one, and check what has changed since")]
+    #[error("the lease has expired. Acquire a new one, and check what has changed")]
     Lost,
     /// The request names a fencing token that is smaller than the largest one seen.
-    #[error(
-        "a later holder has written here, or leased it: the lease-token of the request is smaller than the largest seen"
-    )]
+    #[error("a later holder has written or leased this: the request's lease-token is smaller than the largest seen")]
     Superseded,
 }
 

@@ -92,7 +92,7 @@ impl Problem {
     ///
     /// ```
     /// # use ifmatch_core::problem::Problem;
-    /// assert_eq!(Problem::not_found().message(), Some("there is no resource at this address"));
+    /// assert_eq!(Problem::not_found().message(), Some("no such resource"));
     /// ```
     pub fn message(&self) -> Option<&str> {
         self.detail.as_deref()
@@ -140,7 +140,7 @@ impl Problem {
 
     /// 404: the resource does not exist.
     pub fn not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not-found").detail("there is no resource at this address")
+        Self::new(StatusCode::NOT_FOUND, "not-found").detail("no such resource")
     }
 
     /// 409: another write is in flight, for at most `wait`.
@@ -155,7 +155,7 @@ impl Problem {
     /// ```
     pub fn write_in_flight(wait: Duration) -> Self {
         Self::new(StatusCode::CONFLICT, "write-in-flight")
-            .detail("another write to this resource is in flight: retry later")
+            .detail("another write to this resource is in flight. Retry later")
             .retry_after(wait)
     }
 
@@ -175,20 +175,20 @@ impl Problem {
         let header = failed.header();
         let detail = match failed {
             Precondition::IfMatch if current.is_none() => {
-                "If-Match failed: the resource does not exist, or has no tag. To create it, send If-None-Match: * instead"
+                "If-Match failed: the resource doesn't exist, or has no ETag. To create it, send If-None-Match: *"
             }
-            Precondition::IfMatch => "If-Match failed: the resource has another version. Fetch it, merge, and retry",
+            Precondition::IfMatch => "If-Match failed: the resource has changed. Fetch it, merge, and retry",
             Precondition::UnreadableIfMatch => {
-                "If-Match is malformed or too long: send the ETag of a response with its quotes, a list of such tags, or *"
+                "If-Match is malformed or too long. Send an ETag with its quotes, a list of them, or *"
             }
             Precondition::UnreadableIfNoneMatch => {
-                "If-None-Match is malformed or too long: send the ETag of a response with its quotes, a list of such tags, or *"
+                "If-None-Match is malformed or too long. Send an ETag with its quotes, a list of them, or *"
             }
             Precondition::IfUnmodifiedSince => {
-                "If-Unmodified-Since failed: the resource was modified. Fetch it, merge, and retry"
+                "If-Unmodified-Since failed: the resource has changed. Fetch it, merge, and retry"
             }
-            Precondition::IfNoneMatch => "If-None-Match failed: the resource already exists in an excluded version",
-            Precondition::IfModifiedSince => "If-Modified-Since failed: the resource was not modified",
+            Precondition::IfNoneMatch => "If-None-Match failed: the resource already exists",
+            Precondition::IfModifiedSince => "If-Modified-Since failed: the resource hasn't changed",
         };
         let mut problem = Self::new(StatusCode::PRECONDITION_FAILED, "precondition-failed")
             .detail(detail)
@@ -204,7 +204,7 @@ impl Problem {
     /// 413: the body is longer than `limit` bytes.
     pub fn content_too_large(limit: u64) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "content-too-large")
-            .detail(format!("the body may have at most {limit} bytes"))
+            .detail(format!("the body is larger than {limit} bytes"))
             .member("limit", limit)
     }
 
@@ -218,7 +218,7 @@ impl Problem {
     /// ```
     pub fn range_not_satisfiable(total: u64) -> Self {
         Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range-not-satisfiable")
-            .detail(format!("no range begins within the {total} bytes"))
+            .detail(format!("the range starts past the end ({total} {})", if total == 1 { "byte" } else { "bytes" }))
             .member("length", total)
             .header(CONTENT_RANGE, unsatisfied_content_range(total))
     }
@@ -227,8 +227,8 @@ impl Problem {
     pub fn precondition_required(method: &Method) -> Self {
         Self::new(StatusCode::PRECONDITION_REQUIRED, "precondition-required")
             .detail(format!(
-                "{method} must be conditional here: GET the resource and send its ETag in If-Match, or send \
-                 If-None-Match: * to create it"
+                "{method} needs a condition here. GET the resource and send its ETag in If-Match, or send If-None-Match: * to \
+                 create it"
             ))
             .member("conditions", Preconditions::WRITE_HEADERS.map(|name| name.as_str().to_owned()).to_vec())
     }
@@ -236,14 +236,13 @@ impl Problem {
     /// 503: a backend does not respond, or too many requests are waiting.
     pub fn unavailable(wait: Duration) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable")
-            .detail("the service is temporarily unavailable: retry later")
+            .detail("temporarily unavailable. Retry later")
             .retry_after(wait)
     }
 
     /// 507: the disk is full. Nothing was changed.
     pub fn insufficient_storage() -> Self {
-        Self::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient-storage")
-            .detail("there is no space left; nothing was changed")
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient-storage").detail("no space left; nothing was changed")
     }
 
     /// Whole seconds, rounded up, at least one.

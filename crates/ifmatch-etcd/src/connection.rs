@@ -241,7 +241,8 @@ impl Connect for Place {
 
 impl Place {
     async fn open_member(&self, member: usize) -> Result<Open, ConnectError> {
-        let unreachable = |error| unusable(ConnectErrorKind::Unreachable, Cause::of(&error).text);
+        let unreachable =
+            |error| unusable(ConnectErrorKind::Unreachable, Cause::naming(&error, "etcd://", "SSL_CERT_FILE").text);
         let (connector, stream) = once();
         let channel = self.address.members[member].connect_with_connector(connector).await.map_err(unreachable)?;
         let mut open = Open { channel, stream, token: None };

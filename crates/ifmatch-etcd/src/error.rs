@@ -8,13 +8,13 @@ use tonic::{Code, Status};
 /// Returns the error of a cluster that cannot be used.
 pub(crate) fn unusable(kind: ConnectErrorKind, cause: impl Into<Box<dyn Error + Send + Sync>>) -> ConnectError {
     let advice = match kind {
-        ConnectErrorKind::Url => "not the address of an etcd cluster",
-        ConnectErrorKind::Certificate => "the root certificate for etcd is not valid",
-        ConnectErrorKind::Denied => "etcd denies access: check the user, the password and its role",
+        ConnectErrorKind::Url => "not an etcd URL",
+        ConnectErrorKind::Certificate => "the root certificate for etcd is invalid",
+        ConnectErrorKind::Denied => "etcd denies access. Check the user, the password and its role",
         ConnectErrorKind::Lost => {
-            "another etcd cluster answers, perhaps one restored from a backup: restart all processes of ifmatch"
+            "another etcd cluster answers, perhaps one restored from a backup. Restart all ifmatch processes"
         }
-        _ => "no etcd member can be reached: check the addresses, the certificate, and that a majority runs",
+        _ => "can't reach any etcd member. Check the addresses, the certificate, and that a majority runs",
     };
     ConnectError::new(kind, advice).because(cause)
 }

@@ -12,7 +12,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Socket};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::STATEMENT_LIMIT;
-use crate::error::of_connection;
+use crate::error::{of_attempt, of_connection, unanswered};
 use crate::settings::Settings;
 use ifmatch_register::{ConnectError, ConnectErrorKind, async_trait};
 
@@ -44,7 +44,7 @@ pub(crate) struct Connection {
 /// [`ConnectErrorKind::Unreachable`] if they take too long.
 pub(crate) async fn answered<T>(statements: impl Future<Output = Result<T, ConnectError>>) -> Result<T, ConnectError> {
     tokio::time::timeout(STATEMENT_LIMIT, statements).await.unwrap_or_else(|_| {
-        let text = "the database server accepts connections, and does not answer";
+        let text = "PostgreSQL accepts connections, but doesn't answer. Check its load and its log.";
         Err(ConnectError::new(ConnectErrorKind::Unreachable, text))
     })
 }
@@ -57,10 +57,9 @@ impl Settings {
             connection.check().await?;
             Ok(connection)
         };
-        tokio::time::timeout(LIMIT, connecting).await.unwrap_or_else(|_| {
-            let text = "the server does not answer: check that it runs, and that no firewall drops the connection";
-            Err(ConnectError::new(ConnectErrorKind::Unreachable, text))
-        })
+        tokio::time::timeout(LIMIT, connecting)
+            .await
+            .unwrap_or_else(|_| Err(ConnectError::new(ConnectErrorKind::Unreachable, unanswered(&self.config))))
     }
 }
 
@@ -95,7 +94,7 @@ pub(crate) struct By<T>(pub(crate) T);
 #[async_trait]
 impl<T: Tls> Connector for By<T> {
     async fn open(&self, config: &Config) -> Result<Connection, ConnectError> {
-        let (client, connection) = config.connect(self.0.clone()).await.map_err(of_connection)?;
+        let (client, connection) = config.connect(self.0.clone()).await.map_err(|error| of_attempt(config, error))?;
         let warned = Arc::new(AtomicBool::new(false));
         let task = tokio::spawn(drive(connection, Arc::clone(&warned)));
         Ok(Connection { client, warned, _task: AbortOnDropHandle::new(task) })
@@ -144,13 +143,13 @@ impl Connection {
             .await
             .map_err(of_connection)?;
         if row.get(0) {
-            let text = "the server is a standby: name the primary, or all hosts, in the URL";
+            let text = "the server is a standby. Name the primary, or all hosts, in the URL.";
             return Err(ConnectError::new(ConnectErrorKind::Unsuitable, text));
         }
         for (column, name) in [(1, "fsync"), (2, "full_page_writes")] {
             if row.get::<_, &str>(column) != "on" {
                 let text =
-                    format!("the server loses acknowledged swaps in a crash: set {name} = on in postgresql.conf");
+                    format!("the server loses acknowledged swaps in a crash. Set {name} = on in postgresql.conf.");
                 return Err(ConnectError::new(ConnectErrorKind::Unsuitable, text));
             }
         }

@@ -1,39 +1,80 @@
 //! Errors of opening, and the meaning of the server's errors for a swap.
 
 use std::error::Error;
-use std::fmt;
+use std::{fmt, io};
 
 use ifmatch_register::{ConnectError, ConnectErrorKind, RegisterError, RegisterErrorKind};
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
 use tokio_postgres::error::{Severity, SqlState};
 
 use crate::tls;
+
+/// Describes a failed attempt to connect to the hosts of `config`.
+pub(crate) fn of_attempt(config: &Config, error: tokio_postgres::Error) -> ConnectError {
+    let causes = std::iter::successors(Some(&error as &(dyn Error + 'static)), |error| (*error).source());
+    let io = causes.last().and_then(|cause| cause.downcast_ref::<io::Error>());
+    let server = hosts(config);
+    let text = match io {
+        Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            format!("PostgreSQL at {server} refused the connection. Check that it is running.")
+        }
+        Some(error) if error.to_string().starts_with("failed to lookup address") => {
+            format!("can't find the host of PostgreSQL at {server}. Check the URL.")
+        }
+        Some(error) if error.kind() == io::ErrorKind::TimedOut => unanswered(config),
+        _ => return of_connection(error),
+    };
+    ConnectError::new(ConnectErrorKind::Unreachable, text)
+}
+
+/// Says that the hosts of `config` do not answer.
+pub(crate) fn unanswered(config: &Config) -> String {
+    let server = hosts(config);
+    format!("PostgreSQL at {server} doesn't answer. Check that it runs, and that no firewall drops the connection.")
+}
+
+/// Returns the hosts with their ports.
+fn hosts(config: &Config) -> String {
+    let port = |at: usize| config.get_ports().get(at).or(config.get_ports().first()).copied().unwrap_or(5432);
+    let named = config.get_hosts().iter().enumerate().map(|(at, host)| match host {
+        Host::Tcp(name) => format!("{name}:{}", port(at)),
+        Host::Unix(path) => path.display().to_string(),
+    });
+    let addresses = config.get_hostaddrs().iter().enumerate().map(|(at, address)| format!("{address}:{}", port(at)));
+    let mut all: Vec<String> = named.collect();
+    if all.is_empty() {
+        all = addresses.collect();
+    }
+    all.join(", ")
+}
 
 /// Describes a failed connection or statement.
 pub(crate) fn of_connection(error: tokio_postgres::Error) -> ConnectError {
     let (kind, text) = match error.code() {
         Some(code) if is_class(code, "28") => (
             ConnectErrorKind::Denied,
-            "the server refuses the user: set the right password in PGPASSWORD or PGPASSFILE",
+            "PostgreSQL rejected the user or the password. Set the right one in PGPASSWORD or PGPASSFILE",
         ),
-        Some(code) if is_class(code, "3D") => (ConnectErrorKind::Denied, "there is no such database: create it"),
+        Some(code) if is_class(code, "3D") => (ConnectErrorKind::Denied, "no such database. Create it"),
         Some(&SqlState::INSUFFICIENT_PRIVILEGE) => (
             ConnectErrorKind::Denied,
-            "the user lacks rights: migrate needs CREATE on the schema; use of the register needs SELECT, INSERT, UPDATE \
-             and DELETE on ifmatch_records, SELECT and UPDATE on ifmatch_epoch, and SELECT on ifmatch_schema",
+            "the user lacks rights. `migrate` needs CREATE on the schema; the register needs SELECT, INSERT, UPDATE and DELETE \
+             on ifmatch_records, SELECT and UPDATE on ifmatch_epoch, and SELECT on ifmatch_schema",
         ),
         None if is_read_only(&error) => (
             ConnectErrorKind::Unsuitable,
-            "the server is a standby, or read-only: name the primary, or all hosts, in the URL",
+            "the server is a standby, or read-only. Name the primary, or all hosts, in the URL",
         ),
         None if is_tls(&error) => (
             ConnectErrorKind::Certificate,
-            "the connection cannot be encrypted: set sslrootcert to the file of the server's authority, and use the \
-             host name of its certificate, or set sslmode=disable on a network that you trust",
+            "the connection can't be encrypted. Set sslrootcert to the file of the server's authority, and use the host name in \
+             its certificate; or set sslmode=disable on a network that you trust",
         ),
         None if is_configuration(&error) => {
-            (ConnectErrorKind::Denied, "the server asks for a password: set PGPASSWORD or PGPASSFILE")
+            (ConnectErrorKind::Denied, "the server asks for a password. Set PGPASSWORD or PGPASSFILE")
         }
-        _ => (ConnectErrorKind::Unreachable, "the server cannot be used: check that it runs and accepts connections"),
+        _ => (ConnectErrorKind::Unreachable, "the server is unusable. Check that it runs and accepts connections"),
     };
     ConnectError::new(kind, text).because(Chain(&*tls::explain(error)).to_string())
 }

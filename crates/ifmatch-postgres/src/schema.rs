@@ -76,8 +76,8 @@ impl Connection {
     /// Checks that the tables are those of this release.
     pub(crate) async fn check_schema(&self) -> Result<(), ConnectError> {
         let missing = || {
-            let text = "the database has no register: create it with ifmatch_postgres::migrate, or with ifmatch register \
-                        migrate --register URL";
+            let text = "the database has no register. Create it with `ifmatch register migrate --register URL`, or with \
+                        ifmatch_postgres::migrate";
             ConnectError::new(ConnectErrorKind::Schema, text)
         };
         let row = match self.client.query_opt("SELECT max(version) FROM ifmatch_schema", &[]).await {
@@ -91,8 +91,8 @@ impl Connection {
             Some(found) if found > VERSION => Err(newer(found)),
             Some(found) => {
                 let text = format!(
-                    "the register has version {found}, this release needs {VERSION}: update it with ifmatch register \
-                     migrate --register URL"
+                    "the register has version {found}, but this release needs {VERSION}. Run `ifmatch register migrate --register \
+                     URL`"
                 );
                 Err(ConnectError::new(ConnectErrorKind::Schema, text))
             }
@@ -101,8 +101,6 @@ impl Connection {
 }
 
 fn newer(found: i32) -> ConnectError {
-    let text = format!(
-        "the register has version {found}, this release knows {VERSION}: upgrade ifmatch to a release that knows it"
-    );
+    let text = format!("the register has version {found}, but this release knows only {VERSION}: upgrade ifmatch");
     ConnectError::new(ConnectErrorKind::Schema, text)
 }

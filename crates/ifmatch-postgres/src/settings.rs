@@ -40,7 +40,7 @@ impl Settings {
         let wrong = || {
             ConnectError::new(
                 ConnectErrorKind::Url,
-                "not a URL of PostgreSQL: use postgres://USER@HOST[:PORT]/DATABASE, and percent-encode special characters",
+                "not a PostgreSQL URL. Use postgres://USER@HOST[:PORT]/DATABASE, and percent-encode special characters",
             )
         };
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {

@@ -57,5 +57,5 @@ pub(crate) fn is_of_handshake(error: &tokio_postgres::Error) -> bool {
 
 /// Returns the cause of an error, in words that say what to do where there is something.
 pub(crate) fn explain(error: tokio_postgres::Error) -> Box<dyn Error + Send + Sync> {
-    Cause::explain(error)
+    Cause::explain(error, "sslmode=disable", "sslrootcert")
 }

@@ -142,19 +142,19 @@ impl From<ProxyErrorKind> for ProxyError {
 impl fmt::Display for ProxyErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoRoute => "no upstream is configured for this host and path",
-            Self::Unsupported => "a proxy does not forward such requests",
+            Self::NoRoute => "no upstream for this host and path",
+            Self::Unsupported => "a proxy doesn't forward such requests",
             Self::AmbiguousPath => {
-                "servers interpret this path differently: send it without dot segments, empty segments, parameters, and escaped \
+                "servers interpret this path differently. Send it without dot segments, empty segments, parameters, and escaped \
                  or wrong separators"
             }
-            Self::Loop => "an upstream leads back to this proxy, which has forwarded the request before",
+            Self::Loop => "an upstream leads back to this proxy, which already forwarded the request",
             Self::Interrupted => "the client stopped sending the body",
-            Self::Unreachable => "the upstream cannot be reached: try again later",
+            Self::Unreachable => "can't reach the upstream. Retry later",
             Self::Broken => "the upstream closed the connection or sent invalid HTTP",
-            Self::Timeout => "the upstream did not answer in time",
-            Self::Overloaded => "too many requests are being forwarded or queued: try again in a second",
-            Self::Unavailable => "the upstream did not respond to several requests in a row: try again later",
+            Self::Timeout => "the upstream didn't answer in time",
+            Self::Overloaded => "too many requests are being forwarded or queued. Retry in a second",
+            Self::Unavailable => "the upstream didn't respond to several requests in a row. Retry later",
         })
     }
 }

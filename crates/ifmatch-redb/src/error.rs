@@ -45,7 +45,7 @@ impl OpenError {
 
     /// Copying only the records would lose tables added by a newer release.
     pub(crate) fn unknown_tables() -> Self {
-        let source = "the database has tables unknown to this release: use the release that wrote it".into();
+        let source = "the database has tables unknown to this release. Use the release that wrote it".into();
         Self { kind: OpenErrorKind::Damaged, source }
     }
 
@@ -68,14 +68,16 @@ impl OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let advice = match self.kind {
-            OpenErrorKind::InUse => "another process has the database open: stop it, or choose another file",
-            OpenErrorKind::Denied => "the database file or its folder is not writable",
-            OpenErrorKind::Full => "the disk has no space for the database",
-            OpenErrorKind::Damaged => "the file is damaged, or not a database that this release can read",
-            OpenErrorKind::LostCommit => "the newest commit in the file is damaged: restore a backup",
-            OpenErrorKind::Other => "the database could not be opened",
+            OpenErrorKind::InUse => "another process has the database open. Stop it, or choose another file",
+            OpenErrorKind::Denied => "the database file or its folder isn't writable. Correct its permissions",
+            OpenErrorKind::Full => "the disk is full. Free some space",
+            OpenErrorKind::Damaged => {
+                "the file is damaged, or not a database that this release can read. Restore a backup"
+            }
+            OpenErrorKind::LostCommit => "the newest commit in the file is damaged. Restore a backup",
+            OpenErrorKind::Other => "can't open the database",
         };
-        write!(f, "{advice}: {}", self.source)
+        write!(f, "{advice} ({})", self.source)
     }
 }
 

@@ -307,17 +307,17 @@ fn check(info: &str) -> Result<&str, ConnectError> {
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let unsuitable = |reason: &str| Err(unusable(ConnectErrorKind::Unsuitable, reason));
     if field("role") != Some("master") {
-        return unsuitable("it is a replica: use the address of the primary");
+        return unsuitable("it is a replica. Use the address of the primary");
     }
     if field("cluster_enabled") == Some("1") {
-        return unsuitable("it is part of a cluster: use a server of its own for each register");
+        return unsuitable("it is part of a cluster. Use a separate server for each register");
     }
     if field("maxmemory_policy").is_some_and(|policy| policy.starts_with("allkeys")) {
-        return unsuitable("it evicts records: set `maxmemory-policy noeviction`");
+        return unsuitable("it evicts records. Set `maxmemory-policy noeviction`");
     }
     match field("master_replid") {
         Some(id) => Ok(id),
-        None => unsuitable("it does not state its replication id: use Redis 7 or Valkey"),
+        None => unsuitable("it states no replication id. Use Redis 7 or Valkey"),
     }
 }
 
@@ -428,7 +428,7 @@ impl Identity {
             return Err(lost());
         }
         if found.epoch < self.epoch {
-            let reason = "it is a former primary, which another server has replaced: stop it, or make it a replica";
+            let reason = "it is a former primary. Stop it, or make it a replica";
             return Err(unusable(ConnectErrorKind::Unsuitable, reason));
         }
         if found.epoch > self.epoch {
@@ -444,7 +444,7 @@ impl Identity {
 }
 
 pub(crate) fn lost() -> ConnectError {
-    let advice = "it was emptied or replaced by another one: restore its data, or restart all processes of ifmatch to \
-                  begin with an empty register";
+    let advice = "it was emptied or replaced. Restore its data, or restart all ifmatch processes to start with an empty \
+                  register";
     unusable(ConnectErrorKind::Lost, advice)
 }

@@ -9,14 +9,20 @@ use redis::{ErrorKind, RedisError};
 /// Returns the error of a server that cannot be used.
 pub(crate) fn unusable(kind: ConnectErrorKind, cause: impl Into<Box<dyn Error + Send + Sync>>) -> ConnectError {
     let advice = match kind {
-        ConnectErrorKind::Url => "not the URL of a Redis server",
-        ConnectErrorKind::Certificate => "the root certificate for Redis is not valid",
-        ConnectErrorKind::Denied => "the Redis server denies access: check the user, the password and its rights",
-        ConnectErrorKind::Unsuitable => "the Redis server cannot hold a register",
-        ConnectErrorKind::Lost => "the Redis server has lost the records",
-        _ => "the Redis server cannot be reached: check its address and certificate",
+        ConnectErrorKind::Url => "not a Redis URL",
+        ConnectErrorKind::Certificate => "the root certificate for Redis is invalid",
+        ConnectErrorKind::Denied => "Redis denies access. Check the user, the password and its rights",
+        ConnectErrorKind::Unsuitable => "this Redis server can't hold a register",
+        ConnectErrorKind::Lost => "the Redis server lost the records",
+        _ => "can't reach Redis. Check its address and certificate",
     };
-    ConnectError::new(kind, advice).because(cause)
+    match kind {
+        // These causes are of this crate, and say what to do.
+        ConnectErrorKind::Unsuitable | ConnectErrorKind::Lost => {
+            ConnectError::new(kind, format!("{advice}: {}", cause.into()))
+        }
+        _ => ConnectError::new(kind, advice).because(cause),
+    }
 }
 
 /// Returns the meaning of a call that failed while connecting.
@@ -26,7 +32,10 @@ pub(crate) fn refused(error: RedisError) -> ConnectError {
         _ if error.kind() == ErrorKind::AuthenticationFailed => ConnectErrorKind::Denied,
         _ => ConnectErrorKind::Unreachable,
     };
-    unusable(kind, Cause::explain(error))
+    if error.is_connection_refusal() {
+        return ConnectError::new(kind, "Redis refused the connection. Check its address, and that it is running.");
+    }
+    unusable(kind, Cause::explain(error, "redis://", "SSL_CERT_FILE"))
 }
 
 /// Returns the meaning of a failed script.

@@ -3,8 +3,6 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::{RegisterError, RegisterErrorKind};
-
 /// A register cannot use the servers of its engine. The message says what to do, and contains no password.
 #[derive(Debug)]
 pub struct ConnectError {
@@ -54,7 +52,7 @@ impl ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)?;
-        self.source.as_ref().map_or(Ok(()), |source| write!(f, ": {source}"))
+        self.source.as_ref().map_or(Ok(()), |source| write!(f, " ({source})"))
     }
 }
 
@@ -62,12 +60,5 @@ impl Error for ConnectError {
     /// The message contains the cause, so the chain continues after it.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_ref()?.source()
-    }
-}
-
-impl From<ConnectError> for RegisterError {
-    /// Nothing is sent before a connection is established.
-    fn from(error: ConnectError) -> Self {
-        Self::new(RegisterErrorKind::Unavailable, error)
     }
 }

@@ -132,7 +132,12 @@ impl<S: Connect> Reconnecting<S> {
     }
 
     fn error(&self) -> RegisterError {
-        let unknown = || RegisterError::new(RegisterErrorKind::Unavailable, "the server does not answer");
+        let unknown = || {
+            RegisterError::new(
+                RegisterErrorKind::Unavailable,
+                "the register's server doesn't answer. Check that it is running.",
+            )
+        };
         self.last_error.as_ref().map_or_else(unknown, RegisterError::duplicate)
     }
 }

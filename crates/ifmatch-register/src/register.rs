@@ -9,6 +9,7 @@ use ifmatch_core::record::{DecodeError, Record, Revision};
 use ifmatch_runtime::RandomError;
 
 use crate::clocks::EngineTime;
+use crate::connect_error::ConnectError;
 use crate::key::Key;
 
 /// A linearizable register for each key.
@@ -206,6 +207,8 @@ pub struct Scan<'a> {
 pub struct RegisterError {
     kind: RegisterErrorKind,
     source: Option<Box<dyn Error + Send + Sync>>,
+    /// `true` if the source says all that a reader needs.
+    is_explained: bool,
 }
 
 /// The meaning of a register's failure for the caller.
@@ -225,14 +228,14 @@ pub enum RegisterErrorKind {
 impl RegisterError {
     /// Creates an error with its cause.
     pub fn new(kind: RegisterErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { kind, source: Some(source.into()) }
+        Self { kind, source: Some(source.into()), is_explained: false }
     }
 
     /// Returns the error again, for another call that failed for the same reason.
     #[must_use]
     pub fn duplicate(&self) -> Self {
         let source = self.source.as_ref().map(|source| source.to_string().into());
-        Self { kind: self.kind, source }
+        Self { source, ..*self }
     }
 
     /// Returns the error as that of a load or a scan, which changes nothing: an ambiguous one is then
@@ -248,6 +251,23 @@ impl RegisterError {
     /// Returns the meaning of the failure.
     pub fn kind(&self) -> RegisterErrorKind {
         self.kind
+    }
+
+    /// Returns the message for an operator: of a failed connection, what is wrong with the server.
+    ///
+    /// ```
+    /// use ifmatch_register::{ConnectError, ConnectErrorKind, RegisterError};
+    ///
+    /// let refused = ConnectError::new(ConnectErrorKind::Unreachable, "h:6379 refused the connection");
+    /// let error = RegisterError::from(refused);
+    /// assert_eq!(error.reason(), "h:6379 refused the connection");
+    /// assert!(error.to_string().starts_with("the register is unavailable"));
+    /// ```
+    pub fn reason(&self) -> String {
+        match &self.source {
+            Some(source) if self.is_explained => source.to_string(),
+            _ => self.to_string(),
+        }
     }
 }
 
@@ -265,17 +285,24 @@ impl From<RandomError> for RegisterError {
 
 impl From<RegisterErrorKind> for RegisterError {
     fn from(kind: RegisterErrorKind) -> Self {
-        Self { kind, source: None }
+        Self { kind, source: None, is_explained: false }
+    }
+}
+
+impl From<ConnectError> for RegisterError {
+    /// Nothing is sent before a connection is established.
+    fn from(error: ConnectError) -> Self {
+        Self { is_explained: true, ..Self::new(RegisterErrorKind::Unavailable, error) }
     }
 }
 
 impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            RegisterErrorKind::Unavailable => "the register is unavailable, nothing was changed",
-            RegisterErrorKind::Ambiguous => "the register did not report whether the change took place",
-            RegisterErrorKind::Unreadable => "the register has a record that cannot be read",
-            RegisterErrorKind::Full => "the register is full, nothing was changed",
+            RegisterErrorKind::Unavailable => "the register is unavailable, and nothing was changed",
+            RegisterErrorKind::Ambiguous => "the register didn't say whether the change took place",
+            RegisterErrorKind::Unreadable => "the register has an unreadable record",
+            RegisterErrorKind::Full => "the register is full, and nothing was changed",
         })?;
         match &self.source {
             Some(source) => write!(f, ": {source}"),

@@ -27,12 +27,18 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// Returns the innermost cause of an error, which is the most specific.
+    /// Returns the innermost cause of an error of an HTTP client, which is the most specific.
     pub fn of(error: &(dyn Error + 'static)) -> Self {
+        Self::naming(error, "http://", "--ca FILE")
+    }
+
+    /// Returns the innermost cause. `plain` is what to use for a server without TLS, such as `redis://`, and `trust` is how to trust
+    /// an authority, such as `--ca FILE`.
+    pub fn naming(error: &(dyn Error + 'static), plain: &str, trust: &str) -> Self {
         let mut innermost = error;
         loop {
             if let Some(error) = innermost.downcast_ref::<rustls::Error>() {
-                return Self::of_tls(error);
+                return Self::of_tls(error, plain, trust);
             }
             // The source of these two is that of the error that they wrap.
             let in_io = innermost.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -45,15 +51,20 @@ impl Cause {
         let text = innermost.to_string();
         // Of hyper, which got the alert of a server that expects TLS.
         if text.starts_with("invalid HTTP version") {
-            return Self::lasting("the server does not speak HTTP at this port: if it speaks TLS, use https://");
+            return Self::lasting("the server doesn't speak HTTP at this port. If it speaks TLS, use https://");
         }
         Self { text, is_lasting: false }
     }
 
-    /// Returns these words in place of an error that no other attempt avoids, and any other error as it is.
-    pub fn explain(error: impl Into<Box<dyn Error + Send + Sync>>) -> Box<dyn Error + Send + Sync> {
+    /// Returns these words in place of an error that no other attempt avoids, and any other error as it is. `plain` and
+    /// `trust` are those of [`naming`](Self::naming).
+    pub fn explain(
+        error: impl Into<Box<dyn Error + Send + Sync>>,
+        plain: &str,
+        trust: &str,
+    ) -> Box<dyn Error + Send + Sync> {
         let error = error.into();
-        let cause = Self::of(&*error);
+        let cause = Self::naming(&*error, plain, trust);
         if cause.is_lasting { cause.text.into() } else { error }
     }
 
@@ -64,62 +75,67 @@ impl Cause {
     /// use rustls::{AlertDescription, Error};
     ///
     /// let error = std::io::Error::other(Error::AlertReceived(AlertDescription::UnknownCA));
-    /// assert!(Cause::of_client(&error).starts_with("the client does not trust the certificate"));
+    /// assert!(Cause::of_client(&error).starts_with("the client doesn't trust the certificate"));
     /// ```
     pub fn of_client(error: &io::Error) -> String {
         use rustls::AlertDescription as Alert;
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match inner {
-            Some(rustls::Error::InvalidMessage(_)) => "the client does not speak TLS: use https:// in its URL".to_owned(),
+            Some(rustls::Error::InvalidMessage(_)) => "the client doesn't speak TLS: use https:// in its URL".to_owned(),
             Some(rustls::Error::AlertReceived(alert)) => match alert {
                 Alert::UnknownCA | Alert::BadCertificate | Alert::CertificateUnknown | Alert::UnsupportedCertificate => {
-                    "the client does not trust the certificate: send it with its whole chain, and let the client trust its authority"
+                    "the client doesn't trust the certificate: send the whole chain, and let the client trust its authority"
                         .to_owned()
                 }
                 Alert::CertificateExpired => "the client refuses the certificate, which has expired: renew it".to_owned(),
-                alert => format!("the client has ended the TLS connection: {alert:?}"),
+                alert => format!("the client ended the TLS handshake ({alert:?})"),
             },
             Some(rustls::Error::PeerIncompatible(why)) => {
-                format!("the client has no version or cipher of TLS in common with this server: {why:?}")
+                format!("the client and this server have no TLS version or cipher in common ({why:?})")
             }
             Some(other) => other.to_string(),
             None => error.to_string(),
         }
     }
 
-    fn of_tls(error: &rustls::Error) -> Self {
+    fn of_tls(error: &rustls::Error, plain: &str, trust: &str) -> Self {
         use CertificateError as Certificate;
         let rustls::Error::InvalidCertificate(certificate) = error else {
             return match error {
-                rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Self::lasting(
-                    "the server does not speak TLS at this port: use http:// (redis://, etcd://), or the port for TLS",
-                ),
+                rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+                    Self::lasting(&format!("the server doesn't speak TLS at this port. Use {plain}"))
+                }
                 rustls::Error::AlertReceived(alert) => {
-                    Self { text: format!("the server has ended the TLS connection: {alert:?}"), is_lasting: false }
+                    Self { text: format!("the server ended the TLS handshake ({alert:?})"), is_lasting: false }
                 }
                 error => Self { text: error.to_string(), is_lasting: false },
             };
         };
         let other;
         Self::lasting(match certificate {
-            Certificate::UnknownIssuer => {
-                "the server's certificate is not signed by a trusted authority: trust the authority (--ca FILE)"
+            // The wrong authority may have the name of the right one.
+            Certificate::UnknownIssuer | Certificate::BadSignature => {
+                other = format!(
+                    "the server's certificate isn't signed by a trusted authority. Trust its authority with {trust}"
+                );
+                &other
             }
             Certificate::Expired | Certificate::ExpiredContext { .. } => {
-                "the server's certificate has expired: renew it, or set the clock of this machine"
+                "the server's certificate has expired. Renew it, or correct this machine's clock"
             }
             Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
-                "the server's certificate is not valid yet: set the clock of this machine"
+                "the server's certificate isn't valid yet. Correct this machine's clock"
             }
             Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
-                "the server's certificate is for another host: use the name in the certificate, or correct it"
+                "the server's certificate is for another host. Use the name in the certificate, or reissue it for this one"
             }
             // Of webpki, as text: its error has no other form here.
             Certificate::Other(cause) if cause.to_string().contains("CaUsedAsEndEntity") => {
-                "the server's certificate is that of an authority (CA), and cannot be a server's: issue one for the server"
+                "the server's certificate is a CA certificate, which can't be a server's. With `openssl req -x509`, add -addext \
+                 basicConstraints=critical,CA:FALSE"
             }
             certificate => {
-                other = format!("the server's certificate is not valid: {certificate}");
+                other = format!("the server's certificate isn't valid: {certificate}");
                 &other
             }
         })
@@ -145,7 +161,8 @@ mod tests {
             (CertificateError::UnknownIssuer, "--ca"),
             (CertificateError::Expired, "has expired"),
             (CertificateError::NotValidForName, "another host"),
-            (CertificateError::BadSignature, "not valid: "),
+            (CertificateError::BadSignature, "--ca"),
+            (CertificateError::Revoked, "isn't valid: "),
         ] {
             let cause = refused(certificate);
             assert!(cause.text.contains(text) && cause.is_lasting, "{cause:?}");

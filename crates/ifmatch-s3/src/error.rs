@@ -32,14 +32,14 @@ pub(crate) fn of_store(error: &StoreError, is_conditional: bool) -> S3Error {
         StoreErrorKind::DigestMismatch => with(S3ErrorCode::BadDigest),
         StoreErrorKind::Unsupported => with(S3ErrorCode::NotImplemented),
         StoreErrorKind::Full => {
-            let mut full = s3_error!(InternalError, "the store is full: free space on the server");
+            let mut full = s3_error!(InternalError, "the store is full. Free space on the server");
             full.set_code(S3ErrorCode::Custom("InsufficientStorage".into()));
             full.set_status_code(StatusCode::INSUFFICIENT_STORAGE);
             full
         }
         StoreErrorKind::Unavailable => retry(with(S3ErrorCode::ServiceUnavailable), 1),
         StoreErrorKind::OutcomeUnknown => {
-            let what = "the outcome of the write is unknown: read the object before sending it again";
+            let what = "the outcome of the write is unknown. Read the object before you retry";
             retry(s3_error!(ServiceUnavailable, "{what}"), 1)
         }
         _ => s3_error!(InternalError, "see the server's log"),

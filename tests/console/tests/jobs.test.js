@@ -73,7 +73,7 @@ test("see why the service is not ready", async (t) => {
   await check(page);
   await page.getByRole("row", { name: /--store memory:\/\/ flag/ }).waitFor();
   register.stop();
-  await page.getByText(/Not ready \(unavailable\): the /).waitFor();
+  await page.getByText(/Not ready \(unavailable\): Redis refused the connection/).waitFor();
   await check(page);
 });
 

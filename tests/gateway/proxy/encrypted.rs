@@ -297,11 +297,11 @@ fn requests_do_not_wait_for_each_other_at_a_server_that_declines_http_2() {
 fn unusable_files_are_named() {
     let site = Site::start();
     for (flags, expected) in [
-        (&[("ca", "missing.pem")][..], "cannot read --upstream-ca"),
+        (&[("ca", "missing.pem")][..], "can't read --upstream-ca"),
         (&[("ca", "text.pem")], "contains no certificate"),
         (&[("client-cert", "text.pem"), ("client-key", "client.key")], "contains no certificate"),
         (&[("client-cert", "client.pem"), ("client-key", "client.pem")], "contains no private key"),
-        (&[("client-cert", "client.pem"), ("client-key", "other.key")], "does not match the certificate"),
+        (&[("client-cert", "client.pem"), ("client-key", "other.key")], "doesn't match the certificate"),
         (&[("client-cert", "client.pem")], "--upstream-client-cert needs --upstream-client-key"),
     ] {
         let end = run(site.proxy(flags));

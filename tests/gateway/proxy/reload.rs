@@ -201,7 +201,7 @@ fn a_reload_gives_no_route_of_a_guarded_proxy_a_time_of_its_own() {
     let slow = format!("[[proxy.route]]\nmatch = '/slow'\nupstream = ['{}']\nanswer-timeout = '1h'\n", origin.url());
     site.reload(&format!("{}{slow}", to(&origin)), FAILED);
     site.reload(&format!("{}guard-writes = true\n{slow}", to(&origin)), FAILED);
-    assert!(site.gateway.stderr().contains("remove answer-timeout from the routes"));
+    assert!(site.gateway.stderr().contains("Remove answer-timeout from the routes"));
     site.reload(&format!("{}{}", to(&origin), slow.replace("answer-timeout = '1h'", "")), RELOADED);
 }
 

@@ -106,8 +106,8 @@ fn max_forwards_0_is_not_forwarded() {
 #[test]
 fn storage_flags_are_rejected_and_an_upstream_is_required() {
     for (args, expected) in [
-        (&["--data", "d", "--upstream", "http://a"][..], "--data belongs to `ifmatch serve`"),
-        (&["--store", "memory://", "--upstream", "http://a"], "--store belongs to `ifmatch serve`"),
+        (&["--data", "d", "--upstream", "http://a"][..], "--data is for `ifmatch serve`"),
+        (&["--store", "memory://", "--upstream", "http://a"], "--store is for `ifmatch serve`"),
         (&[], "--upstream http://127.0.0.1:8000"),
         (&["--upstream", "ftp://a"], "'ftp://a' is not a valid upstream"),
     ] {

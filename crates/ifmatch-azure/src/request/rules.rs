@@ -251,8 +251,9 @@ pub(super) fn find<N: Copy>(rules: &[Rule<N>], head: &Parts, query: &Query) -> R
 
 fn wrong_method<N>(candidates: &[&Rule<N>]) -> AzureError {
     let allowed: Vec<&str> = candidates.iter().flat_map(|rule| rule.methods()).collect();
-    let allowed = HeaderValue::from_str(&allowed.join(", ")).unwrap_or(HeaderValue::from_static("GET"));
-    let message = "the method is not allowed here: see Allow";
+    let allowed = allowed.join(", ");
+    let message = format!("use {allowed} here");
+    let allowed = HeaderValue::from_str(&allowed).unwrap_or(HeaderValue::from_static("GET"));
     AzureError::new(StatusCode::METHOD_NOT_ALLOWED, "UnsupportedHttpVerb", message).with(ALLOW, allowed)
 }
 

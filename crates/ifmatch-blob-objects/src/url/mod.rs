@@ -61,12 +61,12 @@ impl Backing {
         retries: usize,
     ) -> Result<Self, OpenError> {
         let invalid = || {
-            let what = "not the URL of a store: use file:///folder, memory://, s3://bucket/prefix, \
-                        az://container/prefix or gs://bucket/prefix";
-            OpenError::new(OpenErrorKind::Url, format!("{url} is {what}"))
+            let what = "not the URL of a store. Use file:///folder, memory://, s3://bucket/prefix, az://container/prefix or \
+                        gs://bucket/prefix";
+            OpenError::new(OpenErrorKind::Url, what)
         };
-        let parsed = Url::parse(url).map_err(|error| invalid().because(error))?;
-        let (scheme, prefix) = ObjectStoreScheme::parse(&parsed).map_err(|error| invalid().because(error))?;
+        let parsed = Url::parse(url).map_err(|_| invalid())?;
+        let (scheme, prefix) = ObjectStoreScheme::parse(&parsed).map_err(|_| invalid())?;
         let settings = settings.into_iter().filter(|(name, _)| SETTINGS.iter().any(|start| name.starts_with(start)));
         match scheme {
             ObjectStoreScheme::Local => {
@@ -94,17 +94,16 @@ impl Backing {
 fn credentials(scheme: &ObjectStoreScheme) -> &'static str {
     match scheme {
         ObjectStoreScheme::MicrosoftAzure => {
-            "no credentials were given, and this machine has no managed identity: set AZURE_STORAGE_ACCOUNT_NAME and \
-             AZURE_STORAGE_ACCOUNT_KEY (or AZURE_STORAGE_SAS_TOKEN) in the environment"
+            "no credentials, and this machine has no managed identity. Set AZURE_STORAGE_ACCOUNT_NAME and \
+             AZURE_STORAGE_ACCOUNT_KEY (or AZURE_STORAGE_SAS_TOKEN)"
         }
         ObjectStoreScheme::GoogleCloudStorage => {
-            "no credentials were given, and this machine has no service account: set GOOGLE_SERVICE_ACCOUNT to the path of \
-             a service account's key file in the environment"
+            "no credentials, and this machine has no service account. Set GOOGLE_SERVICE_ACCOUNT to the path of a service \
+             account's key file"
         }
         _ => {
-            "no credentials were given, and this machine has no instance role: set AWS_ACCESS_KEY_ID and \
-             AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN for temporary ones) in the environment, or \
-             AWS_SKIP_SIGNATURE=true for a bucket that needs none"
+            "no credentials, and this machine has no instance role. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and \
+             AWS_SESSION_TOKEN for temporary ones), or AWS_SKIP_SIGNATURE=true for a bucket that needs none"
         }
     }
 }
@@ -112,11 +111,11 @@ fn credentials(scheme: &ObjectStoreScheme) -> &'static str {
 /// Opens the files in a folder, with synced writes.
 fn files(folder: &std::path::Path) -> Result<inside::Inside, OpenError> {
     let unusable = |what: &str| {
-        let what = format!("the folder {} cannot be {what}: check the path and its permissions", folder.display());
+        let what = format!("can't {what} the folder {}. Check the path and its permissions", folder.display());
         OpenError::new(OpenErrorKind::Folder, what)
     };
-    std::fs::create_dir_all(folder).map_err(|error| unusable("created").because(error))?;
-    inside::Inside::new(folder).map_err(|error| unusable("used").because(error))
+    std::fs::create_dir_all(folder).map_err(|error| unusable("create").because(error))?;
+    inside::Inside::new(folder).map_err(|error| unusable("use").because(error))
 }
 
 /// Refuses the name of an unfinished file: only digits follow its first `#`.

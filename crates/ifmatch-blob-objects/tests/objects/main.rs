@@ -157,11 +157,11 @@ async fn an_unusable_store_is_refused_with_advice() {
     let file = root.path().join("file");
     std::fs::write(&file, "").unwrap();
     for (url, kind, advice) in [
-        ("nonsense", OpenErrorKind::Url, "use file:///folder"),
-        ("ftp://host/x", OpenErrorKind::Url, "use file:///folder"),
-        ("https://host/x", OpenErrorKind::Url, "use file:///folder"),
-        (&format!("file://{}/below", file.display()), OpenErrorKind::Folder, "check the path"),
-        (&format!("file://{}", file.display()), OpenErrorKind::Folder, "check the path"),
+        ("nonsense", OpenErrorKind::Url, "Use file:///folder"),
+        ("ftp://host/x", OpenErrorKind::Url, "Use file:///folder"),
+        ("https://host/x", OpenErrorKind::Url, "Use file:///folder"),
+        (&format!("file://{}/below", file.display()), OpenErrorKind::Folder, "Check the path"),
+        (&format!("file://{}", file.display()), OpenErrorKind::Folder, "Check the path"),
     ] {
         let error = Backing::from_url(url, []).expect_err(url);
         assert_eq!(error.kind(), kind, "{url}: {error}");

@@ -22,6 +22,7 @@ use ifmatch_core::problem::Problem;
 use ifmatch_runtime::random_bytes;
 
 use super::fields::{self, LEASE_ID};
+use super::problem::no_such_blob;
 use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::leases;
@@ -44,7 +45,7 @@ pub(super) fn is_named(head: &Parts) -> bool {
 
 /// Returns the state of the lease. Its tag changes with the state and with each new holder, not with a renewal.
 pub(super) async fn get(shared: &Context, head: &Parts, blob: &BlobPath) -> Result<Response<BlobBody>, Problem> {
-    let opened = shared.store.open(blob, Reading::HEAD).await?.ok_or_else(Problem::not_found)?;
+    let opened = shared.store.open(blob, Reading::HEAD).await?.ok_or_else(no_such_blob)?;
     let lease = opened.info.lease.as_ref();
     let tag = tag(lease);
     let mut headers = HeaderMap::new();

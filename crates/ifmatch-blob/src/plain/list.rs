@@ -36,7 +36,7 @@ pub(super) async fn blobs(
             listing.list(shared.store.as_ref(), container).await?
         }
     };
-    let page = page.ok_or_else(|| Problem::not_found().detail("there is no such container"))?;
+    let page = page.ok_or_else(|| Problem::not_found().detail("no such container"))?;
     let now = shared.wall();
     let (mut items, mut folders) = (Vec::new(), Vec::new());
     for listed in &page.items {

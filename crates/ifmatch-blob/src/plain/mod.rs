@@ -63,7 +63,7 @@ async fn route(shared: &Context, head: &Parts, upload: impl FnOnce() -> Upload) 
         (Target::Container(container), &Method::GET | &Method::HEAD) => list::blobs(shared, head, container).await,
         (Target::Root, &Method::GET | &Method::HEAD) => list::containers(shared, head).await,
         (_, &Method::OPTIONS) => Ok(options(allowed(&target, head))),
-        _ => Err(method_not_allowed(allowed(&target, head))),
+        _ => Err(method_not_allowed(&target, allowed(&target, head))),
     }
 }
 
@@ -82,10 +82,14 @@ fn options(allow: HeaderValue) -> Response<BlobBody> {
     response
 }
 
-fn method_not_allowed(allow: HeaderValue) -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
-        .detail("the method is not allowed here: see Allow")
-        .header(ALLOW, allow)
+/// Says what is possible in place of a method.
+fn method_not_allowed(target: &Target, allow: HeaderValue) -> Problem {
+    let detail = match target {
+        Target::Root => "GET / lists containers. PUT /CONTAINER/NAME stores a blob".to_owned(),
+        Target::Container(container) => format!("GET /{container} lists blobs. PUT /{container}/NAME stores a blob"),
+        Target::Blob(_) => "use GET, HEAD, PUT or DELETE. Leases are at ?lease".to_owned(),
+    };
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed").detail(detail).header(ALLOW, allow)
 }
 
 /// The target that the path of a request names.

@@ -22,13 +22,18 @@ impl From<StoreError> for Problem {
     }
 }
 
+/// 404: the blob does not exist.
+pub(super) fn no_such_blob() -> Problem {
+    Problem::not_found().detail(StoreErrorKind::NotFound.to_string())
+}
+
 fn of(error: &StoreError) -> Problem {
     match error.kind() {
         StoreErrorKind::PreconditionFailed { precondition, current } => {
             Problem::precondition_failed(*precondition, current.as_ref())
         }
         StoreErrorKind::InFlight { retry_after } => Problem::write_in_flight(*retry_after),
-        StoreErrorKind::NotFound => Problem::not_found(),
+        StoreErrorKind::NotFound => no_such_blob(),
         StoreErrorKind::ContainerNotFound => Problem::not_found().detail(error.to_string()),
         StoreErrorKind::ContainerExists => {
             Problem::new(StatusCode::CONFLICT, "container-exists").detail(error.to_string())
@@ -46,10 +51,10 @@ fn of(error: &StoreError) -> Problem {
         StoreErrorKind::Full => Problem::insufficient_storage(),
         StoreErrorKind::Unavailable => Problem::unavailable(RETRY),
         StoreErrorKind::OutcomeUnknown => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown")
-            .detail("the outcome of the write is unknown: GET the blob before you send it again")
+            .detail("the outcome of the write is unknown. GET the blob before you retry")
             .header(RETRY_AFTER, RETRY.as_secs().into()),
         StoreErrorKind::Unreadable => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable")
-            .detail("the stored data cannot be read; see the server's log"),
+            .detail("the stored data can't be read. See the server's log"),
     }
 }
 

@@ -22,6 +22,7 @@ use ifmatch_runtime::nonce;
 
 use super::fields;
 use super::fields::REPR_DIGEST;
+use super::problem::no_such_blob;
 use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::name::BlobPath;
@@ -90,9 +91,9 @@ fn revalidates(preconditions: &Preconditions) -> bool {
 /// Opens a blob. A lease id in the request must be the blob's; without one, anyone may read.
 async fn open(shared: &Context, head: &Parts, blob: &BlobPath, reading: Reading) -> Result<Opened, Problem> {
     if !fields::names_lease(&head.headers) {
-        return shared.store.open(blob, reading.without_lease()).await?.ok_or_else(Problem::not_found);
+        return shared.store.open(blob, reading.without_lease()).await?.ok_or_else(no_such_blob);
     }
-    let opened = shared.store.open(blob, reading).await?.ok_or_else(Problem::not_found)?;
+    let opened = shared.store.open(blob, reading).await?.ok_or_else(no_such_blob)?;
     let used = LeaseUse::Read(fields::lease_id(&head.headers)?);
     SeenLease::check(opened.info.lease.as_ref(), used).map_err(Problem::lease_failed)?;
     Ok(opened)

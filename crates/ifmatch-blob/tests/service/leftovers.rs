@@ -202,7 +202,7 @@ async fn a_folder_with_bodies_but_no_index_is_left_alone() {
         }
         let error = EmbeddedStore::open(folder.path()).await.expect_err("there is no index");
         assert_eq!(error.kind(), OpenErrorKind::Unreadable, "{error}");
-        assert!(error.to_string().contains("restore it"), "{error}");
+        assert!(error.to_string().contains("Restore it"), "{error}");
     }
     fs::rename(&away, &index).expect("renamed");
     let service =
@@ -217,7 +217,7 @@ async fn a_folder_with_bodies_but_no_index_is_left_alone() {
         other => Err(other.map(drop)),
     });
     let refused = refused.await;
-    assert!(refused.to_string().contains("restore it"), "{refused}");
+    assert!(refused.to_string().contains("Restore it"), "{refused}");
 }
 
 #[tokio::test]
@@ -226,7 +226,7 @@ async fn an_unusable_folder_is_reported_with_advice() {
     let _open = EmbeddedStore::open(folder.path()).await.expect("opens");
     let second = EmbeddedStore::open(folder.path()).await.expect_err("in use");
     assert_eq!(second.kind(), OpenErrorKind::InUse);
-    assert!(second.to_string().contains("stop it"), "{second}");
+    assert!(second.to_string().contains("Stop it"), "{second}");
     let file = folder.path().join("file");
     fs::write(&file, "").expect("written");
     for path in [file.clone(), file.join("below")] {

@@ -116,7 +116,7 @@ impl Http {
     /// # Errors
     /// As [`new`](Self::new), or if the text contains no certificate, or an invalid one.
     pub fn trusting(url: &str, pem: &[u8]) -> Result<Self, HttpError> {
-        let wrong = |error: &dyn fmt::Display| HttpError(format!("the certificates to trust cannot be used: {error}"));
+        let wrong = |error: &dyn fmt::Display| HttpError(format!("can't use the certificates to trust: {error}"));
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             roots.add(certificate.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
@@ -131,14 +131,14 @@ impl Http {
         let wrong = |why: &str| {
             // The query may contain a signature.
             let url = url.split('?').next().unwrap_or_default();
-            HttpError(format!("{url} is not the URL of a server, such as http://127.0.0.1:10000/box: {why}"))
+            HttpError(format!("{url} is not a server's URL: {why}. Use one such as http://127.0.0.1:10000/box."))
         };
         let uri: Uri = url.parse().map_err(|_| wrong("it is malformed"))?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(wrong("a scheme and a host are missing"));
+            return Err(wrong("it needs http:// or https://, and a host"));
         };
         if !matches!(scheme, "http" | "https") {
-            return Err(wrong("the scheme is neither http nor https"));
+            return Err(wrong("its scheme is neither http nor https"));
         }
         let config = tls(scheme == "https", roots)?;
         let mut tcp = HttpConnector::new();
@@ -165,8 +165,7 @@ impl Http {
     /// If the token contains characters other than visible ASCII ones.
     pub fn with_token(self, token: &str) -> Result<Self, HttpError> {
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
-        let mut value =
-            value.map_err(|_| HttpError("the token has characters other than visible ASCII ones".into()))?;
+        let mut value = value.map_err(|_| HttpError("the token has characters other than visible ASCII".into()))?;
         value.set_sensitive(true);
         Ok(self.with_header(AUTHORIZATION, value))
     }
@@ -347,7 +346,9 @@ impl Http {
 fn tls(needed: bool, roots: Option<RootCertStore>) -> Result<ClientConfig, HttpError> {
     let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
     let builder = builder.with_safe_default_protocol_versions().map_err(|error| HttpError(error.to_string()))?;
-    let without = |error| HttpError(format!("the system has no certificates to trust: {error}"));
+    let without = |error| {
+        HttpError(format!("this machine has no root certificates. Install ca-certificates, or name a CA ({error})."))
+    };
     let builder = match roots {
         Some(roots) => builder.with_root_certificates(roots),
         None if needed => builder.with_native_roots().map_err(without)?,

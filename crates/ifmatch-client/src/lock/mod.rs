@@ -218,7 +218,7 @@ impl Lock {
     /// Acquires in a task of its own, so that a request in flight is not abandoned with its outcome.
     async fn acquire_until(&self, limit: Limit) -> Result<Option<Held>, Error> {
         if self.ttl < MIN_TTL {
-            return Err(Error::refused(format!("the time to live of a lock must be at least {MIN_TTL:?}")));
+            return Err(Error::refused(format!("a lock's time to live must be at least {MIN_TTL:?}")));
         }
         let (mut tell, told) = oneshot::channel();
         let lock = self.clone();

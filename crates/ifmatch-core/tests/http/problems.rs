@@ -34,8 +34,8 @@ fn a_412_without_a_current_representation_carries_no_tag() {
 fn a_412_says_why_the_condition_failed() {
     let tag = EntityTag::strong("v2").unwrap();
     for (name, value, current, expected) in [
-        (IF_MATCH, "\"v1\"", Some(&tag), "has another version"),
-        (IF_MATCH, "\"v1\"", None, "does not exist"),
+        (IF_MATCH, "\"v1\"", Some(&tag), "has changed"),
+        (IF_MATCH, "\"v1\"", None, "doesn't exist"),
         (IF_MATCH, "v1", Some(&tag), "If-Match is malformed"),
         (IF_MATCH, "v1", None, "If-Match is malformed"),
         (IF_MATCH, "*, \"v2\"", Some(&tag), "If-Match is malformed"),

@@ -60,8 +60,8 @@ pub(crate) fn resolve(set: &[AccountSetting], exposure: Exposure) -> Result<Acco
         && have_published_key(set)
     {
         return Err(Error::usage(format!(
-            "the key of {DEVELOPMENT_ACCOUNT} is public, and other machines can reach {address}: set a secret key \
-             (openssl rand -base64 64), or listen on 127.0.0.1 only"
+            "the key of {DEVELOPMENT_ACCOUNT} is public, and other machines can reach {address}. Set a secret key (openssl rand \
+             -base64 64), or listen on 127.0.0.1."
         )));
     }
     let accounts = set.iter().map(AccountSetting::account).collect::<Result<Vec<_>, _>>()?;
@@ -70,7 +70,7 @@ pub(crate) fn resolve(set: &[AccountSetting], exposure: Exposure) -> Result<Acco
     {
         return Err(Error::usage(format!(
             "a key of the account {:?} has fewer than {MIN_BYTES} bytes and can be guessed, and other machines can reach \
-             {address}: use a longer one (openssl rand -base64 64), or listen on 127.0.0.1 only",
+             {address}. Use a longer one (openssl rand -base64 64), or listen on 127.0.0.1.",
             account.name
         )));
     }
@@ -119,7 +119,7 @@ impl AccountSetting {
             None if self.name == DEVELOPMENT_ACCOUNT => DEVELOPMENT_KEY,
             None => {
                 return Err(Error::usage(format!(
-                    "the account {:?} has no key: write NAME:KEY with the key in base64 (openssl rand -base64 64)",
+                    "the account {:?} has no key. Write NAME:KEY with a base64 key (openssl rand -base64 64).",
                     self.name
                 )));
             }

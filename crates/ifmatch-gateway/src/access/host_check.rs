@@ -17,7 +17,7 @@ pub(crate) fn reject<B>(request: &Request<B>) -> Option<Response<Bytes>> {
         return None;
     }
     let problem = Problem::new(StatusCode::MISDIRECTED_REQUEST, "unknown-host").detail(
-        "without a secret token or key, the host must be an IP address or localhost: use http://127.0.0.1, or set \
+        "without a secret token or key, use an IP address or localhost as the host, such as http://127.0.0.1. Or set \
          --write-token-file, and accounts with keys of their own",
     );
     Some(problem.to_response())

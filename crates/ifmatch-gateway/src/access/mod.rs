@@ -27,30 +27,34 @@ pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<A
     let mut read = settings.read_token.clone();
     let mut write = settings.write_token.clone();
     if let Some(path) = &settings.read_token_file {
-        read.extend(read_tokens(path)?);
+        read.extend(read_tokens("--read-token-file", path)?);
     }
     if let Some(path) = &settings.write_token_file {
-        write.extend(read_tokens(path)?);
+        write.extend(read_tokens("--write-token-file", path)?);
     }
     if let Exposure::Network(address) = exposure
         && read.iter().chain(&write).any(|token| token.len() < MIN_LENGTH)
     {
         return Err(Error::usage(format!(
-            "a token with fewer than {MIN_LENGTH} characters can be guessed, and other machines can reach {address}: use a \
-             longer one (openssl rand -hex 32), or listen on 127.0.0.1 only"
+            "a token with fewer than {MIN_LENGTH} characters can be guessed, and other machines can reach {address}. Create a \
+             longer one with `openssl rand -hex 32`, or listen on 127.0.0.1."
         )));
     }
     let access = Access::new(&read, &write).map_err(|error| Error::usage(error.to_string()))?;
     Ok(access.public_read(settings.public_read))
 }
 
-fn read_tokens(path: &Path) -> Result<Vec<String>, Error> {
+/// Reads the tokens in the file of a flag, at least one.
+///
+/// # Errors
+/// Fails if the file cannot be read or contains no token.
+pub(crate) fn read_tokens(flag: &str, path: &Path) -> Result<Vec<String>, Error> {
     let text = std::fs::read_to_string(path)
-        .map_err(|error| Error::usage(format!("cannot read the token file {}: {error}", path.display())))?;
+        .map_err(|error| Error::usage(format!("can't read {flag} {}: {error}", path.display())))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let tokens: Vec<String> = lines.map(str::to_owned).collect();
     if tokens.is_empty() {
-        return Err(Error::usage(format!("the token file {} contains no token: write one per line", path.display())));
+        return Err(Error::usage(format!("{flag} {} contains no token. Write one per line.", path.display())));
     }
     Ok(tokens)
 }

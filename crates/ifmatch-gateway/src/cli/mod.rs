@@ -16,6 +16,7 @@ use crate::error::Error;
 pub(crate) mod progress;
 mod reference;
 pub(crate) mod terminal;
+mod tips;
 
 /// Blob storage and a caching proxy, with conditional writes that prevent lost updates.
 #[derive(Parser)]
@@ -30,12 +31,12 @@ enum Command {
     /// Serve blobs from a folder or an object store.
     #[command(after_help = SHORT_HELP, after_long_help = SERVE_EXAMPLES)]
     Serve(ServerArgs),
-    /// Forward requests to other servers, with a shared cache.
+    /// Cache and forward requests to other servers.
     #[command(after_help = SHORT_HELP, after_long_help = PROXY_EXAMPLES)]
     Proxy(ServerArgs),
     /// List, show and break the leases of a running gateway.
     Lease(lease::Lease),
-    /// Run a command while holding a lock that machines share, as flock does on one machine.
+    /// Run a command while holding a lock, like flock across machines.
     #[command(after_help = guard::LOCK_EXAMPLES)]
     Lock(guard::LockArgs),
     /// Run a command only while this machine is the elected leader.
@@ -44,10 +45,10 @@ enum Command {
     /// Check whether a server honours conditional requests.
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArgs),
-    /// Store the files of a folder, or the objects of an object store, in a container of a running gateway.
+    /// Copy a folder or an object store into a gateway.
     #[command(after_help = transfer::IMPORT_EXAMPLES)]
     Import(transfer::ImportArgs),
-    /// Write the blobs of a container of a running gateway into a folder.
+    /// Copy blobs from a gateway into a folder.
     #[command(after_help = transfer::EXPORT_EXAMPLES)]
     Export(transfer::ExportArgs),
     /// Prepare, inspect and copy registers.
@@ -55,19 +56,19 @@ enum Command {
     /// Check that all stored blobs are intact.
     #[command(after_help = verify::VERIFY_EXAMPLES)]
     Verify(verify::VerifyArgs),
-    /// Copy the data folder of a running gateway.
+    /// Back up a running gateway's data folder.
     #[command(after_help = backup::EXAMPLES)]
     Backup(backup::BackupArgs),
-    /// Remove files that belong to no blob.
+    /// Remove orphaned files from a data folder.
     #[command(after_help = verify::GC_EXAMPLES)]
     Gc(verify::GcArgs),
-    /// Check whether a running gateway or proxy serves requests.
+    /// Check whether a gateway or proxy is up.
     #[command(after_help = health::EXAMPLES)]
     Health(health::HealthArgs),
-    /// Print the completions of a shell.
+    /// Print shell completions.
     #[command(after_help = reference::COMPLETIONS_EXAMPLES)]
     Completions(reference::CompletionsArgs),
-    /// Write the manual pages to a folder.
+    /// Write the manual pages.
     #[command(after_help = reference::MAN_EXAMPLES)]
     Man(reference::ManArgs),
     /// Print a page of the documentation: all settings, or all metrics.
@@ -82,16 +83,16 @@ struct ServerArgs {
     #[command(flatten)]
     given: Given,
 
-    /// TOML file with the names of the flags as keys.
+    /// TOML file with settings, such as `max-body-size = "1GiB"`.
     ///
-    /// For example `max-body-size = "1GiB"`. Settings of the proxy alone, such as `upstream`, belong to the table `[proxy]`. Flags and
-    /// environment override the file.
+    /// Keys are flags without `--`. The proxy's own, such as `upstream`, are in the table `[proxy]`. Flags and environment override
+    /// the file.
     #[arg(long, value_name = "FILE", env = "IFMATCH_CONFIG")]
     config: Option<PathBuf>,
 
-    /// Check the settings and the files that they name, and exit.
+    /// Check the settings and their files, and exit.
     ///
-    /// Prints `ok` and exits with 0, or prints the error and exits with 2. Nothing is bound, written or connected to.
+    /// Prints `ok` and exits with 0, or prints the error and exits with 2. Binds, writes and connects to nothing.
     #[arg(long)]
     check: bool,
 }
@@ -121,82 +122,85 @@ impl FromArgMatches for Given {
 }
 
 /// The end of the short help of the servers.
-const SHORT_HELP: &str = "Use --help for all settings, their variables (IFMATCH_…), examples and signals.";
+const SHORT_HELP: &str = "More: --help shows all settings, their variables (IFMATCH_…), examples and signals.";
 
 const EXAMPLES: &str = "\
 Examples:
-  Serve blobs from a folder, with and without Azure SDKs:
+  Serve blobs from a folder:
     ifmatch serve --data ./data
 
   Cache the responses of a server on this machine:
     ifmatch proxy --upstream http://127.0.0.1:8000
 
-  List the leases of a running gateway:
-    ifmatch lease list
+  Back up on one machine at a time:
+    ifmatch lock http://127.0.0.1:10000/locks/backup -- ./backup.sh
 
-  Check all stored bodies of a stopped gateway:
-    ifmatch verify --data ./data
+  All settings and more examples:
+    ifmatch help serve
 
-  Show all settings and more examples:
-    ifmatch help serve";
+Commands about a gateway (lease, verify, backup, health) find it by --url, IFMATCH_URL or at http://127.0.0.1:10000. Commands about \
+one URL (lock, elect, check, import, export) take it as an argument. Pass a token with --token-file FILE, or set IFMATCH_TOKEN.";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
-  Serve a folder on this machine, and create a blob unless it exists:
+  A folder on this machine, and a blob that must not exist yet:
     ifmatch serve --data ./data
     curl -i -T notes.txt -H 'If-None-Match: *' http://127.0.0.1:10000/docs/notes.txt
 
-  Serve other machines, with a token and TLS:
+  Other machines, with a token and TLS:
     openssl rand -hex 32 > write.token
     ifmatch serve --data ./data --listen 0.0.0.0:443 --write-token-file write.token \\
         --tls-cert cert.pem --tls-key key.pem
 
-  Serve blobs and tables to Azure SDKs with UseDevelopmentStorage=true:
+  A self-signed certificate for tests, which clients trust with --ca cert.pem:
+    openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 30 \\
+        -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 \\
+        -addext basicConstraints=critical,CA:FALSE
+
+  Azure SDKs, with UseDevelopmentStorage=true:
     ifmatch serve --data ./data
 
-  Serve the same blobs to S3 clients, with an account (access key id NAME, secret key KEY):
+  S3 clients, with the access key ID NAME and the secret key KEY:
     ifmatch serve --data ./data --accounts NAME:KEY --write-token-file write.token
     aws --endpoint-url http://127.0.0.1:10003 s3 ls s3://docs
 
-  Serve an S3 bucket, with leases and other records in a folder:
+  An S3 bucket, with leases and other records in a folder:
     AWS_REGION=eu-west-1 ifmatch serve --store s3://my-bucket/prefix --data ./records
 
 Signals:
-  SIGHUP           reads --config again, and exchanges the certificate and the tokens;
-                   no request is lost
-  SIGINT, SIGTERM  stop, after the requests in flight; a second one stops immediately
+  SIGHUP           reloads --config, the certificates and the tokens; no request is lost
+  SIGINT, SIGTERM  stop after the requests in flight; a second one stops now
 
 Exit codes:
-  0  stopped by SIGINT or SIGTERM, after all requests in flight were complete
-  1  could not start, or had to cut off requests in flight
+  0  stopped by a signal, with all requests complete
+  1  failed to start, or cut off requests
   2  invalid flags, environment or file";
 
 const PROXY_EXAMPLES: &str = "\
 Examples:
-  Cache the responses of a server on this machine:
+  A server on this machine:
     ifmatch proxy --upstream http://127.0.0.1:8000
     curl -i http://127.0.0.1:10000/
 
-  Serve other machines over TLS, with two upstreams, health checks, and a token for purging:
+  Two upstreams with health checks, TLS, and a token for purging:
     openssl rand -hex 32 > write.token
     ifmatch proxy --upstream http://10.0.0.7:8080,http://10.0.0.8:8080 \\
         --health-path /health --cache 1GiB --listen 0.0.0.0:443 \\
         --tls-cert cert.pem --tls-key key.pem --write-token-file write.token
 
-  Purge all responses below a path:
+  Purge everything below a path:
     curl -X DELETE 'http://127.0.0.1:10000/-/cache?prefix=http://127.0.0.1:10000/docs/'
 
-  Make them stale instead, so that they are revalidated before use:
+  Soft purge: revalidate before use instead:
     curl -X DELETE 'http://127.0.0.1:10000/-/cache?prefix=http://127.0.0.1:10000/docs/&soft=true'
 
 Signals:
-  SIGHUP           reads --config again, and exchanges upstreams, the certificate and the tokens;
-                   no request is lost
-  SIGINT, SIGTERM  stop, after the requests in flight; a second one stops immediately
+  SIGHUP           reloads --config, upstreams, certificates and tokens; no request is lost
+  SIGINT, SIGTERM  stop after the requests in flight; a second one stops now
 
 Exit codes:
-  0  stopped by SIGINT or SIGTERM, after all requests in flight were complete
-  1  could not start, or had to cut off requests in flight
+  0  stopped by a signal, with all requests complete
+  1  failed to start, or cut off requests
   2  invalid flags, environment or file";
 
 /// Runs the command line of the process. Prints errors to stderr.
@@ -260,7 +264,9 @@ fn exit(done: Result<u8, Error>) -> ExitCode {
 }
 
 fn parse(args: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    Cli::from_arg_matches(&command().try_get_matches_from(args)?)
+    let args: Vec<OsString> = args.collect();
+    let matches = command().try_get_matches_from(&args).map_err(|error| tips::add(error, &command(), &args))?;
+    Cli::from_arg_matches(&matches)
 }
 
 /// Returns the command, with the settings of the servers, and their defaults in the help.

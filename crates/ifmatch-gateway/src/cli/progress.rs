@@ -53,7 +53,7 @@ impl Display {
     /// # Errors
     /// Fails if the system refuses to handle signals.
     pub(crate) fn start(total: Done, as_json: bool) -> Result<Self, Error> {
-        let listen = |kind| signal(kind).map_err(|error| Error::runtime(format!("cannot handle signals: {error}")));
+        let listen = |kind| signal(kind).map_err(|error| Error::runtime(format!("can't handle signals: {error}")));
         let (form, every) = match () {
             () if as_json => (Form::Json, JSON),
             () if stderr().is_terminal() => (Form::Bar(bar(total.bytes)), BAR),

@@ -53,7 +53,7 @@ pub(crate) fn print_line(line: &str) -> Result<(), Error> {
 /// # Errors
 /// Fails if the reader has closed the pipe.
 pub(crate) fn print_text(text: &str) -> Result<(), Error> {
-    stdout().lock().write_all(text.as_bytes()).map_err(|error| Error::runtime(format!("cannot write: {error}")))
+    stdout().lock().write_all(text.as_bytes()).map_err(|error| Error::runtime(format!("can't write: {error}")))
 }
 
 /// Prints the name of the program and the `rest` of the banner, as text or with a JSON object for each line. Errors are ignored,

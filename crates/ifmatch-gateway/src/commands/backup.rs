@@ -11,14 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use clap::Args;
 use indicatif::HumanBytes;
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::json;
 use tokio::task::spawn_blocking;
-use url::Url;
 
-use super::http_client::{Connection, send};
+use super::http_client::{Gateway, ask, origin, rejected};
 use super::runtime::block_on;
 use super::transfer::Progress;
 use crate::cli::progress::{Display, Done};
@@ -34,43 +33,39 @@ const INCOMPLETE: &str = "0000000000000000";
 /// `ifmatch backup …`
 #[derive(Args)]
 pub(crate) struct BackupArgs {
-    /// Data folder of the gateway, on this machine.
-    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA")]
+    /// The gateway's data folder, on this machine.
+    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", hide_env_values = true)]
     data: PathBuf,
 
-    /// Folder for the backup, which is created if it is missing, or an earlier backup, which is brought up to date.
+    /// Folder for the backup: a new one, or an earlier backup to update.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
 
-    /// URL of the gateway, which takes the snapshot.
-    #[arg(long, env = "IFMATCH_URL", default_value = "http://127.0.0.1:10000")]
-    url: Url,
-
     #[command(flatten)]
-    connection: Connection,
+    gateway: Gateway,
 
-    /// Print JSON, one object per line: messages of the kinds `status` and `summary`.
+    /// Print JSON, one object per line: `status` and `summary`.
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) const EXAMPLES: &str = "\
-The backup has all blobs, leases and containers as of one moment, while the gateway keeps running. It is a data folder: verify \
-it, or serve it after a loss. The token must be a write token.
-
 Examples:
   ifmatch backup --data /var/lib/ifmatch --to /mnt/backup/ifmatch
   ifmatch verify --data /mnt/backup/ifmatch
 
+The backup is a consistent snapshot of all blobs, leases and containers; the gateway keeps running. It is a data folder: to \
+restore it, serve it. A gateway with tokens requires a write token.
+
 Signals:
   SIGUSR1          prints the progress
-  SIGINT, SIGTERM  stop; the earlier backup stays valid, and a second run continues
+  SIGINT, SIGTERM  stop; the earlier backup stays valid, and the next run continues
 
 Exit codes:
-  0    the backup is complete
-  1    could not finish
+  0    backup complete
+  1    failed
   2    invalid flags
-  11   another process uses the folder of the backup
+  11   another process uses the backup folder
   130  stopped by a signal";
 
 /// The response of the gateway.
@@ -99,7 +94,7 @@ pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
     block_on(async {
         let (progress, stopped) = (Progress::start(None), Arc::new(AtomicBool::new(false)));
         if is_within(&args.to, &args.data) {
-            return Err(Error::usage("--to is in the data folder: write the backup to another folder"));
+            return Err(Error::usage("--to is inside the data folder. Choose a folder outside it."));
         }
         let lock = lock(&args.to)?;
         let from = args.data.join("snapshot");
@@ -108,8 +103,11 @@ pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
         let index = File::open(from.join(INDEX)).ok();
         let taken = index.as_ref().and_then(|index| index.metadata().map(|file| identity(&file)).ok());
         let Some(index) = index.filter(|_| taken != before) else {
-            let missing = "is not new, although the gateway took a snapshot: is --data the folder of this gateway?";
-            return Err(Error::usage(format!("{} {missing}", from.display())));
+            return Err(Error::usage(format!(
+                "the gateway's snapshot isn't in {}. Set --data to the data folder of the gateway at {}.",
+                from.display(),
+                origin(&args.gateway.url)
+            )));
         };
         let total = Done { items: snapshot.bodies, bytes: snapshot.bytes };
         let mut display = Display::start(total, args.json)?;
@@ -122,7 +120,7 @@ pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
         let is_complete = copied.map_err(|error| Error::runtime(error.to_string()))??;
         request::<IgnoredAny>(args, Method::DELETE).await?;
         if !is_complete {
-            return Err(Error::interrupted("stopped before the end: repeat the command to continue"));
+            return Err(Error::interrupted("stopped early. Run the command again to continue."));
         }
         print_line(&summary(&display, &snapshot, shown.done(), args.json))
     })
@@ -144,16 +142,25 @@ fn lock(folder: &Path) -> Result<File, Error> {
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => {
-            let why = "another process uses it: stop that process, or choose another folder with --to";
-            Err(Error::in_use(format!("cannot use {}: {why}", folder.display())))
+            let folder = folder.display();
+            Err(Error::in_use(format!("another process uses {folder}. Stop it, or choose another folder with --to.")))
         }
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }
 
 async fn request<T: DeserializeOwned>(args: &BackupArgs, method: Method) -> Result<T, Error> {
-    let url = args.url.join(PATH).map_err(|error| Error::usage(format!("--url {}: {error}", args.url)))?;
-    send(&url, args.connection.client(&url, None)?.request(method, url.clone())).await
+    let Gateway { url, connection } = &args.gateway;
+    let url = url.join(PATH).map_err(|error| Error::usage(format!("--url {url}: {error}")))?;
+    let request = connection.client(&url, None)?.request(method, url.clone());
+    ask(&url, request).await?.map_err(|(status, detail)| {
+        Error::runtime(match status {
+            StatusCode::NOT_FOUND => {
+                format!("{} has no data folder to back up. Back up the store itself, or correct --url.", origin(&url))
+            }
+            status => rejected(&origin(&url), status, &detail),
+        })
+    })
 }
 
 impl Copy {
@@ -210,8 +217,10 @@ impl Copy {
         if fs::metadata(&file).is_ok_and(|found| identity(&found) == opened) {
             return Ok(());
         }
-        let replaced = "was replaced or removed meanwhile, for example by another backup: repeat the command";
-        Err(Error::runtime(format!("{} {replaced}", self.from.display())))
+        let from = self.from.display();
+        Err(Error::runtime(format!(
+            "another backup replaced or removed the snapshot in {from}. Run the command again."
+        )))
     }
 
     /// Returns the paths of all bodies, relative to a data folder.
@@ -275,7 +284,7 @@ fn summary(display: &Display, snapshot: &Snapshot, done: Done, as_json: bool) ->
         return summary.to_string();
     }
     let bodies = counted(*bodies, "body", "bodies");
-    format!("backed up {bodies} with {}, of which {} were new", HumanBytes(*bytes), HumanBytes(done.bytes))
+    format!("backed up {bodies} ({}, {} new)", HumanBytes(*bytes), HumanBytes(done.bytes))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
     check_folder("--cache-dir", folder)?;
     // Accessible to this user only: it may contain blobs that others need a token for.
     let disk = embedded::create_folder(folder).and_then(|()| Disk::open(folder, *bytes)).map_err(|error| {
-        let message = format!("cannot use --cache-dir {}: {error}", folder.display());
+        let message = format!("can't use --cache-dir {}. Choose another folder ({error}).", folder.display());
         let is_in_use = error.kind() == std::io::ErrorKind::ResourceBusy;
         if is_in_use { Error::in_use(message) } else { Error::runtime(message) }
     })?;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
+use reqwest::StatusCode;
 use url::Url;
 
-use super::http_client::{Trust, reason};
+use super::http_client::{DEFAULT_URL, Trust, gateway_url, origin, unreachable};
 use super::runtime::block_on;
 use crate::cli::terminal::print_line;
 use crate::error::Error;
@@ -14,10 +15,10 @@ use crate::error::Error;
 #[derive(Args)]
 pub(crate) struct HealthArgs {
     /// URL of the gateway or proxy.
-    #[arg(long, env = "IFMATCH_URL", default_value = "http://127.0.0.1:10000")]
+    #[arg(long, value_name = "URL", env = "IFMATCH_URL", hide_env_values = true, default_value = DEFAULT_URL, value_parser = gateway_url)]
     url: Url,
 
-    /// Also require that its storage and register answer, by `/-/ready`.
+    /// Also check its store and register (`/-/ready`).
     #[arg(long)]
     ready: bool,
 
@@ -26,12 +27,16 @@ pub(crate) struct HealthArgs {
 }
 
 pub(crate) const EXAMPLES: &str = "\
-Example, in a container image:
-  HEALTHCHECK CMD [\"ifmatch\", \"health\"]
+Examples:
+  ifmatch health
+  ifmatch health --ready --url https://blobs.example.com
+
+  In a container image:
+    HEALTHCHECK CMD [\"ifmatch\", \"health\"]
 
 Exit codes:
-  0  it serves requests
-  1  it does not answer, or is about to stop
+  0  healthy
+  1  no response, not ready, or stopping
   2  invalid flags";
 
 /// Time to answer.
@@ -47,10 +52,14 @@ pub(crate) fn run(args: &HealthArgs) -> Result<(), Error> {
         let url = args.url.join(path).map_err(|error| Error::usage(format!("--url {}: {error}", args.url)))?;
         let client = args.trust.client(&url, TIMEOUT)?;
         let response = client.get(url.clone()).send().await;
-        let response = response.map_err(|error| Error::runtime(format!("{url}: {}", reason(&error))))?;
+        let response = response.map_err(|error| Error::runtime(unreachable(&url, &error)))?;
         match response.status() {
             status if status.is_success() => print_line("ok"),
-            status => Err(Error::runtime(format!("{url} responded {status}"))),
+            StatusCode::SERVICE_UNAVAILABLE => Err(Error::runtime(format!(
+                "{} is stopping or can't reach its store or register (503). The cause is in its log.",
+                origin(&url)
+            ))),
+            status => Err(Error::runtime(format!("{url} responded {status}. Check the URL."))),
         }
     })
 }

@@ -1,4 +1,4 @@
-//! The HTTP client of commands that ask a running gateway or any server, and its flags.
+//! The gateway or the server that a command asks: the flags that name it, the HTTP client, and errors in words that say what to do.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use http::header::{ACCEPT, AUTHORIZATION};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ifmatch_client::{Cause, Http};
 use reqwest::{Certificate, Client, RequestBuilder};
 use serde::de::DeserializeOwned;
@@ -14,41 +14,76 @@ use serde_json::Value;
 use url::Url;
 
 use super::store_url::Place;
+use crate::access::read_tokens;
 use crate::error::Error;
 
-/// The way out if nothing listens at the address.
-const NOT_LISTENING: &str = ": start the gateway (`ifmatch serve`), or correct the URL";
 /// Maximum time to connect.
 const CONNECT: Duration = Duration::from_secs(10);
+/// URL of a gateway with the default settings.
+pub(crate) const DEFAULT_URL: &str = "http://127.0.0.1:10000";
+/// The ways to give a token.
+pub(crate) const GIVE_TOKEN: &str = "with --token-file FILE or --token TOKEN, or set IFMATCH_TOKEN";
+
+/// The gateway that a command is about.
+#[derive(Args)]
+pub(crate) struct Gateway {
+    /// URL of the gateway.
+    #[arg(long, value_name = "URL", env = "IFMATCH_URL", hide_env_values = true, default_value = DEFAULT_URL, value_parser = gateway_url)]
+    pub(crate) url: Url,
+
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
 
 /// The token and the certificates of a connection to a gateway.
 #[derive(Args)]
 pub(crate) struct Connection {
-    /// Bearer token, if the gateway requires one.
-    #[arg(long, env = "IFMATCH_TOKEN", hide_env_values = true)]
-    token: Option<String>,
+    #[command(flatten)]
+    token: Token,
 
     #[command(flatten)]
     trust: Trust,
 }
 
+/// The token of a command.
+#[derive(Args)]
+struct Token {
+    /// Bearer token. Other users of this machine can see it: prefer --token-file.
+    #[arg(long, value_name = "TOKEN", env = "IFMATCH_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+
+    /// File with the bearer token, in place of --token.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
 /// The certificates to trust, by default the system's.
 #[derive(Args, Default)]
 pub(crate) struct Trust {
-    /// PEM file of certificates to trust instead of the system's, for example of a private certificate authority.
-    #[arg(long, value_name = "FILE", env = "IFMATCH_CA")]
+    /// PEM file with the authorities to trust, in place of the system's.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_CA", hide_env_values = true)]
     ca: Option<PathBuf>,
+}
+
+impl Token {
+    /// Returns the token: the first one of the file, if there is a file.
+    fn read(&self) -> Result<Option<String>, Error> {
+        match &self.token_file {
+            Some(file) => Ok(read_tokens("--token-file", file)?.into_iter().next()),
+            None => Ok(self.token.clone()),
+        }
+    }
 }
 
 impl Connection {
     /// Creates a client for `url` that sends the token with each request. The timeout is that of a whole exchange.
     ///
     /// # Errors
-    /// Fails if the token is invalid, or the file of certificates cannot be used.
+    /// Fails if the token is invalid, or a file cannot be used.
     pub(crate) fn client(&self, url: &Url, timeout: Option<Duration>) -> Result<Client, Error> {
         let mut fields = HeaderMap::new();
-        if let Some(token) = &self.token {
-            let wrong = |_| Error::usage("--token has characters other than visible ASCII ones");
+        if let Some(token) = self.token.read()? {
+            let wrong = |_| Error::usage("the token has characters other than visible ASCII");
             let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(wrong)?;
             value.set_sensitive(true);
             fields.insert(AUTHORIZATION, value);
@@ -91,7 +126,23 @@ fn create(url: &Url, ca: Option<&Path>, fields: HeaderMap, timeout: Option<Durat
         // The system's certificates, which may be missing, are not needed.
         http = http.tls_certs_only([]);
     }
-    http.build().map_err(|error| Error::runtime(format!("cannot create an HTTP client: {error}")))
+    http.build().map_err(|error| Error::runtime(format!("can't create an HTTP client: {error}")))
+}
+
+/// Parses the URL of a gateway, for a flag.
+pub(crate) fn gateway_url(text: &str) -> Result<Url, String> {
+    let parse = |text: &str| {
+        let url = Url::parse(text).ok();
+        url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+    };
+    if let Some(url) = parse(text) {
+        return Ok(url);
+    }
+    let example = if text.contains("://") { None } else { parse(&format!("http://{text}")) };
+    Err(match example.filter(|_| text.contains([':', '.'])) {
+        Some(_) => format!("did you mean http://{text}?"),
+        None => format!("write the URL of a gateway, such as {DEFAULT_URL}"),
+    })
 }
 
 /// Sends a request to an endpoint of a gateway, and returns its answer.
@@ -99,35 +150,86 @@ fn create(url: &Url, ca: Option<&Path>, fields: HeaderMap, timeout: Option<Durat
 /// # Errors
 /// Fails if the gateway cannot be reached or refuses the request, or if the answer is not one of a gateway.
 pub(crate) async fn send<T: DeserializeOwned>(url: &Url, request: RequestBuilder) -> Result<T, Error> {
-    let failed = |error: reqwest::Error| Error::runtime(format!("{url}: {}", reason(&error)));
+    match ask(url, request).await? {
+        Ok(answer) => Ok(answer),
+        Err((status, detail)) => Err(Error::runtime(rejected(&origin(url), status, &detail))),
+    }
+}
+
+/// Sends a request to an endpoint of a gateway, and returns its answer, or the status and the detail of its refusal.
+///
+/// # Errors
+/// Fails if the gateway cannot be reached, or if the answer is not one of a gateway.
+pub(crate) async fn ask<T: DeserializeOwned>(
+    url: &Url,
+    request: RequestBuilder,
+) -> Result<Result<T, (StatusCode, String)>, Error> {
+    let failed = |error: reqwest::Error| Error::runtime(unreachable(url, &error));
     let response = request.header(ACCEPT, "application/json").send().await.map_err(failed)?;
     let status = response.status();
     let body = response.bytes().await.map_err(failed)?;
     if !status.is_success() {
         let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let detail = problem["detail"].as_str().unwrap_or("no details");
-        return Err(Error::runtime(format!("{url} responded {status}: {detail}")));
+        return Ok(Err((status, problem["detail"].as_str().unwrap_or_default().to_owned())));
     }
-    serde_json::from_slice(&body)
-        .map_err(|error| Error::runtime(format!("the response of {url} is not from an ifmatch gateway: {error}")))
+    serde_json::from_slice(&body).map(Ok).map_err(|_| Error::runtime(not_a_gateway(url)))
 }
 
-/// Returns the innermost cause, which is the most specific, and suggests a fix if nothing listens at the address.
-pub(crate) fn reason(error: &reqwest::Error) -> String {
+/// Returns the scheme and the address of a URL.
+pub(crate) fn origin(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}
+
+/// Says that the answer of a server is not one of a gateway.
+pub(crate) fn not_a_gateway(url: &Url) -> String {
+    format!("{} isn't an ifmatch gateway. Check the URL.", origin(url))
+}
+
+/// Says what a refusal of a server means, and what to do.
+pub(crate) fn rejected(server: &str, status: StatusCode, detail: &str) -> String {
+    match status {
+        StatusCode::UNAUTHORIZED => format!("{server} rejected the request (401). Pass a valid token {GIVE_TOKEN}."),
+        StatusCode::FORBIDDEN => format!("{server} requires a write token (403). Pass one {GIVE_TOKEN}."),
+        _ if detail.is_empty() => format!("{server} responded {status}"),
+        _ => format!("{server} responded {status}: {detail}"),
+    }
+}
+
+/// Says why there is no answer of a server, and what to do.
+pub(crate) fn unreachable(url: &Url, error: &reqwest::Error) -> String {
+    let server = origin(url);
     let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    let Some(cause) = causes.last() else { return String::new() };
-    let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
-    let hint = if kind == Some(ErrorKind::ConnectionRefused) { NOT_LISTENING } else { "" };
-    format!("{}{hint}", Cause::of(error).text)
+    let innermost = causes.last().and_then(|cause| cause.downcast_ref::<io::Error>());
+    let text = Cause::of(error).text;
+    match innermost.map(io::Error::kind) {
+        Some(ErrorKind::ConnectionRefused) => {
+            format!("{server} refused the connection. Start the gateway with `ifmatch serve`, or correct the URL.")
+        }
+        _ if text.starts_with("failed to lookup address") => {
+            format!("can't find the host {}. Check the URL.", url.host_str().unwrap_or_default())
+        }
+        _ if error.is_timeout() => format!("{server} didn't respond in time. Check the URL and the network."),
+        _ => format!("{server}: {text}"),
+    }
+}
+
+/// Describes an error of the library of clients, with the URL once. `url` has no query, which may contain a signature.
+pub(crate) fn explained(url: &str, text: &str) -> String {
+    let origin = Url::parse(url).map(|url| origin(&url)).unwrap_or_default();
+    if text.contains("Connection refused") {
+        return format!("{origin} refused the connection. Start the server, or correct the URL");
+    }
+    if !origin.is_empty() && text.contains(&origin) { text.to_owned() } else { format!("{url}: {text}") }
 }
 
 /// Reads a file in PEM format, and returns its content and the certificates in it.
 fn read(file: &Path) -> Result<(Vec<u8>, Vec<Certificate>), Error> {
-    let wrong = |error: &dyn std::error::Error| Error::usage(format!("--ca {}: {error}", file.display()));
-    let pem = std::fs::read(file).map_err(|error| wrong(&error))?;
-    let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| wrong(&error))?;
+    let shown = file.display();
+    let pem = std::fs::read(file).map_err(|error| Error::usage(format!("can't read --ca {shown}: {error}")))?;
+    let lacks = || Error::usage(format!("--ca {shown} contains no certificate in PEM format"));
+    let certificates = Certificate::from_pem_bundle(&pem).map_err(|_| lacks())?;
     if certificates.is_empty() {
-        return Err(Error::usage(format!("--ca {} contains no certificate in PEM format", file.display())));
+        return Err(lacks());
     }
     Ok((pem, certificates))
 }
@@ -135,11 +237,10 @@ fn read(file: &Path) -> Result<(Vec<u8>, Vec<Certificate>), Error> {
 /// Access to a server.
 #[derive(Args)]
 pub(crate) struct Remote {
-    /// Bearer token, if the server requires one. Stores have credentials of their own.
-    #[arg(long, env = "IFMATCH_TOKEN", hide_env_values = true)]
-    token: Option<String>,
+    #[command(flatten)]
+    token: Token,
 
-    /// Header field of every request, such as `x-ms-blob-type: BlockBlob`. May be repeated.
+    /// Header of every request, such as `x-ms-blob-type: BlockBlob`. Repeatable.
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
     headers: Vec<(HeaderName, HeaderValue)>,
 
@@ -159,8 +260,8 @@ impl Remote {
             None => Http::new(url),
         };
         let mut server = server.map_err(usage)?;
-        if let Some(token) = &self.token {
-            server = server.with_token(token).map_err(usage)?;
+        if let Some(token) = self.token.read()? {
+            server = server.with_token(&token).map_err(usage)?;
         }
         Ok(self.headers.iter().fold(server, |server, (name, value)| server.with_header(name.clone(), value.clone())))
     }
@@ -171,14 +272,14 @@ impl Remote {
     /// Fails if the URL or a setting is invalid, or if there are flags that only HTTP has.
     pub(crate) async fn place(&self, url: &str) -> Result<Place, Error> {
         if !self.headers.is_empty() {
-            return Err(Error::usage(format!("{url}: --header is for http and https URLs only")));
+            return Err(Error::usage(format!("--header is for http and https URLs. Remove it for {url}.")));
         }
         Place::open(url).await
     }
 }
 
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let wrong = || format!("{text:?} is not a header field such as `name: value`");
+    let wrong = || "write NAME: VALUE, such as 'x-ms-blob-type: BlockBlob'".to_owned();
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     Ok((name.trim().parse().map_err(|_| wrong())?, value.trim().parse().map_err(|_| wrong())?))
 }
@@ -186,6 +287,21 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_url_without_a_scheme_gets_a_suggestion() {
+        assert_eq!(gateway_url("https://a.example/").unwrap().as_str(), "https://a.example/");
+        for (wrong, expected) in [
+            ("127.0.0.1:10000", "did you mean http://127.0.0.1:10000?"),
+            ("localhost:10000", "did you mean http://localhost:10000?"),
+            ("nonsense", "such as http://127.0.0.1:10000"),
+            ("ftp://a.example", "such as http://127.0.0.1:10000"),
+            ("", "such as http://127.0.0.1:10000"),
+        ] {
+            let error = gateway_url(wrong).unwrap_err();
+            assert!(error.contains(expected), "{wrong}: {error}");
+        }
+    }
 
     #[test]
     fn a_header_field_has_a_name_and_a_value() {

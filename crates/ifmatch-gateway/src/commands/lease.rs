@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use reqwest::header::CONTENT_TYPE;
+use reqwest::{RequestBuilder, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
 use crate::cli::terminal::print_line;
-use crate::commands::http_client::{Connection, send};
+use crate::commands::http_client::{Gateway, ask, origin, rejected, send};
 use crate::commands::runtime::block_on;
-use crate::config::settings::Settings;
 use crate::endpoints::leases::ROOT;
 use crate::error::Error;
 use crate::leases::listing::LeaseTarget;
@@ -26,15 +26,15 @@ pub(crate) struct Lease {
 
 #[derive(Subcommand)]
 enum LeaseCommand {
-    /// List leases, including ended ones until the next write or acquisition.
+    /// List leases, including expired ones until the next write or acquisition.
     #[command(after_help = LIST_EXAMPLES)]
     List {
-        /// Prefix of the paths, such as `docs` or `docs/2026-`. All leases by default.
+        /// Start of the paths, such as `docs` or `docs/2026-`.
         #[arg(default_value = "", hide_default_value = true)]
         prefix: String,
 
         #[command(flatten)]
-        gateway: Gateway,
+        options: Options,
     },
     /// Show the lease of one blob or container.
     #[command(after_help = SHOW_EXAMPLES)]
@@ -43,33 +43,28 @@ enum LeaseCommand {
         path: String,
 
         #[command(flatten)]
-        gateway: Gateway,
+        options: Options,
     },
-    /// Break the lease of a blob or container without its id, for example if its holder has crashed.
+    /// Break a lease without its ID, for example after its holder crashed.
     #[command(after_help = BREAK_EXAMPLES)]
     Break {
         /// CONTAINER or CONTAINER/BLOB.
         path: String,
 
-        /// Seconds until the lease ends, 0 to 60, so that its holder can finish. By default, a fixed lease ends at its
-        /// normal end, and an infinite one immediately.
-        #[arg(long, value_name = "SECONDS")]
+        /// Seconds until the lease ends, 0 to 60. By default, a fixed lease runs to its end, and an infinite one ends now.
+        #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u8).range(0..=60))]
         period: Option<u8>,
 
         #[command(flatten)]
-        gateway: Gateway,
+        options: Options,
     },
 }
 
 /// Options for the connection to the gateway.
 #[derive(Args)]
-struct Gateway {
-    /// URL of the gateway.
-    #[arg(long, env = "IFMATCH_URL", default_value_t = default_url())]
-    url: String,
-
+struct Options {
     #[command(flatten)]
-    connection: Connection,
+    gateway: Gateway,
 
     /// Print JSON, one object per line.
     #[arg(long)]
@@ -78,11 +73,11 @@ struct Gateway {
 
 const LIST_EXAMPLES: &str = "\
 Examples:
-  List all leases of the gateway on this machine:
+  All leases of the gateway on this machine:
     ifmatch lease list
 
-  List the leases of one container of another gateway, as JSON:
-    IFMATCH_TOKEN=$(cat token) ifmatch lease list docs/ --url https://blobs.example.com --json";
+  One container of another gateway, as JSON:
+    ifmatch lease list docs/ --url https://blobs.example.com --token-file read.token --json";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -91,13 +86,13 @@ Examples:
 
 const BREAK_EXAMPLES: &str = "\
 Examples:
-  Immediately:
+  Now:
     ifmatch lease break docs/leader.lock --period 0
 
-  In ten seconds, so that the holder can finish:
-    ifmatch lease break docs/leader.lock --period 10 --token $(cat write.token)
+  In ten seconds, so the holder can finish:
+    ifmatch lease break docs/leader.lock --period 10 --token-file write.token
 
-A gateway with tokens requires a write token. Afterwards, writes with the id of the lease get 412.";
+Once the lease is broken, writes with its ID get 412. A gateway with tokens requires a write token.";
 
 /// Runs the command, and prints its result.
 ///
@@ -106,46 +101,45 @@ A gateway with tokens requires a write token. Afterwards, writes with the id of 
 pub(crate) fn run(lease: &Lease) -> Result<(), Error> {
     block_on(async {
         match &lease.command {
-            LeaseCommand::List { prefix, gateway } => list(gateway, prefix.trim_start_matches('/')).await,
-            LeaseCommand::Show { path, gateway } => {
-                let lease = gateway.client()?.get(&target(path)?).await?;
-                gateway.print(&one(&lease), &lease)
+            LeaseCommand::List { prefix, options } => list(options, prefix.trim_start_matches('/')).await,
+            LeaseCommand::Show { path, options } => {
+                let lease = options.client()?.get(&target(path)?).await?;
+                options.print(&one(&lease), &lease)
             }
-            LeaseCommand::Break { path, period, gateway } => {
+            LeaseCommand::Break { path, period, options } => {
                 let command = json!({ "action": "break", "period": period });
-                let lease = gateway.client()?.post(&target(path)?, &command).await?;
-                gateway.print(&one(&lease), &lease)
+                let lease = options.client()?.post(&target(path)?, &command).await?;
+                options.print(&one(&lease), &lease)
             }
         }
     })
 }
 
-async fn list(gateway: &Gateway, prefix: &str) -> Result<(), Error> {
-    let client = gateway.client()?;
+async fn list(options: &Options, prefix: &str) -> Result<(), Error> {
+    let client = options.client()?;
     let mut after = None;
     let mut found = false;
     loop {
         let page = client.page(prefix, after.as_deref()).await?;
         for lease in &page.leases {
-            if !found && !gateway.json {
+            if !found && !options.json {
                 print_line(HEADING)?;
             }
             found = true;
-            gateway.print(&row(lease), lease)?;
+            options.print(&row(lease), lease)?;
         }
         match page.next {
             Some(next) => after = Some(next),
-            None if found || gateway.json => return Ok(()),
+            None if found || options.json => return Ok(()),
             None => return print_line("no leases"),
         }
     }
 }
 
-impl Gateway {
+impl Options {
     fn client(&self) -> Result<Client, Error> {
-        let url = Url::parse(&self.url).ok().filter(|url| url.has_host() && matches!(url.scheme(), "http" | "https"));
-        let wrong = || Error::usage(format!("--url {} is not a valid URL; for example {}", self.url, default_url()));
-        Client::new(url.ok_or_else(wrong)?, &self.connection)
+        let Gateway { url, connection } = &self.gateway;
+        Ok(Client { http: connection.client(url, Some(TIMEOUT))?, url: url.clone() })
     }
 
     fn print(&self, text: &str, json: &serde_json::Value) -> Result<(), Error> {
@@ -156,11 +150,7 @@ impl Gateway {
 fn target(path: &str) -> Result<LeaseTarget, Error> {
     let path = path.strip_prefix('/').unwrap_or(path);
     LeaseTarget::new(path)
-        .map_err(|error| Error::usage(format!("{path:?} is not CONTAINER or CONTAINER/BLOB: {error}")))
-}
-
-fn default_url() -> String {
-    Settings::default().listen.first().map(|listen| format!("http://{listen}")).unwrap_or_default()
+        .map_err(|error| Error::usage(format!("write CONTAINER or CONTAINER/BLOB in place of {path:?}: {error}")))
 }
 
 /// Timeout of a request.
@@ -180,11 +170,6 @@ struct Page {
 }
 
 impl Client {
-    /// Creates a client of the gateway at `url`.
-    fn new(url: Url, connection: &Connection) -> Result<Self, Error> {
-        Ok(Self { http: connection.client(&url, Some(TIMEOUT))?, url })
-    }
-
     /// Returns a page of the listing.
     async fn page(&self, prefix: &str, after: Option<&str>) -> Result<Page, Error> {
         let mut url = self.url(None)?;
@@ -197,20 +182,34 @@ impl Client {
 
     /// Returns one lease.
     async fn get(&self, target: &LeaseTarget) -> Result<Value, Error> {
-        send(&self.url, self.http.get(self.url(Some(target))?)).await
+        self.one(target, self.http.get(self.url(Some(target))?)).await
     }
 
     /// Sends a command for a lease.
     async fn post(&self, target: &LeaseTarget, command: &Value) -> Result<Value, Error> {
         let request = self.http.post(self.url(Some(target))?);
-        send(&self.url, request.header(CONTENT_TYPE, "application/json").body(command.to_string())).await
+        self.one(target, request.header(CONTENT_TYPE, "application/json").body(command.to_string())).await
+    }
+
+    /// Sends a request about one lease. If there is none, the error says where to look.
+    async fn one(&self, target: &LeaseTarget, request: RequestBuilder) -> Result<Value, Error> {
+        ask(&self.url, request).await?.map_err(|(status, detail)| {
+            Error::runtime(match status {
+                StatusCode::NOT_FOUND => {
+                    let what = if target.blob.is_some() { "blob" } else { "container" };
+                    format!("no such {what}: {target}. `ifmatch lease list` shows all leases.")
+                }
+                StatusCode::CONFLICT => format!("{target}: {detail}. `ifmatch lease list` shows all leases."),
+                status => rejected(&origin(&self.url), status, &detail),
+            })
+        })
     }
 
     /// Returns the URL of the API, or of a lease.
     fn url(&self, target: Option<&LeaseTarget>) -> Result<Url, Error> {
         let mut url = self.url.clone();
-        let base = || Error::usage(format!("--url {} cannot have a path", self.url));
-        let mut segments = url.path_segments_mut().map_err(|()| base())?;
+        let wrong = || Error::usage(format!("--url {} has no path to extend", self.url));
+        let mut segments = url.path_segments_mut().map_err(|()| wrong())?;
         segments.pop_if_empty().extend(ROOT.split('/').skip(1));
         if let Some(target) = target {
             segments.extend(target.to_string().split('/'));

@@ -197,7 +197,7 @@ impl Reserved {
             Ok(reserved) => Ok(Some(reserved)),
             Err(error) if listener.is_requested => Err(error),
             Err(error) => {
-                tracing::warn!("serving no {what}: {error}");
+                tracing::warn!("{what} not started. {error}");
                 Ok(None)
             }
         }
@@ -283,18 +283,23 @@ fn bind(address: SocketAddr, only_ipv6: bool) -> io::Result<(TcpSocket, SocketAd
 }
 
 fn unavailable(address: SocketAddr, flag: &str, error: &io::Error) -> Error {
-    let or_off = if flag == BLOBS { String::new() } else { format!(", or disable it with {flag} off") };
+    let is_optional = [TABLES, S3, CONSOLE].contains(&flag);
+    let or_off = if is_optional { format!(", or set {flag} off") } else { String::new() };
     Error::runtime(match error.kind() {
         io::ErrorKind::AddrInUse => {
-            format!("{address} is already in use: stop the other program or choose another address with {flag}{or_off}")
+            format!(
+                "{address} is already in use. Stop the other program, or choose another address with {flag}{or_off}."
+            )
         }
         io::ErrorKind::AddrNotAvailable => {
-            format!("{address} is not an address of this machine: choose another one with {flag}")
+            format!("{address} is not an address of this machine. Choose another one with {flag}.")
         }
         io::ErrorKind::PermissionDenied => {
-            format!("this user may not listen on {address}: choose a port of at least 1024 with {flag}")
+            format!(
+                "this user may not listen on {address}. Choose a port from 1024 with {flag}, or grant CAP_NET_BIND_SERVICE."
+            )
         }
-        _ => format!("cannot listen on {address}: {error}"),
+        _ => format!("can't listen on {address}: {error}"),
     })
 }
 
@@ -311,7 +316,7 @@ impl Inherited {
         let mut sockets = ListenFd::from_env();
         let invalid = |error| {
             Error::usage(format!(
-                "the service manager passes a socket that isn't for TCP connections ({error}): see its .socket unit"
+                "the service manager passed a socket that isn't a TCP listener ({error}). Correct its .socket unit."
             ))
         };
         let mut inherited = Vec::new();
@@ -337,8 +342,8 @@ impl Inherited {
         match self.0.first() {
             None => Ok(()),
             Some((address, _)) => Err(Error::usage(format!(
-                "the service manager passes a socket for {address}, but no setting listens there: add the address, or remove it \
-                 from the .socket unit"
+                "the service manager passed a socket for {address}, but no setting listens there. Add the address, or remove it \
+                 from the .socket unit."
             ))),
         }
     }

@@ -45,7 +45,7 @@ pub(crate) fn start(settings: &Settings) -> Result<(), Error> {
     let log =
         lines(settings.log_format.into(), stderr, terminal::supports_colour(&stderr())).with_filter(filter(settings)?);
     let started = tracing_subscriber::registry().with(log).with(access).try_init();
-    started.map_err(|error| Error::runtime(format!("cannot start the log: {error}")))
+    started.map_err(|error| Error::runtime(format!("can't start the log: {error}")))
 }
 
 /// Checks the filter, and that the file of the access log can exist.
@@ -60,7 +60,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
         None => Ok(()),
         Some(folder) => {
             let (path, folder) = (path.display(), folder.display());
-            Err(Error::usage(format!("cannot open --access-log {path}: there is no folder {folder}; create it")))
+            Err(Error::usage(format!("can't open --access-log {path}. Create the folder {folder} first.")))
         }
     }
 }
@@ -128,7 +128,7 @@ fn has_level(filter: &str) -> bool {
 
 fn invalid(source: &str, text: &str, why: &dyn Display) -> Error {
     Error::usage(format!(
-        "{source} {text:?} is not a valid filter ({why}): write a level (error, warn, info, debug, trace or off), or info,ifmatch_blob=debug"
+        "{source} {text:?} is not a valid filter ({why}). Write a level (error, warn, info, debug, trace or off), or info,ifmatch_blob=debug."
     ))
 }
 
@@ -172,7 +172,13 @@ pub(super) fn reopen_access() -> Result<(), Error> {
 
 fn open_file(path: &Path) -> Result<File, Error> {
     let opened = OpenOptions::new().append(true).create(true).mode(MODE).open(path);
-    opened.map_err(|error| Error::runtime(format!("cannot open --access-log {}: {error}", path.display())))
+    let path = path.display();
+    opened.map_err(|error| {
+        Error::runtime(match error.kind() {
+            io::ErrorKind::NotFound => format!("can't open --access-log {path}. Create its folder first."),
+            _ => format!("can't open --access-log {path}: {error}. Check its permissions."),
+        })
+    })
 }
 
 impl<'a> MakeWriter<'a> for AccessFile {

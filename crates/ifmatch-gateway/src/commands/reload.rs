@@ -48,12 +48,12 @@ impl<'a> Reloadable<'a> {
         if addresses(new) != addresses(self.started)
             || public_console.is_some() && new.console.address != public_console
         {
-            return Err(Error::usage("a listen address cannot be changed by SIGHUP: restart to listen elsewhere"));
+            return Err(Error::usage("SIGHUP can't change listen addresses. Restart to change them."));
         }
         let certificates = match (self.tls, &new.tls[..]) {
             (None, []) => None,
             (Some(tls), files @ [_, ..]) => Some((tls, Keys::read(files)?)),
-            _ => return Err(Error::usage("TLS for clients cannot be switched on or off by SIGHUP: restart for that")),
+            _ => return Err(Error::usage("SIGHUP can't switch TLS on or off. Restart to do so.")),
         };
         Ok(Credentials { certificates, started: self.started, config: new, state: self.state })
     }
@@ -68,7 +68,7 @@ impl Credentials<'_> {
         self.state.access.store(Arc::new(self.config.access.clone()));
         let changed = not_reloaded(&self.started.in_force, &self.config.in_force);
         if !changed.is_empty() {
-            tracing::warn!("a reload does not change {}: restart to apply the new values", changed.join(", "));
+            tracing::warn!("a reload doesn't change {}. Restart to apply the new values.", changed.join(", "));
         }
     }
 }

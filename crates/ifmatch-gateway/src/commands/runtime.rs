@@ -50,7 +50,7 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Re
 fn runtime() -> Result<Runtime, Error> {
     let is_single = available_parallelism().map_or(1, NonZero::get) == 1;
     let mut builder = if is_single { Builder::new_current_thread() } else { Builder::new_multi_thread() };
-    builder.enable_all().build().map_err(|error| Error::runtime(format!("cannot start the threads: {error}")))
+    builder.enable_all().build().map_err(|error| Error::runtime(format!("can't start the threads: {error}")))
 }
 
 /// Interval at which recorded durations are folded into their buckets.
@@ -78,7 +78,7 @@ impl Signals {
     /// # Errors
     /// Fails if the system refuses.
     pub(crate) fn listen() -> Result<Self, Error> {
-        let listen = |kind| signal(kind).map_err(|error| Error::runtime(format!("cannot handle signals: {error}")));
+        let listen = |kind| signal(kind).map_err(|error| Error::runtime(format!("can't handle signals: {error}")));
         Ok(Self {
             hangup: listen(SignalKind::hangup())?,
             interrupt: listen(SignalKind::interrupt())?,

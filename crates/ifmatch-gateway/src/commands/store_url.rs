@@ -50,7 +50,7 @@ pub(crate) fn failed(name: &str, error: &OpenError) -> Error {
     // The messages of HTTP clients name the request only.
     let cause = Cause::of(error).text;
     if !message.contains(&cause) {
-        message = format!("{message}: {cause}");
+        message = format!("{message} ({cause})");
     }
     match error.kind() {
         OpenErrorKind::Url | OpenErrorKind::Settings => Error::usage(message),
@@ -71,15 +71,13 @@ pub(crate) fn check_folder(flag: &str, path: &Path) -> Result<(), Error> {
     if let Some(link) = path.ancestors().find(|above| above.is_symlink() && !above.exists()) {
         let (path, link) = (path.display(), link.display());
         return Err(Error::usage(format!(
-            "cannot use {flag} {path}: {link} is a link to something that is missing; create its target or remove the link"
+            "can't use {flag} {path}. The link {link} has no target: create the target, or remove the link."
         )));
     }
     let found = path.ancestors().find(|above| above.exists());
     let Some(file) = found.filter(|found| !found.is_dir()) else { return Ok(()) };
     let (path, file) = (path.display(), file.display());
-    Err(Error::usage(format!(
-        "cannot use {flag} {path}: {file} is a file; use the path of a folder, which is created if it is missing"
-    )))
+    Err(Error::usage(format!("can't use {flag} {path}. {file} is a file: name a folder instead.")))
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl Tls {
     pub(crate) fn acceptor(&self) -> Result<TlsAcceptor, Error> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| Error::runtime(format!("cannot set up TLS: {error}")))?
+            .map_err(|error| Error::runtime(format!("can't set up TLS: {error}")))?
             .with_no_client_auth()
             .with_cert_resolver(Arc::<Certificates>::clone(&self.0));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

@@ -16,7 +16,7 @@ use indicatif::HumanBytes;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::http_client::Connection;
+use super::http_client::{Connection, DEFAULT_URL, origin};
 use super::runtime::block_on;
 use crate::cli::progress::{Display, Done};
 use crate::cli::terminal::{counted, print_line, printable};
@@ -28,45 +28,54 @@ use crate::error::Error;
 
 /// File in the data folder with the state of an interrupted run.
 const INTERRUPTED: &str = "verify-position";
+/// Number of concurrent reads through a gateway, unless it is set.
+const JOBS: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(3);
 /// Interval at which the position is saved.
 const SAVE: Duration = Duration::from_secs(5);
 
 /// `ifmatch verify …`
 #[derive(Args)]
 pub(crate) struct VerifyArgs {
-    /// Data folder. Stop its gateway first. Without this flag and --url, that of `IFMATCH_DATA`.
-    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "url",
+        help = "Data folder of a stopped gateway [env: IFMATCH_DATA]"
+    )]
     data: Option<PathBuf>,
 
-    /// URL of a running gateway, or of a container: reads the bodies through it instead, of any kind of store. Up to 16
-    /// MiB of small bodies that it has just served come from its memory.
-    #[arg(long)]
+    #[arg(long, value_name = "URL", help = URL_HELP, long_help = URL_LONG_HELP)]
     url: Option<String>,
 
-    /// Maximum number of bytes to read per second, such as 20MiB.
-    #[arg(long, value_name = "SIZE", requires = "url")]
+    /// Maximum bytes per second through a gateway, such as 20MiB.
+    #[arg(long, value_name = "SIZE", conflicts_with = "data")]
     rate: Option<ByteSize>,
 
-    /// Maximum number of bodies to read at a time.
-    #[arg(long, value_name = "N", default_value = "4", requires = "url", value_parser = count)]
-    jobs: NonZero<usize>,
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "data",
+        value_parser = count,
+        help = "Maximum concurrent reads through a gateway [default: 4]"
+    )]
+    jobs: Option<NonZero<usize>>,
 
     #[command(flatten)]
     connection: Connection,
 
-    /// Read a random share of the bodies only, such as 5%.
+    /// Random share of the bodies to read, such as 5%.
     #[arg(long, value_name = "SHARE", default_value = "100%")]
     sample: Share,
 
-    /// Open an index whose newest commit is damaged, from the commit before it: the last acknowledged write may be lost.
+    /// Fall back to the previous commit of a damaged index; may lose the last acknowledged write.
     #[arg(long, conflicts_with = "url")]
     accept_rollback: bool,
 
-    /// Continue an interrupted run. The result includes the damage that it found.
+    /// Continue an interrupted run, and include the damage it found.
     #[arg(long, conflicts_with = "url")]
     resume: bool,
 
-    /// Print JSON, one object per line: messages of the kinds `status`, `damage` and `summary`, and with `--url` `error`.
+    /// Print JSON, one object per line: `status`, `damage`, `error` and `summary`.
     #[arg(long)]
     json: bool,
 }
@@ -74,14 +83,22 @@ pub(crate) struct VerifyArgs {
 /// `ifmatch gc …`
 #[derive(Args)]
 pub(crate) struct GcArgs {
-    /// Data folder. Stop its gateway first.
-    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA")]
+    /// Data folder of a stopped gateway.
+    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", hide_env_values = true)]
     data: PathBuf,
 
-    /// List the files without removing them.
+    /// List the files, remove nothing.
     #[arg(long)]
     dry_run: bool,
 }
+
+const URL_HELP: &str = "URL of a running gateway or a container [env: IFMATCH_URL] [default: http://127.0.0.1:10000]";
+const URL_LONG_HELP: &str = "\
+URL of a running gateway or a container
+
+Reads the bodies through the gateway, whatever its store. Up to 16 MiB of small bodies may come from its memory.
+
+[env: IFMATCH_URL] [default: http://127.0.0.1:10000]";
 
 /// A share between 0 and 1, written as a percentage.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,23 +115,23 @@ Signals:
   SIGINT, SIGTERM  stop; --resume continues later
 
 Exit codes:
-  0    all bodies are as they were stored
-  1    could not finish
+  0    all bodies intact
+  1    failed
   2    invalid flags
   3    a body or the index is damaged: restore it from a backup
   11   another process uses the folder
   130  stopped by a signal";
 
 pub(crate) const GC_EXAMPLES: &str = "\
-A crash can leave files that belong to no blob. The next start of the gateway removes them as well.
-
 Examples:
   ifmatch gc --data ./data --dry-run
   ifmatch gc --data ./data
 
+A crash can leave orphaned files. The next start of the gateway removes them, too.
+
 Exit codes:
   0   done
-  1   could not finish
+  1   failed
   2   invalid flags
   11  another process uses the folder";
 
@@ -124,12 +141,20 @@ Exit codes:
 /// Fails if a body is damaged, or if the folder cannot be read or is in use.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
     block_on(async {
-        // Not by clap, for which the variable would conflict with --url as well.
-        let data = args.data.clone().or_else(|| std::env::var_os("IFMATCH_DATA").map(PathBuf::from));
+        // Not by clap, for which a variable would conflict with the other flag.
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let of_gateway = args.rate.is_some() || args.jobs.is_some();
+        let data = args.data.clone().or_else(|| variable("IFMATCH_DATA").filter(|_| !of_gateway).map(PathBuf::from));
         match (&args.url, data) {
-            (Some(url), _) => verify_running(url, args).await,
             (None, Some(folder)) => verify_folder(&folder, args).await,
-            (None, None) => Err(Error::usage("set --data DIR or --url URL")),
+            (None, None) if args.accept_rollback || args.resume => {
+                Err(Error::usage("--accept-rollback and --resume need the data folder: set --data DIR"))
+            }
+            (Some(url), _) => verify_running(url, args).await,
+            (None, None) => {
+                let url = variable("IFMATCH_URL").and_then(|url| url.into_string().ok());
+                verify_running(url.as_deref().unwrap_or(DEFAULT_URL), args).await
+            }
         }
     })
 }
@@ -141,9 +166,9 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
 pub(crate) fn gc(args: &GcArgs) -> Result<(), Error> {
     block_on(async {
         let verification = Verification::open(&args.data).await.map_err(|error| failed(&error))?;
-        let superfluous = verification.superfluous().await.map_err(|error| failed(&error))?;
+        let orphaned = verification.superfluous().await.map_err(|error| failed(&error))?;
         let mut bytes = 0;
-        for file in superfluous.iter().filter_map(|found| found.file.as_deref()) {
+        for file in orphaned.iter().filter_map(|found| found.file.as_deref()) {
             let in_file = |error: io::Error| Error::runtime(format!("{}: {error}", file.display()));
             bytes += fs::metadata(file).map_err(in_file)?.len();
             if !args.dry_run {
@@ -152,8 +177,8 @@ pub(crate) fn gc(args: &GcArgs) -> Result<(), Error> {
             print_line(&file.display().to_string())?;
         }
         let done = if args.dry_run { "would be removed" } else { "removed" };
-        let files = counted(superfluous.len() as u64, "file", "files");
-        print_line(&format!("{files} with {} {done}", indicatif::HumanBytes(bytes)))
+        let files = counted(orphaned.len() as u64, "file", "files");
+        print_line(&format!("{files} ({}) {done}", indicatif::HumanBytes(bytes)))
     })
 }
 
@@ -187,14 +212,14 @@ async fn verify_folder(folder: &Path, args: &VerifyArgs) -> Result<(), Error> {
         }
     }
     let is_stopped = progress.is_stopped();
-    let superfluous =
+    let orphaned =
         if is_stopped { Vec::new() } else { verification.superfluous().await.map_err(|error| failed(&error))? };
     display.finish();
-    superfluous.iter().try_for_each(|found| print_line(&line(found, args.json)))?;
+    orphaned.iter().try_for_each(|found| print_line(&line(found, args.json)))?;
     save(&state, Interrupted::at(&verification, losses).filter(|_| is_stopped))?;
-    print_line(&summary(&display, done(), losses, superfluous.len(), args.json))?;
+    print_line(&summary(&display, done(), losses, orphaned.len(), args.json))?;
     match losses {
-        _ if is_stopped => Err(Error::interrupted("stopped before the end: continue with --resume")),
+        _ if is_stopped => Err(Error::interrupted("stopped early. Continue with --resume.")),
         0 => Ok(()),
         _ => Err(Error::damaged(format!("{losses} of {} damaged or missing", bodies(total.bodies)))),
     }
@@ -235,7 +260,7 @@ fn save(file: &Path, run: Option<Interrupted>) -> Result<(), Error> {
     };
     match saved {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::runtime(format!("cannot save the position in {}: {error}", file.display())))
+            Err(Error::runtime(format!("can't save the position in {}: {error}", file.display())))
         }
         _ => Ok(()),
     }
@@ -251,7 +276,7 @@ fn line(found: &Finding, as_json: bool) -> String {
             Damage::Index => "index",
             Damage::RolledBack => "rolled-back",
             Damage::LostCommit => "lost-commit",
-            Damage::Superfluous => "superfluous",
+            Damage::Superfluous => "orphaned",
             _ => "unreadable",
         };
         let damage = json!({ "message": "damage", "kind": kind, "blob": found.blob, "file": file });
@@ -265,19 +290,19 @@ fn line(found: &Finding, as_json: bool) -> String {
     }
 }
 
-fn summary(display: &Display, done: Done, damaged: u64, superfluous: usize, as_json: bool) -> String {
+fn summary(display: &Display, done: Done, damaged: u64, orphaned: usize, as_json: bool) -> String {
     let seconds = display.elapsed().as_secs_f64();
     if as_json {
         let (bodies, bytes) = (done.items, done.bytes);
         let summary = json!({
-            "message": "summary", "bodies": bodies, "bytes": bytes, "damaged": damaged, "superfluous": superfluous,
+            "message": "summary", "bodies": bodies, "bytes": bytes, "damaged": damaged, "orphaned": orphaned,
             "seconds": seconds,
         });
         return summary.to_string();
     }
     let bytes = indicatif::HumanBytes(done.bytes);
-    let remains = if superfluous == 0 { "" } else { "; `ifmatch gc` removes the superfluous ones" };
-    format!("read {} with {bytes}: {damaged} damaged, {superfluous} superfluous{remains}", bodies(done.items))
+    let remains = if orphaned == 0 { "" } else { "; `ifmatch gc` removes the orphaned files" };
+    format!("read {} ({bytes}): {damaged} damaged, {orphaned} orphaned{remains}", bodies(done.items))
 }
 
 fn bodies(number: u64) -> String {
@@ -307,7 +332,7 @@ impl FromStr for Share {
     fn from_str(text: &str) -> Result<Self, String> {
         let percent: Option<f64> = text.strip_suffix('%').and_then(|number| number.parse().ok());
         let share = percent.filter(|percent| *percent > 0.0 && *percent <= 100.0);
-        share.map(|percent| Self(percent / 100.0)).ok_or_else(|| "a percentage, for example 5%".to_owned())
+        share.map(|percent| Self(percent / 100.0)).ok_or_else(|| "write a percentage above 0, such as 5%".to_owned())
     }
 }
 
@@ -344,8 +369,9 @@ async fn verify_running(url: &str, args: &VerifyArgs) -> Result<(), Error> {
     let location = Location::parse(url)?;
     let remote = Remote::new(&location, &args.connection)?;
     let Listed { blobs, bytes } = list(&remote, &location, args.sample).await?;
-    let rate =
-        args.rate.map(|rate| NonZero::new(rate.bytes()).ok_or_else(|| Error::usage("--rate must be at least 1B")));
+    let rate = args.rate.map(|rate| {
+        NonZero::new(rate.bytes()).ok_or_else(|| Error::usage("--rate can't be 0. Set it to a size such as 20MiB."))
+    });
     let progress = Progress::start(rate.transpose()?);
     let total = Done { items: blobs.len() as u64, bytes };
     let mut display = Display::start(total, args.json)?;
@@ -354,7 +380,7 @@ async fn verify_running(url: &str, args: &VerifyArgs) -> Result<(), Error> {
         let result = body(&remote, &blob, &progress).await;
         (blob, result)
     });
-    let is_stopped = run_all(tasks, args.jobs, &progress, &mut display, |display, (blob, result)| {
+    let is_stopped = run_all(tasks, args.jobs.unwrap_or(JOBS), &progress, &mut display, |display, (blob, result)| {
         tally.add(&result);
         if let Err(fault) = result {
             display.print(&fault_line(&blob, &fault, args.json))?;
@@ -367,8 +393,8 @@ async fn verify_running(url: &str, args: &VerifyArgs) -> Result<(), Error> {
     print_line(&tally.summary(&display, progress.done().bytes, args.json))?;
     let Tally { damaged, failed, .. } = tally;
     match last {
-        Some(last) => Err(Error::runtime(format!("stopped before the end: {last}"))),
-        None if is_stopped => Err(Error::interrupted("stopped before the end")),
+        Some(last) => Err(Error::runtime(format!("stopped early. {last}"))),
+        None if is_stopped => Err(Error::interrupted("stopped early")),
         None if damaged > 0 => Err(Error::damaged(format!("{damaged} of {} damaged or missing", bodies(total.items)))),
         None if failed > 0 => Err(Error::runtime(format!("{failed} of {} could not be read", bodies(total.items)))),
         None => Ok(()),
@@ -385,7 +411,7 @@ async fn list(remote: &Remote, location: &Location, sample: Share) -> Result<Lis
     for container in containers {
         let entries = remote.list(&container, &location.prefix).await?;
         if entries.is_none() && location.container.is_some() {
-            return Err(Error::runtime(format!("{}{container}: there is no such container", location.server)));
+            return Err(Error::runtime(format!("no such container: {container} at {}", origin(&location.server))));
         }
         for entry in entries.unwrap_or_default() {
             if sample.includes(nonce().map_err(|error| Error::runtime(error.to_string()))?) {
@@ -405,7 +431,7 @@ async fn body(remote: &Remote, blob: &BlobPath, progress: &Progress) -> Result<B
         Some((head, found)) => match head.hash {
             None => Ok(Body::NoHash),
             Some(stated) if stated == found => Ok(Body::Intact),
-            Some(_) => Err(Fault::damage("the bytes differ from those that were stored")),
+            Some(_) => Err(Fault::damage("the bytes differ from what was stored")),
         },
     }
 }
@@ -437,10 +463,10 @@ impl Tally {
             });
             return summary.to_string();
         }
-        let rest = [(no_hash, "without a hash to compare"), (failed, "not readable")];
+        let rest = [(no_hash, "without a hash"), (failed, "unreadable")];
         let rest = rest.iter().filter(|(count, _)| **count > 0).map(|(count, kind)| format!(", {count} {kind}"));
         let (read, bytes) = (bodies(*read), HumanBytes(bytes));
-        format!("read {read} with {bytes}: {damaged} damaged{}", rest.collect::<String>())
+        format!("read {read} ({bytes}): {damaged} damaged{}", rest.collect::<String>())
     }
 }
 

@@ -29,8 +29,8 @@ pub enum ListenAddress {
 
 /// Error returned for an invalid listen address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a listen address: write IP:PORT, such as 0.0.0.0:8080, or PORT for localhost only")]
-pub struct InvalidListenAddress(String);
+#[error("write IP:PORT, such as 0.0.0.0:8080, or PORT for localhost")]
+pub struct InvalidListenAddress;
 
 impl ListenAddress {
     /// Returns the addresses to listen on. All but the first are optional if the machine lacks them.
@@ -86,7 +86,7 @@ impl FromStr for ListenAddress {
         let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
         let is_localhost = host.is_empty() || host.eq_ignore_ascii_case("localhost");
         let port = port.parse().ok().filter(|_| is_localhost && port.bytes().all(|byte| byte.is_ascii_digit()));
-        port.map(Self::Localhost).ok_or_else(|| InvalidListenAddress(text.to_owned()))
+        port.map(Self::Localhost).ok_or(InvalidListenAddress)
     }
 }
 
@@ -152,8 +152,8 @@ pub struct OptionalListener {
 
 /// Error returned for text that is neither a listen address nor `off`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a listen address: write IP:PORT, PORT for localhost only, or off")]
-pub struct InvalidOptionalAddress(String);
+#[error("write IP:PORT, PORT for localhost, or off")]
+pub struct InvalidOptionalAddress;
 
 impl FromStr for OptionalAddress {
     type Err = InvalidOptionalAddress;
@@ -162,7 +162,7 @@ impl FromStr for OptionalAddress {
         if text.eq_ignore_ascii_case("off") {
             return Ok(Self::Off);
         }
-        text.parse().map(Self::On).map_err(|_| InvalidOptionalAddress(text.to_owned()))
+        text.parse().map(Self::On).map_err(|_| InvalidOptionalAddress)
     }
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn check_listeners(listeners: &[(&'static str, &[ListenAddress])]) ->
         for (other_flag, other_list, other) in &all[..at] {
             if overlap((list, *address), (other_list, *other)) {
                 return Err(Error::usage(format!(
-                    "{flag} {address} and {other_flag} {other} are on one port: give each listener a port of its own"
+                    "{flag} {address} and {other_flag} {other} share a port. Give each listener its own."
                 )));
             }
         }

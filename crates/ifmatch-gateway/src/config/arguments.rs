@@ -43,9 +43,9 @@ pub(crate) fn proxy(command: Command) -> Command {
         .mut_arg("register", |arg| arg.help_heading("Upstreams"));
     let command = OF_STORAGE.iter().fold(command, |command, (id, _)| command.mut_arg(id, |arg| arg.hide(true)));
     [
-        ("read_token", "Bearer token for reading /-/metrics and /-/cache"),
-        ("register", "Register for the records of --guard-writes, such as `redb:///FILE` or `postgres://USER@HOST/DATABASE`; by default, memory"),
-        ("write_token", "Bearer token for purging by DELETE /-/cache as well"),
+        ("read_token", "Bearer token for reading /-/metrics and /-/cache. Repeatable"),
+        ("register", "Register for --guard-writes, such as `redb:///FILE` or `postgres://USER@HOST/DATABASE`; by default, memory"),
+        ("write_token", "Bearer token for purges as well (DELETE /-/cache). Repeatable"),
     ]
     .into_iter()
     .fold(command, |command, (id, help)| command.mut_arg(id, |arg| arg.help(help).long_help(help)))

@@ -44,8 +44,8 @@ pub(crate) fn describe(text: &str, error: &Error) -> String {
     let column = before[start..].chars().count() + 1;
     let what = match error.message().rsplit_once(", expected ") {
         _ if is_unknown => suggestion(error.message()),
-        Some((_, expected)) => format!("expected {expected} (the line is not shown because it may contain a secret)"),
-        None => "syntax error (the line is not shown because it may contain a secret)".to_owned(),
+        Some((_, expected)) => format!("expected {expected} (the line may contain a secret, so it isn't shown)"),
+        None => "syntax error (the line may contain a secret, so it isn't shown)".to_owned(),
     };
     format!("TOML parse error at line {number}, column {column}\n{what}")
 }
@@ -81,15 +81,19 @@ fn suggestion(message: &str) -> String {
     let [unknown, expected @ ..] = &names[..] else { return message.to_owned() };
     let is_top = expected.contains(&"proxy");
     let elsewhere = if is_top { keys::<ProxySettings>() } else { keys::<Settings>() };
-    let place = if is_top { "write it below [proxy]" } else { "write it above all tables" };
+    let place = if is_top { "move it below [proxy]" } else { "move it above all tables" };
     if elsewhere.iter().any(|name| name == unknown) {
-        return format!("unknown field `{unknown}` in this table: {place}");
+        return format!("unknown setting `{unknown}` in this table: {place}");
     }
     let similarity = |name: &str| strsim::normalized_damerau_levenshtein(unknown, name);
     let nearest = expected.iter().max_by(|one, other| similarity(one).total_cmp(&similarity(other)));
     match nearest.filter(|name| similarity(name) >= SIMILAR) {
-        Some(name) => format!("unknown field `{unknown}`: did you mean `{name}`?"),
-        None => message.to_owned(),
+        Some(name) => format!("unknown setting `{unknown}`. Did you mean `{name}`?"),
+        // The names of a route are few.
+        None if expected.len() < 20 => message.to_owned(),
+        None => {
+            format!("unknown setting `{unknown}`. `ifmatch help serve` and `ifmatch help proxy` list all settings.")
+        }
     }
 }
 
@@ -143,19 +147,19 @@ mod tests {
     #[test]
     fn an_unknown_key_gets_a_suggestion() {
         for (text, expected) in [
-            ("upstream = ['http://a']", "unknown field `upstream` in this table: write it below [proxy]"),
+            ("upstream = ['http://a']", "unknown setting `upstream` in this table: move it below [proxy]"),
             (
                 "[proxy]\nlisten = '0.0.0.0:80'",
-                "line 2, column 1\nunknown field `listen` in this table: write it above all tables",
+                "line 2, column 1\nunknown setting `listen` in this table: move it above all tables",
             ),
-            ("max-bodysize = 1", "did you mean `max-body-size`?"),
-            ("[proxy]\nupstreams = ['a']", "did you mean `upstream`?"),
-            ("[[proxy.route]]\nmatch = 'a'\nstrip-prefx = true", "did you mean `strip-prefix`?"),
+            ("max-bodysize = 1", "Did you mean `max-body-size`?"),
+            ("[proxy]\nupstreams = ['a']", "Did you mean `upstream`?"),
+            ("[[proxy.route]]\nmatch = 'a'\nstrip-prefx = true", "Did you mean `strip-prefix`?"),
             (
                 "[[proxy.route]]\nmatch = 'a'\ncache-dir = 'd'",
-                "unknown field `cache-dir` in this table: write it above all tables",
+                "unknown setting `cache-dir` in this table: move it above all tables",
             ),
-            ("colour = 1", "expected one of `data`"),
+            ("colour = 1", "`ifmatch help serve`"),
         ] {
             let error = error(text);
             assert!(error.contains(expected), "{text}: {error}");

@@ -121,7 +121,9 @@ impl Config {
         }
         for (listener, flag, clients) in [(tables, "--listen-tables", "tables"), (s3, "--listen-s3", "S3 clients")] {
             if listener.is_requested && accounts.is_empty() {
-                return Err(Error::usage(format!("{clients} need an account: set --accounts NAME:KEY, or {flag} off")));
+                return Err(Error::usage(format!(
+                    "{clients} need an account. Set --accounts NAME:KEY, or {flag} off."
+                )));
             }
         }
         check_listeners(&[
@@ -194,16 +196,20 @@ fn storage(settings: &Settings) -> Result<Storage, Error> {
     let register = register_url(settings.register.as_deref())?;
     match (settings.data.clone(), settings.store.clone(), register) {
         (None, None, _) => Err(Error::usage(
-            "no storage is set: use --data DIR for a folder on this machine, or --store URL for an object store",
+            "no storage. Set --data DIR for a folder on this machine, or --store URL for an object store.",
         )),
         (Some(_), None, Some(_)) => Err(Error::usage(
-            "--register needs --store, since one process alone uses the folder of --data: set --store file:///FOLDER \
-             in its place, or omit --register",
+            "--register needs --store, since one process alone uses --data. Replace --data with --store file:///FOLDER, or \
+             remove --register.",
         )),
         (Some(_), Some(_), Some(_)) => {
-            Err(Error::usage("--data and --register are both places for the records of --store: use one of them"))
+            Err(Error::usage("--data and --register both keep the records of --store. Use one."))
         }
         (Some(folder), None, None) => Ok(Storage::Folder(folder)),
+        (_, Some(url), _) if !url.contains(':') => Err(Error::usage(format!(
+            "--store takes a URL. For the folder {url}, write --store file://{}, or --data {url}.",
+            std::path::absolute(&url).unwrap_or_else(|_| url.clone().into()).display()
+        ))),
         (None, Some(url), None) => Ok(Storage::Store { url, records: Records::Memory }),
         (Some(folder), Some(url), None) => Ok(Storage::Store { url, records: Records::Folder(folder) }),
         (None, Some(url), Some(register)) => Ok(Storage::Store { url, records: Records::Register(register) }),
@@ -217,7 +223,7 @@ fn max_waits(settings: &Settings) -> Result<usize, Error> {
         None => Ok(half.min(Waits::DEFAULT_MAX)),
         Some(waits) if waits <= half => Ok(waits),
         Some(waits) => Err(Error::usage(format!(
-            "--max-waits is {waits}, but must be at most half of --max-requests, which is {half}: other requests need slots"
+            "--max-waits is {waits}. Set it to half of --max-requests at most ({half}), so other requests find slots."
         ))),
     }
 }
@@ -225,14 +231,16 @@ fn max_waits(settings: &Settings) -> Result<usize, Error> {
 fn cache(settings: &Settings) -> Result<Option<CacheConfig>, Error> {
     let cache = CacheConfig::new(settings, ByteSize::from_bytes(0))?;
     if cache.is_some() && settings.store.is_none() {
-        return Err(Error::usage("--cache needs --store: the operating system already caches the files of --data"));
+        return Err(Error::usage(
+            "--cache needs --store: the operating system already caches the files in --data. Remove it.",
+        ));
     }
     Ok(cache)
 }
 
 fn exposed(listen: ListenAddress) -> Error {
     Error::usage(format!(
-        "other machines can reach {listen}, so credentials are required: set --write-token-file (and \
-         --read-token-file), or [[accounts]] in the file, or listen on 127.0.0.1 only.\nTo create a token: openssl rand -hex 32"
+        "other machines can reach {listen}, so credentials are required. Set --write-token-file (and --read-token-file), or \
+         [[accounts]] in the file, or listen on 127.0.0.1.\nTo create a token: openssl rand -hex 32 > write.token"
     ))
 }

@@ -62,13 +62,16 @@ impl PemFile<'_> {
         let Self { flag, path } = self;
         match error {
             pem::Error::NoItemsFound => self.lacks(what),
-            pem::Error::Io(error) => Error::usage(format!("cannot read {flag} {}: {error}", path.display())),
-            error => Error::usage(format!("{flag} {} is not a PEM file: {error}", path.display())),
+            pem::Error::Io(error) => Error::usage(format!("can't read {flag} {}: {error}", path.display())),
+            error => Error::usage(format!(
+                "{flag} {} isn't a valid PEM file ({error}). Convert it with openssl.",
+                path.display()
+            )),
         }
     }
 
     fn lacks(self, what: &str) -> Error {
-        Error::usage(format!("{} {} contains no {what} in PEM format", self.flag, self.path.display()))
+        Error::usage(format!("{} {} contains no {what} in PEM format. Check the file.", self.flag, self.path.display()))
     }
 }
 
@@ -80,10 +83,10 @@ pub(crate) fn certified_key(cert: PemFile<'_>, key: PemFile<'_>) -> Result<Certi
     let (chain, private) = (cert.certificates()?, key.private_key()?);
     let (cert, key) = (cert.path.display(), key.path.display());
     CertifiedKey::from_der(chain, private, &ring::default_provider()).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => {
-            Error::usage(format!("the key in {key} does not match the certificate in {cert}"))
-        }
-        error => Error::usage(format!("cannot use the certificate in {cert} and the key in {key}: {error}")),
+        rustls::Error::InconsistentKeys(_) => Error::usage(format!(
+            "the key in {key} doesn't match the certificate in {cert}. Use the pair that was issued together."
+        )),
+        error => Error::usage(format!("can't use the certificate in {cert} with the key in {key}: {error}")),
     })
 }
 
@@ -103,7 +106,7 @@ pub(super) fn configure_upstreams(
         ("--upstream-client-key", key.is_some()),
     ];
     if let Some((flag, _)) = flags.into_iter().find(|(_, set)| *set && !secure) {
-        return Err(Error::usage(format!("{flag} needs an upstream with TLS: write https:// in place of http://")));
+        return Err(Error::usage(format!("{flag} needs an upstream with TLS. Write https:// in --upstream.")));
     }
     if let Some(path) = &settings.upstream_ca {
         builder = builder.trust(roots(path)?);
@@ -116,10 +119,10 @@ pub(super) fn configure_upstreams(
         }
         (None, None) => Ok(builder),
         (Some(_), None) => {
-            Err(Error::usage("--upstream-client-cert needs --upstream-client-key, the private key of the certificate"))
+            Err(Error::usage("--upstream-client-cert needs --upstream-client-key, its private key. Set both."))
         }
         (None, Some(_)) => {
-            Err(Error::usage("--upstream-client-key needs --upstream-client-cert, the certificate of the key"))
+            Err(Error::usage("--upstream-client-key needs --upstream-client-cert, its certificate. Set both."))
         }
     }
 }
@@ -129,7 +132,7 @@ fn roots(path: &Path) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     for certificate in (PemFile { flag, path }).certificates()? {
         roots.add(certificate).map_err(|error| {
-            Error::usage(format!("{flag} {} contains a certificate that cannot be used: {error}", path.display()))
+            Error::usage(format!("{flag} {} contains an unusable certificate: {error}", path.display()))
         })?;
     }
     Ok(roots)

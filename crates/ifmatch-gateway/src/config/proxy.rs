@@ -123,7 +123,9 @@ fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guar
     if !settings.guard_writes {
         return match register {
             None => Ok(None),
-            Some(_) => Err(Error::usage("--register keeps the records of guarded writes: set --guard-writes as well")),
+            Some(_) => Err(Error::usage(
+                "--register needs --guard-writes, whose records it keeps. Add it, or remove --register.",
+            )),
         };
     }
     let register = super::register_url(register)?.filter(|url| *url.engine() != Engine::Memory);
@@ -135,30 +137,34 @@ fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guar
 
 /// The guard gives up a write after `--answer-timeout`. A route that waits for longer would let another write begin meanwhile.
 pub(crate) fn guarded_timeout() -> Error {
-    Error::usage("--guard-writes needs one --answer-timeout for all routes: remove answer-timeout from the routes")
+    Error::usage("--guard-writes needs one --answer-timeout for all routes. Remove answer-timeout from the routes.")
 }
 
 fn purges(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<PurgeConfig, Error> {
     let is_set = settings.purge_register.is_some() || !settings.purge_peer.is_empty();
     if is_set && cache.is_some_and(|cache| cache.bytes() == 0) {
-        return Err(Error::usage("--purge-register and --purge-peer need the cache: remove them, or --cache 0"));
+        return Err(Error::usage(
+            "--purge-register and --purge-peer need the cache. Remove them, or remove --cache 0.",
+        ));
     }
     let peer = |text: &String| {
         let is_usable = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.path() == "/";
         text.parse().ok().filter(is_usable).ok_or_else(|| {
             let shown = without_secrets(text);
-            Error::usage(format!("--purge-peer is '{shown}': use the address of a proxy, such as http://10.0.0.8:9000"))
+            Error::usage(format!(
+                "--purge-peer can't be '{shown}'. Use a proxy's address, such as http://10.0.0.8:9000."
+            ))
         })
     };
     match (super::register_url(settings.purge_register.as_deref())?, &settings.purge_peer[..]) {
         (None, []) => Ok(PurgeConfig::Alone),
         (None, peers) => peers.iter().map(peer).collect::<Result<_, _>>().map(PurgeConfig::Peers),
         (Some(url), []) if matches!(url.engine(), Engine::Memory | Engine::Redb(_)) => Err(Error::usage(format!(
-            "--purge-register is {url}, which one process alone uses: use PostgreSQL, etcd, Redis or an object store"
+            "--purge-register can't be {url}, which one process alone can use. Use PostgreSQL, etcd, Redis or an object store."
         ))),
         (Some(url), []) => Ok(PurgeConfig::Register { url, bound: positive(settings.purge_bound, "--purge-bound")? }),
         (Some(_), _) => Err(Error::usage(
-            "--purge-register and --purge-peer exclude each other: the register needs no list of peers",
+            "--purge-register and --purge-peer exclude each other. Keep the register: it needs no list of peers.",
         )),
     }
 }
@@ -172,20 +178,20 @@ fn query_rules(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<Quer
             !name.contains(['&', '=', '?', '#', '*'])
         };
         if let Some(wrong) = names.iter().find(|name| name.is_empty() || !is_name(name)) {
-            let detail = "write the decoded name of a parameter, such as 'page', or a prefix, such as 'utm_*'";
-            return Err(Error::usage(format!("{flag} contains '{wrong}', which is not a name: {detail}")));
+            let detail = "Write a parameter's decoded name, such as 'page', or a prefix, such as 'utm_*'.";
+            return Err(Error::usage(format!("{flag} contains '{wrong}', which isn't a name. {detail}")));
         }
     }
     let filter = match (&settings.drop_query[..], &settings.keep_query[..]) {
         ([], []) => QueryFilter::None,
         (drop, []) => QueryFilter::Drop(drop.to_vec()),
         ([], keep) => QueryFilter::Keep(keep.to_vec()),
-        _ => return Err(Error::usage("--drop-query and --keep-query exclude each other: use one of them")),
+        _ => return Err(Error::usage("--drop-query and --keep-query exclude each other. Use one.")),
     };
     let rules = QueryRules { sort: settings.sort_query, filter };
     if rules.is_active() && cache.is_some_and(|cache| cache.bytes() == 0) {
         return Err(Error::usage(
-            "--sort-query, --drop-query and --keep-query need the cache: remove them, or --cache 0",
+            "--sort-query, --drop-query and --keep-query need the cache. Remove them, or remove --cache 0.",
         ));
     }
     Ok(rules)
@@ -203,7 +209,7 @@ fn heuristic(settings: &ProxySettings) -> Option<Heuristic> {
 fn reject_storage(settings: &Settings) -> Result<(), Error> {
     match arguments::OF_STORAGE.iter().find(|(_, is_set)| is_set(settings)) {
         Some((id, _)) => Err(Error::usage(format!(
-            "--{} belongs to `ifmatch serve`: a proxy stores no blobs and forwards requests to --upstream",
+            "--{} is for `ifmatch serve`. A proxy stores no blobs: remove it, or use `ifmatch serve`.",
             id.replace('_', "-")
         ))),
         None => Ok(()),
@@ -216,9 +222,7 @@ fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
         routes.push(Route::to("/", settings.upstream.clone()));
     }
     if routes.is_empty() {
-        return Err(Error::usage(
-            "no upstream is set: use --upstream http://127.0.0.1:8000, or --route for some requests",
-        ));
+        return Err(Error::usage("no upstream. Set --upstream http://127.0.0.1:8000, or --route for some requests."));
     }
     Ok(routes)
 }
@@ -252,7 +256,7 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: SlotLimit) 
     match &settings.health_path {
         None => Ok(builder),
         Some(path) if path.starts_with('/') => Ok(builder.health_check(check(path)?)),
-        Some(path) => Err(Error::usage(format!("--health-path is {path:?}, but must start with a slash"))),
+        Some(path) => Err(Error::usage(format!("--health-path must start with a slash: write /{path}"))),
     }
 }
 
@@ -324,8 +328,8 @@ mod tests {
             ("upstream = ['http://a']\nhealth-path = 'up'", "--health-path"),
             ("upstream = ['http://a']\npurge-register = 'redb:///x'", "one process alone"),
             ("upstream = ['http://a']\npurge-register = 'x'", "not the URL of a register"),
-            ("upstream = ['http://a']\npurge-peer = ['10.0.0.8:9000']", "--purge-peer is '10.0.0.8:9000'"),
-            ("upstream = ['http://a']\npurge-peer = ['http://b/c']", "--purge-peer is 'http://b/c'"),
+            ("upstream = ['http://a']\npurge-peer = ['10.0.0.8:9000']", "--purge-peer can't be '10.0.0.8:9000'"),
+            ("upstream = ['http://a']\npurge-peer = ['http://b/c']", "--purge-peer can't be 'http://b/c'"),
             ("upstream = ['http://a']\npurge-peer = ['http://b']\npurge-register = 'redis://b'", "exclude each other"),
             ("upstream = ['http://a']\npurge-register = 'redis://b'\npurge-bound = '0s'", "--purge-bound"),
             ("upstream = ['http://a']\nanswer-timeout = '0s'", "--answer-timeout"),
@@ -333,7 +337,7 @@ mod tests {
             ("upstream = ['http://a']\nbreaker-pause = '0s'", "--breaker-pause"),
             ("upstream = ['http://a']\nhealth-path = '/'\nhealth-interval = '0s'", "--health-interval"),
             ("upstream = ['http://a']\nupstream-ca = 'ca.pem'", "--upstream-ca needs"),
-            ("upstream = ['https://a']\nupstream-ca = 'missing.pem'", "cannot read --upstream-ca missing.pem"),
+            ("upstream = ['https://a']\nupstream-ca = 'missing.pem'", "can't read --upstream-ca missing.pem"),
             (
                 "upstream = ['https://a']\nupstream-client-key = 'k'",
                 "--upstream-client-key needs --upstream-client-cert",
@@ -363,7 +367,10 @@ mod tests {
             ("[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstrip = true", "unknown field `strip`"),
             ("[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstrip-prefix = true", "'a' has no path to strip"),
             ("[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nstatus = 301", "status needs redirect"),
-            ("[[proxy.route]]\nmatch = 'a'\nredirect = 'https://b/{path}'", "'https://b/{path}' is not a valid target"),
+            (
+                "[[proxy.route]]\nmatch = 'a'\nredirect = 'https://b/{path}'",
+                "'https://b/{path}' is not a valid redirect target",
+            ),
             ("[[proxy.route]]\nmatch = 'a'\nredirect = 'https://b'\nstatus = 200", "301, 302, 307 or 308"),
             (
                 "[[proxy.route]]\nmatch = 'a'\nupstream = ['http://a']\nrequest-headers.set.Host = 'b'",

@@ -24,19 +24,18 @@ use super::units::Span;
 pub struct ProxySettings {
     /// Server to forward requests to. Repeatable.
     ///
-    /// http://, https:// or h2c:// (HTTP/2 without TLS), a host, an optional port, and an optional path prefix.
-    /// Several servers, also separated by commas, take turns. Options may follow the URL, separated by spaces:
-    /// `weight=N` gives a server N times as many requests as one without, and `backup` uses a server only while no
-    /// other one is available. For example `http://10.0.0.7:8080 weight=3,http://10.0.0.8:8080,http://10.0.0.9:8080
-    /// backup`.
+    /// http://, https:// or h2c:// (HTTP/2 without TLS), a host, an optional port and path. Several servers, also
+    /// separated by commas, take turns. Options follow the URL after spaces: `weight=N` gives a server N times the
+    /// requests, and `backup` uses it only while no other is available, as in `http://10.0.0.7:8080
+    /// weight=3,http://10.0.0.8:8080,http://10.0.0.9:8080 backup`.
     #[arg(long, value_name = "URL", value_delimiter = ',', help_heading = "Upstreams")]
     pub upstream: Vec<String>,
 
-    /// Other upstreams for a host, a path or both.
+    /// Upstreams for a host, a path or both. Repeatable.
     ///
-    /// For example `example.com/images=http://10.0.0.7:8080,http://10.0.0.8:8080`. The most specific route wins;
-    /// `*.example.com` is for all hosts below example.com.
-    /// Repeatable; separated by semicolons in the environment. In the file, `[[proxy.route]]` has more options.
+    /// Such as `example.com/images=http://10.0.0.7:8080,http://10.0.0.8:8080`. The most specific route wins;
+    /// `*.example.com` matches all hosts below example.com. Separated by semicolons in the environment.
+    /// `[[proxy.route]]` in the file has more options.
     #[arg(long, value_name = "ROUTE=URLS", value_delimiter = ';', help_heading = "Upstreams")]
     pub route: Vec<RouteSetting>,
 
@@ -54,43 +53,41 @@ pub struct ProxySettings {
     #[arg(long, help_heading = "Upstreams")]
     pub rewrite_host: bool,
 
-    /// Trust Forwarded and X-Forwarded-* headers of requests.
+    /// Trust Forwarded and X-Forwarded-* of requests.
     ///
-    /// Use it only behind another proxy of yours.
+    /// Only behind another proxy of yours.
     #[arg(long, help_heading = "Upstreams")]
     pub trust_forwarded: bool,
 
-    /// Time to connect to a server, including DNS and TLS.
+    /// Time to connect to a server, with DNS and TLS.
     ///
-    /// Afterwards the next server is tried, or the client gets 502.
+    /// Then the next server is tried, or the client gets 502.
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5s", help_heading = "Upstreams")]
     pub connect_timeout: Span,
 
-    /// Time for a server to begin or continue a response.
+    /// Time for a server to start or continue a response.
     ///
-    /// It also limits the time in which a server takes each part of the request's content. Afterwards the client gets
-    /// 504.
+    /// Also the time to take each part of a request's body. Then the client gets 504.
     #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Upstreams")]
     pub answer_timeout: Span,
 
     /// Maximum number of concurrent requests to one server.
     ///
-    /// Further requests go to another server of the upstream, or wait. By default, all servers of an upstream
-    /// together get half of --max-requests. Clients share them as they share --max-requests. As many requests as a
-    /// quarter of --max-requests may wait for an upstream, up to --connect-timeout each; further ones get 503 with
-    /// Retry-After.
+    /// More go to another server, or wait. By default, all servers of an upstream share half of --max-requests. Up to a
+    /// quarter of --max-requests may wait for an upstream, for --connect-timeout each; more get 503 with Retry-After.
+    /// Clients share the slots as they share --max-requests.
     #[arg(long, hide_short_help = true, value_name = "N", help_heading = "Upstreams")]
     pub upstream_requests: Option<u32>,
 
-    /// Number of failures after which a server is skipped.
+    /// Consecutive failures after which a server is skipped; 0 disables it.
     ///
-    /// They are consecutive failures, of several clients or for several paths: no response in time, a closed
-    /// connection, invalid HTTP, or 502, 503 and 504. The server is skipped for --breaker-pause. If all servers of an
-    /// upstream hang, clients get a stale response or 503 with Retry-After at once. 0 disables it.
+    /// For --breaker-pause. A failure is no response in time, a closed connection, invalid HTTP, 502, 503 or 504; they
+    /// must be of several clients or paths. If all servers of an upstream hang, clients get a stale response or 503 at
+    /// once.
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "5", help_heading = "Upstreams")]
     pub breaker_failures: u32,
 
-    /// Time for which a server is skipped after it was unreachable, failed or hung.
+    /// Time to skip a server that was unreachable, failed or hung.
     ///
     /// Unless it hangs, it still gets requests that no other server can take.
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5s", help_heading = "Upstreams")]
@@ -98,31 +95,28 @@ pub struct ProxySettings {
 
     /// PEM file of certificate authorities for https upstreams.
     ///
-    /// They replace those of the system. To trust both, append the system's to the file.
+    /// In place of the system's. To trust both, append the system's to the file.
     #[arg(long, hide_short_help = true, value_name = "FILE", help_heading = "Upstreams")]
     pub upstream_ca: Option<PathBuf>,
 
-    /// PEM file of the certificate sent to https upstreams.
-    ///
-    /// The proxy sends the chain to upstreams that ask for one (mutual TLS).
+    /// PEM file with the client certificate for https upstreams (mutual TLS).
     #[arg(long, hide_short_help = true, value_name = "FILE", help_heading = "Upstreams")]
     pub upstream_client_cert: Option<PathBuf>,
 
-    /// Private key of --upstream-client-cert, as a PEM file.
+    /// PEM file with the private key of --upstream-client-cert.
     #[arg(long, hide_short_help = true, value_name = "FILE", help_heading = "Upstreams")]
     pub upstream_client_key: Option<PathBuf>,
 
-    /// Offer HTTP/2 to https upstreams.
+    /// Offer HTTP/2 to https upstreams (ALPN).
     ///
-    /// They select it or HTTP/1.1 (ALPN). For HTTP/2 without TLS, write h2c:// in the URL of the upstream.
+    /// For HTTP/2 without TLS, write h2c:// in the URL.
     #[arg(long, hide_short_help = true, help_heading = "Upstreams")]
     pub upstream_http2: bool,
 
     /// Path for periodic health checks.
     ///
-    /// A server that does not respond with 2xx within five seconds fails a check. The first check decides alone.
-    /// After three failed checks in a row, a server gets no requests while another one is healthy; after two
-    /// successful ones, it gets requests again.
+    /// A check fails without a 2xx within five seconds. The first check decides alone; then three failures in a row
+    /// take a server out while another is healthy, and two successes bring it back.
     #[arg(long, value_name = "PATH", help_heading = "Upstreams")]
     pub health_path: Option<String>,
 
@@ -132,98 +126,90 @@ pub struct ProxySettings {
 
     /// Guess the lifetime of responses that state none.
     ///
-    /// The guess is a part of the time since their Last-Modified (RFC 9111 §4.2.2).
+    /// From their Last-Modified (RFC 9111 §4.2.2).
     #[arg(long, hide_short_help = true, default_value = "true", help_heading = "Cache")]
     pub guess_lifetimes: bool,
 
     /// Lifetime of responses without a stated or guessed one.
     ///
-    /// Responses to requests with credentials, and responses with cookies, get none.
+    /// Not for requests with credentials, or responses with cookies.
     #[arg(long, value_name = "TIME", help_heading = "Cache")]
     pub default_ttl: Option<Span>,
 
-    /// Lifetime of 404, 405, 410, 414 and 501 responses that do not state one.
+    /// Lifetime of 404, 405, 410, 414 and 501 that state none.
     #[arg(long, hide_short_help = true, value_name = "TIME", help_heading = "Cache")]
     pub negative_ttl: Option<Span>,
 
-    /// Time to use stale responses if the upstream fails.
+    /// Time to serve stale responses while the upstream is unreachable; 0s disables it.
     ///
-    /// It begins when the lifetime of a response ends, and counts while the upstream is unreachable, unless the
-    /// response forbids it. 0s disables it.
+    /// Counts from the end of a response's lifetime, unless it forbids that.
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "3600s", help_heading = "Cache")]
     pub stale_if_unreachable: Span,
 
-    /// Time to use stale responses if the upstream answers 500, 502, 503 or 504.
+    /// Time to serve stale responses if the upstream answers 500, 502, 503 or 504.
     ///
-    /// It begins when the lifetime of a response ends, unless the response forbids it or states its own stale-if-error.
-    /// Unset, only the latter counts.
+    /// Counts from the end of a response's lifetime, unless it forbids that. Its own stale-if-error takes precedence.
     #[arg(long, hide_short_help = true, value_name = "TIME", help_heading = "Cache")]
     pub stale_if_error: Option<Span>,
 
-    /// Time to use stale responses during their revalidation.
+    /// Time to serve stale responses while they are revalidated in the background.
     ///
-    /// It begins when the lifetime of a response ends. The proxy revalidates the response in the background, unless
-    /// the response forbids it or states its own stale-while-revalidate. Unset, only the latter counts.
+    /// Counts from the end of a response's lifetime, unless it forbids that. Its own stale-while-revalidate takes
+    /// precedence.
     #[arg(long, hide_short_help = true, value_name = "TIME", help_heading = "Cache")]
     pub stale_while_revalidate: Option<Span>,
 
     /// Ignore Cache-Control and Pragma of requests.
     ///
-    /// Clients can then not force requests to the upstream. `no-store` still prevents storing.
+    /// Clients then can't force requests to the upstream. `no-store` still prevents storing.
     #[arg(long, hide_short_help = true, help_heading = "Cache")]
     pub ignore_client_cache_control: bool,
 
     /// Store responses with cookies, for all clients.
     ///
-    /// It applies to responses with Set-Cookie and an explicit lifetime that are not `public`: every client then gets
-    /// the same cookie.
+    /// If they have an explicit lifetime and are not `public`: every client then gets the same cookie.
     #[arg(long, hide_short_help = true, help_heading = "Cache")]
     pub share_cookies: bool,
 
-    /// Sort the query parameters of each request by name.
+    /// Sort the query parameters of requests by name.
     ///
-    /// Their order then makes no difference to the cache. The upstream receives the sorted query. Parameters with the
-    /// same name keep their order.
+    /// The cache then ignores their order. The upstream gets the sorted query. Parameters of one name keep their order.
     #[arg(long, hide_short_help = true, help_heading = "Cache")]
     pub sort_query: bool,
 
-    /// Query parameters to remove, such as `utm_*,fbclid`.
+    /// Query parameters to remove, such as `utm_*,fbclid`. Repeatable.
     ///
-    /// They are removed from each request before it is looked up and forwarded. `*` at the end matches any rest.
-    /// Repeatable, or separated by commas.
+    /// Before the look-up and forwarding. `*` at the end matches any rest.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Cache")]
     pub drop_query: Vec<String>,
 
-    /// Query parameters to keep; all others are removed.
-    ///
-    /// They are removed from each request before it is looked up and forwarded. Repeatable, or separated by commas.
+    /// Query parameters to keep; all others are removed. Repeatable.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Cache")]
     pub keep_query: Vec<String>,
 
-    /// Register by which several proxies share their purges, such as `postgres://HOST/DATABASE`.
+    /// Register by which proxies share purges, such as `postgres://HOST/DATABASE`.
     ///
-    /// A purge that one of them acknowledges then holds on all. A proxy that cannot reach the register validates stored responses
-    /// before it uses them.
+    /// A purge that one acknowledges then holds on all. A proxy that can't reach the register revalidates stored
+    /// responses before use.
     #[arg(long, hide_short_help = true, value_name = "URL", hide_env_values = true, help_heading = "Cache")]
     pub purge_register: Option<String>,
 
-    /// Time for which a proxy uses stored responses after it has asked the register for purges.
+    /// Time that stored responses are used after asking the register for purges.
     ///
-    /// The proxy asks four times within it. Each purge waits for a little longer than this time.
+    /// The proxy asks four times within it. Each purge waits a little longer than it.
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "2s", help_heading = "Cache")]
     pub purge_bound: Span,
 
-    /// Other proxies, which get each purge with its token, such as `http://10.0.0.8:9000`.
+    /// Other proxy that gets each purge with its token, such as `http://10.0.0.8:9000`. Repeatable.
     ///
-    /// For proxies without a shared register: give each the addresses of all others. Repeatable, or separated by commas.
+    /// For proxies without a shared register: give each the addresses of all others.
     #[arg(long, hide_short_help = true, value_name = "URL", value_delimiter = ',', help_heading = "Cache")]
     pub purge_peer: Vec<String>,
 
     /// Lose no conditional write, even if the upstream does.
     ///
-    /// Conditional PUT, PATCH, POST and DELETE lose no update even if the upstream ignores conditions, and each
-    /// response gets the hash of its content as its entity tag. Use it only if the upstreams are changed through this
-    /// proxy alone.
+    /// Conditional PUT, PATCH, POST and DELETE are then safe even if the upstream ignores conditions, and each
+    /// response's tag is the hash of its content. Only if all changes go through this proxy.
     #[arg(long, help_heading = "Upstreams")]
     pub guard_writes: bool,
 }

@@ -60,7 +60,7 @@ impl FromStr for RegisterUrl {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let unknown = || Error::usage(format!("{} is not the URL of a register: use {FORMS}", without_secrets(text)));
+        let unknown = || Error::usage(format!("{} is not the URL of a register. Use {FORMS}.", without_secrets(text)));
         let (scheme, rest) = text.split_once(':').ok_or_else(unknown)?;
         let engine = match scheme {
             "memory" if rest.is_empty() => Engine::Memory,

@@ -93,7 +93,7 @@ pub struct HeaderRules {
 
 /// Error returned for a route without a destination.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a valid route: write HOST/PATH=URL, for example example.com/images=http://10.0.0.7:8080")]
+#[error("write HOST/PATH=URL in place of '{0}', such as example.com/images=http://10.0.0.7:8080")]
 pub struct InvalidRoute(String);
 
 impl Route {
@@ -167,10 +167,10 @@ impl Route {
     /// with.
     fn check(&self) -> Result<(), String> {
         if self.upstream.is_empty() == self.redirect.is_none() {
-            return Err("either upstream or redirect must be set, and not both".to_owned());
+            return Err("set either upstream or redirect, not both".to_owned());
         }
         if self.status.is_some() && self.redirect.is_none() {
-            return Err("status needs redirect, the target".to_owned());
+            return Err("status needs redirect: set the target, too".to_owned());
         }
         let of_upstreams = [
             ("answer-timeout", self.answer_timeout.is_some()),
@@ -180,7 +180,7 @@ impl Route {
             ("cache", self.cache != RouteCache::default()),
         ];
         if let Some((key, _)) = of_upstreams.iter().find(|(_, is_set)| *is_set && self.redirect.is_some()) {
-            return Err(format!("{key} needs upstream: a redirection asks no server"));
+            return Err(format!("{key} needs upstream: a redirect contacts no server"));
         }
         let is_zero = |span: Option<Span>| span.is_some_and(|span| span.duration().is_zero());
         for (key, span) in [("answer-timeout", self.answer_timeout), ("connect-timeout", self.connect_timeout)] {
@@ -189,10 +189,10 @@ impl Route {
             }
         }
         if let Some(path) = self.health_path.as_deref().filter(|path| !path.starts_with('/')) {
-            return Err(format!("health-path is '{path}', but must start with a slash"));
+            return Err(format!("health-path must start with a slash: write '/{path}'"));
         }
         if !self.request_headers.hide.is_empty() {
-            return Err("hide is for response-headers: use remove for those of requests".to_owned());
+            return Err("hide is for response-headers. Use remove for request-headers.".to_owned());
         }
         let check = HealthCheck::of("/");
         let built = self.upstream().transpose().and_then(|upstream| self.build(upstream, &check));
@@ -341,8 +341,8 @@ impl<'de> Deserialize<'de> for Ttl {
                 while let Some(name) = table.next_key::<String>()? {
                     let status = status(&name).ok_or_else(|| {
                         de::Error::custom(format!(
-                            "'{name}' is not a status that can have a lifetime: write one such as 200 or 404 (the parts of a \
-                             200, with 206, have that of 200)"
+                            "'{name}' is not a status that can have a lifetime. Write one such as 200 or 404 (a 206 has the lifetime \
+                             of its 200)."
                         ))
                     })?;
                     lifetimes.push((status, table.next_value::<Span>()?.duration()));
@@ -410,7 +410,7 @@ mod tests {
         for (toml, part) in [
             ("cache = 'on'", "\"off\""),
             ("cache = 600", "\"off\""),
-            ("cache.ttl = '10'", "not a valid duration"),
+            ("cache.ttl = '10'", "add a unit, such as 10s"),
             ("cache.ttl = 600", "a time such as 10m"),
             ("cache.ttl = { any = '1m' }", "'any' is not a status"),
             ("cache.ttl = { 99 = '1m' }", "'99' is not a status"),

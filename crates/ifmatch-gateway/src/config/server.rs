@@ -55,7 +55,7 @@ impl ServerConfig {
     /// Names flags that are missing or contradict each other.
     pub(crate) fn new(settings: Settings, access: Access) -> Result<Self, Error> {
         if settings.listen.is_empty() {
-            return Err(Error::usage("--listen names no address: name one, or leave it out"));
+            return Err(Error::usage("--listen is empty. Name an address, or remove it."));
         }
         let console = console(&settings, &access)?;
         check_listeners(&[
@@ -91,7 +91,9 @@ impl CacheConfig {
         let memory = settings.cache.unwrap_or(default_memory).bytes();
         if memory == 0 {
             return match settings.cache_dir {
-                Some(_) => Err(Error::usage("--cache-dir needs --cache, the memory for small bodies")),
+                Some(_) => Err(Error::usage(
+                    "--cache-dir needs --cache, the memory for small bodies. Set it, such as --cache 256MiB.",
+                )),
                 None => Ok(None),
             };
         }
@@ -116,11 +118,11 @@ fn console(settings: &Settings, access: &Access) -> Result<OptionalListener, Err
     match settings.console {
         Some(OptionalAddress::Off) => Ok(OptionalListener::default()),
         Some(OptionalAddress::On(_)) if !can_sign_in => {
-            Err(Error::usage("the console needs a token to sign in with: set --write-token-file, or --console off"))
+            Err(Error::usage("the console needs a token to sign in with. Set --write-token-file, or --console off."))
         }
         Some(OptionalAddress::On(address)) if access.is_open() && !address.is_loopback() => Err(Error::usage(format!(
-            "other machines can reach the console at {address}, so a token is required: set --write-token-file, or use \
-             --console 127.0.0.1:10004"
+            "other machines can reach the console at {address}, so a token is required. Set --write-token-file, or \
+             --console 127.0.0.1:10004."
         ))),
         Some(OptionalAddress::On(address)) => Ok(OptionalListener { address: Some(address), is_requested: true }),
         None => {
@@ -135,14 +137,12 @@ fn tls_files(settings: &Settings) -> Result<Vec<TlsFiles>, Error> {
     let (certs, keys) = (&settings.tls_cert, &settings.tls_key);
     match (certs.len(), keys.len()) {
         (0, 0) if !settings.redirect_listen.is_empty() => {
-            Err(Error::usage("--redirect-listen redirects to TLS: set --tls-cert and --tls-key as well"))
+            Err(Error::usage("--redirect-listen redirects to TLS. Set --tls-cert and --tls-key, too."))
         }
-        (_, 0) if !certs.is_empty() => {
-            Err(Error::usage("--tls-cert needs --tls-key, the private key of the certificate"))
-        }
-        (0, _) if !keys.is_empty() => Err(Error::usage("--tls-key needs --tls-cert, the certificate of the key")),
+        (_, 0) if !certs.is_empty() => Err(Error::usage("--tls-cert needs --tls-key, its private key. Set both.")),
+        (0, _) if !keys.is_empty() => Err(Error::usage("--tls-key needs --tls-cert, its certificate. Set both.")),
         (certs, keys) if certs != keys => Err(Error::usage(format!(
-            "--tls-cert names {certs} files and --tls-key {keys}: name one key for each certificate, in the same order"
+            "--tls-cert names {certs} files and --tls-key {keys}. Name one key for each certificate, in the same order."
         ))),
         _ => Ok(certs.iter().zip(keys).map(|(cert, key)| TlsFiles { cert: cert.clone(), key: key.clone() }).collect()),
     }
@@ -152,7 +152,7 @@ fn limits(settings: &Settings) -> Result<Limits, Error> {
     let header_size = settings.max_header_size;
     if header_size.bytes() < MIN_HEADER_SIZE || u32::try_from(header_size.bytes()).is_err() {
         return Err(Error::usage(format!(
-            "--max-header-size is {header_size}, but must be at least 8KiB and less than 4GiB"
+            "--max-header-size is {header_size}. Set it to at least 8KiB and less than 4GiB."
         )));
     }
     Ok(Limits {
@@ -180,7 +180,7 @@ fn per_client(value: Option<u32>, flag: &str) -> Result<Option<u32>, Error> {
 /// Requires a number greater than zero.
 pub(crate) fn at_least_one(value: u32, flag: &str) -> Result<u32, Error> {
     match value {
-        0 => Err(Error::usage(format!("{flag} must be at least 1"))),
+        0 => Err(Error::usage(format!("{flag} can't be 0. Set it to at least 1."))),
         count => Ok(count),
     }
 }
@@ -188,7 +188,7 @@ pub(crate) fn at_least_one(value: u32, flag: &str) -> Result<u32, Error> {
 /// Requires a time greater than zero.
 pub(crate) fn positive(value: Span, flag: &str) -> Result<Duration, Error> {
     match value.duration() {
-        Duration::ZERO => Err(Error::usage(format!("{flag} must be greater than zero"))),
+        Duration::ZERO => Err(Error::usage(format!("{flag} can't be 0. Set it to a time such as 30s."))),
         duration => Ok(duration),
     }
 }
@@ -223,7 +223,7 @@ const BASE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 fn parse(source: &str, text: &str) -> Result<Url, Error> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     url.ok_or_else(|| {
-        Error::usage(format!("{source} is not the URL of a collector: use http://HOST:4318, or https:// with TLS"))
+        Error::usage(format!("{source} is not the URL of a collector. Use http://HOST:4318, or https:// with TLS."))
     })
 }
 

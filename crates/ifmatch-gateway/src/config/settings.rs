@@ -35,15 +35,14 @@ use crate::error::Error;
 pub struct Settings {
     /// Folder for the blobs and their index.
     ///
-    /// One process at a time uses it. It is created if missing, for this user only.
+    /// For one process at a time. Created if missing, readable by this user only.
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     pub data: Option<PathBuf>,
 
     /// Object store for the blobs, such as `s3://bucket/prefix`.
     ///
-    /// `s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`, `file:///folder` or `memory://`.
-    /// Credentials come from the usual variables (AWS_*, AZURE_*, GOOGLE_*). With --data as well, that folder keeps
-    /// leases and other records across restarts.
+    /// Also `az://container/prefix`, `gs://bucket/prefix`, `file:///folder` or `memory://`. Credentials come from the
+    /// usual variables (AWS_*, AZURE_*, GOOGLE_*). Add --data to keep leases and other records across restarts.
     #[arg(long, value_name = "URL", help_heading = "Storage")]
     pub store: Option<String>,
 
@@ -56,11 +55,11 @@ pub struct Settings {
 
     /// Accept a register that may lose acknowledged changes.
     ///
-    /// Redis may lose them in a failover. Leases may then have two holders, and deleted containers may return.
+    /// Redis may, in a failover. Leases may then have two holders, and deleted containers may return.
     #[arg(long, hide_short_help = true, help_heading = "Storage")]
     pub register_may_lose: bool,
 
-    /// Reject writes without a condition with 428.
+    /// Reject unconditional writes with 428.
     ///
     /// PUT and DELETE then need If-Match, If-None-Match or If-Unmodified-Since.
     #[arg(long, help_heading = "Storage")]
@@ -68,21 +67,20 @@ pub struct Settings {
 
     /// Memory for the cache; 0 disables it.
     ///
-    /// `proxy` caches responses of upstreams. `serve` caches blobs of an object store, and revalidates them for each
+    /// `proxy` caches responses of upstreams. `serve` caches blobs of an object store, and revalidates them on each
     /// request.
     #[arg(long, value_name = "SIZE", help_heading = "Cache")]
     pub cache: Option<ByteSize>,
 
     /// Maximum size of a body in memory, at most a quarter of the cache.
     ///
-    /// Larger bodies are cached in --cache-dir, if set, and otherwise not at all.
+    /// Larger bodies go to --cache-dir, if set, or are not cached.
     #[arg(long, hide_short_help = true, value_name = "SIZE", default_value = "16MiB", help_heading = "Cache")]
     pub cache_body_size: ByteSize,
 
-    /// Folder for cached bodies that memory has no room for.
+    /// Folder for bodies that are too large for memory or evicted from it.
     ///
-    /// It keeps bodies that are too large for memory, and responses evicted from memory. It outlives a restart: its
-    /// responses are then verified, and validated before their first use.
+    /// Survives a restart: its responses are then verified, and revalidated before their first use.
     #[arg(long, value_name = "DIR", help_heading = "Cache")]
     pub cache_dir: Option<PathBuf>,
 
@@ -104,100 +102,96 @@ pub struct Settings {
     #[serde(deserialize_with = "one_or_many")]
     pub listen: Vec<ListenAddress>,
 
-    /// Address for `/-/` and PURGE alone, which --listen then serves no more.
+    /// Address for `/-/` and PURGE. --listen then stops serving them.
     ///
-    /// It speaks HTTP without TLS: use loopback or a private network. An origin's own paths below `/-/` are then reachable.
+    /// Plain HTTP: use loopback or a private network. An upstream's own paths below `/-/` become reachable.
     #[arg(long, hide_short_help = true, value_name = "IP:PORT", help_heading = "Listening")]
     pub admin_listen: Option<ListenAddress>,
 
-    /// Address that redirects HTTP to the same URL with https, usually port 80. Repeatable.
+    /// Address that redirects HTTP to https, usually port 80. Repeatable.
     ///
-    /// The port in the URL is that of the first --listen.
+    /// To the same URL, with the port of the first --listen.
     #[arg(long, hide_short_help = true, value_name = "IP:PORT", value_delimiter = ',', help_heading = "Listening")]
     #[serde(deserialize_with = "one_or_many")]
     pub redirect_listen: Vec<ListenAddress>,
 
-    /// Address to serve tables on, or `off`.
+    /// Address for tables, or `off`.
     ///
-    /// Tables need an account. If the default address is in use, the gateway warns and serves no tables.
+    /// Tables need an account. If the default address is in use, the gateway warns and starts without tables.
     #[arg(long, value_name = "IP:PORT", help_heading = "Listening")]
     pub listen_tables: Option<OptionalAddress>,
 
-    /// Address to serve S3 clients on, or `off`.
+    /// Address for S3 clients, or `off`.
     ///
-    /// S3 clients need an account: its name is the access key id, and its key the secret key. If the default address is in
-    /// use, the gateway warns and serves no S3 clients.
+    /// S3 needs an account: its name is the access key ID, its key the secret key. If the default address is in use,
+    /// the gateway warns and starts without S3.
     #[arg(long, value_name = "IP:PORT", help_heading = "Listening")]
     pub listen_s3: Option<OptionalAddress>,
 
-    /// Host name of the S3 listener whose first label may be a bucket.
+    /// Host whose subdomains are buckets for S3 clients. Repeatable.
     ///
-    /// For example `s3.example.com`: then a client may send `http://docs.s3.example.com/key` for `/docs/key`. Repeatable.
+    /// With `s3.example.com`, `http://docs.s3.example.com/key` is `/docs/key`.
     #[arg(long, hide_short_help = true, value_name = "NAME", value_delimiter = ',', help_heading = "Listening")]
     pub s3_host: Vec<String>,
 
-    /// Address of the console, or `off`.
+    /// Address of the operator's console, or `off`.
     ///
-    /// Pages for an operator's browser. If the service listens on loopback only, they are at 127.0.0.1:10004 by default; if that is
-    /// in use, the gateway warns and serves none. Addresses beyond loopback require tokens, as do all addresses if there are accounts.
+    /// On by default at 127.0.0.1:10004 if the service listens on loopback only; if that is in use, the gateway warns
+    /// and starts without it. Requires tokens beyond loopback, and wherever there are accounts.
     #[arg(long, hide_short_help = true, value_name = "IP:PORT", help_heading = "Listening")]
     pub console: Option<OptionalAddress>,
 
-    /// PEM file with the certificate chain.
+    /// PEM file with the certificate chain. Repeatable.
     ///
-    /// Enables TLS, with HTTP/2 and HTTP/1.1. Repeatable: a client gets the first certificate for the name that it requests
-    /// (SNI), or else the first of all.
+    /// Enables TLS, with HTTP/2 and HTTP/1.1. A client gets the first certificate for the name it requests (SNI), or
+    /// else the first.
     #[arg(long, value_name = "FILE", value_delimiter = ',', help_heading = "Listening")]
     #[serde(deserialize_with = "one_or_many")]
     pub tls_cert: Vec<PathBuf>,
 
-    /// PEM file with the private key of the certificate.
-    ///
-    /// Repeatable, in the order of the certificates.
+    /// PEM file with the private key. Repeatable, in the same order.
     #[arg(long, value_name = "FILE", value_delimiter = ',', help_heading = "Listening")]
     #[serde(deserialize_with = "one_or_many")]
     pub tls_key: Vec<PathBuf>,
 
-    /// Bearer token for reading.
+    /// Bearer token for reading. Repeatable.
     ///
-    /// Repeatable. Prefer a file, since other users of this machine can see flags.
+    /// Other users of this machine can see flags: prefer a file.
     #[arg(long, value_name = "TOKEN", hide_env_values = true, value_delimiter = ',', help_heading = "Access")]
     pub read_token: Vec<String>,
 
-    /// Bearer token for reading and writing.
-    ///
-    /// Repeatable.
+    /// Bearer token for reading and writing. Repeatable.
     #[arg(long, value_name = "TOKEN", hide_env_values = true, value_delimiter = ',', help_heading = "Access")]
     pub write_token: Vec<String>,
 
-    /// File with tokens for reading, one per line.
+    /// File with read tokens, one per line.
     ///
     /// Empty lines and lines that start with # are ignored.
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     pub read_token_file: Option<PathBuf>,
 
-    /// File with tokens for reading and writing, one per line.
+    /// File with write tokens, one per line.
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     pub write_token_file: Option<PathBuf>,
 
     /// Allow reads of blobs and listings without a token.
     ///
-    /// Writes and `/-/…` still need a token, and requests in the Azure dialect a signature. With several accounts,
-    /// so do reads of all but the first one, and the list of all containers.
+    /// Writes and `/-/…` still need a token, and Azure requests a signature. With several accounts, so do reads of all
+    /// but the first, and the list of all containers.
     #[arg(long, help_heading = "Access")]
     pub public_read: bool,
 
-    /// Origin of web pages that may use the plain dialect or S3's (CORS).
+    /// Origin of web pages that may use the plain dialect or S3 (CORS). Repeatable.
     ///
-    /// For example `https://app.example`, or `*` for all. Repeatable.
+    /// Such as `https://app.example`, or `*` for all.
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', help_heading = "Access")]
     pub cors_origin: Vec<String>,
 
-    /// Account for Azure SDKs, with one or two keys in base64.
+    /// Account for Azure SDKs and S3, with base64 keys. Repeatable.
     ///
-    /// Repeatable. The plain URLs of its containers are /CONTAINER for the first account, and /NAME.CONTAINER for the
-    /// others. In the file: `[[accounts]]` with `name`, `key` and `key2`. Without accounts and tokens, the
-    /// development account (`UseDevelopmentStorage=true`) is enabled, on loopback only.
+    /// The plain URLs of its containers are /CONTAINER for the first account, and /NAME.CONTAINER for others. In the
+    /// file: `[[accounts]]` with `name`, `key` and `key2`. Without accounts and tokens, the development account
+    /// (`UseDevelopmentStorage=true`) is on, on loopback only.
     #[arg(
         long,
         value_name = "NAME:KEY[:KEY2]",
@@ -207,101 +201,96 @@ pub struct Settings {
     )]
     pub accounts: Vec<AccountSetting>,
 
-    /// Maximum size of a request body.
-    ///
-    /// Larger ones get 413.
+    /// Maximum size of a request body; more gets 413.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize::from_bytes(DEFAULT_MAX_BODY), help_heading = "Limits")]
     pub max_body_size: ByteSize,
 
-    /// Maximum size of the request line and the headers.
+    /// Maximum size of the request line and headers; more gets 431.
     ///
-    /// Larger ones get 431, as do more than 100 headers.
+    /// So do more than 100 headers.
     #[arg(long, hide_short_help = true, value_name = "SIZE", default_value = "32KiB", help_heading = "Limits")]
     pub max_header_size: ByteSize,
 
     /// Maximum number of connections.
     ///
-    /// A further connection replaces the one that was idle for longest, or waits until one closes.
+    /// A further one replaces the longest idle one, or waits.
     #[arg(long, value_name = "N", default_value = "1000", help_heading = "Limits")]
     pub max_connections: u32,
 
-    /// Maximum number of connections of one client, which is an IPv4 address or an IPv6 network (/64).
+    /// Maximum number of connections per client: an IPv4 address or an IPv6 /64.
     ///
-    /// A further connection replaces an idle one of the same client, or is closed. Set this if all clients share one
-    /// address, for example behind a load balancer. By default, a client gets another connection as long as more are
-    /// free than it holds, which is half of all at most.
+    /// A further one replaces an idle one of the same client, or is closed. By default, a client may connect while free
+    /// slots outnumber its own. Set this if all clients share an address, such as a load balancer's.
     #[arg(long, hide_short_help = true, value_name = "N", help_heading = "Limits")]
     pub max_connections_per_client: Option<u32>,
 
-    /// Maximum number of concurrent requests.
+    /// Maximum number of concurrent requests; more get 503 with Retry-After.
     ///
-    /// Further ones get 503 with Retry-After. A proxy counts only requests that it forwards.
+    /// A proxy counts only requests that it forwards.
     #[arg(long, value_name = "N", default_value = "1000", help_heading = "Limits")]
     pub max_requests: u32,
 
-    /// Maximum number of concurrent requests of one client; further ones get 503 with Retry-After.
+    /// Maximum number of concurrent requests per client; more get 503 with Retry-After.
     ///
-    /// Clients and the default are as for --max-connections-per-client. It applies to the slots of each upstream,
-    /// too.
+    /// Clients and the default are as for --max-connections-per-client. Also applies to each upstream's slots.
     #[arg(long, hide_short_help = true, value_name = "N", help_heading = "Limits")]
     pub max_requests_per_client: Option<u32>,
 
-    /// Maximum number of reads that wait for a change (`Prefer: wait`), each up to a minute; further ones are answered at once.
+    /// Maximum number of reads waiting for a change (`Prefer: wait`); more are answered at once.
     ///
-    /// At most half of --max-requests; 256 by default, or that half. 0 disables waiting. Without
-    /// --max-requests-per-client, a client gets another wait as long as more are free than it has.
+    /// At most half of --max-requests; by default 256 or that half. Each waits up to a minute. 0 disables waiting.
+    /// Without --max-requests-per-client, a client may wait while free slots outnumber its own.
     #[arg(long, hide_short_help = true, value_name = "N", help_heading = "Limits")]
     pub max_waits: Option<u32>,
 
-    /// Time to send a complete request head, or to finish a TLS handshake.
+    /// Time to send a request head or finish a TLS handshake.
     ///
-    /// Afterwards the connection is closed.
+    /// Then the connection is closed.
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "15s", help_heading = "Limits")]
     pub head_timeout: Span,
 
-    /// Time in which a client must send at least 1 KiB of a body, or read at least 1 KiB of a response.
+    /// Time in which a client must send or read at least 1 KiB of a body.
     ///
-    /// A slower client gets 408, or its connection is closed, or its HTTP/2 stream is reset.
+    /// A slower client gets 408, or its connection or HTTP/2 stream is closed.
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "30s", help_heading = "Limits")]
     pub body_timeout: Span,
 
-    /// Time that a connection without requests is kept open.
+    /// Idle connection timeout.
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "75s", help_heading = "Limits")]
     pub keep_alive: Span,
 
-    /// Time between a stop signal and the closing of the port.
+    /// Delay between a stop signal and closing the port.
     ///
-    /// During the delay, `/-/health` and `/-/ready` respond 503, so that load balancers stop sending requests, and each response
-    /// closes its connection (GOAWAY on HTTP/2), so that no request is on its way when the port closes.
+    /// Meanwhile `/-/health` and `/-/ready` respond 503, so load balancers stop sending requests, and each response
+    /// closes its connection (GOAWAY on HTTP/2).
     #[arg(long, value_name = "TIME", default_value = "0s", help_heading = "Running")]
     pub shutdown_delay: Span,
 
-    /// Time for requests in flight to finish at a stop.
-    ///
-    /// It begins when the port is closed.
+    /// Time for requests in flight to finish, once the port is closed.
     #[arg(long, value_name = "TIME", default_value = "30s", help_heading = "Running")]
     pub shutdown_grace: Span,
 
-    /// Filter of the log on stderr, such as `info`.
+    /// Log filter, such as `info`.
     ///
-    /// A level (error, warn, info, debug, trace) or directives such as `info,ifmatch_blob=debug`. Defaults to
-    /// `RUST_LOG`, or info.
+    /// A level (error, warn, info, debug, trace) or directives such as `info,ifmatch_blob=debug`. The log goes to
+    /// stderr. Defaults to `RUST_LOG`, or info.
     #[arg(long, value_name = "FILTER", help_heading = "Running")]
     pub log: Option<String>,
 
-    /// Format of the log: text or json.
+    /// Log format: text or json.
     #[arg(long, hide_short_help = true, value_name = "FORMAT", default_value = "text", help_heading = "Running")]
     pub log_format: LogFormat,
 
     /// Log each request, on stderr or in a file.
     ///
-    /// A line has the client, host, method, path, status, condition, decision, duration, bytes and request id. Without a
-    /// value or with `true`, it goes to the log on stderr; `-` is stdout; other values name a file, which SIGHUP
-    /// opens again.
+    /// With the client, host, method, path, status, condition, decision, duration, bytes and request ID. Without a
+    /// value or with `true`, in the log on stderr; `-` is stdout; any other value is a file, which SIGHUP reopens.
     #[arg(long, value_name = "FILE", default_value = "false", help_heading = "Running", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub access_log: AccessLog,
 
-    /// Format of the lines of --access-log: text, json, or combined, which Apache and nginx write. By default, that of the log.
+    /// Access log format: text, json or combined; by default the log's.
+    ///
+    /// `combined` is that of Apache and nginx.
     #[arg(long, hide_short_help = true, value_name = "FORMAT", help_heading = "Running")]
     pub access_log_format: Option<AccessLogFormat>,
 

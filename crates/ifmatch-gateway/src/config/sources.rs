@@ -68,8 +68,9 @@ impl<'a> Sources<'a> {
     pub(crate) fn read(given: &'a ArgMatches, file: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = file else { return Ok(Self { given, name: String::new(), text: String::new() }) };
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::usage(format!("cannot read the configuration file {name}: {error}")))?;
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Error::usage(format!("can't read --config {name}: {error}. Check the path and its permissions."))
+        })?;
         Ok(Self { given, name, text })
     }
 
@@ -277,7 +278,7 @@ mod tests {
         let text = "max-waits = 2\n[proxy]\nbalance='x'\n  upstream = []\n\
                     [[proxy.route]]\nmatch = '/a'\n[[proxy.route]]\nmatch = \"/a\"\n[[proxy.route]]\nmatch = '/a/b'\nlisten = 1\n";
         for (message, expected) in [
-            ("no upstream is set: use --upstream http://a, or --route", "a.toml: line 4: no upstream"),
+            ("no upstream. Set --upstream http://a, or --route", "a.toml: line 4: no upstream"),
             ("--max-waits is 0", "a.toml: line 1: --max-waits is 0"),
             ("--max-waits-x is 0, unlike --balance", "a.toml: line 3: "),
             ("--listen is 0", "--listen is 0"),

@@ -96,9 +96,7 @@ impl FromStr for ByteSize {
         let (number, unit) = split(text);
         let factor = if unit.is_empty() { Some(1) } else { factor(&SIZES, unit) };
         let bytes = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
-        bytes
-            .map(Self)
-            .ok_or_else(|| InvalidQuantity(format!("{text:?} is not a valid size; examples: 512, 64KiB, 10MB, 5GiB")))
+        bytes.map(Self).ok_or_else(|| InvalidQuantity("write a size such as 512, 64KiB, 10MB or 5GiB".to_owned()))
     }
 }
 
@@ -109,7 +107,12 @@ impl FromStr for Span {
         let (number, unit) = split(text);
         let millis = number.zip(factor(&SPANS, unit)).and_then(|(number, factor)| number.checked_mul(factor));
         let span = millis.map(|millis| Self(Duration::from_millis(millis)));
-        span.ok_or_else(|| InvalidQuantity(format!("{text:?} is not a valid duration; examples: 500ms, 30s, 5m, 1h")))
+        span.ok_or_else(|| {
+            InvalidQuantity(match number {
+                Some(number) if unit.is_empty() => format!("add a unit, such as {number}s or {number}m"),
+                _ => "write a time such as 500ms, 30s, 5m or 1h".to_owned(),
+            })
+        })
     }
 }
 
@@ -144,7 +147,7 @@ deserialize_by_from_str!(Span: "a time, such as \"30s\"");
 
 /// Parses a number of at least one.
 pub(crate) fn count(text: &str) -> Result<NonZero<usize>, String> {
-    text.parse().map_err(|_| "a whole number from 1, for example 4".to_owned())
+    text.parse().map_err(|_| "write a whole number from 1, such as 4".to_owned())
 }
 
 /// Reads a text, or a list of texts.

@@ -283,7 +283,7 @@ impl Visit<'_> {
         let both = (theirs.text.clone(), ours.clone());
         let compared = tokio::task::spawn_blocking(move || side_by_side(&both.0, &both.1)).await;
         let lines = compared
-            .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot compare: {error}")))?;
+            .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("can't compare: {error}")))?;
         let merge = Merge { frame: self.frame("blobs"), path: path.to_owned().into(), version, theirs, ours, lines };
         Ok(Answer::Page(StatusCode::PRECONDITION_FAILED, render(&merge)?))
     }

@@ -83,11 +83,11 @@ pub(super) async fn respond(
                 if is_local { Ok(purged(order.run(cache))) } else { purge(cache, others, order, headers).await }
             }
             None => Err(Problem::bad_request(
-                "add ?url=…, ?prefix=… or ?group=…&origin=… to select the responses to purge, and soft=true to make them stale",
+                "add ?url=…, ?prefix=… or ?group=…&origin=… to select the responses to purge, and soft=true for a soft purge",
             )),
         },
         _ => Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
-            .detail("this endpoint supports GET and DELETE")
+            .detail("GET shows the cache. DELETE ?prefix=… purges it")
             .header(header::ALLOW, HeaderValue::from_static("GET, HEAD, DELETE"))),
     }
 }
@@ -107,7 +107,7 @@ async fn purge(
 /// The answer to a request about something that can be the URL of no response.
 fn not_a_url(text: &str) -> Problem {
     Problem::bad_request(format!(
-        "'{text}' is not a URL: write it with the scheme and the host that clients use, such as \
+        "'{text}' is not a URL. Write it with the scheme and host that clients use, such as \
          https://shop.example/products/"
     ))
 }
@@ -131,7 +131,7 @@ pub(super) async fn purge_target<B>(
     request: Request<B>,
 ) -> Result<Response<Bytes>, Problem> {
     let head = request.into_parts().0;
-    let url = cache.url(&head).ok_or_else(|| Problem::bad_request("name the host of the URL once"))?;
+    let url = cache.url(&head).ok_or_else(|| Problem::bad_request("send exactly one host"))?;
     let order = Order { purges: vec![Purge::Url(url)], soft: false };
     purge(cache, others, order, &head.headers).await
 }
@@ -142,7 +142,7 @@ fn look_up(cache: &CacheHandle, query: &str) -> Result<Response<Bytes>, Problem>
     let url = match (fields.next(), fields.next()) {
         (None, _) => return Ok(counters(cache)),
         (Some((name, url)), None) if name == "url" => url,
-        _ => return Err(Problem::bad_request("add ?url=… to look a URL up, or nothing for the counters")),
+        _ => return Err(Problem::bad_request("add ?url=… to look up a URL, or nothing for the counters")),
     };
     if Purge::Url(url.clone().into_owned()).not_a_url().is_some() {
         return Err(not_a_url(&url));

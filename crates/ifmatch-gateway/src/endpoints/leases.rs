@@ -78,7 +78,7 @@ async fn list(
     request: &Request<RequestBody>,
 ) -> Result<Response<Bytes>, Problem> {
     if !is_read(request.method()) {
-        return Err(not_allowed("GET, HEAD"));
+        return Err(not_allowed("GET, HEAD", "GET lists leases. POST /-/leases/CONTAINER/BLOB breaks one"));
     }
     let query = Query::parse(request.uri().query().unwrap_or_default())?;
     let page = listing::page(store, &query.prefix, query.after, query.limit).await?;
@@ -98,7 +98,7 @@ async fn one(
         return Ok(answer_json(StatusCode::OK, &Losers::of(conflicts).add(&target, lease.as_ref())));
     }
     if request.method() != Method::POST {
-        return Err(not_allowed("GET, HEAD, POST"));
+        return Err(not_allowed("GET, HEAD, POST", r#"GET shows the lease. POST {"action":"break"} breaks it"#));
     }
     let Command::Break { period, token } = command(request).await?;
     let too_long = || Problem::bad_request("the period must be 0 to 60 seconds");
@@ -164,7 +164,7 @@ fn is_of(conflict: &Conflict, target: &LeaseTarget) -> bool {
 async fn find(store: &dyn BlobStore, target: &LeaseTarget) -> Result<Option<SeenLease>, Problem> {
     if let Some(blob) = blob_path(target) {
         let opened = store.open(&blob, Reading::HEAD).await?;
-        Ok(opened.ok_or_else(Problem::not_found)?.info.lease)
+        Ok(opened.ok_or_else(|| StoreError::from(StoreErrorKind::NotFound))?.info.lease)
     } else {
         let container = store.container(&target.container).await?;
         Ok(container.ok_or_else(|| StoreError::from(StoreErrorKind::ContainerNotFound))?.lease)
@@ -210,9 +210,7 @@ async fn command(request: Request<RequestBody>) -> Result<Command, Problem> {
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json")
             .detail(r#"send Content-Type: application/json and {"action":"break"}"#));
     }
-    let invalid = |error: String| {
-        Problem::bad_request(format!(r#"the body must be like {{"action":"break","period":10}}: {error}"#))
-    };
+    let invalid = |error: String| Problem::bad_request(format!(r#"send {{"action":"break","period":10}} ({error})"#));
     let body =
         Limited::new(request.into_body(), MAX_BODY).collect().await.map_err(|error| invalid(error.to_string()))?;
     serde_json::from_slice(&body.to_bytes()).map_err(|error| invalid(error.to_string()))
@@ -254,8 +252,8 @@ fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-fn not_allowed(allow: &'static str) -> Problem {
+fn not_allowed(allow: &'static str, detail: &str) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
-        .detail("this method is not supported here: see Allow")
+        .detail(detail)
         .header(ALLOW, HeaderValue::from_static(allow))
 }

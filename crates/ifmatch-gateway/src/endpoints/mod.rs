@@ -101,7 +101,7 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
                 overview::PATH,
                 conflicts::PATH
             );
-            Err(Problem::not_found().detail(format!("the endpoints of the gateway are {paths}")))
+            Err(Problem::not_found().detail(format!("no such endpoint. There are {paths}")))
         }
     }
 }
@@ -111,7 +111,7 @@ fn check_read<B>(request: &Request<B>) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
-        .detail("this endpoint is read-only")
+        .detail("this endpoint is read-only: use GET")
         .header(header::ALLOW, HeaderValue::from_static("GET, HEAD")))
 }
 

@@ -61,8 +61,10 @@ async fn answers(blobs: &MeteredStore) -> Result<(), String> {
     let container = ContainerName::new(CONTAINER).map_err(|error| error.to_string())?;
     match timeout(PATIENCE, blobs.container(&container)).await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(format!("the store does not answer: {error}")),
-        Err(_) => Err(format!("the store has not answered within {} s", PATIENCE.as_secs())),
+        Ok(Err(error)) => Err(error.reason()),
+        Err(_) => {
+            Err(format!("the store didn't answer within {} s. Check its server and the network.", PATIENCE.as_secs()))
+        }
     }
 }
 
@@ -79,8 +81,10 @@ async fn accepts_changes(register: Option<&dyn Register>) -> Result<(), String> 
     };
     match timeout(PATIENCE, swaps).await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(format!("the register refuses changes: {error}")),
-        Err(_) => Err(format!("the register has not answered a change within {} s", PATIENCE.as_secs())),
+        Ok(Err(error)) => Err(format!("the register refuses changes: {}", error.reason())),
+        Err(_) => {
+            Err(format!("the register didn't accept a change within {} s. Check its server.", PATIENCE.as_secs()))
+        }
     }
 }
 
@@ -110,7 +114,7 @@ pub(super) async fn check(state: &AppState) -> Ready {
 pub(super) fn warning(state: &AppState) -> Option<String> {
     let is_cut_off = state.purges.following().is_some_and(Following::is_cut_off);
     let purges = is_cut_off.then(|| {
-        "the log of purges cannot be read: stored responses are validated before use. Check the server of --purge-register".to_owned()
+        "the purge log is unreadable, so stored responses are revalidated before use. Check the server of --purge-register".to_owned()
     });
     let warnings: Vec<String> = state.certificate_problem().into_iter().chain(purges).collect();
     (!warnings.is_empty()).then(|| warnings.join("; "))

@@ -26,7 +26,7 @@ pub(super) async fn respond(folder: Option<&EmbeddedStore>, method: &Method) -> 
         }
         (Some(store), &Method::DELETE) => match store.remove_snapshot().await {
             Ok(true) => Ok(answer_json(StatusCode::OK, &json!({ "removed": true }))),
-            Ok(false) => Err(Problem::not_found().detail("there is no snapshot")),
+            Ok(false) => Err(Problem::not_found().detail("no snapshot")),
             Err(error) => Err(problem(&error)),
         },
         _ => Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
@@ -38,7 +38,7 @@ pub(super) async fn respond(folder: Option<&EmbeddedStore>, method: &Method) -> 
 fn problem(error: &OpenError) -> Problem {
     match error.kind() {
         OpenErrorKind::InUse => Problem::new(StatusCode::CONFLICT, "snapshot-in-progress")
-            .detail("another snapshot is being taken: try again later")
+            .detail("another snapshot is in progress. Retry later")
             .header(RETRY_AFTER, HeaderValue::from_static("10")),
         OpenErrorKind::Full => Problem::insufficient_storage(),
         _ => failed(error),

@@ -368,7 +368,7 @@ fn own<B>(mut response: Response<Bytes>, mut tracker: RequestTracker) -> Respons
 
 fn overloaded() -> Response<Bytes> {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
-        .detail("too many concurrent requests, in total or from this client: try again in a second")
+        .detail("too many concurrent requests, in total or from this client. Retry in a second")
         .header(header::RETRY_AFTER, HeaderValue::from_static("1"))
         .to_response()
 }
@@ -376,14 +376,14 @@ fn overloaded() -> Response<Bytes> {
 /// Returns 413 for a request body beyond `--max-body-size`.
 pub(crate) fn too_large() -> Response<Bytes> {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large")
-        .detail("the body is larger than --max-body-size allows")
+        .detail("the body is larger than --max-body-size")
         .to_response()
 }
 
 /// Returns 408. An HTTP/1 connection closes afterwards, since the rest of the body may still arrive.
 fn too_slow(version: Version) -> Response<Bytes> {
     let mut response = Problem::new(StatusCode::REQUEST_TIMEOUT, "body-too-slow")
-        .detail("the body arrived too slowly: nothing was changed; send the request again")
+        .detail("the body arrived too slowly. Nothing was changed: send it again")
         .to_response();
     if version < Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

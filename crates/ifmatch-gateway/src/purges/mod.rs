@@ -9,12 +9,13 @@ use futures_util::future::join_all;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 use ifmatch_cache::{CacheHandle, Purge};
+use ifmatch_client::Cause;
 use ifmatch_core::problem::Problem;
 use reqwest::Client;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::commands::http_client::{Trust, reason};
+use crate::commands::http_client::Trust;
 use crate::config::shown_url::without_secrets;
 use crate::endpoints::CACHE_PATH;
 use crate::error::Error;
@@ -67,12 +68,12 @@ impl Purges {
             Self::Alone => Ok(()),
             Self::Logged(following) => following.append(order).await.map_err(|error| {
                 let detail =
-                    format!("this proxy has purged its responses, the others may not have: repeat the purge ({error})");
+                    format!("this proxy has purged its responses, but others may not have. Repeat the purge ({error})");
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "purge-incomplete").detail(detail)
             }),
             Self::Peers(peers) => peers.ask(&order, request).await.map_err(|failed| {
                 let detail = format!(
-                    "this proxy has purged its responses, but not all of its peers: repeat the purge ({failed})"
+                    "this proxy has purged its responses, but not all its peers have. Repeat the purge ({failed})"
                 );
                 Problem::new(StatusCode::BAD_GATEWAY, "purge-incomplete").detail(detail)
             }),
@@ -113,7 +114,7 @@ impl Peers {
             let failed = match Self::ask_one(client, peer, order, request).await {
                 Ok(status) if status.is_success() => return None,
                 Ok(status) => format!("status {status}"),
-                Err(error) => reason(&error),
+                Err(error) => Cause::of(&error).text,
             };
             Some(format!("{}: {failed}", without_secrets(peer.as_str())))
         });

@@ -55,7 +55,7 @@ impl Traces {
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(endpoint.as_str())
             .build()
-            .map_err(|error| Error::usage(format!("cannot send traces: {error}")))?;
+            .map_err(|error| Error::usage(format!("can't send traces: {error}")))?;
         let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource()).build();
         let tracer = provider.tracer("ifmatch");
         Ok(Self { provider, tracer })

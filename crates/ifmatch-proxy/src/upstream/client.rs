@@ -144,7 +144,8 @@ impl Shared {
             Ok(Leased { connection, reused: false })
         };
         match timeout(self.timeout, open).await {
-            Ok(leased) => leased.map_err(|error: BoxError| SendError::Connect(Cause::explain(error))),
+            Ok(leased) => leased
+                .map_err(|error: BoxError| SendError::Connect(Cause::explain(error, "http://", "--upstream-ca FILE"))),
             Err(elapsed) => Err(SendError::Connect(elapsed.into())),
         }
     }

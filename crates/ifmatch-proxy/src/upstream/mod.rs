@@ -64,59 +64,59 @@ pub struct InvalidUpstream(String);
 
 impl InvalidUpstream {
     fn url(text: &str) -> Self {
-        Self(format!("'{text}' is not a valid upstream URL; for example http://localhost:8000"))
+        Self(format!("'{text}' is not a valid upstream URL. Use one such as http://localhost:8000"))
     }
 
     fn option(word: &str) -> Self {
-        Self(format!("'{word}' is not an option of an upstream; for example http://localhost:8000 weight=3, or backup"))
+        Self(format!(
+            "'{word}' is not an option of an upstream. Use weight=N or backup, as in http://localhost:8000 weight=3"
+        ))
     }
 
     fn only_backups() -> Self {
-        Self("all servers of an upstream are backups; remove the option from at least one of them".to_owned())
+        Self("all servers of an upstream are backups. Remove the option from at least one".to_owned())
     }
 
     pub(crate) fn field(name: &str) -> Self {
-        Self(format!("'{name}' is not the name of a header field; for example X-Site"))
+        Self(format!("'{name}' is not a header name. Use one such as X-Site"))
     }
 
     pub(crate) fn fixed_field(name: &str) -> Self {
         Self(format!(
             "a route cannot change '{name}': it delimits, selects or identifies the content, belongs to one connection, or is \
-             set by the proxy; remove this rule"
+             set by the proxy. Remove this rule"
         ))
     }
 
     pub(crate) fn value(name: &str) -> Self {
-        Self(format!(
-            "the value of '{name}' is not valid in a header field; write visible ASCII characters in one line"
-        ))
+        Self(format!("the value of '{name}' can't be in a header. Write visible ASCII in one line"))
     }
 
     pub(crate) fn redirect(target: &str) -> Self {
         Self(format!(
-            "'{target}' is not a valid target of a redirection; write a URL or a path, with {{path}} at the end for the path and the \
-             query of the request, and no slash before that: https://www.example.com{{path}}. Variables such as $request_uri \
-             are not known; a dollar sign is %24"
+            "'{target}' is not a valid redirect target. Write a URL or a path, with {{path}} at the end for the request's path and \
+             query, and no slash before it: https://www.example.com{{path}}. Variables such as $request_uri are unknown; a dollar \
+             sign is %24"
         ))
     }
 
     pub(crate) fn status() -> Self {
-        Self("the status of a redirection must be 301, 302, 307 or 308".to_owned())
+        Self("a redirect's status must be 301, 302, 307 or 308".to_owned())
     }
 
     pub(crate) fn no_prefix(text: &str) -> Self {
-        Self(format!("'{text}' has no path to strip; add one, such as '{text}/images', or leave the prefix"))
+        Self(format!("'{text}' has no path to strip. Add one, such as '{text}/images', or remove strip-prefix"))
     }
 
     pub(crate) fn route(text: &str) -> Self {
         Self(format!(
-            "'{text}' is not a valid route; for example example.com/images, or *.example.com for all hosts below one. Its path \
-             must not have empty segments, dot segments, parameters or escaped separators"
+            "'{text}' is not a valid route. Use one such as example.com/images, or *.example.com for all its subdomains, without \
+             empty segments, dot segments, parameters or escaped separators in the path"
         ))
     }
 
     pub(crate) fn twice(text: &str, other: &str) -> Self {
-        Self(format!("'{text}' has the same host and path as the route '{other}'; remove one of them"))
+        Self(format!("'{text}' has the same host and path as the route '{other}'. Remove one"))
     }
 }
 

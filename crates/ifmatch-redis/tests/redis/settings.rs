@@ -45,7 +45,7 @@ async fn a_replica_is_refused() {
     send(&replica, &["REPLICAOF", "127.0.0.1", &primary.address().port().to_string()]).await;
     let (kind, message) = refusal::<Redis>(&replica.url()).await;
     assert_eq!(kind, ConnectErrorKind::Unsuitable);
-    assert!(message.contains("use the address of the primary"), "{message}");
+    assert!(message.contains("Use the address of the primary"), "{message}");
 }
 
 /// The register was connected before its server became a replica.

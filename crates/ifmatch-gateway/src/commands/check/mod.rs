@@ -25,12 +25,13 @@ const NOT_HONOURED: u8 = 3;
 /// `ifmatch check …`
 #[derive(Args)]
 pub(crate) struct CheckArgs {
-    /// URL of a folder or container where the check may write resources with names of its own, and delete them: http, https,
-    /// `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`. A query, such as a shared access signature, is
-    /// sent with every request.
+    /// URL of a folder or container for test resources, which the check creates and deletes.
+    ///
+    /// http, https, `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`. A query, such as a shared access
+    /// signature, is sent with every request.
     url: String,
 
-    /// Run all checks of RFC 9110 §13 and §14, not only those whose failure loses data. An object store has no others.
+    /// Run all checks of RFC 9110 §13 and §14, not only those that guard against data loss.
     #[arg(long)]
     suite: bool,
 
@@ -44,26 +45,26 @@ pub(crate) struct CheckArgs {
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Check whether clients of a server can lose updates:
+  Can clients of this server lose updates?
     ifmatch check http://127.0.0.1:10000/box
 
-  Run all checks on Azure Blob Storage, with a shared access signature:
+  All checks on Azure Blob Storage, with a shared access signature:
     ifmatch check --suite --header 'x-ms-blob-type: BlockBlob' \\
       'https://account.blob.core.windows.net/box?sv=…'
 
-  Check whether a bucket is safe for `ifmatch lock`:
+  Is this bucket safe for `ifmatch lock`?
     AWS_ENDPOINT=https://minio.example.com ifmatch check s3://my-bucket/test
 
-The results:
-  yes      the server does as RFC 9110 says
-  NO       it does not: clients can lose an update, mix the bytes of two versions,
-           or cannot write on a condition
-  differs  it does not, but nothing is lost: it rejects or sends more than it has to
-  -        cannot be checked, since the server sends no strong tag or no date
+Results:
+  yes      as RFC 9110 says
+  NO       unsafe: clients can lose an update, mix the bytes of two versions,
+           or can't write conditionally
+  differs  not as RFC 9110 says, but nothing is lost: it rejects or sends more than it has to
+  -        not checked: the server sends no strong ETag or no date
 
 Exit codes:
   0  no check says NO
-  1  the server cannot be reached, or rejects the requests
+  1  the server can't be reached, or rejects the requests
   2  invalid flags
   3  a check says NO";
 
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Error> {
             return store::check(args.remote.place(&args.url).await?).await;
         }
         let server = args.remote.connect(&args.url)?;
-        let site = Site::new(&server)?;
+        let site = Site::new(&server, &args.url)?;
         let findings = findings(&site, args.suite).await;
         // In any case, even after an error.
         let cleared = site.clear().await;

@@ -13,6 +13,7 @@ use ifmatch_core::date::HttpDate;
 use ifmatch_runtime::nonce;
 use tokio::time::{sleep, timeout};
 
+use crate::commands::http_client::{GIVE_TOKEN, explained};
 use crate::error::Error;
 
 /// Time limit of a request.
@@ -28,6 +29,7 @@ const LOOKS: usize = 30;
 /// The folder where the check writes.
 pub(super) struct Site<'a> {
     server: &'a Http,
+    url: &'a str,
     random: u64,
     keys: Mutex<Vec<String>>,
     /// `true` once no strong tag, or no strong date, was seen for long enough: the server has none.
@@ -47,9 +49,16 @@ pub(super) struct Seen {
 }
 
 impl<'a> Site<'a> {
-    pub(super) fn new(server: &'a Http) -> Result<Self, Error> {
+    /// Prepares a check below `url`, which `server` is the connection to.
+    pub(super) fn new(server: &'a Http, url: &'a str) -> Result<Self, Error> {
         let random = nonce().map_err(|error| Error::runtime(error.to_string()))?;
-        Ok(Self { server, random, keys: Mutex::default(), has_no: Default::default() })
+        Ok(Self {
+            server,
+            url: url.split('?').next().unwrap_or_default(),
+            random,
+            keys: Mutex::default(),
+            has_no: Default::default(),
+        })
     }
 
     /// Returns the name of a new resource.
@@ -91,8 +100,15 @@ impl<'a> Site<'a> {
             headers.append(name, value);
         }
         let sent = self.server.send(method.clone(), key, headers, Bytes::copy_from_slice(body.as_bytes()));
-        let late = |_| Error::runtime(format!("the server did not respond to {method} within {PATIENCE:?}"));
-        timeout(PATIENCE, sent).await.map_err(late)?.map_err(|error| Error::runtime(error.to_string()))
+        let late = |_| {
+            Error::runtime(format!(
+                "the server didn't respond to {method} within {PATIENCE:?}. Check the URL and the network."
+            ))
+        };
+        timeout(PATIENCE, sent)
+            .await
+            .map_err(late)?
+            .map_err(|error| Error::runtime(explained(self.url, &error.to_string())))
     }
 
     pub(super) async fn get(&self, key: &str) -> Result<Seen, Error> {
@@ -108,10 +124,16 @@ impl<'a> Site<'a> {
         if status.is_success() {
             return Ok(());
         }
-        Err(Error::runtime(format!(
-            "the server responded {status} to PUT of {key}, so nothing can be checked: write the URL of a folder or container, \
-             such as http://127.0.0.1:10000/box, and set --token if the server requires one"
-        )))
+        Err(Error::runtime(match status {
+            StatusCode::UNAUTHORIZED => {
+                format!("the server rejected PUT of {key} (401). Pass a valid token {GIVE_TOKEN}.")
+            }
+            StatusCode::FORBIDDEN => format!("the server refused PUT of {key} (403). Pass a write token {GIVE_TOKEN}."),
+            status => format!(
+                "the server responded {status} to PUT of {key}. Use the URL of a folder or container that you can write, such as \
+                 http://127.0.0.1:10000/box."
+            ),
+        }))
     }
 
     /// Waits until a resource has a strong tag, and, if `dated`, a date that is a strong validator. Gives up after a few

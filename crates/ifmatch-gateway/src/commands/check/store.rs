@@ -48,9 +48,9 @@ impl Bench {
         let key = self.key();
         // Without a conditional creation, nothing can be written.
         let created = self.put(&key, 0, When::Absent).await;
-        created.map_err(|error| Error::runtime(format!("the store rejects the creation of {key}: {error}")))?;
+        created.map_err(|error| Error::runtime(format!("the store rejected {key}: {error}")))?;
         let Some((_, first)) = self.state(&key).await? else {
-            return Err(Error::runtime(format!("{key} is absent after its creation")));
+            return Err(Error::runtime(format!("the store lost {key} right after creating it")));
         };
         let mut findings = self.replacements(&key, &first).await?;
         findings.push(self.rejects("a creation is rejected if the object exists", "13.1.2", &key, When::Absent).await?);
@@ -129,7 +129,7 @@ impl Bench {
         let mut when = When::Absent;
         if kind == Kind::Replace {
             let created = self.put(&key, WRITERS, When::Absent).await;
-            created.map_err(|error| Error::runtime(format!("{key} was not created: {error}")))?;
+            created.map_err(|error| Error::runtime(format!("can't create {key}: {error}")))?;
             when = self.state(&key).await?.map_or(When::Absent, |(_, version)| When::Is(version));
         }
         let put = |number| {
@@ -158,19 +158,19 @@ impl Bench {
 
     async fn put(&self, key: &str, number: usize, when: When) -> Result<Option<Version>, ClientError> {
         let put = Put { body: content(number).into(), when, id: String::new(), fence: None };
-        let late = |_| ClientError::new(ErrorKind::Unknown, format!("no answer within {PATIENCE:?}"));
+        let late = |_| ClientError::new(ErrorKind::Unknown, format!("no response within {PATIENCE:?}"));
         timeout(PATIENCE, self.place.objects.put(key, &put)).await.map_err(late)?
     }
 
     async fn state(&self, key: &str) -> Result<State, Error> {
         let read = timeout(PATIENCE, self.place.objects.get(key, None, None)).await;
-        let read = read.map_err(|_| Error::runtime(format!("{key}: no answer within {PATIENCE:?}")))?;
+        let read = read.map_err(|_| Error::runtime(format!("{key}: no response within {PATIENCE:?}")))?;
         match read.map_err(|error| Error::runtime(format!("{key}: {error}")))? {
             Read::Found(found) => match found.version {
                 Some(version) => Ok(Some((found.body, version))),
-                None => {
-                    Err(Error::runtime("the store names neither a strong tag nor a version: no write can rely on it"))
-                }
+                None => Err(Error::runtime(
+                    "the store sends neither a strong ETag nor a version, so conditional writes are impossible",
+                )),
             },
             Read::Absent | Read::Unchanged { .. } => Ok(None),
         }
@@ -180,7 +180,7 @@ impl Bench {
         for key in self.keys.take() {
             if let Some((_, version)) = self.state(&key).await? {
                 let deleted = self.place.objects.delete(&key, &version).await;
-                deleted.map_err(|error| Error::runtime(format!("{key} was not deleted: {error}")))?;
+                deleted.map_err(|error| Error::runtime(format!("can't delete {key}: {error}")))?;
             }
         }
         Ok(())

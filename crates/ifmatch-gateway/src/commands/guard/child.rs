@@ -112,7 +112,7 @@ impl Signals {
         ];
         let listen = |(name, kind)| signal(kind).map(|stream| (name, stream));
         let streams: io::Result<Vec<_>> = kinds.into_iter().map(listen).collect();
-        streams.map(Self).map_err(|error| Error::runtime(format!("cannot handle signals: {error}")))
+        streams.map(Self).map_err(|error| Error::runtime(format!("can't handle signals: {error}")))
     }
 
     /// Waits for the next signal.

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::http_client::Remote;
+use super::http_client::{GIVE_TOKEN, Remote, explained};
 use super::runtime::block_on;
 use super::store_url::{Place, is_store};
 use clap::Args;
@@ -26,6 +26,8 @@ use crate::error::Error;
 const LOST: u8 = 70;
 /// Exit code of `ifmatch lock` if the lock was not acquired in time.
 const NOT_ACQUIRED: u8 = 75;
+/// In the error of a resource whose versions cannot be told apart.
+const NO_TAG: &str = "the server names no strong ETag";
 /// Time for a lock to be released, after a signal has ended its acquisition.
 const GIVING_UP: Duration = Duration::from_secs(5);
 /// Time after which a wait for the lock is reported.
@@ -39,13 +41,15 @@ pub(crate) struct LockArgs {
     #[command(flatten)]
     guard: Guard,
 
-    /// Time to wait for the lock; `0s` tries once. By default, the wait has no limit. Must be longer than the time to live to
-    /// take over the lock of a machine that has crashed.
+    /// Maximum time to wait for the lock; 0s tries once [default: no limit].
+    ///
+    /// Must exceed the holder's time to live to take over the lock of a crashed machine.
     #[arg(long, value_name = "TIME")]
     wait: Option<Span>,
 
-    /// Do not run the command if another holder is alive, but take over the lock of a machine that has crashed. The decision
-    /// takes up to a third of the holder's time to live if it renews its lock, and all of it if it has crashed.
+    /// Skip the command if another holder is alive; take over the lock of a crashed machine.
+    ///
+    /// Deciding takes up to a third of the holder's time to live if it is alive, and all of it if it crashed.
     #[arg(long, conflicts_with = "wait")]
     unless_held: bool,
 }
@@ -60,68 +64,66 @@ pub(crate) struct ElectArgs {
 /// Options of the lock, and the command.
 #[derive(Args)]
 struct Guard {
-    /// URL of the lock: a path on an ifmatch gateway, or on any server with strong tags and conditional PUT, or an object:
-    /// `s3://bucket/key`, `az://container/blob` or `gs://bucket/key`. A query, such as a shared access signature, is sent with
-    /// every request.
+    /// URL of the lock, such as `http://127.0.0.1:10000/locks/backup` or `s3://bucket/locks/backup`.
+    ///
+    /// A path on a gateway or on any server with strong entity tags and conditional PUT, or an object: `s3://bucket/key`,
+    /// `az://container/blob` or `gs://bucket/key`. A query, such as a shared access signature, is sent with every request.
     url: String,
 
-    /// Time to live of the lock, at least 3s. It is renewed every third. If this machine crashes, others wait for this
-    /// long.
+    /// Time to live, at least 3s: how long others wait after a crash.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     ttl: Span,
 
-    /// Label of this holder, for operators. By default, the process id.
-    #[arg(long)]
+    #[arg(long, help = "Holder name [default: process ID]")]
     name: Option<String>,
 
     #[command(flatten)]
     remote: Remote,
 
-    /// The command and its arguments.
+    /// Command to run, with its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 pub(crate) const LOCK_EXAMPLES: &str = "\
 Examples:
-  Make a backup on one machine at a time, and wait for up to five minutes:
+  Back up on one machine at a time, and wait up to five minutes:
     ifmatch lock https://blobs.example.com/locks/backup --wait 5m -- ./backup.sh
 
-  Do nothing if another machine is at work, or has begun within the last minute:
+  Skip the run if another machine is running it, or started it within the last minute:
     ifmatch lock https://blobs.example.com/locks/report --unless-held \\
         -- sh -c './report.sh; sleep 60'
 
   Keep the lock in a bucket, without a server:
     AWS_REGION=eu-west-1 ifmatch lock s3://my-bucket/locks/backup -- ./backup.sh
 
-Credentials and region of a store come from the environment, as for `ifmatch serve --store`.
+Credentials and region of a store come from the environment, as for `ifmatch serve --store`. To trust a store's certificate \
+authority, set SSL_CERT_FILE: --ca is for https URLs.
 
-The command gets IFMATCH_FENCE, a number that is larger for each new holder, and IFMATCH_LEASE_ID, a random id for logs. \
-Send the number with every write, and let the receiver reject smaller ones. Otherwise, a command that was paused for long \
-could overwrite the work of the next holder.
+The command gets IFMATCH_FENCE, a number that grows with each holder, and IFMATCH_LEASE_ID, a random ID for logs. Send the number \
+with every write, and let the receiver reject smaller ones: a command that was paused for long could otherwise overwrite the work \
+of the next holder.
 
-If the lock is lost, the command gets SIGTERM, and SIGKILL before another machine can acquire the lock. Signals that this \
-process gets are passed on. SIGKILL is not: the command then continues without the lock. For the certificate authority of a \
-store, set SSL_CERT_FILE: --ca is for https URLs.
+If the lock is lost, the command gets SIGTERM, then SIGKILL before another machine can acquire the lock. Signals to this process \
+are passed on, except SIGKILL: the command then runs on without the lock.
 
 Exit codes:
-  70   the lock was lost
-  75   the lock was not acquired in time
+  70   lock lost
+  75   lock not acquired in time
   2    invalid flags
-  127  the command cannot be started
-  otherwise that of the command, or 128 and the number of the signal that ended it";
+  127  the command can't be started
+  otherwise the command's own, or 128+N if signal N ended it";
 
 pub(crate) const ELECT_EXAMPLES: &str = "\
 Examples:
-  Send mail from one of several machines, with another one in reserve:
+  Send mail from one of several machines, with the others on standby:
     ifmatch elect https://blobs.example.com/leaders/mail --name \"$(hostname)\" -- ./mailer
 
   The same without a server:
     ifmatch elect gs://my-bucket/leaders/mail --name \"$(hostname)\" -- ./mailer
 
-The command is started when this process becomes the leader, with IFMATCH_FENCE and IFMATCH_LEASE_ID as for `ifmatch lock`. If the \
-leadership is lost, the command is stopped, and started again when this process becomes the leader again. If the command ends by \
-itself, this process ends with the same exit code.";
+The command starts when this process becomes the leader, with IFMATCH_FENCE and IFMATCH_LEASE_ID as for `ifmatch lock`. It stops \
+when leadership is lost, and starts again when it is regained. If the command exits, this process exits with the same code.";
 
 /// Runs a command under a lock, and returns the exit code.
 ///
@@ -144,15 +146,22 @@ pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
         };
         let held = match acquired {
             Ok(Some(held)) => held,
-            Ok(None) => return Ok(complain(NOT_ACQUIRED, "another holder has the lock")),
-            Err(error) if *error.kind() == ErrorKind::Unknown => return Ok(complain(NOT_ACQUIRED, &error.to_string())),
+            Ok(None) => {
+                return Ok(complain(
+                    NOT_ACQUIRED,
+                    "another holder has the lock. Wait for it with --wait TIME, or try again later.",
+                ));
+            }
+            Err(error) if *error.kind() == ErrorKind::Unknown => {
+                return Ok(complain(NOT_ACQUIRED, &args.guard.explained(&error)));
+            }
             Err(error) => return Err(args.guard.failed(&error)),
         };
         let end = args.guard.run(&held, &mut signals).await;
         args.guard.release(held, &mut signals).await;
         Ok(match end {
             End::Exited(code) => code,
-            End::Lost => complain(LOST, "the lock was lost, and the command was ended"),
+            End::Lost => complain(LOST, "the lock was lost, so the command was stopped"),
         })
     })
 }
@@ -175,7 +184,7 @@ pub(crate) fn elect(args: &ElectArgs) -> Result<u8, Error> {
             args.guard.release(held, &mut signals).await;
             match end {
                 End::Exited(code) => return Ok(code),
-                End::Lost => complain(LOST, "the leadership was lost, and the command was ended"),
+                End::Lost => complain(LOST, "leadership was lost, so the command was stopped"),
             };
         }
     })
@@ -199,8 +208,8 @@ impl Guard {
         let Place { objects, path } = self.remote.place(&self.url).await?;
         if path.is_empty() {
             return Err(Error::usage(format!(
-                "{} is not the URL of an object, such as s3://bucket/locks/backup",
-                self.url
+                "{} is a bucket, not the URL of an object. Add a key, such as {0}/locks/backup.",
+                self.url.trim_end_matches('/')
             )));
         }
         Ok((Client::new(objects), path))
@@ -213,13 +222,13 @@ impl Guard {
             Some((url, query)) => (url, format!("?{query}")),
             None => (self.url.as_str(), String::new()),
         };
-        let wrong = || Error::usage(format!("{url} is not the URL of a lock, such as {example}"));
+        let wrong = || Error::usage(format!("{url} is not the URL of a lock. Use one such as {example}."));
         if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
             return Err(wrong());
         }
         let (folder, key) = url.trim_end_matches('/').rsplit_once('/').ok_or_else(wrong)?;
         if folder.ends_with(":/") {
-            return Err(Error::usage(format!("{url} names a server and no lock: add a path, such as {example}")));
+            return Err(Error::usage(format!("{url} names a server, not a lock. Add a path, such as {example}.")));
         }
         let key = percent_decode_str(key).decode_utf8().map_err(|_| wrong())?;
         let server = self.remote.connect(&format!("{folder}{query}"))?;
@@ -235,7 +244,7 @@ impl Guard {
                 Ok(None) => is_reported = false,
                 Err(error) if *error.kind() == ErrorKind::Unknown => {
                     if !is_reported {
-                        complain(0, &format!("{error}: trying again until the server answers"));
+                        complain(0, &format!("{}. Retrying until the server answers.", self.explained(&error)));
                     }
                     is_reported = true;
                 }
@@ -249,7 +258,10 @@ impl Guard {
             Ok(end) => end,
             Err(error) => {
                 let command = self.command.first().map(|command| command.to_string_lossy()).unwrap_or_default();
-                End::Exited(complain(127, &format!("{command} cannot be started: {error}")))
+                End::Exited(complain(
+                    127,
+                    &format!("can't start {command}: {error}. Check its path and its permissions."),
+                ))
             }
         }
     }
@@ -259,20 +271,34 @@ impl Guard {
         let why = tokio::select! {
             released = held.release() => match released {
                 Ok(()) => return,
-                Err(error) => format!("the release failed: {error}"),
+                Err(error) => format!("releasing it failed ({error})"),
             },
-            _ = signals.next() => "a signal has ended the release before the server answered".to_owned(),
+            _ = signals.next() => "a signal interrupted the release".to_owned(),
         };
-        complain(0, &format!("the lock may stay held for {}, since {why}", self.ttl));
+        complain(0, &format!("the lock may stay held for {}: {why}", self.ttl));
     }
 
     fn failed(&self, error: &ClientError) -> Error {
         // Without the query, which may contain a signature.
         let url = self.url.split('?').next().unwrap_or_default();
-        let is_no_document = error.to_string().starts_with("405");
-        let hint =
-            if is_no_document { ": use the URL of a document in a folder, such as …/locks/backup" } else { "" };
-        Error::runtime(format!("{url}: {error}{hint}"))
+        let text = error.to_string();
+        let is_unfit = text.starts_with("405") || text.contains(NO_TAG);
+        Error::runtime(match text.get(..3) {
+            _ if is_unfit => {
+                let why = if text.contains(NO_TAG) { format!(" ({NO_TAG})") } else { String::new() };
+                format!("{url} can't hold a lock{why}. Use the URL of a document in a folder, such as {url}/backup.")
+            }
+            Some("401") => format!("{url} rejected the request (401). Pass a valid token {GIVE_TOKEN}."),
+            Some("403") => format!("{url} requires a write token (403). Pass one {GIVE_TOKEN}."),
+            _ => self.explained(error),
+        })
+    }
+
+    /// Describes an error, with the URL once.
+    fn explained(&self, error: &ClientError) -> String {
+        // Without the query, which may contain a signature.
+        let url = self.url.split('?').next().unwrap_or_default();
+        explained(url, &error.to_string())
     }
 }
 
@@ -283,7 +309,7 @@ async fn with_notice<T>(record: &Document<LockRecord>, acquire: impl Future<Outp
         if let Ok(Some(found)) = record.get().await
             && found.value.held
         {
-            complain(0, &format!("waiting for the lock, which is held by {}", printable(&found.value.holder)));
+            complain(0, &format!("waiting for the lock held by {}", printable(&found.value.holder)));
         }
         std::future::pending::<Infallible>().await
     };
@@ -298,7 +324,7 @@ async fn with_notice<T>(record: &Document<LockRecord>, acquire: impl Future<Outp
 async fn give_up(client: &Client, signal: Received, signals: &mut Signals) -> u8 {
     tokio::select! {
         late = timeout(GIVING_UP, client.released()) => if late.is_err() {
-            complain(0, "the server does not answer: if it has granted the lock, it stays held for its time to live");
+            complain(0, "the server doesn't answer. If it granted the lock, it stays held for its time to live.");
         },
         _ = signals.next() => {}
     }

@@ -116,7 +116,7 @@ async fn purges(config: &PurgeConfig, cache: CacheHandle) -> Result<Purges, Erro
         PurgeConfig::Register { url, bound } => {
             let following = Following::start(register::open(url).await?, cache, *bound).await;
             Purges::Logged(
-                following.map_err(|error| Error::runtime(format!("cannot use --purge-register {url}: {error}")))?,
+                following.map_err(|error| Error::runtime(format!("can't use --purge-register {url}: {error}")))?,
             )
         }
     })
@@ -200,8 +200,8 @@ fn open(config: &ProxyConfig) -> Result<Proxy, Error> {
 fn build(builder: ProxyBuilder) -> Result<Proxy, Error> {
     builder.build().map_err(|error| {
         Error::runtime(format!(
-            "cannot connect to upstreams over TLS, since this machine has no root certificates: install them, or use \
-             --upstream-ca: {error}"
+            "this machine has no root certificates for https upstreams. Install ca-certificates, or set --upstream-ca \
+             ({error})."
         ))
     })
 }

@@ -26,14 +26,14 @@ pub(crate) struct RegisterArgs {
 
 #[derive(Subcommand)]
 enum RegisterCommand {
-    /// Create or update the tables of a register in a database, as a user who may do so. Gateways need no such right.
+    /// Create or update a register's tables, as a user with CREATE on the schema.
     #[command(after_help = MIGRATE_EXAMPLES)]
     Migrate {
         #[command(flatten)]
         register: RegisterOption,
     },
 
-    /// Show if a register can be used, and what it guarantees.
+    /// Show whether a register is usable, and what it guarantees.
     #[command(after_help = STATUS_EXAMPLES)]
     Status {
         #[command(flatten)]
@@ -43,16 +43,18 @@ enum RegisterCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Begin an epoch after a backup was restored, before gateways and services use the register again. They then treat the
-    /// versions of the backup as unknown wherever they can look for the current one. The next gateway may use another
-    /// store than the ones before: run the command, too, after a store was moved or emptied.
+    /// Run after restoring a backup, or after moving or emptying a store.
+    ///
+    /// Starts an epoch: gateways and services then treat the versions in the backup as unknown wherever they can look up the
+    /// current one. Run it before they use the register again. The next gateway may use another store.
     #[command(after_help = RESTORED_EXAMPLES)]
     Restored {
         #[command(flatten)]
         register: RegisterOption,
     },
-    /// Copy all records to another register, which must be empty, and verify the copy. Stop all gateways that use
-    /// either register first. An interrupted copy continues when repeated.
+    /// Copy all records to an empty register, and verify the copy.
+    ///
+    /// Stop all gateways that use either register first. To continue an interrupted copy, run it again.
     #[command(after_help = COPY_EXAMPLES)]
     Copy {
         /// Register to read.
@@ -99,7 +101,7 @@ pub(crate) fn run(args: &RegisterArgs) -> Result<(), Error> {
         match &args.command {
             RegisterCommand::Migrate { register } => {
                 migrate(&register.register.parse()?).await?;
-                print_line("the register is up to date")
+                print_line("register up to date")
             }
             RegisterCommand::Status { register, json } => status(&register.register, *json).await,
             RegisterCommand::Restored { register } => restored(&register.register.parse()?).await,
@@ -135,9 +137,9 @@ async fn status(url: &str, as_json: bool) -> Result<(), Error> {
     })?;
     match epoch.number {
         0 => Ok(()),
-        number => print_line(&format!(
-            "epoch {number}: the number of failovers and restores that may have lost acknowledged changes"
-        )),
+        number => {
+            print_line(&format!("epoch {number}: failovers and restores that may have lost acknowledged changes"))
+        }
     }
 }
 
@@ -177,7 +179,7 @@ async fn write(to: &Arc<dyn Register>, key: &Key, record: &Record) -> Result<(),
         // By an earlier, interrupted copy.
         Swap::Conflict(Some(found)) if found == *record => Ok(()),
         Swap::Conflict(_) => Err(Error::runtime(format!(
-            "the target has another version of the record {key}: copy to an empty register"
+            "the target has another version of the record {key}. Copy to an empty register."
         ))),
     }
 }
@@ -189,8 +191,8 @@ async fn verify(from: &Arc<dyn Register>, to: &Arc<dyn Register>) -> Result<(), 
         let (expected, found) = (source.next().await?, target.next().await?);
         if expected != found {
             return Err(Error::runtime(
-                "the registers differ after the copy: a gateway has changed one of them meanwhile, or the target was not \
-                 empty; stop all gateways, and copy to an empty register",
+                "the registers differ after the copy: a gateway changed one, or the target wasn't empty. Stop all gateways, \
+                 and copy to an empty register.",
             ));
         }
         if expected.is_none() {
@@ -219,7 +221,7 @@ impl<'a> Pages<'a> {
 }
 
 fn failed(error: &RegisterError) -> Error {
-    Error::runtime(format!("the copy is incomplete, repeat it to continue: {error}"))
+    Error::runtime(format!("the copy is incomplete. Run it again to continue ({error})."))
 }
 
 #[cfg(test)]

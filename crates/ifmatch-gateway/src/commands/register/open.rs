@@ -30,7 +30,7 @@ const MEMORY_RECORDS: usize = 1_000_000;
 /// As for [`open`], and if there is no such file.
 pub(super) async fn open_existing(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> {
     match url.engine() {
-        Engine::Redb(file) if !file.exists() => Err(Error::usage(format!("cannot use {url}: there is no such file"))),
+        Engine::Redb(file) if !file.exists() => Err(Error::usage(format!("no such file: {url}. Check the path."))),
         _ => open(url).await,
     }
 }
@@ -95,15 +95,15 @@ pub(super) async fn restored(url: &RegisterUrl) -> Result<(), Error> {
         Engine::Memory | Engine::Redb(_) | Engine::Etcd | Engine::Objects => None,
     };
     print_line(&match epoch {
-        Some(epoch) => format!("{url}: epoch {epoch} has begun"),
+        Some(epoch) => format!("{url}: epoch {epoch} started"),
         None => {
             format!(
-                "{url} has no epochs: if services with the layer use it, delete their records instead of restoring them"
+                "{url} has no epochs. If services with the layer use it, delete their records instead of restoring them."
             )
         }
     })?;
     let forgotten = objects::forget_store(&*open_existing(url).await?).await;
-    forgotten.map_err(|error| Error::runtime(format!("cannot change the register: {error}")))
+    forgotten.map_err(|error| Error::runtime(format!("can't change the register: {error}")))
 }
 
 fn connect_error(url: &RegisterUrl, error: &ConnectError) -> Error {
@@ -116,8 +116,16 @@ fn objects_error(url: &RegisterUrl, error: &objects::OpenError) -> Error {
 
 /// A server that cannot be reached is not an error in the settings.
 fn unusable(url: &RegisterUrl, error: &dyn std::error::Error, is_unreachable: bool) -> Error {
-    let message = format!("cannot use the register {url}: {error}");
+    let message = format!("can't use the register {url}. {}", sentence(&error.to_string()));
     if is_unreachable { Error::runtime(message) } else { Error::usage(message) }
+}
+
+/// Returns a message as a sentence of its own, unless it begins with a name.
+fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    let first = rest.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
+    let end = if text.ends_with(['.', ')']) { "" } else { "." };
+    format!("{first}{}{end}", rest.as_str())
 }
 
 /// Returns a register in memory.
@@ -140,7 +148,7 @@ pub(crate) async fn in_folder(folder: &Path) -> Result<Arc<dyn Register>, Error>
 }
 
 fn redb_error(option: &str, error: &BoxError) -> Error {
-    let message = format!("cannot use {option}: {error}");
+    let message = format!("can't use {option}. {}", sentence(&error.to_string()));
     match error.downcast_ref().map(ifmatch_redb::OpenError::kind) {
         Some(ifmatch_redb::OpenErrorKind::InUse) => Error::in_use(message),
         Some(ifmatch_redb::OpenErrorKind::Damaged | ifmatch_redb::OpenErrorKind::LostCommit) => Error::damaged(message),

@@ -56,7 +56,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     let mut inherited = Inherited::from_env()?;
     let site = Listeners::bind(&config.server, &mut inherited)?;
     let reserved_tables = Reserved::optional(config.listen_tables, listen::TABLES, "tables", &mut inherited)?;
-    let reserved_s3 = Reserved::optional(config.listen_s3, listen::S3, "S3 clients", &mut inherited)?;
+    let reserved_s3 = Reserved::optional(config.listen_s3, listen::S3, "S3", &mut inherited)?;
     inherited.finish()?;
     let metrics = Metrics::global()?;
     let lease_metrics = Arc::new(LeaseMetrics::new());
@@ -131,17 +131,15 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
 fn reload(running: &Reloadable<'_>, started: &Config, load: &Load<'_>) -> Result<(), Error> {
     let config = load()?;
     if config.listen_tables.address != started.listen_tables.address {
-        return Err(Error::usage("the listen address of tables cannot be changed by SIGHUP: restart to change it"));
+        return Err(Error::usage("SIGHUP can't change --listen-tables. Restart to change it."));
     }
     if config.listen_s3.address != started.listen_s3.address {
-        return Err(Error::usage(
-            "the listen address for S3 clients cannot be changed by SIGHUP: restart to change it",
-        ));
+        return Err(Error::usage("SIGHUP can't change --listen-s3. Restart to change it."));
     }
     let credentials = running.read(&config.server)?;
     if !config.has_accounts_of(started) {
         return Err(Error::usage(
-            "accounts cannot be changed by SIGHUP, nor can the first token disable the development account: restart for that",
+            "SIGHUP can't change accounts, or add the first token while the development account is on. Restart to change them.",
         ));
     }
     credentials.apply();

@@ -88,8 +88,8 @@ fn lasting(register: Arc<dyn Register>, may_lose: bool) -> Result<Arc<dyn Regist
         (false, _) => Ok(register),
         (true, true) => Ok(Arc::new(AcceptLosses(register))),
         (true, false) => Err(Error::usage(
-            "a failover of this --register may lose acknowledged changes, and with them leases and deletions of containers: \
-             use PostgreSQL, or accept that with --register-may-lose",
+            "this --register may lose acknowledged changes in a failover, and with them leases and deletions of containers. \
+             Use PostgreSQL, or accept the risk with --register-may-lose.",
         )),
     }
 }
@@ -118,15 +118,15 @@ async fn upkeep(forget: impl AsyncFn() -> Result<(), StoreError>) {
 fn folder_error(folder: &Path, error: &embedded::OpenError) -> Error {
     use embedded::OpenErrorKind as Kind;
     let hint = match error.kind() {
-        Kind::InUse => "another ifmatch process uses this folder: stop it, or choose another folder with --data",
-        Kind::Denied => "grant this user write access, or choose another folder with --data",
-        Kind::Full => "free some disk space, or choose another folder with --data",
-        Kind::Unreadable => "it is damaged, or was written by a newer release: use that release, or restore a backup",
-        _ => "see the cause, or choose another folder with --data",
+        Kind::InUse => "Another ifmatch process uses this folder. Stop it, or choose another folder.",
+        Kind::Denied => "Grant this user write access, or choose another folder.",
+        Kind::Full => "Free some disk space, or choose another folder.",
+        Kind::Unreadable => "It is damaged, or a newer release wrote it. Restore a backup, or run that release.",
+        _ => "Correct the cause, or choose another folder.",
     };
     // The hint says it all if the folder is in use.
-    let cause = if error.kind() == Kind::InUse { String::new() } else { format!("\n({error})") };
-    let message = format!("cannot use --data {}: {hint}{cause}", folder.display());
+    let cause = if error.kind() == Kind::InUse { String::new() } else { format!("\nCause: {error}") };
+    let message = format!("can't use --data {}. {hint}{cause}", folder.display());
     match error.kind() {
         Kind::InUse => Error::in_use(message),
         Kind::Unreadable => Error::damaged(message),

@@ -17,6 +17,7 @@ use super::location::{PARTIAL, hash};
 use super::remote::{Attempts, Entry, Remote};
 use super::{ExportArgs, Fault, Outcome, Progress, collect};
 use crate::cli::progress::Done;
+use crate::commands::http_client::origin;
 use crate::commands::runtime::block_on;
 use crate::error::Error;
 
@@ -48,7 +49,8 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), Error> {
         let container = location.container()?.clone();
         let remote = Remote::new(&location, &args.options.connection)?;
         let listed = remote.list(&container, &location.prefix).await?;
-        let listed = listed.ok_or_else(|| Error::runtime(format!("{}: there is no such container", args.url)))?;
+        let listed = listed
+            .ok_or_else(|| Error::runtime(format!("no such container: {container} at {}", origin(&location.server))))?;
         let total = Done { items: listed.len() as u64, bytes: listed.iter().map(|entry| entry.size).sum() };
         let partial = Partial::create(&args.folder)?;
         let export =
@@ -69,11 +71,11 @@ impl Export<'_> {
 
     /// Returns the path of a blob and that of its file, which has no symbolic link below the folder.
     fn target(&self, entry: &Entry) -> Result<(BlobPath, PathBuf), Fault> {
-        let invalid = || Fault::failed("the gateway listed a name that is not valid");
+        let invalid = || Fault::failed("the gateway listed an invalid name");
         let name = entry.name.strip_prefix(&self.location.prefix).ok_or_else(invalid)?;
         let blob = self.location.blob(&self.container, name).map_err(|_| invalid())?;
         if Path::new(name).starts_with(PARTIAL) {
-            return Err(Fault::conflict(format!("{PARTIAL} is for files that are not complete")));
+            return Err(Fault::conflict(format!("{PARTIAL} is reserved for incomplete files")));
         }
         let path = self.folder.join(name);
         let below = path.ancestors().skip(1).take_while(|above| *above != self.folder);
@@ -111,7 +113,7 @@ impl Export<'_> {
                     return Ok(Outcome::Unchanged);
                 }
                 Ok(Some(_)) => return complete(&partial, path).map(|()| Outcome::Written),
-                Ok(None) => return Ok(Outcome::Skipped("deleted meanwhile")),
+                Ok(None) => return Ok(Outcome::Skipped("deleted during the export")),
                 Err(fault) => {
                     let pause = attempts.again().filter(|_| fault.may_pass() && !fault.is_last());
                     let Some(pause) = pause else {
@@ -153,12 +155,15 @@ impl Partial {
         fs::create_dir_all(target).map_err(failed)?;
         let lock = File::open(target).map_err(failed)?;
         lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => Error::in_use(format!("another export uses {}", target.display())),
+            TryLockError::WouldBlock => Error::in_use(format!(
+                "another export uses {}. Wait for it, or choose another folder.",
+                target.display()
+            )),
             TryLockError::Error(error) => failed(error),
         })?;
         fs::create_dir_all(&folder).map_err(failed)?;
         if fs::symlink_metadata(&folder).map_err(failed)?.is_symlink() {
-            return Err(Error::runtime(format!("{} is a symbolic link: remove it", folder.display())));
+            return Err(Error::runtime(format!("{} is a symbolic link. Remove it.", folder.display())));
         }
         for entry in fs::read_dir(&folder).map_err(failed)? {
             fs::remove_file(entry.map_err(failed)?.path()).map_err(failed)?;
@@ -181,7 +186,7 @@ impl Drop for Partial {
 /// Compares the hash of the bytes with the one that the gateway states, if it does.
 fn verify(stated: Option<ContentHash>, found: ContentHash) -> Result<(), Fault> {
     match stated {
-        Some(stated) if stated != found => Err(Fault::damage("the bytes differ from those that were stored")),
+        Some(stated) if stated != found => Err(Fault::damage("the bytes differ from what was stored")),
         _ => Ok(()),
     }
 }

@@ -50,7 +50,7 @@ enum Item {
 /// Fails unless all files are stored.
 pub(crate) fn import(args: &ImportArgs) -> Result<(), Error> {
     block_on(async {
-        let location = Location::parse(&args.to)?;
+        let location = Location::parse(&args.url)?;
         let container = location.container()?.clone();
         let remote = Remote::new(&location, &args.options.connection)?;
         let (source, items, bytes) = Source::open(&args.source).await?;
@@ -84,7 +84,16 @@ impl Source {
 }
 
 fn check_folder(folder: &Path) -> Result<(), Error> {
-    if folder.is_dir() { Ok(()) } else { Err(Error::usage(format!("{} is not a folder", folder.display()))) }
+    if folder.is_dir() { Ok(()) } else { Err(no_folder(folder)) }
+}
+
+fn no_folder(path: &Path) -> Error {
+    let shown = path.display();
+    Error::usage(if path.exists() {
+        format!("{shown} is not a folder. Import the folder that contains it.")
+    } else {
+        format!("no such folder: {shown}. Check the path.")
+    })
 }
 
 async fn tree(folder: PathBuf) -> Result<Tree, Error> {
@@ -123,7 +132,7 @@ impl Import {
         let blob = self.location.blob(&self.container, &object.name).map_err(Fault::failed)?;
         match objects.copy(object, &self.progress).await? {
             Some(copied) => self.store(&blob, &copied.file).await,
-            None => Ok(Outcome::Skipped("deleted meanwhile")),
+            None => Ok(Outcome::Skipped("deleted during the import")),
         }
     }
 
@@ -139,7 +148,7 @@ impl Import {
             Put::Refused(reason) => match self.remote.head(blob).await? {
                 // The answer to an earlier attempt was lost, or another import stores the same folder.
                 Some(head) if self.has(blob, &head, file).await? => Ok(Outcome::Written),
-                _ => Err(Fault::conflict(format!("changed by another writer, and left as it is: {reason}"))),
+                _ => Err(Fault::conflict(format!("left as it is, since another writer changed it ({reason})"))),
             },
         }
     }

@@ -16,6 +16,7 @@ use tokio_util::io::ReaderStream;
 use url::Url;
 
 use super::{Fault, Progress};
+use crate::commands::http_client::gateway_url;
 use crate::error::Error;
 
 /// A gateway, a container of it, or a folder of that container.
@@ -34,15 +35,17 @@ impl Location {
     /// # Errors
     /// Fails if it is not a URL of a gateway, or its path is not a valid name.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        let wrong = |why: &str| Error::usage(format!("{text}: {why}, such as http://127.0.0.1:10000/docs"));
-        let mut server = Url::parse(text).map_err(|_| wrong("write the URL of a container"))?;
-        if !matches!(server.scheme(), "http" | "https") || server.query().is_some() || server.fragment().is_some() {
-            return Err(wrong("write an http or https URL without a query"));
+        let mut server = gateway_url(text).map_err(|why| Error::usage(format!("{text} is not a URL: {why}")))?;
+        if server.query().is_some() || server.fragment().is_some() {
+            return Err(Error::usage(format!(
+                "{text} has a query. Write the URL of a container or a folder in it, such as http://127.0.0.1:10000/docs."
+            )));
         }
         let path = server.path().trim_matches('/').to_owned();
         server.set_path("");
         let (container, prefix) = path.split_once('/').unwrap_or((&path, ""));
-        let invalid = |error: &dyn std::fmt::Display| wrong(&error.to_string());
+        let invalid =
+            |error: &dyn std::fmt::Display| Error::usage(format!("{text} is not the URL of a container: {error}"));
         let container = match container {
             "" => None,
             container => Some(ContainerName::new(container).map_err(|error| invalid(&error))?),
@@ -59,7 +62,7 @@ impl Location {
     /// # Errors
     /// Fails if the URL has no path.
     pub(crate) fn container(&self) -> Result<&ContainerName, Error> {
-        let missing = || Error::usage(format!("{}: add the name of a container, such as {0}docs", self.server));
+        let missing = || Error::usage(format!("{0} names no container. Add one, such as {0}docs.", self.server));
         self.container.as_ref().ok_or_else(missing)
     }
 
@@ -133,7 +136,9 @@ impl Tree {
 /// Returns the name of a file's blob, or the reason why it cannot have one.
 pub(super) fn blob_name(relative: &Path) -> Result<String, String> {
     let parts = relative.components().map(|part| match part {
-        Component::Normal(part) => part.to_str().ok_or_else(|| "the name of a blob must be UTF-8".to_owned()),
+        Component::Normal(part) => {
+            part.to_str().ok_or_else(|| "a blob's name must be UTF-8. Rename the file.".to_owned())
+        }
         _ => Err("not a path below the folder".to_owned()),
     });
     Ok(parts.collect::<Result<Vec<_>, _>>()?.join("/"))

@@ -36,13 +36,12 @@ pub(crate) use import::import;
 /// `ifmatch import …`
 #[derive(Args)]
 pub(crate) struct ImportArgs {
-    /// Folder with the files, or URL of the objects: `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`.
+    /// Folder to read, or objects: `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`.
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
 
-    /// URL of a container, or of a folder in it: `http://127.0.0.1:10000/docs`. The container is created if it is missing.
-    #[arg(long, value_name = "URL")]
-    to: String,
+    /// Container to write, or a folder in it, such as `http://127.0.0.1:10000/docs`.
+    url: String,
 
     #[command(flatten)]
     options: Options,
@@ -51,10 +50,10 @@ pub(crate) struct ImportArgs {
 /// `ifmatch export …`
 #[derive(Args)]
 pub(crate) struct ExportArgs {
-    /// URL of a container, or of a folder in it: `http://127.0.0.1:10000/docs`.
+    /// Container to read, or a folder in it, such as `http://127.0.0.1:10000/docs`.
     url: String,
 
-    /// Folder for the files, which is created if it is missing.
+    /// Folder to write.
     folder: PathBuf,
 
     #[command(flatten)]
@@ -67,57 +66,57 @@ struct Options {
     #[command(flatten)]
     connection: Connection,
 
-    /// Maximum number of blobs in transfer.
+    /// Maximum concurrent transfers.
     #[arg(long, value_name = "N", default_value = "16", value_parser = count)]
     jobs: NonZero<usize>,
 
-    /// Print JSON, one object per line: messages of the kinds `status`, `skipped`, `error` and `summary`.
+    /// Print JSON, one object per line: `status`, `skipped`, `error` and `summary`.
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) const IMPORT_EXAMPLES: &str = "\
-Each file becomes a blob with the file's path below the folder as its name. A blob with the same bytes is left as it is, so a \
-second run writes nothing, and a run after an interruption continues. A blob that differs is replaced, on the condition \
-that it has not changed since it was compared; its header fields stay. No blob is deleted, and symbolic links are skipped.
-
-Credentials and region of an object store come from the environment, as for `ifmatch serve --store`. Objects keep their header \
-fields. Since S3 and Azure provide no SHA-256, each run reads all of them, through temporary files (TMPDIR).
-
 Examples:
-  ifmatch import ./site --to http://127.0.0.1:10000/site
-  IFMATCH_TOKEN=$(cat token) ifmatch import ./site --to https://blobs.example.com/site/2026
-  AWS_REGION=eu-west-1 ifmatch import s3://my-bucket/site --to http://127.0.0.1:10000/site
+  ifmatch import ./site http://127.0.0.1:10000/site
+  ifmatch import ./site https://blobs.example.com/site/2026 --token-file write.token
+  AWS_REGION=eu-west-1 ifmatch import s3://my-bucket/site http://127.0.0.1:10000/site
+
+Each file becomes a blob named by its path below the folder. The container is created if it is missing. Unchanged blobs are \
+skipped, so a second run writes nothing and an interrupted one continues. A blob that differs is replaced unless another writer \
+has changed it since the comparison; its headers stay. Nothing is deleted, and symbolic links are skipped.
+
+Credentials and region of an object store come from the environment, as for `ifmatch serve --store`. Objects keep their \
+headers. S3 and Azure provide no SHA-256, so each run reads all objects, through temporary files (TMPDIR).
 
 Signals:
   SIGUSR1          prints the progress
-  SIGINT, SIGTERM  stop; a second run continues
+  SIGINT, SIGTERM  stop; the next run continues
 
 Exit codes:
-  0    all files are stored
-  1    could not finish, or at least one file could not be stored
+  0    all files stored
+  1    failed, or some files were not stored
   2    invalid flags
-  3    at least one blob was changed by another writer meanwhile, and was left as it is
+  3    conflict: another writer changed a blob, which was left as it is
   130  stopped by a signal";
 
 pub(crate) const EXPORT_EXAMPLES: &str = "\
-Each blob becomes a file. A file with the same bytes is left as it is, so a second run writes nothing, and a run after an \
-interruption continues. A file that differs is REPLACED. Before the file gets its name, its bytes are compared with the hash that \
-the gateway states. No file is deleted, and nothing is written through a symbolic link.
-
 Examples:
   ifmatch export http://127.0.0.1:10000/site ./site
-  IFMATCH_TOKEN=$(cat read.token) ifmatch export https://blobs.example.com/site/2026 ./site --json
+  ifmatch export https://blobs.example.com/site/2026 ./site --token-file read.token --json
+
+Each blob becomes a file. The folder is created if it is missing. Unchanged files are skipped, so a second run writes nothing and \
+an interrupted one continues. A file that differs is REPLACED, once the new bytes match the gateway's hash. Nothing is deleted, \
+and nothing is written through a symbolic link.
 
 Signals:
   SIGUSR1          prints the progress
-  SIGINT, SIGTERM  stop; a second run continues
+  SIGINT, SIGTERM  stop; the next run continues
 
 Exit codes:
-  0    all blobs are in the folder
-  1    could not finish, or at least one blob could not be read
+  0    all blobs written
+  1    failed, or some blobs were not read
   2    invalid flags
-  3    at least one blob is damaged, or its path is taken by something other than a file
+  3    a blob is damaged, or something other than a file is in its place
   11   another export uses the folder
   130  stopped by a signal";
 
@@ -360,12 +359,13 @@ where
     print_line(&tally.summary(&display, progress.done().bytes, options.json))?;
     let Tally { conflicts, damaged, failed, .. } = tally;
     match last {
-        Some(last) => Err(Error::runtime(format!("stopped before the end, repeat the command to continue: {last}"))),
-        None if is_stopped => Err(Error::interrupted("stopped before the end: repeat the command to continue")),
+        Some(last) => Err(Error::runtime(format!("stopped early. {last}"))),
+        None if is_stopped => Err(Error::interrupted("stopped early. Run the command again to continue.")),
         None if damaged > 0 => Err(Error::damaged(format!("{} damaged", counted(damaged, "blob", "blobs")))),
-        None if conflicts > 0 => {
-            Err(Error::conflict(format!("{} left as found", counted(conflicts, "conflict", "conflicts"))))
-        }
+        None if conflicts > 0 => Err(Error::conflict(format!(
+            "{}: the blobs or files were left as they are",
+            counted(conflicts, "conflict", "conflicts")
+        ))),
         None if failed > 0 => {
             Err(Error::runtime(format!("{failed} of {} failed", counted(total.items, "transfer", "transfers"))))
         }

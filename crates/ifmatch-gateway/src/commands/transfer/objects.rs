@@ -58,8 +58,9 @@ impl Objects {
     /// Fails if the URL or a setting is invalid, or if there is no place for temporary files.
     pub(super) fn open(url: &str) -> Result<Self, Error> {
         let backing = store_url::open(url, url)?;
-        let temporary = tempfile::tempdir()
-            .map_err(|error| Error::runtime(format!("no temporary folder, which TMPDIR names: {error}")))?;
+        let temporary = tempfile::tempdir().map_err(|error| {
+            Error::runtime(format!("can't create a temporary folder. Set TMPDIR to a folder with space ({error})."))
+        })?;
         let (store, prefix) = (Arc::clone(backing.objects()), backing.prefix().clone());
         Ok(Self { store, prefix, temporary, files: AtomicU64::new(0) })
     }
@@ -71,7 +72,7 @@ impl Objects {
     /// Fails if the store cannot be listed.
     pub(super) async fn list(&self) -> Result<(Vec<Object>, u64), Error> {
         let all = self.store.list(Some(&self.prefix)).try_collect::<Vec<ObjectMeta>>();
-        let all = all.await.map_err(|error| Error::runtime(format!("the source cannot be listed: {error}")))?;
+        let all = all.await.map_err(|error| Error::runtime(format!("can't list the source: {error}")))?;
         let parts = |object: &ObjectMeta| -> Vec<String> {
             let parts = object.location.prefix_match(&self.prefix).into_iter().flatten();
             parts.map(|part| part.as_ref().to_owned()).collect()
@@ -125,20 +126,20 @@ fn fields(attributes: &Attributes) -> Result<HeaderMap, Fault> {
             Attribute::ContentType => CONTENT_TYPE,
             Attribute::Metadata(stored) => match metadata_name(stored) {
                 Some(name) => HeaderName::try_from(format!("{METADATA}{name}"))
-                    .map_err(|_| Fault::failed(format!("the metadata {name} cannot be the name of a header field")))?,
+                    .map_err(|_| Fault::failed(format!("the metadata name {name} can't be an HTTP header")))?,
                 None => continue,
             },
             _ => continue,
         };
         let value = HeaderValue::from_str(value)
-            .map_err(|_| Fault::failed(format!("the value of {name} cannot be that of a header field")))?;
+            .map_err(|_| Fault::failed(format!("the value of {name} can't be sent in an HTTP header")))?;
         fields.insert(name, value);
     }
     Ok(fields)
 }
 
 fn in_temporary(path: &std::path::Path, error: &std::io::Error) -> Fault {
-    Fault::last(format!("{}: {error}: choose another folder for temporary files by TMPDIR", path.display()))
+    Fault::last(format!("{}: {error}. Set TMPDIR to another folder.", path.display()))
 }
 
 #[cfg(test)]

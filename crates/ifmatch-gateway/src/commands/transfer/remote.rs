@@ -1,6 +1,7 @@
 //! A running gateway as clients see it: listings, heads, bodies and conditional writes in the plain dialect.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use url::Url;
 use super::location::Location;
 use super::location::Upload;
 use super::{Fault, Progress};
-use crate::commands::http_client::{Connection, reason};
+use crate::commands::http_client::{Connection, not_a_gateway, origin, rejected, unreachable};
 use crate::error::Error;
 
 /// Maximum time for the head of a response, or for the next part of its body.
@@ -48,6 +49,8 @@ pub(super) const METADATA: &str = "x-meta-";
 pub(crate) struct Remote {
     http: Client,
     server: Url,
+    /// `true` once the server has answered. It may then be back soon if it cannot be reached.
+    has_answered: AtomicBool,
 }
 
 /// An entry of a listing.
@@ -104,7 +107,11 @@ struct Page {
 impl Remote {
     /// Creates a client of the gateway at a location.
     pub(crate) fn new(location: &Location, connection: &Connection) -> Result<Self, Error> {
-        Ok(Self { http: connection.client(&location.server, None)?, server: location.server.clone() })
+        Ok(Self {
+            http: connection.client(&location.server, None)?,
+            server: location.server.clone(),
+            has_answered: AtomicBool::new(false),
+        })
     }
 
     /// Returns all containers.
@@ -209,7 +216,7 @@ impl Remote {
                 fields.extend(kept.clone());
                 fields.insert(IF_MATCH, tag.to_header());
             }
-            Replaces::Version(_) => return Ok(Put::Refused("it has no strong tag to name its version".to_owned())),
+            Replaces::Version(_) => return Ok(Put::Refused("no strong ETag".to_owned())),
         }
         for (name, value) in &file.fields {
             fields.insert(name, value.clone());
@@ -248,8 +255,9 @@ impl Remote {
             let response = response.and_then(|sent| sent.map_err(|error| self.broken(&error)));
             let pause = attempts.again().and_then(|pause| match &response {
                 Ok(response) => requested_delay(response),
-                Err(fault) => fault.may_pass().then_some(pause),
+                Err(fault) => (fault.may_pass() && self.has_answered.load(Relaxed)).then_some(pause),
             });
+            self.has_answered.fetch_or(response.is_ok(), Relaxed);
             match pause {
                 Some(pause) => sleep(pause).await,
                 None => return response,
@@ -259,19 +267,19 @@ impl Remote {
 
     fn broken(&self, error: &reqwest::Error) -> Fault {
         if error.is_body() || error.is_decode() {
-            return Fault::passing(reason(error));
+            return Fault::passing(Cause::of(error).text);
         }
-        let message = format!("{}: {}", self.server, reason(error));
+        let message = unreachable(&self.server, error);
         if Cause::of(error).is_lasting { Fault::last(message) } else { Fault::unreachable(message) }
     }
 
     fn slow(&self) -> Fault {
-        Fault::unreachable(format!("{} does not respond", self.server))
+        Fault::unreachable(format!("{} doesn't respond. Check the URL and the network.", origin(&self.server)))
     }
 
     async fn refused(&self, response: Response) -> Fault {
         let status = response.status();
-        let message = format!("{} responded {status}: {}", self.server, detail(response).await);
+        let message = rejected(&origin(&self.server), status, &detail(response).await);
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::INSUFFICIENT_STORAGE => Fault::last(message),
             _ => Fault::failed(message),
@@ -279,7 +287,7 @@ impl Remote {
     }
 
     fn not_ours(&self) -> Error {
-        Error::runtime(format!("the response of {} is not from an ifmatch gateway", self.server))
+        Error::runtime(not_a_gateway(&self.server))
     }
 }
 
@@ -309,8 +317,8 @@ impl Download {
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
         match timeout(TIMEOUT, self.response.chunk()).await {
             Ok(Ok(chunk)) => Ok(chunk),
-            Ok(Err(error)) => Err(Fault::passing(format!("the body ended early: {}", reason(&error)))),
-            Err(_) => Err(Fault::passing("the body does not continue")),
+            Ok(Err(error)) => Err(Fault::passing(format!("the body ended early: {}", Cause::of(&error).text))),
+            Err(_) => Err(Fault::passing("the body stalled")),
         }
     }
 }
@@ -328,5 +336,5 @@ fn requested_delay(response: &Response) -> Option<Duration> {
 async fn detail(response: Response) -> String {
     let body = timeout(TIMEOUT, response.bytes()).await.ok().and_then(Result::ok).unwrap_or_default();
     let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-    problem["detail"].as_str().or_else(|| problem["title"].as_str()).unwrap_or("no details").to_owned()
+    problem["detail"].as_str().or_else(|| problem["title"].as_str()).unwrap_or_default().to_owned()
 }
