@@ -32,17 +32,19 @@ use ifmatch_blob::conformance::{self, Subject, blob, kind, put};
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    Delete, HeaderChange, ListQuery, MissingContainer, Put, Reading, StoreError, StoreErrorKind,
+    Delete, HeaderChange, ListQuery, MissingContainer, Put, Reading, RequestKey, StoreError, StoreErrorKind,
 };
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs, OpenErrorKind};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{
     BreakPeriod, Lease, LeaseAction, LeaseDuration, LeaseFailure, LeaseState, LeaseUse, SeenLease,
 };
+use ifmatch_core::precondition::{Precondition, Preconditions};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::faulty::{self, FaultyRegister};
 use ifmatch_register::{
-    Engine, EngineTime, Epoch, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Wrapper, async_trait,
+    Engine, EngineTime, Epoch, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Swap, Wrapper,
+    async_trait,
 };
 use ifmatch_runtime::{Clock, SystemClock};
 use object_store::memory::InMemory;
@@ -446,6 +448,68 @@ async fn a_write_never_reaches_a_container_that_another_process_has_deleted() {
             assert_eq!(process.read(&blob).await.expect("it was acknowledged").1, "after");
         }
     }
+}
+
+/// Counts the swaps of blobs' records.
+struct Counting {
+    inner: MemoryRegister,
+    swaps: AtomicUsize,
+}
+
+#[async_trait]
+impl Wrapper for Counting {
+    fn inner(&self) -> &dyn Register {
+        &self.inner
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.swaps.fetch_add(usize::from(key.as_str().starts_with("b/")), Ordering::SeqCst);
+        self.inner.compare_and_swap(key, expected, next).await
+    }
+}
+
+/// The condition was false at the moment at which the writer before committed, and its record says so. A retry waits for its first
+/// attempt, which may be that writer.
+#[tokio::test(start_paused = true)]
+async fn a_conditional_writer_that_was_overtaken_learns_it_without_a_permit() {
+    let (store, register) = (
+        Faulty::in_memory(false),
+        Arc::new(Counting { inner: MemoryRegister::unbounded(), swaps: AtomicUsize::new(0) }),
+    );
+    let subject = Arc::new(durable_on(&store, Arc::clone(&register) as Arc<dyn Register>).await);
+    let blob = blob("c", "b");
+    let first = subject.write(&blob, "1").await;
+    let if_first = Preconditions::unchanged(first.tag.as_ref());
+    let write = |named: Option<&'static str>, body: &'static str| {
+        let (subject, blob, preconditions) = (Arc::clone(&subject), blob.clone(), if_first.clone());
+        let request = named.map(|name| RequestKey::of(&[name.as_bytes()]));
+        tokio::spawn(async move { subject.store.put(&blob, Put { preconditions, request, ..put(body) }).await })
+    };
+    let (held, open) = store.hold_write();
+    let winner = write(Some("winner"), "2");
+    held.await.unwrap();
+    let before = register.swaps.load(Ordering::SeqCst);
+    let losers: Vec<_> = (0..8).map(|_| write(None, "3")).collect();
+    let retry = write(Some("winner"), "2");
+    // Virtual time, in which all find the object unchanged and wait.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    open.send(()).unwrap();
+    let second = winner.await.unwrap().unwrap();
+    for loser in losers {
+        let error = loser.await.unwrap().expect_err("it was overtaken");
+        let expected =
+            StoreErrorKind::PreconditionFailed { precondition: Precondition::IfMatch, current: second.tag.clone() };
+        assert_eq!(error.kind(), &expected);
+    }
+    let again = retry.await.unwrap().expect("the retry gets the first answer");
+    assert!(again.is_replay && again.tag == second.tag);
+    // The winner's commit, and the retry's permit and its return.
+    assert_eq!(register.swaps.load(Ordering::SeqCst) - before, 3);
 }
 
 /// Longer than every permit, turn and lease with an end.

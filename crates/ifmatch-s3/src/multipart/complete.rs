@@ -648,11 +648,13 @@ mod tests {
     async fn an_upload_whose_completion_ended_in_a_crash_takes_parts_again() {
         let mut setup = setup().await;
         let stopped = setup.stopped_completion().await;
+        // Otherwise it would renew its claim.
+        stopped.abort();
+        assert!(stopped.await.expect_err("it was stopped").is_cancelled());
         setup.clock.advance(Duration::from_secs(STALE.unsigned_abs() + 1));
         setup.store_part("part").await.expect("the claim is no longer renewed");
         setup.part.tag = setup.tags().await.remove(0);
         setup.completion().run().await.expect("it took over");
-        stopped.abort();
     }
 
     /// Matches the steps between which another request may end the upload.
