@@ -22,11 +22,11 @@ use crate::read::tag::{Tagged, own_tag};
 use crate::read::vary::Vary;
 use crate::shared::Shared;
 
-/// Response extension with which a handler states the version that it has written.
+/// Response extension that states the version that the handler has written.
 ///
 /// The response then carries its `ETag`, without the GET that the layer would otherwise send to the handler
-/// ([`Builder::get_after_writes`](crate::Builder::get_after_writes)). A 201 with a `Location` states the version of the new resource
-/// there.
+/// ([`Builder::get_after_writes`](crate::Builder::get_after_writes)). In a 201 with a `Location`, it's the new
+/// resource's version.
 ///
 /// ```
 /// use axum::response::IntoResponse;
