@@ -25,7 +25,7 @@ pub struct FolderRegister {
 }
 
 impl FolderRegister {
-    /// Opens the register in a folder. Creates the folder if it does not exist.
+    /// Opens the register in a folder. Creates the folder if it doesn't exist.
     pub fn open(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(folder.join("records"))?;

@@ -158,7 +158,7 @@ async fn on_container(
     }
 }
 
-/// Each future is boxed separately, so that the caller's future is not as large as the largest of them.
+/// Each future is boxed separately, so that the caller's future isn't as large as the largest of them.
 async fn on_blob(
     context: &Context,
     blob: &BlobPath,

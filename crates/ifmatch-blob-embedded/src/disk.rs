@@ -1,4 +1,4 @@
-//! System calls that durability relies on, and the reserved disk space. If a body used all of the space, the index could not even
+//! System calls that durability relies on, and the reserved disk space. If a body used all of the space, the index couldn't even
 //! record a deletion, and space could never be freed.
 
 use std::fs::File;

@@ -103,7 +103,7 @@ impl EmbeddedStore {
     /// Collects the remains of a crash first.
     ///
     /// # Errors
-    /// [`OpenErrorKind::InUse`] if another process has the folder open; [`OpenErrorKind::Denied`] if it is not a
+    /// [`OpenErrorKind::InUse`] if another process has the folder open; [`OpenErrorKind::Denied`] if it isn't a
     /// writable folder; [`OpenErrorKind::Full`]; [`OpenErrorKind::Unreadable`] if it is damaged, was written by a newer
     /// release, or has been in use and has no index.
     pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
@@ -131,7 +131,7 @@ impl EmbeddedStore {
     /// the store may write to the index. Collects the remains of a crash first.
     ///
     /// # Errors
-    /// As for [`EmbeddedStore::open`].
+    /// Same as [`EmbeddedStore::open`].
     pub async fn with_driver(folder: impl AsRef<Path>, driver: Driver) -> Result<Self, OpenError> {
         Self::on_disk(folder, driver, Arc::new(System)).await
     }

@@ -22,7 +22,7 @@ use ifmatch_blob::records::next_page;
 
 /// Folder of the snapshot in the data folder.
 const SNAPSHOT: &str = "snapshot";
-/// Folder of a snapshot that is not complete.
+/// Folder of a snapshot that isn't complete.
 const INCOMPLETE: &str = "snapshot.new";
 /// Folder of a snapshot that is being removed.
 const REMOVED: &str = "snapshot.old";

@@ -252,7 +252,7 @@ fn headers(attributes: &Attributes) -> BlobHeaders {
     headers
 }
 
-/// Returns the store's name of a field that requests do not name.
+/// Returns the store's name of a field that requests don't name.
 fn internal(name: &str) -> String {
     format!("{RESERVED}{}", name.trim_start())
 }

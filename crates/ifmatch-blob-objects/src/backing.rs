@@ -130,7 +130,7 @@ impl Backing {
     /// that: all processes of a store must have this setting, or none.
     ///
     /// Reads then also wait less for a register that hangs: 300 ms if there was an earlier answer, and otherwise two seconds.
-    /// They go on without an answer, and the register is not asked again for this time.
+    /// They go on without an answer, and the register isn't asked again for this time.
     ///
     /// A store without metadata is then refused: its objects carry no incarnation, so that a write by memory could add a blob to a
     /// deleted container.
@@ -175,7 +175,7 @@ impl Backing {
     }
 
     /// Wraps the object store, for example in a limit or in a test's fault injection. The [listing with
-    /// attributes](Self::described_by) is not wrapped.
+    /// attributes](Self::described_by) isn't wrapped.
     #[must_use]
     pub fn map(self, wrap: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>) -> Self {
         Self { objects: wrap(self.objects), ..self }

@@ -14,12 +14,12 @@
 //! Each object carries the number of its write, if the store keeps metadata. The number is part of the blob's tag, so
 //! the tag changes with every write even if the store's own tag is a hash. It also shows, after an error or a retry, if
 //! a write took effect. The object carries the incarnation of the blob's container, too: an object that arrives late in
-//! a deleted container is not a blob.
+//! a deleted container isn't a blob.
 //!
 //! # Limits
 //! - The crate has no conditional deletion, and no conditional completion of a multipart upload. The version is
 //!   compared immediately before; another program can write in between.
-//! - A store without metadata (a folder) loses header fields, and cannot recognise the retry of a request.
+//! - A store without metadata (a folder) loses header fields, and can't recognise the retry of a request.
 //! - A change of header fields rewrites the object, which passes through this process.
 //! - A container is deleted object by object. Its blobs are hidden from the start, and writes to it are refused until
 //!   the end. If the process stops halfway, the next request to the container resumes the deletion.
@@ -120,7 +120,7 @@ impl ObjectBlobs {
     /// own register, since the records describe the objects of one store.
     ///
     /// # Errors
-    /// As for [`ObjectBlobs::open`]; [`OpenErrorKind::Taken`] if the register has described another store before (see
+    /// Same as [`ObjectBlobs::open`]; [`OpenErrorKind::Taken`] if the register has described another store before (see
     /// [`forget_store`]); [`OpenErrorKind::Settings`] if the register may lose acknowledged swaps.
     ///
     /// ```

@@ -36,7 +36,7 @@ const REVISION: usize = 8;
 /// reads the names of all records, whatever its prefix.
 ///
 /// The store's client must not repeat a write by itself: it would meet its own success. That of
-/// [`connect`](Self::connect) does not.
+/// [`connect`](Self::connect) doesn't.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -72,7 +72,7 @@ impl ObjectRegister {
     /// Opens an object store, and tests with a probe object that it honours conditions.
     ///
     /// # Errors
-    /// [`OpenErrorKind::Unusable`] if the store is unreachable, not writable, or does not honour conditions.
+    /// [`OpenErrorKind::Unusable`] if the store is unreachable, not writable, or doesn't honour conditions.
     pub async fn open(backing: Backing) -> Result<Self, OpenError> {
         let capability = probe::probe(&backing).await?;
         if !capability.is_native() {
@@ -86,7 +86,7 @@ impl ObjectRegister {
     /// Opens the store of a URL, such as `s3://bucket/prefix`, with settings as for [`Backing::from_url`].
     ///
     /// # Errors
-    /// As for [`Backing::from_url`] and [`ObjectRegister::open`].
+    /// Same as [`Backing::from_url`] and [`ObjectRegister::open`].
     #[cfg(feature = "local")]
     pub async fn connect(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Result<Self, OpenError> {
         Self::open(Backing::from_url_once(url, settings)?).await
@@ -219,7 +219,7 @@ fn name(key: &Key) -> String {
     name
 }
 
-/// Returns the key of a name, or `None` if the name does not contain it all.
+/// Returns the key of a name, or `None` if the name doesn't contain it all.
 fn key_of(name: &str) -> Option<Key> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.strip_prefix('r')?.bytes();

@@ -49,7 +49,7 @@ impl Cover {
 pub(super) enum Ending<T> {
     /// It took effect.
     Done(T, Content),
-    /// It did not take effect.
+    /// It didn't take effect.
     Refused(StoreError),
     /// The outcome is unknown. It may still take effect within the given time.
     Unknown(StoreError, Duration),
@@ -72,7 +72,7 @@ pub(super) fn commit(token: Token, content: Content) -> Command<'static> {
 impl Shared {
     /// Works on a blob while no other writer of the register does.
     ///
-    /// The object is looked up under the permit, so writers of the same register cannot make the result stale. Under a
+    /// The object is looked up under the permit, so writers of the same register can't make the result stale. Under a
     /// lease, the permit ends with the lease. `seen` is the blob's record, if it was loaded before.
     pub(super) async fn guarded<T>(
         &self,

@@ -97,7 +97,7 @@ impl Shared {
         }
     }
 
-    /// Returns the current state of an object, or `None` if there is none or it is not a member of its container.
+    /// Returns the current state of an object, or `None` if there is none or it isn't a member of its container.
     pub(super) async fn look(&self, location: &Path, members: Members) -> Result<Option<Current>, StoreError> {
         let found = self.get(location, GetOptions::new().with_head(true)).await?;
         Ok(found.map(|(_, current)| current).filter(|current| members.contain(current)))

@@ -92,7 +92,7 @@ impl Spool {
     /// Returns the hash of the whole body, after the last part.
     ///
     /// # Errors
-    /// Fails if the body does not match the declarations.
+    /// Fails if the body doesn't match the declarations.
     pub(super) async fn finish(self) -> Result<ContentHash, StoreError> {
         let hash = match self.hash {
             Hash::Own(hasher) => hasher.finish(),

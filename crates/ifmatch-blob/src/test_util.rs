@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Opens a store once the tasks of the previous one, which was dropped, have released it.
 ///
 /// # Panics
-/// The store does not open within a minute.
+/// The store doesn't open within a minute.
 pub async fn reopen<S, E: Debug>(open: impl AsyncFn() -> Result<S, E>) -> S {
     let mut last = None;
     for _ in 0..ATTEMPTS {

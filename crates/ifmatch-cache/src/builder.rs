@@ -64,8 +64,8 @@ impl Builder {
         self
     }
 
-    /// Sets the maximum length of a body in memory. Defaults to a sixteenth of the [capacity](Self::capacity), and cannot
-    /// exceed a quarter of it. Longer bodies go to [disk](Self::disk), or are not stored.
+    /// Sets the maximum length of a body in memory. Defaults to a sixteenth of the [capacity](Self::capacity), and can't
+    /// exceed a quarter of it. Longer bodies go to [disk](Self::disk), or aren't stored.
     #[must_use]
     pub fn entry_limit(mut self, bytes: u64) -> Self {
         self.entry_limit = Some(bytes);
@@ -89,14 +89,14 @@ impl Builder {
 
     /// Sets the scheme of all requests, `http` or `https`. Defaults to that of the URI, or else `http`.
     ///
-    /// Set it if clients use several versions of HTTP: HTTP/2 requests include the scheme, HTTP/1.1 requests do not.
+    /// Set it if clients use several versions of HTTP: HTTP/2 requests include the scheme, HTTP/1.1 requests don't.
     #[must_use]
     pub fn scheme(mut self, scheme: &str) -> Self {
         self.config.scheme = Some(scheme.to_ascii_lowercase().into());
         self
     }
 
-    /// Ignores the `Cache-Control` of requests: clients cannot make the cache ask the origin. A `no-store` still keeps the
+    /// Ignores the `Cache-Control` of requests: clients can't make the cache ask the origin. A `no-store` still keeps the
     /// response to its request from being stored.
     #[must_use]
     pub fn ignore_request_directives(mut self) -> Self {
@@ -121,7 +121,7 @@ impl Builder {
     }
 
     /// Names the request fields that the inner service overwrites or drops before the origin sees them, as a proxy does
-    /// with `X-Forwarded-For`. A response that varies by such a field is not stored: the cache cannot know the value to
+    /// with `X-Forwarded-For`. A response that varies by such a field isn't stored: the cache can't know the value to
     /// compare. The client's own values of these fields select nothing.
     ///
     /// ```
@@ -153,8 +153,8 @@ impl Builder {
         self
     }
 
-    /// Names the errors of the inner service that say nothing about the origin, because it was not asked: a client has too many
-    /// requests under way, for example. They concern the request that gets one, and no other: the others do not get stale
+    /// Names the errors of the inner service that say nothing about the origin, because it wasn't asked: a client has too many
+    /// requests under way, for example. They concern the request that gets one, and no other: the others don't get stale
     /// responses or errors as if the origin had failed.
     ///
     /// ```
@@ -205,7 +205,7 @@ impl Builder {
     }
 
     /// Sets how long after its lifetime a response may be used while it is revalidated in the background (RFC 5861 §3).
-    /// Defaults to zero. It does not apply to responses that state `stale-while-revalidate`, forbid stale use
+    /// Defaults to zero. It doesn't apply to responses that state `stale-while-revalidate`, forbid stale use
     /// (`must-revalidate`, `proxy-revalidate`, `s-maxage`, `no-cache`), or have no lifetime.
     #[must_use]
     pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
@@ -214,7 +214,7 @@ impl Builder {
     }
 
     /// Sets how long after its lifetime a response may be used while the inner service answers 500, 502, 503 or 504 (RFC 5861
-    /// §4). Defaults to zero. It does not apply to responses that state `stale-if-error`, forbid stale use (`must-revalidate`,
+    /// §4). Defaults to zero. It doesn't apply to responses that state `stale-if-error`, forbid stale use (`must-revalidate`,
     /// `proxy-revalidate`, `s-maxage`, `no-cache`), or have no lifetime.
     #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
@@ -233,7 +233,7 @@ impl Builder {
 
     /// Sets how long requests wait for another request's response before one of them goes to the origin as well. Defaults to 10
     /// seconds. Also bounds how long a slow reader can hold up other readers of a body that is too long to be stored, if it
-    /// cannot request the rest.
+    /// can't request the rest.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.config.patience = patience;

@@ -39,7 +39,7 @@ impl<S> Cache<S> {
         Self { inner, state, client: None }
     }
 
-    /// Names the client of the next requests of this clone. Clients that wait for each other then do not get a failure that
+    /// Names the client of the next requests of this clone. Clients that wait for each other then don't get a failure that
     /// only another one has seen: its request may have caused it.
     pub fn set_client(&mut self, client: IpAddr) {
         self.client = Some(client);

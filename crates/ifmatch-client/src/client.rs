@@ -62,7 +62,7 @@ impl Client {
     /// Creates a client of the keys below a URL, without a token.
     ///
     /// # Errors
-    /// If [`Http::new`] fails.
+    /// Same as [`Http::new`].
     pub fn http(url: &str) -> Result<Self, HttpError> {
         Http::new(url).map(Self::new)
     }

@@ -47,7 +47,7 @@ impl Counter {
     /// Adds to the counter, in a random shard.
     ///
     /// # Errors
-    /// As [`Document::update`].
+    /// Same as [`Document::update`].
     pub async fn add(&self, number: i64) -> Result<(), Error> {
         let random = nonce().map_err(|error| Error::refused(error.to_string()))?;
         let shard = u16::try_from(random % u64::from(self.shards)).unwrap_or_default();
@@ -58,7 +58,7 @@ impl Counter {
     /// Returns the sum of all shards. Numbers that are added meanwhile may be included or not.
     ///
     /// # Errors
-    /// As [`Document::get`].
+    /// Same as [`Document::get`].
     pub async fn get(&self) -> Result<i64, Error> {
         let mut sum = 0_i64;
         for shard in 0..self.shards {

@@ -61,7 +61,7 @@ impl Election {
     /// again. Returns the result of work that has ended.
     ///
     /// # Errors
-    /// As [`Lock::acquire`].
+    /// Same as [`Lock::acquire`].
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};
@@ -83,7 +83,7 @@ impl Election {
     /// Returns the leader, and its changes from now on. A leader that has crashed is shown until the next one is elected.
     ///
     /// # Errors
-    /// As [`Document::get`].
+    /// Same as [`Document::get`].
     pub async fn observe(&self) -> Result<watch::Receiver<Option<Leader>>, Error> {
         let record: Document<LockRecord> = self.lock.record();
         let mut changes = record.watch().await?;

@@ -38,7 +38,7 @@ pub enum ErrorKind {
     Contended,
     /// There was no answer, or none that settles whether the request took effect.
     Unknown,
-    /// The server or this client rejects the request, which another attempt would not change. Nothing was written.
+    /// The server or this client rejects the request, which another attempt wouldn't change. Nothing was written.
     Refused,
     /// The lock is lost, or another holder has written since. Nothing was written.
     Lost,

@@ -54,7 +54,7 @@ pub struct Queue {
     attempts: u32,
     /// The versions of taken jobs, and since when they have been seen.
     seen: Arc<Mutex<HashMap<String, Observation<Version>>>>,
-    /// A reading of the clock that dates versions, or `None` if it cannot be read.
+    /// A reading of the clock that dates versions, or `None` if it can't be read.
     dates: Arc<OnceLock<Option<Reading>>>,
 }
 
@@ -89,7 +89,7 @@ impl Queue {
         Self { client, folder, attempts: u32::MAX, seen: Arc::default(), dates: Arc::default() }
     }
 
-    /// Sets how often a job may be taken. One that was taken as often and is not done stays in the folder, and is not taken any more.
+    /// Sets how often a job may be taken. One that was taken as often and isn't done stays in the folder, and isn't taken any more.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -136,7 +136,7 @@ impl Queue {
     /// folder, once, and deletes it.
     ///
     /// # Errors
-    /// `Unknown` if the server does not answer; a job that was taken nevertheless is available again after `visibility`.
+    /// `Unknown` if the server doesn't answer; a job that was taken nevertheless is available again after `visibility`.
     /// `Refused` if it rejects the requests, or if the folder has other documents and no job to take.
     pub async fn take(&self, visibility: Duration) -> Result<Option<Job>, Error> {
         check(visibility)?;
@@ -169,7 +169,7 @@ impl Queue {
     /// Takes the first job as [`take`](Self::take) does, and waits for one if there is none.
     ///
     /// # Errors
-    /// As those of [`take`](Self::take).
+    /// Same as [`take`](Self::take).
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -269,7 +269,7 @@ impl Job {
     /// Returns the job's content.
     ///
     /// # Errors
-    /// `Refused` if it is not a `T`.
+    /// `Refused` if it isn't a `T`.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let wrong = |error| Error::refused(format!("the job {} is not of the expected type: {error}", self.key()));
         serde_json::from_value(self.record.payload.clone()).map_err(wrong)
@@ -343,7 +343,7 @@ impl Job {
     /// Returns the job to the queue, where another worker can take it at once.
     ///
     /// # Errors
-    /// As [`done`](Self::done).
+    /// Same as [`done`](Self::done).
     pub async fn abandon(mut self) -> Result<(), Error> {
         let lock = self.record.lock.released();
         self.write(&Record { lock, ..self.record.clone() }).await

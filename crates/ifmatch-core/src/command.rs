@@ -22,13 +22,13 @@ pub enum Command<'a> {
     Begin(Begin<'a>),
     /// The write took effect.
     Commit(Commit),
-    /// The write definitely did not take effect.
+    /// The write definitely didn't take effect.
     Abort(Token),
     /// The write may have taken effect, or still may.
     Doubt(Doubt),
-    /// Extends a permit that has not ended.
+    /// Extends a permit that hasn't ended.
     Renew(Renew),
-    /// The resource may have changed without a permit: its state is unknown from now on. Does not wait for a write in
+    /// The resource may have changed without a permit: its state is unknown from now on. Doesn't wait for a write in
     /// flight. The value is a random number for this command.
     Invalidate(u64),
     /// Records the result of a read or a probe.
@@ -133,7 +133,7 @@ impl Commit {
     }
 }
 
-/// Extends a permit that has not ended. The fencing token stays the same.
+/// Extends a permit that hasn't ended. The fencing token stays the same.
 ///
 /// ```
 /// use std::time::Duration;
@@ -214,7 +214,7 @@ pub enum Authority {
 /// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// The resource does not exist.
+    /// The resource doesn't exist.
     Absent,
     /// The resource exists.
     Present {
@@ -273,7 +273,7 @@ impl<'a> Write<'a> {
     }
 }
 
-/// Acquires, renews, changes, releases or breaks the lease. Does not change the version.
+/// Acquires, renews, changes, releases or breaks the lease. Doesn't change the version.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LeaseOperation<'a> {
@@ -388,11 +388,11 @@ pub enum Refusal {
         /// When that write's permit expires.
         deadline: Timestamp,
     },
-    /// The preconditions cannot be evaluated, or the lease granted, before a probe has determined the current state.
+    /// The preconditions can't be evaluated, or the lease granted, before a probe has determined the current state.
     ProbeFirst,
-    /// The resource to delete or to lease does not exist: 404.
+    /// The resource to delete or to lease doesn't exist: 404.
     NotFound,
-    /// The resource's lease does not permit the command: 412.
+    /// The resource's lease doesn't permit the command: 412.
     Lease(LeaseFailure),
     /// The lease operation conflicts with the state of the lease: 409.
     LeaseConflict(LeaseConflict),

@@ -44,7 +44,7 @@ pub struct BreakPeriod(u8);
 impl BreakPeriod {
     const LONGEST: Duration = Duration::from_secs(60);
 
-    /// Returns the period for the number on the wire, or `None` if it is not 0 to 60.
+    /// Returns the period for the number on the wire, or `None` if it isn't 0 to 60.
     ///
     /// ```
     /// use ifmatch_core::lease::BreakPeriod;
@@ -147,7 +147,7 @@ pub enum LeaseConflict {
     TokenMismatch,
 }
 
-/// The reason why a resource cannot be used with, or without, a lease id: 412.
+/// The reason why a resource can't be used with, or without, a lease id: 412.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LeaseFailure {
     /// There is no lease.
@@ -182,7 +182,7 @@ pub enum LeaseUse {
         /// The fencing token.
         token: Revision,
     },
-    /// A read, or a change of something that the lease does not protect. The id is optional, but must be correct.
+    /// A read, or a change of something that the lease doesn't protect. The id is optional, but must be correct.
     Read(Option<LeaseId>),
 }
 
@@ -339,7 +339,7 @@ impl SeenLease {
     /// Checks a request against the lease of its resource, if there is one. Only the record can check a fencing token.
     ///
     /// # Errors
-    /// If another client held the lease when it was read, or the named lease had ended.
+    /// Fails if another client held the lease when it was read, or the named lease had ended.
     pub fn check(seen: Option<&Self>, r#use: LeaseUse) -> Result<(), LeaseFailure> {
         check(seen.map(|seen| &seen.lease), r#use, seen.map_or_else(Timestamp::default, |seen| seen.at))
     }
@@ -353,7 +353,7 @@ pub fn state(lease: Option<&Lease>, now: Timestamp) -> LeaseState {
 /// Returns the lease after an operation at `now`, or `None` if it was released. `token` is that of a new lease.
 ///
 /// # Errors
-/// If the state of the lease or the id does not permit the operation.
+/// Fails if the state of the lease or the id doesn't permit the operation.
 pub(crate) fn apply(
     lease: Option<&Lease>,
     action: LeaseAction,
@@ -432,7 +432,7 @@ fn broken(lease: &Lease, period: Option<BreakPeriod>, now: Timestamp) -> Lease {
 /// Checks a request against the lease of its resource. Only the record can check a fencing token.
 ///
 /// # Errors
-/// If another client holds the lease, or the named lease has ended.
+/// Fails if another client holds the lease, or the named lease has ended.
 ///
 /// ```
 /// use ifmatch_core::date::Timestamp;
@@ -475,7 +475,7 @@ fn check_id(lease: Option<&Lease>, id: LeaseId, now: Timestamp) -> Result<(), Le
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LeaseId([u8; 16]);
 
-/// The text is not a lease id.
+/// The text isn't a lease id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a lease id is a GUID such as 936da01f-9abd-4d9d-80c7-02af85c822a8")]
 pub struct InvalidLeaseId;

@@ -2,7 +2,7 @@
 //!
 //! The holder renews the lock by writing the record again, so that the resource gets a new version. A challenger takes
 //! over after it has seen one version for the whole time to live on its own clock. The clocks of holder and challenger
-//! need not agree on the time of day, only on the length of a second, to within a tenth.
+//! needn't agree on the time of day, only on the length of a second, to within a tenth.
 //!
 //! ```text
 //!   holder       renewal sent     local deadline

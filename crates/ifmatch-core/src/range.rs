@@ -140,7 +140,7 @@ impl Default for Limits {
 pub enum Selection {
     /// Respond with 200 and the whole representation: no range was requested, or the field is ignored.
     Whole,
-    /// Respond with 206 and these ranges, at least one, in the order of the request. They do not overlap.
+    /// Respond with 206 and these ranges, at least one, in the order of the request. They don't overlap.
     Parts(Vec<ByteRange>),
     /// Respond with 416 and [`unsatisfied_content_range`].
     Unsatisfiable,

@@ -56,7 +56,7 @@ impl EtcdRegister {
     /// Connects to the members at `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`, or `etcds://…` with TLS.
     ///
     /// # Errors
-    /// As for [`EtcdRegister::connect_to`].
+    /// Same as [`EtcdRegister::connect_to`].
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::connect_to(url.parse()?).await
     }

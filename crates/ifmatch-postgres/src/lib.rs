@@ -18,7 +18,7 @@
 //!
 //! `postgres://USER[:PASSWORD]@HOST[:PORT][,HOST…]/DATABASE[?OPTION=VALUE…]`, with the options of libpq that
 //! `tokio_postgres::Config` knows, and `sslmode` and `sslrootcert`. Of several hosts, the primary is used,
-//! and the latest one if a former primary was not stopped. The password is
+//! and the latest one if a former primary wasn't stopped. The password is
 //! better placed in `PGPASSWORD` or in the file `PGPASSFILE` (by default `~/.pgpass`).
 //!
 //! | `sslmode` | connection |
@@ -105,7 +105,7 @@ impl PostgresRegister {
     /// ```
     ///
     /// # Errors
-    /// As for [`connect`](Self::connect). Several hosts are [`ConnectErrorKind::Unsuitable`].
+    /// Same as [`connect`](Self::connect). Several hosts are [`ConnectErrorKind::Unsuitable`].
     pub async fn connect_with(config: Config, tls: impl Tls) -> Result<Self, ConnectError> {
         let settings = Settings::of_service(config, tls)?;
         let first = settings.connect().await?;

@@ -12,7 +12,7 @@ use crate::ProxyErrorKind;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A request was sent to a server, or could not be sent. A request that is sent again counts again.
+    /// A request was sent to a server, or couldn't be sent. A request that is sent again counts again.
     #[non_exhaustive]
     Exchange {
         /// Route of the upstream, as configured.

@@ -89,7 +89,7 @@ impl Proxy {
     }
 
     /// Returns a predicate for request fields that the proxy sets, amends or drops, so that upstreams see another value
-    /// than the client sent. A cache in front cannot select responses by these fields.
+    /// than the client sent. A cache in front can't select responses by these fields.
     ///
     /// ```
     /// use http::header::{ACCEPT, HeaderName};

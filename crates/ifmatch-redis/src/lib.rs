@@ -57,17 +57,17 @@ impl RedisRegister {
     /// Connects to the server at `redis://[user:password@]host[:port][/database]`, or `rediss://…` with TLS.
     ///
     /// # Errors
-    /// As for [`RedisRegister::connect_with`].
+    /// Same as [`RedisRegister::connect_with`].
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::connect_with(Options::new(url)?).await
     }
 
     /// Connects to a server. Starts tasks on the current tokio runtime, which end with this value.
     ///
-    /// Warns if the server does not sync each swap to its disk.
+    /// Warns if the server doesn't sync each swap to its disk.
     ///
     /// # Errors
-    /// [`ConnectErrorKind::Unreachable`] if the server does not answer; [`ConnectErrorKind::Denied`] if it rejects the
+    /// [`ConnectErrorKind::Unreachable`] if the server doesn't answer; [`ConnectErrorKind::Denied`] if it rejects the
     /// user or the password; [`ConnectErrorKind::Unsuitable`] if it is a replica or part of a cluster, or if it evicts
     /// keys.
     pub async fn connect_with(options: Options) -> Result<Self, ConnectError> {
@@ -84,7 +84,7 @@ impl RedisRegister {
 /// probed. A server that was restarted begins one by itself. Returns the number of the epoch.
 ///
 /// # Errors
-/// As for [`RedisRegister::connect_with`].
+/// Same as [`RedisRegister::connect_with`].
 pub async fn restored(url: &str) -> Result<u64, ConnectError> {
     Connection::open(Options::new(url)?).await?.begin_epoch().await
 }

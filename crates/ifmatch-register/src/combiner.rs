@@ -60,7 +60,7 @@ where
     /// Makes a change, in turn. Returns the error of the change itself in the inner result: nothing was changed.
     ///
     /// # Errors
-    /// As for [`Driver::apply`].
+    /// Same as [`Driver::apply`].
     pub async fn apply(&self, key: &Key, change: C) -> Answer<C> {
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting { change, answer };

@@ -1,11 +1,11 @@
-//! Why a register cannot use the servers of its engine.
+//! Why a register can't use the servers of its engine.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::{RegisterError, RegisterErrorKind};
 
-/// A register cannot use the servers of its engine. The message says what to do, and contains no password.
+/// A register can't use the servers of its engine. The message says what to do, and contains no password.
 #[derive(Debug)]
 pub struct ConnectError {
     kind: ConnectErrorKind,
@@ -17,15 +17,15 @@ pub struct ConnectError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectErrorKind {
-    /// The URL, or a file that it names, is not valid.
+    /// The URL, or a file that it names, isn't valid.
     Url,
     /// No server answers.
     Unreachable,
-    /// A certificate is not valid or not trusted, or the server has no TLS.
+    /// A certificate isn't valid or not trusted, or the server has no TLS.
     Certificate,
     /// The server refuses the user or the password, or the user lacks rights.
     Denied,
-    /// The server would lose acknowledged swaps, or is not the one that accepts writes.
+    /// The server would lose acknowledged swaps, or isn't the one that accepts writes.
     Unsuitable,
     /// The tables are missing, or are those of another release.
     Schema,

@@ -20,7 +20,7 @@ use crate::key::Key;
 use crate::key::{KeyLock, KeyLocks};
 use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
 
-/// Time after which a command that keeps meeting other writers is not tried again: clients wait no longer.
+/// Time after which a command that keeps meeting other writers isn't tried again: clients wait no longer.
 const MAX_CONTENTION: Duration = Duration::from_secs(10);
 /// Maximum number of ambiguous swaps of one command.
 const MAX_AMBIGUOUS: usize = 3;
@@ -35,7 +35,7 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::
 
 /// Runs commands on a register.
 ///
-/// Commands of one process on one key queue up when they wait for each other. Correctness does not rely on this, since
+/// Commands of one process on one key queue up when they wait for each other. Correctness doesn't rely on this, since
 /// the register decides between all processes. The one exception is a permit that has ended by the clock although its
 /// handler still runs in this process: the [`KeyLock`] returned with it keeps other writers out. Clones share their queues and
 /// locks.
@@ -158,7 +158,7 @@ impl Driver {
     /// Loads the record of a resource.
     ///
     /// # Errors
-    /// If the register fails.
+    /// Fails if the register fails.
     pub async fn load(&self, key: &Key) -> Result<Record, DriverError> {
         let stored = self.shared.register.load(key).await?;
         Ok(self.view(key, stored, self.now()))
@@ -184,12 +184,12 @@ impl Driver {
     ///
     /// # Errors
     /// [`DriverError::Contention`] if the record changed during every attempt; [`DriverError::Register`] if the register
-    /// failed. A refusal is not an error but an [`Outcome::Refused`].
+    /// failed. A refusal isn't an error but an [`Outcome::Refused`].
     pub async fn apply(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
         self.apply_to(key, None, command).await
     }
 
-    /// Runs a command on a record that was loaded earlier, which saves a load if the record has not changed since.
+    /// Runs a command on a record that was loaded earlier, which saves a load if the record hasn't changed since.
     ///
     /// If the swap finds another record, the command is applied to that one. An outcome that needs no swap is computed
     /// from a new load.
@@ -214,7 +214,7 @@ impl Driver {
     /// ```
     ///
     /// # Errors
-    /// As for [`Driver::apply`].
+    /// Same as [`Driver::apply`].
     pub async fn apply_to(
         &self,
         key: &Key,
@@ -235,7 +235,7 @@ impl Driver {
     /// ```
     ///
     /// # Errors
-    /// As for [`Driver::apply`], of the first attempt.
+    /// Same as [`Driver::apply`], of the first attempt.
     pub async fn give_back(
         &self,
         key: &Key,
@@ -253,7 +253,7 @@ impl Driver {
         result
     }
 
-    /// Aborts grants that the register did not confirm, in the background, by their tokens.
+    /// Aborts grants that the register didn't confirm, in the background, by their tokens.
     ///
     /// ```text
     ///   writer                      register
@@ -299,7 +299,7 @@ impl Driver {
     /// process's other writers away: hold it until the handler has ended and its result is in the register.
     ///
     /// # Errors
-    /// As for [`Driver::apply`].
+    /// Same as [`Driver::apply`].
     pub async fn begin(
         &self,
         key: &Key,
@@ -317,7 +317,7 @@ impl Driver {
     /// If the wait exceeds [`Driver::with_patience`], the outcome is [`Refusal::InFlight`].
     ///
     /// # Errors
-    /// As for [`Driver::apply`].
+    /// Same as [`Driver::apply`].
     pub async fn apply_in_turn(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
         self.in_turn(&mut Writer::Passing, key, None, command).await
     }
@@ -408,7 +408,7 @@ impl Driver {
         }
     }
 
-    /// Refuses a permit if the engine's time is not known precisely enough. The handler must end before any process can
+    /// Refuses a permit if the engine's time isn't known precisely enough. The handler must end before any process can
     /// see its permit as expired, although it ends by the earliest possible time.
     fn check_time(&self, command: &Command<'_>) -> Result<(), RegisterError> {
         let ttl = match command {
@@ -429,7 +429,7 @@ impl Driver {
     /// Applies changes in order, and stores them by one swap.
     ///
     /// # Errors
-    /// As for [`Driver::apply`], for all changes alike.
+    /// Same as [`Driver::apply`], for all changes alike.
     pub(crate) async fn apply_group<C: Change>(
         &self,
         key: &Key,
@@ -530,7 +530,7 @@ enum Writer<'p, 'a> {
 struct Proposed<'t> {
     command: &'t Command<'t>,
     outcome: &'t Outcome,
-    /// `true` if the transition locks a resource that was not locked before.
+    /// `true` if the transition locks a resource that wasn't locked before.
     begins_to_lock: bool,
 }
 

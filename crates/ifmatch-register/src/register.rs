@@ -23,17 +23,17 @@ use crate::key::Key;
 /// - **Atomic**: of several swaps that expect the same revision, one succeeds.
 /// - **Durable**, as far as its [`Guarantee`] goes: a swap answered with [`Swap::Done`] survives a crash and a loss of
 ///   power, and so does every result of a load or a scan. After [`RegisterErrorKind::Ambiguous`] a driver loads the
-///   record to learn if its swap took place; after a failed sync, the contents of the page cache do not prove that.
+///   record to learn if its swap took place; after a failed sync, the contents of the page cache don't prove that.
 /// - **Opaque**: it stores [`Record::encode`] with [`Record::revision`], interprets neither, decodes with
 ///   [`Record::decode`], and returns errors of decoding.
-/// - **Honest errors**: [`RegisterErrorKind::Unavailable`] only if the swap definitely did not take place,
+/// - **Honest errors**: [`RegisterErrorKind::Unavailable`] only if the swap definitely didn't take place,
 ///   [`RegisterErrorKind::Ambiguous`] if it may have. A client library that sends a swap again by itself may meet its own
 ///   success: unless the conflict shows exactly `next`, which the driver recognises, report such a conflict as ambiguous.
 /// - **Bounded**: it returns or fails within a time limit of its choice. A register that hangs blocks every write.
 /// - **Cancel-safe**: dropping a future leaves the swap done or not done.
 ///
 /// Callers must not assume an order between keys, or fairness. A spurious [`Swap::Conflict`] is safe; a spurious
-/// [`Swap::Done`] is not.
+/// [`Swap::Done`] isn't.
 ///
 /// # In SQL
 /// ```sql
@@ -147,7 +147,7 @@ pub enum Guarantee {
     #[default]
     Linearizable,
     /// An acknowledged swap may be lost when the engine fails over to another server: a record may return to an earlier
-    /// version. Such a register can keep permits for writers whose resource is probed, but cannot be the authority on the
+    /// version. Such a register can keep permits for writers whose resource is probed, but can't be the authority on the
     /// current version, nor the index of a store.
     UntilFailover,
     /// The records end with this process, or may be evicted while they still matter. No record returns to an earlier
@@ -170,7 +170,7 @@ impl Guarantee {
 /// A time between two failovers that may have lost swaps.
 ///
 /// Records up to revision `lost` may be older than an acknowledged swap. A [`Driver`](crate::Driver) of resources that can
-/// be probed treats their versions as unknown, and writes later revisions from then on. An index, which cannot ask any other
+/// be probed treats their versions as unknown, and writes later revisions from then on. An index, which can't ask any other
 /// authority, uses the records that it finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch {
@@ -186,7 +186,7 @@ pub struct Epoch {
 pub enum Swap {
     /// The record was replaced.
     Done,
-    /// The revision was not the expected one. Contains the current record.
+    /// The revision wasn't the expected one. Contains the current record.
     Conflict(Option<Record>),
 }
 
@@ -216,7 +216,7 @@ pub enum RegisterErrorKind {
     Unavailable,
     /// The swap may have taken place, or may still do so.
     Ambiguous,
-    /// The stored record cannot be decoded: it is damaged, or was written by a newer release.
+    /// The stored record can't be decoded: it is damaged, or was written by a newer release.
     Unreadable,
     /// The register has reached its capacity. Nothing was changed.
     Full,

@@ -6,7 +6,7 @@ use ifmatch_core::record::{Record, Revision};
 use crate::key::Key;
 use crate::register::{Engine, Register, RegisterError, Scan, Swap};
 
-/// A register around another one, such as for metrics or for faults in tests: it passes on the calls that it does not override,
+/// A register around another one, such as for metrics or for faults in tests: it passes on the calls that it doesn't override,
 /// and so is a [`Register`] itself.
 ///
 /// ```

@@ -53,12 +53,12 @@ impl Backend {
     }
 }
 
-/// Refuses a request for something that is not implemented, rather than to ignore it.
+/// Refuses a request for something that isn't implemented, rather than to ignore it.
 pub(crate) fn refuse(requested: bool, what: &str) -> S3Result<()> {
     if requested { Err(s3_error!(NotImplemented, "{what} is not implemented: omit it")) } else { Ok(()) }
 }
 
-/// Refuses versions of objects, which this service does not keep.
+/// Refuses versions of objects, which this service doesn't keep.
 pub(crate) fn refuse_version(version: Option<&str>) -> S3Result<()> {
     match version {
         None | Some("null") => Ok(()),

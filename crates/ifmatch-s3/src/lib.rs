@@ -1,7 +1,7 @@
 //! The S3 dialect, spoken by unmodified S3 clients, over the same blobs as all other dialects.
 //!
 //! `s3s` speaks the protocol: XML, chunked bodies, and signatures. Around it, `authorization` checks of the signatures what `s3s`
-//! does not, `operation` refuses the operations that it takes for others, `incoming` bounds and verifies what it reads, and `answer`
+//! doesn't, `operation` refuses the operations that it takes for others, `incoming` bounds and verifies what it reads, and `answer`
 //! mends what it writes.
 //! Everything that decides is the store's: a condition of a request is a condition of its write.
 

@@ -81,7 +81,7 @@ impl Server {
     /// Starts a program, and waits until it can be used.
     ///
     /// # Panics
-    /// If the program is missing, with the package that has it, or if it does not start.
+    /// Panics if the program is missing, with the package that has it, or if it doesn't start.
     pub async fn start(program: Program) -> Self {
         let folder = || tempfile::tempdir().expect("a temporary folder");
         let watch = watch(format!("{} of {}", program.name, thread::current().name().unwrap_or_default()));
@@ -136,7 +136,7 @@ impl Server {
     /// Suspends all processes of the server (`SIGSTOP`).
     ///
     /// # Panics
-    /// If one still runs after two minutes.
+    /// Panics if one still runs after two minutes.
     pub fn pause(&self) {
         if let Some(child) = &self.child {
             processes::suspend(child.id());

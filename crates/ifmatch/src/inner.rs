@@ -39,7 +39,7 @@ pub trait InnerService<B: Body>: Clone + Send + 'static {
     /// Polls the service until it is ready, as in [`Service::poll_ready`].
     ///
     /// # Errors
-    /// Returns the error of the service if it cannot take requests any more.
+    /// Returns the error of the service if it can't take requests any more.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
     /// Calls the service, as in [`Service::call`].

@@ -208,7 +208,7 @@ fn is_canonical(path: &str) -> bool {
     path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'%')
 }
 
-/// Appends a path with each character in its canonical form. An encoded slash stays encoded, since it does not separate
+/// Appends a path with each character in its canonical form. An encoded slash stays encoded, since it doesn't separate
 /// segments.
 fn canonicalize(text: &mut String, path: &str) {
     for (at, segment) in path.split('/').enumerate() {

@@ -65,7 +65,7 @@
 //! a stale tag. `x-ms-client-request-id` identifies a request: a retry with the same id never sees a false conflict,
 //! and doesn't affect a lease acquired since. Different requests mustn't share an id.
 //!
-//! A resource has at most one lease holder, and writes never overlap a lease: a lease is not granted while a write is
+//! A resource has at most one lease holder, and writes never overlap a lease: a lease isn't granted while a write is
 //! in flight, and the handler of a write under a lease is cancelled before the lease ends. This holds as long as the
 //! register remembers the leases; one that may lose them grants none unless [allowed to](Builder::ephemeral_leases). If
 //! the lease protects anything else, check its fencing token there ([`Permit::lease_token`]). A handler that deletes

@@ -88,7 +88,7 @@ where
     /// ```
     ///
     /// # Panics
-    /// As for [`send`](Self::send).
+    /// Same as [`send`](Self::send).
     pub async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[], "").await
     }

@@ -42,7 +42,7 @@ impl EntityKey {
         BlobName::new(&name).map_err(|_| TableError::new(Code::KeyValueTooLarge))
     }
 
-    /// Returns the name of the record of the partition's batches. No key contains it: `!.` is not an escape.
+    /// Returns the name of the record of the partition's batches. No key contains it: `!.` isn't an escape.
     ///
     /// # Errors
     /// The partition key is too long.

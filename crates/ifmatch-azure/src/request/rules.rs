@@ -79,7 +79,7 @@ pub(super) struct Rule<N> {
 /// Headers that every operation accepts.
 const COMMON: [&str; 5] =
     ["x-ms-version", "x-ms-date", "x-ms-client-request-id", "x-ms-return-client-request-id", "x-ms-useragent"];
-/// Prefixes of headers that change what a request does. An operation that does not list such a header rejects it.
+/// Prefixes of headers that change what a request does. An operation that doesn't list such a header rejects it.
 const EFFECTIVE_FIELDS: [&str; 27] = [
     "x-ms-access-tier",
     "x-ms-blob-",
@@ -109,7 +109,7 @@ const EFFECTIVE_FIELDS: [&str; 27] = [
     "x-ms-structured-",
     "x-ms-tags",
 ];
-/// Query parameters that select another resource or change what a request does. An operation that does not list such a
+/// Query parameters that select another resource or change what a request does. An operation that doesn't list such a
 /// parameter rejects it.
 const EFFECTIVE_PARAMETERS: [&str; 9] = [
     "blockid",

@@ -140,7 +140,7 @@ impl Subject {
     /// Returns a blob and its bytes as one read gives them.
     ///
     /// # Panics
-    /// Panics if the blob cannot be read.
+    /// Panics if the blob can't be read.
     pub async fn read(&self, blob: &BlobPath) -> Option<(BlobInfo, Bytes)> {
         let mut opened = self.store.open(blob, Reading::WHOLE).await.expect("readable")?;
         let body = opened.source.read(None).await.expect("readable");
@@ -150,7 +150,7 @@ impl Subject {
     /// Returns the properties of a blob.
     ///
     /// # Panics
-    /// Panics if the blob cannot be read.
+    /// Panics if the blob can't be read.
     pub async fn head(&self, blob: &BlobPath) -> Option<BlobInfo> {
         Some(self.store.open(blob, Reading::HEAD).await.expect("readable")?.info)
     }
@@ -167,7 +167,7 @@ impl Subject {
 /// Returns the kind of a refusal.
 ///
 /// # Panics
-/// Panics if the result is not an error.
+/// Panics if the result isn't an error.
 pub fn kind<T: std::fmt::Debug>(result: Result<T, StoreError>) -> StoreErrorKind {
     result.expect_err("refused").kind().clone()
 }

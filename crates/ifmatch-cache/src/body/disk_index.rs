@@ -54,7 +54,7 @@ pub(crate) struct Row {
     pub(crate) head: Vec<u8>,
 }
 
-/// A database that cannot be read or written any more is not used again.
+/// A database that can't be read or written any more isn't used again.
 #[derive(Debug)]
 pub(crate) struct Index {
     database: Database,
@@ -68,10 +68,10 @@ pub(crate) struct Index {
 type Outcome<T> = Option<T>;
 
 impl Index {
-    /// Opens the index in a file. Begins with an empty one if it cannot be read.
+    /// Opens the index in a file. Begins with an empty one if it can't be read.
     ///
     /// # Errors
-    /// Fails if the file cannot be created or written.
+    /// Fails if the file can't be created or written.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let opened = Self::try_open(path);
         if opened.is_ok() {

@@ -87,7 +87,7 @@ impl Terms {
     }
 
     /// Returns `true` if requests that waited for the response may use it even if it is stale on arrival: the origin
-    /// has not limited it to a single use.
+    /// hasn't limited it to a single use.
     pub fn is_for_others(&self) -> bool {
         !self.always_validate && !self.lifetime.is_zero()
     }

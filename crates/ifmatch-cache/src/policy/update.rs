@@ -108,7 +108,7 @@ pub fn shares_validator(head: &HeaderMap, stored: &HeaderMap) -> bool {
 /// Updates stored header fields from a newer response (§3.2).
 ///
 /// Each field of the newer response replaces the stored one, except fields that describe the length, range and coding of
-/// the stored bytes, and fields that are never stored. A weak stored tag is not replaced by the strong one of the same name: that is
+/// the stored bytes, and fields that are never stored. A weak stored tag isn't replaced by the strong one of the same name: that is
 /// the tag of other bytes, such as those before compression. With it, a client would be told that it has these, and could join parts
 /// of both.
 ///

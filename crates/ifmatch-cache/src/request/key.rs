@@ -151,7 +151,7 @@ impl fmt::Debug for Key {
 
 /// An upper-case letter.
 const UPPER: u8 = 1;
-/// A byte that is not allowed in a host or port.
+/// A byte that isn't allowed in a host or port.
 const INVALID: u8 = 2;
 
 /// Returns the kinds of bytes in a host with an optional port.

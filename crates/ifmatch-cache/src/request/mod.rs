@@ -31,9 +31,9 @@ pub(crate) enum Handling {
     Write(Key),
     /// Forward: the method is safe but not cached.
     Method,
-    /// Forward: a cache cannot answer it.
+    /// Forward: a cache can't answer it.
     Bypass,
-    /// Reject: a cache cannot answer it, but the client rules out asking the origin (RFC 9111 §5.2.1.7).
+    /// Reject: a cache can't answer it, but the client rules out asking the origin (RFC 9111 §5.2.1.7).
     OnlyIfCached,
 }
 

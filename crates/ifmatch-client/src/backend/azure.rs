@@ -45,7 +45,7 @@ impl Azure {
     /// as a shared access signature, is sent with every request.
     ///
     /// # Errors
-    /// As [`Http::new`], or if the URL names no container.
+    /// Same as [`Http::new`]; also fails if the URL names no container.
     ///
     /// ```
     /// # use ifmatch_client::Azure;
@@ -59,7 +59,7 @@ impl Azure {
     /// Creates a backend that signs each request with the account's key, in base64 (`SharedKey`).
     ///
     /// # Errors
-    /// As [`new`](Self::new), or if the key is not base64.
+    /// Same as [`new`](Self::new); also fails if the key isn't base64.
     ///
     /// ```
     /// # use ifmatch_client::Azure;
@@ -77,7 +77,7 @@ impl Azure {
     /// with `BlobEndpoint` or `EndpointSuffix`, `BlobEndpoint=…;SharedAccessSignature=…`, or `UseDevelopmentStorage=true`.
     ///
     /// # Errors
-    /// If a part is missing or malformed. The message does not contain the key.
+    /// Fails if a part is missing or malformed. The message doesn't contain the key.
     ///
     /// ```
     /// # use ifmatch_client::Azure;
@@ -208,7 +208,7 @@ struct Blob {
 
 #[derive(Deserialize)]
 struct Name {
-    /// `true` for a name with characters that XML does not allow, which is percent-encoded.
+    /// `true` for a name with characters that XML doesn't allow, which is percent-encoded.
     #[serde(rename = "@Encoded", default)]
     encoded: bool,
     #[serde(rename = "$text")]

@@ -99,7 +99,7 @@ impl Http {
     /// A query in the URL is sent with every request, such as a shared access signature of Azure.
     ///
     /// # Errors
-    /// If the URL is not an absolute `http` or `https` URL, or if TLS is needed and the system has no certificates.
+    /// Fails if the URL isn't an absolute `http` or `https` URL, or if TLS is needed and the system has no certificates.
     ///
     /// ```
     /// # use ifmatch_client::Http;
@@ -114,7 +114,7 @@ impl Http {
     /// that of a private certificate authority.
     ///
     /// # Errors
-    /// As [`new`](Self::new), or if the text contains no certificate, or an invalid one.
+    /// Same as [`new`](Self::new); also fails if the text contains no certificate, or an invalid one.
     pub fn trusting(url: &str, pem: &[u8]) -> Result<Self, HttpError> {
         let wrong = |error: &dyn fmt::Display| HttpError(format!("the certificates to trust cannot be used: {error}"));
         let mut roots = RootCertStore::empty();
@@ -162,7 +162,7 @@ impl Http {
     /// Sets a bearer token (RFC 6750).
     ///
     /// # Errors
-    /// If the token contains characters other than visible ASCII ones.
+    /// Fails if the token contains characters other than visible ASCII ones.
     pub fn with_token(self, token: &str) -> Result<Self, HttpError> {
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
         let mut value =
@@ -179,7 +179,7 @@ impl Http {
     }
 
     /// Sets a function that sees the head of each request last, such as to sign it or to add a token that changes. If it
-    /// fails, the request is not sent, and its error is that of the request.
+    /// fails, the request isn't sent, and its error is that of the request.
     ///
     /// ```
     /// # use ifmatch_client::Http;

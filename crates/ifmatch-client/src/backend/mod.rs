@@ -45,7 +45,7 @@ pub trait Backend: Send + Sync + 'static {
         wait: Option<Duration>,
     ) -> BoxFuture<'a, Result<Read, Error>>;
 
-    /// Writes a key on a condition, atomically. Returns the new version, or `None` if the server does not tell it.
+    /// Writes a key on a condition, atomically. Returns the new version, or `None` if the server doesn't tell it.
     fn put<'a>(&'a self, key: &'a str, put: &'a Put) -> BoxFuture<'a, Result<Option<Version>, Error>>;
 
     /// Deletes this version of a key.
@@ -63,7 +63,7 @@ pub trait Backend: Send + Sync + 'static {
         std::future::ready(Ok(())).boxed()
     }
 
-    /// Deletes a key, whatever its version. A client does so only after a creation that it cannot rely on, since the server names no
+    /// Deletes a key, whatever its version. A client does so only after a creation that it can't rely on, since the server names no
     /// version, or ignores conditions. By default, the key stays.
     fn discard<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         std::future::ready(Err(Error::refused(format!("{key} cannot be deleted without a version")))).boxed()
@@ -80,7 +80,7 @@ pub struct Version(Arc<str>);
 /// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// The key does not exist.
+    /// The key doesn't exist.
     Absent,
     /// The known version is still current.
     Unchanged {
@@ -121,7 +121,7 @@ pub struct Put {
 /// The condition of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
-    /// The key does not exist.
+    /// The key doesn't exist.
     Absent,
     /// The key has this version.
     Is(Version),

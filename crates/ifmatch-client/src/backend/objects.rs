@@ -16,7 +16,7 @@ use super::{Backend, Found, Put, Read, Version, When};
 use crate::error::{Error, ErrorKind};
 
 /// An object store: S3, Azure, Google Cloud Storage, R2, or one in memory. A store must support conditional updates, which
-/// local files do not.
+/// local files don't.
 ///
 /// Configure the store without retries of its own (`RetryConfig { max_retries: 0, .. }`): it would repeat a write without an
 /// answer, and report the conflict with itself.

@@ -24,7 +24,7 @@ use crate::lock::Grant;
 /// A JSON document of type `T`.
 ///
 /// A JSON object gets an additional member, `$ifmatch`, with random numbers of the last writes and the largest fencing
-/// token; any other value is wrapped in an object. Readers that do not know the member ignore it.
+/// token; any other value is wrapped in an object. Readers that don't know the member ignore it.
 ///
 /// Clones share the last version that was read, so that reading an unchanged document transfers no content. Their updates
 /// wait for each other instead of conflicting.
@@ -61,7 +61,7 @@ pub enum UpdateError<E> {
     /// The closure returned an error. Nothing was written.
     #[error("the update was aborted: {0}")]
     Aborted(E),
-    /// The document could not be read or written.
+    /// The document couldn't be read or written.
     #[error(transparent)]
     Failed(#[from] Error),
 }
@@ -108,7 +108,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     ///
     /// # Errors
     /// `Unknown` if there is no answer. `Refused` if the server rejects the request, names no strong tag, or if the content
-    /// is not a `T`.
+    /// isn't a `T`.
     pub async fn get(&self) -> Result<Option<Versioned<T>>, Error> {
         self.current(self.raw.client.until()).await?.map(|snapshot| self.versioned(&snapshot)).transpose()
     }
@@ -163,7 +163,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// After a conflict, the closure runs again on the new value, so it must have no other effect.
     ///
     /// # Errors
-    /// `Contended` if every attempt within the time limit lost to another writer. `Unknown` if the document does not
+    /// `Contended` if every attempt within the time limit lost to another writer. `Unknown` if the document doesn't
     /// tell whether the update took effect.
     ///
     /// ```
@@ -185,7 +185,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// Changes the document as [`update`](Self::update) does, unless the closure returns an error.
     ///
     /// # Errors
-    /// As those of [`update`](Self::update), or the closure's.
+    /// Same as [`update`](Self::update), or the closure's own.
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory, UpdateError};
@@ -206,7 +206,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// document: once a later holder has written, writes of earlier ones are rejected.
     ///
     /// # Errors
-    /// As those of [`update`](Self::update), or `Lost` if the lock is lost or a later holder has written.
+    /// Same as [`update`](Self::update); `Lost` if the lock is lost or a later holder has written.
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};

@@ -16,18 +16,18 @@ use crate::pause::Backoff;
 
 /// Time to ask the server to wait for a change.
 pub(crate) const LONG_POLL: Duration = Duration::from_secs(25);
-/// Interval between polls of a server that does not wait.
+/// Interval between polls of a server that doesn't wait.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl<T: DeserializeOwned + Serialize + Send + Sync + 'static> Document<T> {
     /// Returns the document, `None` while there is none, and its changes from now on. A version that is replaced at once may
     /// be skipped.
     ///
-    /// The last version stays while the server does not answer, or while the content is not a `T`. The watch ends when all
+    /// The last version stays while the server doesn't answer, or while the content isn't a `T`. The watch ends when all
     /// receivers are dropped.
     ///
     /// # Errors
-    /// As [`get`](Self::get), for the first version.
+    /// Same as [`get`](Self::get), for the first version.
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};

@@ -117,7 +117,7 @@ impl Grant {
         }
     }
 
-    /// Runs work while the lock is held. Drops it when the lock is lost, and does not poll it after that.
+    /// Runs work while the lock is held. Drops it when the lock is lost, and doesn't poll it after that.
     ///
     /// # Errors
     /// `Lost` if the lock was lost before the work ended.
@@ -175,7 +175,7 @@ impl Held {
     /// Releases the lock. All its grants end before.
     ///
     /// # Errors
-    /// If the server did not confirm it. The lock then ends by itself.
+    /// Fails if the server didn't confirm it. The lock then ends by itself.
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};

@@ -22,7 +22,7 @@ pub struct Holder {
     text: [u8; Self::MAX_LEN],
 }
 
-/// The text cannot be the label of a holder.
+/// The text can't be the label of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a holder has 1 to {} visible ASCII characters, with spaces only between them", Holder::MAX_LEN)]
 pub struct InvalidHolder;

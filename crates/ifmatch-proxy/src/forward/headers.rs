@@ -90,7 +90,7 @@ impl Forwarding {
         }
     }
 
-    /// Sets the client information. Values from the client are not trusted.
+    /// Sets the client information. Values from the client aren't trusted.
     fn set_forwarded(self, headers: &mut HeaderMap, client: Option<&Client>, host: Option<&HeaderValue>) {
         if !self.trust_forwarded {
             let names: Vec<_> = headers.keys().filter(|name| forwarded::describes_client(name)).cloned().collect();

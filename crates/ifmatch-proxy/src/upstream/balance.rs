@@ -56,7 +56,7 @@ pub(crate) struct Candidate {
 pub(crate) struct Turns(Vec<i64>);
 
 impl Candidate {
-    /// Returns the servers that requests may wait for instead of this one. Requests do not leave healthy servers for
+    /// Returns the servers that requests may wait for instead of this one. Requests don't leave healthy servers for
     /// unhealthy ones or backups just because they are busy.
     pub(crate) fn group(&self) -> (bool, bool) {
         (self.health == Health::Unhealthy, self.backup)

@@ -126,7 +126,7 @@ impl Upstream {
     /// the others, and `backup`.
     ///
     /// # Errors
-    /// Fails if a URL or an option is invalid, or if there is no server that is not a backup.
+    /// Fails if a URL or an option is invalid, or if there is no server that isn't a backup.
     pub fn parse<T: AsRef<str>>(addresses: &[T]) -> Result<Self, InvalidUpstream> {
         let servers: Arc<[Server]> =
             addresses.iter().map(|address| Server::parse(address.as_ref())).collect::<Result<_, _>>()?;

@@ -69,7 +69,7 @@ impl Resolver {
         Self(Arc::new(Shared { lookup: Box::new(lookup), max_age, answers: Mutex::default() }))
     }
 
-    /// Returns `false` if the last answer for a name, if there is one, does not contain this address. Never waits: an
+    /// Returns `false` if the last answer for a name, if there is one, doesn't contain this address. Never waits: an
     /// old answer is looked up again in the background.
     pub(crate) fn is_current(&self, name: &str, address: IpAddr) -> bool {
         let mut answers = self.answers();

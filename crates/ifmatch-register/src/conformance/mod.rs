@@ -62,7 +62,7 @@ impl RaceSize {
 /// Each call of a check goes through another handle than the call before, and so do the calls of the races.
 ///
 /// # Panics
-/// As for [`run`].
+/// Same as [`run`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -81,7 +81,7 @@ pub async fn run_shared<R: Register>(open: impl AsyncFn() -> R, size: RaceSize) 
 /// Checks the whole contract of [`Register`].
 ///
 /// # Panics
-/// If the register violates the contract. The message states the requirement.
+/// Panics if the register violates the contract. The message states the requirement.
 pub async fn run(register: impl Register, size: RaceSize) {
     let register: Arc<dyn Register> = Arc::new(register);
     contract::absent_key_loads_nothing(&*register).await;

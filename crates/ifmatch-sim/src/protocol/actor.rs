@@ -105,7 +105,7 @@ pub struct Held {
     pub end: Timestamp,
     /// The content of the resource when the holder last acquired or renewed the lease, or wrote.
     pub bytes: Bytes,
-    /// `true` if another actor has broken the lease, which the holder does not know.
+    /// `true` if another actor has broken the lease, which the holder doesn't know.
     pub broken: bool,
 }
 
@@ -114,7 +114,7 @@ pub struct Held {
 pub enum End {
     /// The write took effect.
     Commit,
-    /// The write did not take effect.
+    /// The write didn't take effect.
     Abort,
     /// The effect is unknown.
     Doubt,

@@ -34,7 +34,7 @@ impl TooLong<'_> {
         })
     }
 
-    /// Makes the tag of a revision. A record that does not exist yet has none, so that a random number takes its place.
+    /// Makes the tag of a revision. A record that doesn't exist yet has none, so that a random number takes its place.
     /// Returns `None` if the system has no random numbers.
     pub(crate) fn tag(&self, revision: Revision) -> Option<EntityTag> {
         let number = if revision == Revision::NONE { ifmatch_runtime::nonce().ok()? } else { revision.get() };

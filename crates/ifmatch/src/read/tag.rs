@@ -19,7 +19,7 @@ use crate::shared::Shared;
 
 /// Time limit for buffering a body of unknown length. A slow stream is then passed on, as a long one is.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time limit for buffering a body of known length. It is not a stream, but its source may stall.
+/// Time limit for buffering a body of known length. It isn't a stream, but its source may stall.
 const SIZED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A response with its tag, which is also among the header fields.

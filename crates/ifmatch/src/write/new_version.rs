@@ -106,7 +106,7 @@ impl WriteContext {
     }
 
     /// Returns `true` if the handler has given no validators, and the layer should find some. Where others write past the layer, a GET
-    /// may find their version, which this client has not seen.
+    /// may find their version, which this client hasn't seen.
     fn probes_after<T>(&self, response: &Response<T>, located: Option<bool>) -> bool {
         self.shared.config.gets_after_writes
             && !self.shared.config.handlers_check_versions
@@ -184,7 +184,7 @@ async fn hash<T: Body>(shared: &Shared, response: Response<T>) -> (Option<Entity
     (tagged.tag.clone().filter(|tag| !tag.is_weak()), tagged.into_response())
 }
 
-/// Returns `true` if the validators of a response describe the resource that its `Location` names, which is not the target: a 201
+/// Returns `true` if the validators of a response describe the resource that its `Location` names, which isn't the target: a 201
 /// does (RFC 9110 §15.3.2).
 fn describes_another<T>(response: &Response<T>, request: &Parts) -> bool {
     let location = response.headers().get(LOCATION).filter(|_| response.status() == StatusCode::CREATED);
