@@ -11,7 +11,7 @@ use crate::error::Error;
 /// Default number of shards.
 const SHARDS: u16 = 8;
 
-/// A counter in several documents.
+/// A counter, sharded over several documents.
 ///
 /// ```
 /// use ifmatch_client::{Client, Memory};
@@ -36,7 +36,7 @@ impl Counter {
         Self { client, folder, shards: SHARDS }
     }
 
-    /// Sets the number of shards, instead of 8. Clients that read the counter must use the largest number that any
+    /// Sets the number of shards. Defaults to 8. Clients that read the counter must use the largest number that any
     /// writer has used.
     #[must_use]
     pub fn shards(mut self, shards: u16) -> Self {
@@ -55,7 +55,7 @@ impl Counter {
         Ok(())
     }
 
-    /// Returns the sum of all shards. Numbers that are added meanwhile may be included or not.
+    /// Returns the sum of all shards. It may or may not include concurrent additions.
     ///
     /// # Errors
     /// Same as [`Document::get`].

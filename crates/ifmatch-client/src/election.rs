@@ -11,7 +11,7 @@ use crate::document::Document;
 use crate::error::{Error, ErrorKind};
 use crate::lock::{Grant, Lock};
 
-/// The election of a leader.
+/// A leader election.
 ///
 /// ```
 /// use ifmatch_client::{Client, Memory};
@@ -42,23 +42,23 @@ impl Election {
         Self { lock }
     }
 
-    /// Sets the name of this candidate, instead of its process id.
+    /// Sets this candidate's name. Defaults to its process id.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.lock = self.lock.holder(name);
         self
     }
 
-    /// Sets the time to live of a term without renewal, instead of 30 seconds. After a crash of the leader, the others wait
-    /// for this long.
+    /// Sets how long a term lasts without renewal. Defaults to 30 seconds. If the leader crashes, the others wait this
+    /// long.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.lock = self.lock.ttl(ttl);
         self
     }
 
-    /// Waits to become the leader, and works as the leader. If the term is lost, drops the work, and becomes a candidate
-    /// again. Returns the result of work that has ended.
+    /// Waits to become the leader, then runs the work. If the term is lost, drops the work and becomes a candidate
+    /// again. Returns the result once the work has finished.
     ///
     /// # Errors
     /// Same as [`Lock::acquire`].
@@ -80,7 +80,7 @@ impl Election {
         }
     }
 
-    /// Returns the leader, and its changes from now on. A leader that has crashed is shown until the next one is elected.
+    /// Watches who the leader is. A crashed leader is shown until the next one is elected.
     ///
     /// # Errors
     /// Same as [`Document::get`].

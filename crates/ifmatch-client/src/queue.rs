@@ -25,11 +25,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// that is still to come.
 const DATE_DELAY: Duration = Duration::from_millis(1_100);
 
-/// A queue of jobs.
+/// A job queue.
 ///
-/// A worker that takes a job hides it from the others for a time. If the worker neither finishes nor abandons it,
-/// another one may take it. A job is thus done *at least* once: [`Job::fence`] distinguishes a late worker from the
-/// next one.
+/// A worker that takes a job hides it from the others for a while. If the worker neither finishes nor abandons it,
+/// another one may take it. So a job is done *at least* once: [`Job::fence`] distinguishes a late worker from the next
+/// one.
 ///
 /// Taking a job reads the jobs before it, sixteen at a time, which suits queues of up to a few thousand jobs.
 ///
@@ -89,7 +89,7 @@ impl Queue {
         Self { client, folder, attempts: u32::MAX, seen: Arc::default(), dates: Arc::default() }
     }
 
-    /// Sets how often a job may be taken. One that was taken as often and isn't done stays in the folder, and isn't taken any more.
+    /// Sets how often a job may be taken. After that, an unfinished job stays in the folder, but isn't taken again.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -166,7 +166,7 @@ impl Queue {
         refused.map_or(Ok(None), Err)
     }
 
-    /// Takes the first job as [`take`](Self::take) does, and waits for one if there is none.
+    /// Takes the first job like [`take`](Self::take), but waits for one if there is none.
     ///
     /// # Errors
     /// Same as [`take`](Self::take).
@@ -295,7 +295,7 @@ impl Job {
         self.raw.client.clock().now().until(self.deadline)
     }
 
-    /// Hides the job from the other workers for this time from now on, at least 3 seconds.
+    /// Hides the job from other workers for this time, at least 3 seconds, from now on.
     ///
     /// # Errors
     /// `Lost` if another worker has taken it since. `Unknown` if there is no answer: the job may then be hidden for the old

@@ -26,8 +26,8 @@ const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
 /// Identity of a request. The ifmatch gateway recognises a repeated one by it.
 const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
 
-/// A container of Azure Blob Storage, of Azurite, or of an account of the ifmatch gateway. Keys are names of blobs. The
-/// container must exist.
+/// A container in Azure Blob Storage, Azurite, or an account of the ifmatch gateway. Keys are blob names. The container
+/// must exist.
 ///
 /// ```
 /// use ifmatch_client::{Azure, Client};
@@ -41,8 +41,8 @@ const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-reque
 pub struct Azure(Http);
 
 impl Azure {
-    /// Creates a backend of the container with this URL, such as `https://account.blob.core.windows.net/conf`. A query, such
-    /// as a shared access signature, is sent with every request.
+    /// Creates a backend for the container at this URL, such as `https://account.blob.core.windows.net/conf`. Sends the
+    /// URL's query, such as a shared access signature, with every request.
     ///
     /// # Errors
     /// Same as [`Http::new`]; also fails if the URL names no container.
@@ -73,8 +73,9 @@ impl Azure {
         Self::with_step(url, move |head| sign(head, &account, &key))
     }
 
-    /// Creates a backend of a container from a connection string, as Azure's portal shows it: `AccountName=…;AccountKey=…`
-    /// with `BlobEndpoint` or `EndpointSuffix`, `BlobEndpoint=…;SharedAccessSignature=…`, or `UseDevelopmentStorage=true`.
+    /// Creates a backend for a container from a connection string, as Azure's portal shows it:
+    /// `AccountName=…;AccountKey=…` with `BlobEndpoint` or `EndpointSuffix`, `BlobEndpoint=…;SharedAccessSignature=…`,
+    /// or `UseDevelopmentStorage=true`.
     ///
     /// # Errors
     /// Fails if a part is missing or malformed. The message doesn't contain the key.

@@ -23,11 +23,11 @@ use crate::lock::Grant;
 
 /// A JSON document of type `T`.
 ///
-/// A JSON object gets an additional member, `$ifmatch`, with random numbers of the last writes and the largest fencing
-/// token; any other value is wrapped in an object. Readers that don't know the member ignore it.
+/// A JSON object gets an extra member, `$ifmatch`, with random numbers of the last writes and the largest fencing
+/// token; any other value is wrapped in an object. Other readers should ignore the member.
 ///
-/// Clones share the last version that was read, so that reading an unchanged document transfers no content. Their updates
-/// wait for each other instead of conflicting.
+/// Clones share the last version read, so reading an unchanged document transfers no content. Their updates wait for
+/// each other instead of conflicting.
 ///
 /// ```
 /// use ifmatch_client::{Client, Memory};
@@ -131,7 +131,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
         self.put(None, value).await
     }
 
-    /// Replaces this version, for example one that a form was filled in for.
+    /// Replaces this version, for example the one that a form was opened with.
     ///
     /// # Errors
     /// `Conflict` if the document has another version, or none.
@@ -182,7 +182,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
         failed(self.change(None, always(change)).await)
     }
 
-    /// Changes the document as [`update`](Self::update) does, unless the closure returns an error.
+    /// Changes the document like [`update`](Self::update), unless the closure returns an error.
     ///
     /// # Errors
     /// Same as [`update`](Self::update), or the closure's own.
@@ -202,8 +202,8 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
         self.change(None, change).await
     }
 
-    /// Changes the document as [`update`](Self::update) does, for the holder of a lock. The fencing token is kept with the
-    /// document: once a later holder has written, writes of earlier ones are rejected.
+    /// Changes the document like [`update`](Self::update), for the holder of a lock. The document keeps the fencing
+    /// token: once a later holder has written, earlier holders' writes are rejected.
     ///
     /// # Errors
     /// Same as [`update`](Self::update); `Lost` if the lock is lost or a later holder has written.

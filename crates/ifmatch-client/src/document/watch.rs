@@ -20,10 +20,9 @@ pub(crate) const LONG_POLL: Duration = Duration::from_secs(25);
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl<T: DeserializeOwned + Serialize + Send + Sync + 'static> Document<T> {
-    /// Returns the document, `None` while there is none, and its changes from now on. A version that is replaced at once may
-    /// be skipped.
+    /// Watches the document, which is `None` while it doesn't exist. A version that's replaced at once may be skipped.
     ///
-    /// The last version stays while the server doesn't answer, or while the content isn't a `T`. The watch ends when all
+    /// While the server doesn't answer, or the content isn't a `T`, the last version stays. The watch ends when all
     /// receivers are dropped.
     ///
     /// # Errors
