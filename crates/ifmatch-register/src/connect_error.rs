@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::{RegisterError, RegisterErrorKind};
 
-/// A register can't use the servers of its engine. The message says what to do, and contains no password.
+/// A register can't use its engine's servers. The message says what to do, and contains no password.
 #[derive(Debug)]
 pub struct ConnectError {
     kind: ConnectErrorKind,
@@ -27,14 +27,14 @@ pub enum ConnectErrorKind {
     Denied,
     /// The server would lose acknowledged swaps, or isn't the one that accepts writes.
     Unsuitable,
-    /// The tables are missing, or are those of another release.
+    /// The tables are missing, or another release made them.
     Schema,
     /// The server lacks records that this process has seen: it was emptied, restored from a backup, or is another one.
     Lost,
 }
 
 impl ConnectError {
-    /// Creates an error with what to do about it.
+    /// Creates an error whose text says what to do.
     pub fn new(kind: ConnectErrorKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into(), source: None }
     }

@@ -35,10 +35,9 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::
 
 /// Runs commands on a register.
 ///
-/// Commands of one process on one key queue up when they wait for each other. Correctness doesn't rely on this, since
-/// the register decides between all processes. The one exception is a permit that has ended by the clock although its
-/// handler still runs in this process: the [`KeyLock`] returned with it keeps other writers out. Clones share their queues and
-/// locks.
+/// One process's commands on a key queue up if they have to wait for each other. Correctness doesn't rely on this,
+/// since the register decides between all processes, with one exception: if a permit has expired but its handler still
+/// runs in this process, the [`KeyLock`] returned with it keeps other writers out. Clones share their queues and locks.
 #[derive(Clone, Debug)]
 pub struct Driver {
     shared: Arc<Shared>,
@@ -116,7 +115,7 @@ impl Driver {
         self.index_of(|_| true)
     }
 
-    /// Names the keys of resources that nothing but the register knows. After a failover that may have lost swaps (see
+    /// Selects the keys of resources that only the register knows. After a failover that may have lost swaps (see
     /// [`Epoch`](crate::Epoch)), their records are used as they are found, since nothing can be probed.
     #[must_use]
     pub fn index_of(mut self, is_index: fn(&Key) -> bool) -> Self {
@@ -141,8 +140,8 @@ impl Driver {
         &*self.shared.clock
     }
 
-    /// Returns the time that deadlines are compared with: the earliest bound of the engine's clock, or this process's clock
-    /// if the engine keeps no time. It never breaks a permit early, and goes back only with the engine's clock.
+    /// Returns the time to compare deadlines with: the earliest bound of the engine's clock, or this process's clock if
+    /// the engine keeps no time. It never breaks a permit early, and goes back only with the engine's clock.
     pub fn now(&self) -> Timestamp {
         self.shared.register.engine().time.map_or_else(|| self.shared.clock.now(), |time| time.earliest)
     }
@@ -224,8 +223,8 @@ impl Driver {
         self.apply_as(&mut Writer::Passing, key, seen, command).await
     }
 
-    /// Gives a permit back. If the register fails, keeps trying in the background until `deadline`, the end of the permit:
-    /// until then it would keep all writers away.
+    /// Gives a permit back. If the register fails, keeps trying in the background until `deadline`, when the permit
+    /// ends, since it keeps all writers away until then.
     ///
     /// ```text
     ///   writer                      register                    other writers
@@ -312,7 +311,7 @@ impl Driver {
         Ok((applied, lock.filter(|_| granted)))
     }
 
-    /// Runs a command that requires that no write is in flight. Waits in turn while one is.
+    /// Runs a command that needs no write to be in flight. Waits in turn while one is.
     ///
     /// If the wait exceeds [`Driver::with_patience`], the outcome is [`Refusal::InFlight`].
     ///

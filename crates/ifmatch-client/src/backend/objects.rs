@@ -15,8 +15,8 @@ use object_store::{
 use super::{Backend, Found, Put, Read, Version, When};
 use crate::error::{Error, ErrorKind};
 
-/// An object store: S3, Azure, Google Cloud Storage, R2, or one in memory. A store must support conditional updates, which
-/// local files don't.
+/// An object store: S3, Azure, Google Cloud Storage, R2, or one in memory. The store must support conditional updates,
+/// which local files don't.
 ///
 /// Turn off the store's own retries (`RetryConfig { max_retries: 0, .. }`): it would repeat a write without an answer,
 /// and report a conflict with itself.

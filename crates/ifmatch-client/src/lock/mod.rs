@@ -26,9 +26,9 @@ const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::f
 
 /// A lock at one key. The server needs nothing but strong entity tags.
 ///
-/// The holder renews it every third of its time to live. Another client takes over after it has seen the same version for
-/// a whole time to live on its own clock. Clocks needn't show the same time, but a second must have the same length to
-/// within a tenth. Suspended machines are no exception: their holders find the lock lost when they wake up.
+/// The holder renews it every third of its time to live. Another client takes over after it has seen the same version
+/// for a whole time to live on its own clock. Clocks needn't show the same time, but their rates must agree within a
+/// tenth. When a suspended machine wakes up, its holder finds the lock lost.
 ///
 /// A lock alone can't stop a request that's already in flight. Use [`Grant::fence`] wherever the work writes, for
 /// example with [`Document::update_fenced`](crate::Document::update_fenced).
