@@ -1,15 +1,15 @@
 //! Blobs as objects of another store, under their own names: S3, Azure Blob Storage, Google Cloud Storage, R2, a folder
 //! or memory, all through the crate [`object_store`].
 //!
-//! The blob `/photos/2026/cat.jpg` is the object `photos/2026/cat.jpg`, below the prefix if there is one. Existing
-//! objects are therefore blobs, and other programs can read what is written here.
+//! The blob `/photos/2026/cat.jpg` is the object `photos/2026/cat.jpg`, below the prefix if there is one. So existing
+//! objects are blobs, and other programs can read what is written here.
 //!
 //! # Writes
-//! The writers of one blob take turns by a permit in the register. Under the permit a write looks up the object,
+//! The writers of one blob take turns, with a permit in the register. Under the permit, a write looks up the object,
 //! evaluates the request's conditions, and writes on the condition that the object is unchanged, if the store has such
-//! a condition ([`Capability`]; [`ObjectBlobs::open`] tests it). Therefore no update is lost between writers of the
-//! same register on any store, nor between them and other programs on a store with conditions. Unconditional writes
-//! carry the condition as well, so that a delayed request can never replace a later version.
+//! a condition ([`Capability`]; [`ObjectBlobs::open`] tests it). So writers that share a register never lose each
+//! other's updates on any store, nor other programs' updates on a store with conditions. Unconditional writes carry the
+//! condition as well, so a delayed request can never replace a later version.
 //!
 //! Each object carries the number of its write, if the store keeps metadata. The number is part of the blob's tag, so
 //! the tag changes with every write even if the store's own tag is a hash. It also shows, after an error or a retry, if

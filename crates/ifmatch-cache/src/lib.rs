@@ -25,18 +25,18 @@
 //! **A failed origin** isn't waited for if a stored response may be used stale: each request gets the stale response
 //! immediately, and every few seconds a background request checks if the origin has recovered.
 //!
-//! **Every other method** is forwarded in a separate task, so that its outcome is known even if the client leaves. If
-//! it is unsafe and the response isn't an error, it invalidates the stored responses for the URI, for the URIs in
-//! `Location` and `Content-Location`, and for the groups in `Cache-Group-Invalidation`. An error of the inner service
-//! has the same effect, unless [the error means](Builder::unchanged_by) that nothing has changed. A response to a
-//! request that began earlier isn't stored, and not given to later requests.
+//! **Every other method** is forwarded in a separate task, so its outcome is known even if the client leaves. If it's
+//! unsafe and the response isn't an error, it invalidates the stored responses for the URI, for the URIs in `Location`
+//! and `Content-Location`, and for the groups in `Cache-Group-Invalidation`. An error of the inner service has the same
+//! effect, unless [the error means](Builder::unchanged_by) that nothing has changed. A response to a request that began
+//! earlier isn't stored, and not given to later requests.
 //!
 //! **When in doubt, the cache doesn't store.** Malformed parts of `Cache-Control` only ever restrict. A response that
 //! sets a cookie must be `public`. If the request has a [credential](policy::credential), the cache doesn't guess a
 //! lifetime, and doesn't store a response without one.
 //!
-//! **[Rules](policy::resource_rules::ResourceRules) for some resources** are an extension of their requests: lifetimes by status,
-//! where the origin states none or in place of what it states, times for stale responses, or no cache at all.
+//! **[Rules](policy::resource_rules::ResourceRules) for some resources** are a request extension. They set lifetimes by
+//! status, either as a default or in place of the origin's, set times for stale responses, or turn the cache off.
 //!
 //! **Forwarded without caching:** requests with `If-Match`, `If-Unmodified-Since`, `Upgrade` or content, and requests with
 //! no host, several hosts, or a host that differs from the one in the URI.

@@ -37,7 +37,7 @@ pub async fn migrate(url: &str) -> Result<(), ConnectError> {
     migrate_at(&Settings::parse(url)?).await
 }
 
-/// Does the same as [`migrate`] with the settings and the TLS of the service.
+/// Does the same as [`migrate`], with the service's settings and TLS.
 ///
 /// # Errors
 /// Same as [`PostgresRegister::connect_with`](crate::PostgresRegister::connect_with).

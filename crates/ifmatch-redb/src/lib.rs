@@ -1,10 +1,10 @@
-//! A durable register in an embedded redb database: an acknowledged swap survives `kill -9` and power loss.
+//! Durable register in an embedded redb database: an acknowledged swap survives `kill -9` and power loss.
 //!
 //! After a failed write or sync, the page cache can't be trusted. The register then copies its records into a new
 //! file, which replaces the old one. It does the same with a file that wasn't closed cleanly.
 //!
-//! One process at a time may open the database. Swaps are committed in groups, so that concurrent writers share one sync
-//! of the disk. Up to 16 MiB of recently used records are kept in memory, in addition to redb's own cache.
+//! One process at a time may open the database. Swaps are committed in groups, so concurrent writers share one disk
+//! sync. Besides redb's own cache, up to 16 MiB of recently used records are kept in memory.
 //!
 //! ```
 //! use ifmatch_redb::RedbRegister;

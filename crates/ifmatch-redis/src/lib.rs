@@ -1,9 +1,9 @@
-//! A register on Redis 7 or Valkey, which any number of processes can share.
+//! Register on Redis 7 or Valkey, which any number of processes can share.
 //!
 //! Swaps are linearizable as long as one server keeps its data. With `appendonly yes` and `appendfsync always`, an
-//! acknowledged swap survives a crash and a restart of that server. **A failover may lose acknowledged swaps**: replicas
-//! receive changes after they were acknowledged, and neither `WAIT` nor `min-replicas-to-write` changes that. The
-//! register's guarantee is therefore [`Guarantee::UntilFailover`].
+//! acknowledged swap survives a crash and a restart of that server. **A failover may lose acknowledged swaps**:
+//! replicas receive changes after they're acknowledged, and neither `WAIT` nor `min-replicas-to-write` changes that. So
+//! the register's guarantee is [`Guarantee::UntilFailover`].
 //!
 //! ```no_run
 //! use ifmatch_redis::RedisRegister;
@@ -44,7 +44,7 @@ const PAGE: usize = 256;
 
 /// A register on Redis or Valkey.
 ///
-/// Connects again by itself after a failure. A swap without an answer is [`Ambiguous`](ifmatch_register::RegisterErrorKind::Ambiguous), and is never
+/// Reconnects after a failure. A swap without an answer is [`Ambiguous`](ifmatch_register::RegisterErrorKind::Ambiguous), and is never
 /// sent again.
 #[derive(Debug)]
 pub struct RedisRegister {
@@ -81,7 +81,7 @@ impl RedisRegister {
 }
 
 /// Begins an epoch after the data were restored from a backup, so that versions from before count as unknown where they can be
-/// probed. A server that was restarted begins one by itself. Returns the number of the epoch.
+/// probed. A restarted server begins one on its own. Returns the number of the epoch.
 ///
 /// # Errors
 /// Same as [`RedisRegister::connect_with`].
