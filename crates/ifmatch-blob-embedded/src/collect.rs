@@ -24,7 +24,7 @@ use ifmatch_blob::records::{is_past_retention, next_page};
 struct Index {
     /// The numbers of all bodies that a record refers to.
     bodies: HashSet<u64>,
-    /// A record that can't be decoded, so that its body is unknown.
+    /// A record that can't be decoded, so its body is unknown.
     damaged: Option<Key>,
 }
 
@@ -141,7 +141,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Forgets an old deletion. Keeps a record that was changed meanwhile.
+    /// Forgets an old deletion. Keeps a record that was changed since.
     async fn forget(&self, key: &Key, record: &Record) -> Result<(), RegisterError> {
         let now = self.driver.now();
         if record.is_forgettable(now) && is_past_retention(record, now) {

@@ -178,7 +178,7 @@ impl Naming {
     /// Escapes a name for the store: an invalid character becomes `_` and two hexadecimal digits.
     ///
     /// An underscore before two such digits is escaped as well, and so is the first letter of a name in the form of an
-    /// internal one. Every name can therefore be restored.
+    /// internal one. So every name can be restored.
     fn escape(self, name: &str) -> String {
         let mut text = String::with_capacity(name.len());
         for (at, byte) in name.bytes().enumerate() {

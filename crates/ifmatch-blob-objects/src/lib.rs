@@ -116,7 +116,7 @@ impl ObjectBlobs {
         Self::open_with(backing, register, false).await
     }
 
-    /// Opens an object store with a register that survives a restart and can therefore keep leases. Give each store its
+    /// Opens an object store with a register that survives a restart and can keep leases. Give each store its
     /// own register, since the records describe the objects of one store.
     ///
     /// # Errors

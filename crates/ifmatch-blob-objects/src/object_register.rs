@@ -35,7 +35,7 @@ const REVISION: usize = 8;
 /// the rate of changes to one object (Google's to one a second). A removed record leaves an object of a few bytes. A listing
 /// reads the names of all records, whatever its prefix.
 ///
-/// The store's client must not repeat a write by itself: it would meet its own success. That of
+/// The store's client mustn't retry a write on its own: it would meet its own success. That of
 /// [`connect`](Self::connect) doesn't.
 ///
 /// ```

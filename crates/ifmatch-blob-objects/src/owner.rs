@@ -3,7 +3,7 @@
 //!
 //! The permits of two registers don't exclude each other. Two gateways with separate registers could both make a
 //! change that no condition covers (a deletion, a creation, the end of a multipart upload, any write to a store without
-//! conditions). Each therefore checks the store's mark at startup and before each such change.
+//! conditions). So each checks the store's mark at startup and before each such change.
 //!
 //! Permits of one register don't protect the objects of two stores either. A register that outlasts its process therefore
 //! serves the store whose name it has, from the mark of its first one:

@@ -20,7 +20,7 @@ use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// Duration of a permit, if this process ends before it returns the permit.
 const TTL: Duration = Duration::from_mins(1);
-/// That of a write with [`Cover::Store`]. It differs, so that the next process of the register can tell such a permit: see
+/// That of a write with [`Cover::Store`]. It differs, so the next process of the register can tell such a permit: see
 /// [`records`](super::records).
 const COVERED_TTL: Duration = Duration::from_secs(59);
 /// Time during which a request with a lost answer may still take effect.

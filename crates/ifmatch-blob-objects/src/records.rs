@@ -7,7 +7,7 @@
 //!
 //! # Memory
 //!
-//! The records of blobs that this process wrote last are kept, so that its next write needn't load them. Such a record may be outdated, and a swap that starts from it then fails and begins again with the current one. It therefore never
+//! The records of blobs that this process wrote last are kept, so its next write needn't load them. Such a record may be outdated, and a swap that starts from it then fails and begins again with the current one. So it never
 //! refuses a write: only records without a lease and without a permit are kept, and a check that fails is repeated with the current record.
 //!
 //! # Writes of an earlier process

@@ -16,7 +16,7 @@ use super::failure::{self, Failure};
 
 /// A body up to this size is collected and sent in one request; a larger one is sent in parts of this size.
 ///
-/// All stores take parts from 5 MiB up and at least 10,000 of them, so that a blob can have 78 GiB.
+/// All stores take parts from 5 MiB up and at least 10,000 of them, so a blob can have 78 GiB.
 pub(super) const PART: usize = 8 * 1024 * 1024;
 
 /// Body length above which the platform hashes, if it can.

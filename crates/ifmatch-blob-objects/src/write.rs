@@ -92,7 +92,7 @@ impl Shared {
     /// Writes an object.
     ///
     /// Evaluates the conditions before the body is received, and again under the permit. Once the body is complete, the
-    /// write continues in a separate task, so that a client that disconnects doesn't leave a permit behind.
+    /// write continues in a separate task, so a client that disconnects doesn't leave a permit behind.
     pub(super) async fn put(this: &Arc<Self>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
         Box::pin(this.put_based(blob, put, Basis::default())).await
     }

@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::name::ContainerName;
 
 /// The accounts of a service. The first is the *default* account: the plain dialect shows its containers under their
-/// own names. Cheap to clone. Empty by default, so that every signed request is rejected.
+/// own names. Cheap to clone. Empty by default, so every signed request is rejected.
 ///
 /// ```
 /// use ifmatch_blob::accounts::{Account, Accounts};
@@ -106,7 +106,7 @@ fn is_container_name(name: &str) -> bool {
 
 /// An account: its name and its keys.
 ///
-/// An account has one or two keys, so that one can be replaced while the other is in use. Cheap to clone.
+/// An account has one or two keys, so one can be replaced while the other is in use. Cheap to clone.
 ///
 /// ```
 /// use ifmatch_blob::accounts::Account;

@@ -132,7 +132,7 @@ impl StoreError {
         }
     }
 
-    /// Returns `true` if a store couldn't provide the bytes of the write: it failed, or the version to read was replaced meanwhile.
+    /// Returns `true` if a store couldn't provide the bytes of the write: it failed, or the version to read was replaced since.
     pub fn is_of_source(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.is::<SourceFailed>())
     }

@@ -12,7 +12,7 @@ use crate::store::{Leased, StoreError, StoreErrorKind};
 /// Maximum number of records per page.
 const PAGE: usize = 1_000;
 
-/// Minimum retention of a record after its last change, so that late retries of the change get their answer.
+/// Minimum retention of a record after its last change, so late retries of the change get their answer.
 const RETENTION: Duration = Duration::from_hours(24);
 
 /// Returns the next records with keys that begin with `prefix`, or `None` after the last one.

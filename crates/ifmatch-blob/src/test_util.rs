@@ -55,7 +55,7 @@ pub trait Hook: Send + Sync + 'static {
     /// Runs right before a step in this container.
     async fn before(&self, step: Step, container: &ContainerName);
 
-    /// Returns `false` to omit a blob from its page of a listing, as if it had been deleted meanwhile.
+    /// Returns `false` to omit a blob from its page of a listing, as if it had been deleted since.
     fn lists(&self, _: &BlobName) -> bool {
         true
     }

@@ -35,7 +35,7 @@ pub(crate) struct Plan {
     pub(crate) why: Forward,
     /// The stored response that the request selects.
     pub(crate) stored: Option<Stored>,
-    /// `true` if the response isn't expected to be shareable, so that no request should wait for it.
+    /// `true` if the response isn't expected to be shareable, so no request should wait for it.
     pub(crate) unshared: bool,
     /// `true` if stored responses could be used without validation when `stored` was looked up.
     pub(crate) trusted: bool,

@@ -7,7 +7,7 @@ use crate::policy::cache_status::Forward;
 use crate::policy::storable::Refusal;
 use crate::state::CacheState;
 
-/// Defines the outcomes with their labels, so that each has exactly one pair.
+/// Defines the outcomes with their labels, so each has exactly one pair.
 macro_rules! labelled {
     ($(#[$about:meta])* $name:ident: $($(#[$doc:meta])* $variant:ident = ($($label:literal),+),)*) => {
         $(#[$about])*

@@ -1,4 +1,4 @@
-//! A counter in several documents, so that its writers rarely conflict.
+//! A counter in several documents, so its writers rarely conflict.
 
 use std::sync::Arc;
 

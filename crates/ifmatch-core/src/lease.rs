@@ -1,6 +1,6 @@
 //! Leases: exclusive access with expiry, renewal and break, by Azure Blob Storage's rules.
 //!
-//! A lease is part of its resource's record, so that one swap checks or changes both. It expires by comparison with
+//! A lease is part of its resource's record, so one swap checks or changes both. It expires by comparison with
 //! `now`, not by a timer: an expired lease keeps its id, and can be renewed with it, until another client acquires the
 //! lease or the resource is written.
 

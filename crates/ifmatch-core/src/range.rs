@@ -150,7 +150,7 @@ impl Selection {
     /// Reads the value of a `Range` field, for a representation of `len` bytes.
     ///
     /// The field is ignored ([`Whole`](Self::Whole)) if it is malformed, not in bytes, exceeds the limit of ranges, or has
-    /// overlapping ranges, so that no response contains a byte twice. Ranges that begin after the end are dropped; if none
+    /// overlapping ranges, so no response contains a byte twice. Ranges that begin after the end are dropped; if none
     /// remain, the result is [`Unsatisfiable`](Self::Unsatisfiable). Numbers beyond 64 bits saturate.
     ///
     /// ```

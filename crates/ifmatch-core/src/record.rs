@@ -21,7 +21,7 @@ const ALLOCATION: usize = 32;
 
 /// The revision of a record. It grows with every change and is never used twice.
 ///
-/// A revision is `max(previous + 1, microseconds of now)`. It therefore stays unique even if the record of a deleted
+/// A revision is `max(previous + 1, microseconds of now)`. So it stays unique even if the record of a deleted
 /// resource is evicted after a while, unless the clock goes back that far.
 ///
 /// ```
@@ -92,7 +92,7 @@ pub struct Permit {
 
 /// The request header fields that select one representation of a resource. Empty if the response has no `Vary`.
 ///
-/// The text consists of header lines (`accept-encoding: gzip`), so that a probe can request the same representation.
+/// The text consists of header lines (`accept-encoding: gzip`), so a probe can request the same representation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Variant(pub Box<str>);
 
@@ -144,7 +144,7 @@ impl Version {
 
     /// Returns the modification date: the time rounded up to the next second (see [`Timestamp::last_modified`]), or the
     /// resource's own date if that was already past when it was observed. It is at least a second later than the date
-    /// of every earlier version. A date therefore identifies one version despite its one-second resolution, even if
+    /// of every earlier version. So a date identifies one version despite its one-second resolution, even if
     /// clocks go back.
     ///
     /// Don't send it before that second has come.
@@ -246,7 +246,7 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {
     pub(crate) revision: Revision,
-    /// The random number of the last writer. It distinguishes otherwise equal records of racing writers, so that a writer
+    /// The random number of the last writer. It distinguishes otherwise equal records of racing writers, so a writer
     /// with an ambiguous swap can recognise its own record.
     pub(crate) nonce: u64,
     pub(crate) state: State,

@@ -372,7 +372,7 @@ impl Reader {
 
 /// Splits a line at commas outside quotes and trims the elements.
 ///
-/// After a stray quote, the rest of the line counts as quoted, so that no unintended member is found.
+/// After a stray quote, the rest of the line counts as quoted, so no unintended member is found.
 fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut quoted = false;
     let separates = move |byte: &u8| {

@@ -48,7 +48,7 @@ pub struct AnyError(pub BoxError);
 
 /// A handler of any type. Clones share it.
 ///
-/// Connections are served with this one type, so that a program with many handlers contains their code once.
+/// Connections are served with this one type, so a program with many handlers contains their code once.
 #[derive(Clone)]
 pub struct AnyHandler(Arc<dyn Erased>);
 

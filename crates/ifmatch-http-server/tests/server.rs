@@ -120,7 +120,7 @@ async fn a_partial_head_times_out() {
 }
 
 /// Between the end of a kept connection and the news of it, a client may send a request, which is lost. While the server drains,
-/// a connection is closed by a response, so that the client knows before it sends the next request.
+/// a connection is closed by a response, so the client knows before it sends the next request.
 #[tokio::test]
 async fn a_draining_server_closes_connections_with_a_response_and_serves_others() {
     let (mut server, address, _) = start(Limits::default()).await;

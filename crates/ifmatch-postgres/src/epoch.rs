@@ -93,7 +93,7 @@ async fn find_latest(url: &str) -> Option<Connection> {
     latest.map(|(_, connection)| connection)
 }
 
-/// Begins an epoch after the tables were restored from a backup, so that versions from before count as unknown where they can
+/// Begins an epoch after the tables were restored from a backup, so versions from before count as unknown where they can
 /// be probed. Call this before any process uses the register again: a restored base backup can't be told from the server
 /// that it replaces. Returns the number of the epoch.
 ///

@@ -17,7 +17,7 @@ const LOCK: i64 = 0x69_66_6d_61_74_63_68;
 
 /// The statements that lead to each version from the one before.
 ///
-/// Keys are bytes, so that their order, and the texts that they may contain, don't depend on the database's encoding and
+/// Keys are bytes, so their order, and the texts that they may contain, don't depend on the database's encoding and
 /// collation. A page keeps room for new versions of its rows, which then need no change of the index.
 const MIGRATIONS: [&str; VERSION as usize] = [
     "CREATE TABLE ifmatch_records (key bytea PRIMARY KEY, revision bigint NOT NULL, record bytea NOT NULL)

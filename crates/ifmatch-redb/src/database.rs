@@ -1,7 +1,7 @@
 //! The open database and its replacement after a failure.
 //!
 //! After a failed write or sync, reading doesn't reveal the state of the disk: the page cache may show pages that were
-//! never written, and a later sync may succeed without them. A failure therefore retires the database. Its records are
+//! never written, and a later sync may succeed without them. So a failure retires the database. Its records are
 //! copied into a new one before any further decision, and the old one is read-only until then. All records except those
 //! in the failed commit are durable and unaffected by it.
 
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
 }
 
 struct Current {
-    /// Generation number of the current state, so that a failure retires only the state in which it occurred.
+    /// Generation number of the current state, so a failure retires only the state in which it occurred.
     number: u64,
     state: State,
 }

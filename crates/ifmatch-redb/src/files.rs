@@ -103,7 +103,7 @@ fn remove(path: &Path) -> io::Result<()> {
 /// Storage for one database, which a new database can replace atomically.
 ///
 /// After a failed write or sync, pages in the page cache may differ from those on the disk, and a later sync may still
-/// succeed. The register therefore never writes to such a database again: it copies the records into a new one, which
+/// succeed. So the register never writes to such a database again: it copies the records into a new one, which
 /// then replaces it. It does the same with a database that wasn't closed cleanly.
 ///
 /// # What an implementation owes

@@ -80,7 +80,7 @@ impl RedisRegister {
     }
 }
 
-/// Begins an epoch after the data were restored from a backup, so that versions from before count as unknown where they can be
+/// Begins an epoch after the data were restored from a backup, so versions from before count as unknown where they can be
 /// probed. A restarted server begins one on its own. Returns the number of the epoch.
 ///
 /// # Errors

@@ -46,7 +46,7 @@ struct Shard {
     /// Size of the records in memory.
     bytes: usize,
     /// Highest revision and latest date of evicted records, by the hash of the key. A key without a record has this
-    /// revision, so that a read which began before the eviction can't record a stale observation.
+    /// revision, so a read which began before the eviction can't record a stale observation.
     forgotten: Box<[(Revision, HttpDate); FORGOTTEN]>,
 }
 

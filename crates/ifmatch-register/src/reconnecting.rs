@@ -33,7 +33,7 @@ pub trait Connect: Send + Sync + 'static {
 /// every 250 ms until it succeeds.
 ///
 /// [`take`](Self::take) the connection before a call, and [`keep`](Self::keep) it after an answer. A call that fails, or
-/// is dropped halfway, doesn't keep it; the next one gets another. One that has ended meanwhile is replaced, and is no failure.
+/// is dropped halfway, doesn't keep it; the next one gets another. One that has ended since is replaced, and is no failure.
 ///
 /// ```
 /// use std::sync::Arc;

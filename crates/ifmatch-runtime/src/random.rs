@@ -41,7 +41,7 @@ pub fn random_bytes() -> Result<[u8; 16], RandomError> {
     Ok((u128::from(nonce()?) << 64 | u128::from(nonce()?)).to_ne_bytes())
 }
 
-/// Returns a random duration from half of `full` to `full`, so that writers that met don't meet again.
+/// Returns a random duration from half of `full` to `full`, so writers that met don't meet again.
 pub fn jittered(full: Duration) -> Duration {
     // Without random numbers there is no jitter, which is slower but correct.
     let part = nonce().unwrap_or(u64::MAX) >> 48;

@@ -64,7 +64,7 @@ struct Verified(String);
 /// The operations that [take back](verified) the account of a signature that was removed.
 const TAKING_LISTS: [&str; 2] = ["GetObject", "HeadObject"];
 
-/// Removes the signature of a request after it was verified, so that the request can be changed. [`Access`] admits it only for the
+/// Removes the signature of a request after it was verified, so the request can be changed. [`Access`] admits it only for the
 /// operations that know the account nevertheless.
 pub(crate) fn remove(head: &mut Parts, access_key: String) -> S3Result<()> {
     head.headers.remove(AUTHORIZATION);

@@ -58,7 +58,7 @@ pub struct Server {
 }
 
 impl Program {
-    /// Describes a program that can be used as soon as it accepts connections. The command ignores `SIGXFSZ`, so that a
+    /// Describes a program that can be used as soon as it accepts connections. The command ignores `SIGXFSZ`, so a
     /// limited file is an error (see [`Server::limit_files`]).
     pub fn new(
         name: &str,

@@ -111,7 +111,7 @@ fn complete(mut route: Route) -> Router {
     router
 }
 
-/// A connection of `axum::serve`, so that it takes a layered router as it is.
+/// A connection of `axum::serve`, so it takes a layered router as it is.
 ///
 /// ```no_run
 /// use axum::{Router, routing::get};

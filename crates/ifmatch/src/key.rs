@@ -127,7 +127,7 @@ impl PathKey {
         self
     }
 
-    /// Prefixes the path with the value of a header field, so that each tenant has its own resources. Clients must not be
+    /// Prefixes the path with the value of a header field, so each tenant has its own resources. Clients must not be
     /// able to set this field themselves.
     ///
     /// ```

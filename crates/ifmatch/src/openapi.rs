@@ -1,4 +1,4 @@
-//! The conditions of a layer's requests in an OpenAPI document of `utoipa`, so that clients generated from it can send them.
+//! The conditions of a layer's requests in an OpenAPI document of `utoipa`, so clients generated from it can send them.
 
 use http::{Method, Request};
 use ifmatch_core::precondition::Preconditions;

@@ -36,7 +36,7 @@ pub(crate) struct PageQuery<'a> {
     pub(crate) budget: PageBudget,
 }
 
-/// Limits of one page, so that a filter without matches ends in time, and large rows don't fill the memory.
+/// Limits of one page, so a filter without matches ends in time, and large rows don't fill the memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageBudget {
     /// Maximum number of blobs examined.

@@ -1,6 +1,6 @@
 //! Batches: changes to several entities of a partition that take effect together.
 //!
-//! A swap covers one blob, and each entity is a blob of its own. A batch therefore takes effect in the swap of one record of its
+//! A swap covers one blob, and each entity is a blob of its own. So a batch takes effect in the swap of one record of its
 //! partition:
 //!
 //! 1. Each entity's blob is replaced by an *intent*: the entity before, the entity after, and the batch. Nothing has changed yet:

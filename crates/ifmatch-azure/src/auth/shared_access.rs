@@ -154,7 +154,7 @@ pub struct SharedAccess {
 enum Scope {
     /// The levels in `srt`.
     Account(Vec<Level>),
-    /// A blob, or a container and its blobs. The text names it, so that the signature fits no other.
+    /// A blob, or a container and its blobs. The text names it, so the signature fits no other.
     Blob,
     /// The entities of a table, by its name in lower case.
     Table(String, KeyRange),

@@ -36,7 +36,7 @@ fn internal(name: &str) -> ContainerName {
 
 /// The internal paths that belong to one blob.
 ///
-/// They contain the creation time of the blob's container, so that a container created again under the same name has no
+/// They contain the creation time of the blob's container, so a container created again under the same name has no
 /// blocks.
 pub(crate) struct BlobPaths {
     owner: Owner,

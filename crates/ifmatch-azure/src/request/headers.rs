@@ -176,7 +176,7 @@ pub(super) fn check_common(headers: &HeaderMap, grant: &Grant) -> Result<(), Azu
     }
 }
 
-/// Accepts any date, so that newer SDKs work.
+/// Accepts any date, so newer SDKs work.
 fn is_version(text: &str) -> bool {
     let digit = |byte: u8| byte.is_ascii_digit();
     text.len() == 10

@@ -2,7 +2,7 @@
 //!
 //! A table lists the query parameters and `x-ms-*` headers that each operation knows. Azure ignores unknown ones, and so does
 //! this service, except those that select another resource, guard a write or change its outcome: an operation that does
-//! not support one of these rejects it, so that an unsupported option never turns into a plain read or write.
+//! not support one of these rejects it, so an unsupported option never turns into a plain read or write.
 
 use http::header::{ALLOW, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::request::Parts;
@@ -12,7 +12,7 @@ use super::headers::{self, METADATA};
 use super::target::Query;
 use crate::error::AzureError;
 
-/// The operations on the account. There is an enumeration for each target, so that the parser has an arm for each operation.
+/// The operations on the account. There is an enumeration for each target, so the parser has an arm for each operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OfService {
     ListContainers,

@@ -7,7 +7,7 @@
 //! A read needs only the oldest incarnation with blobs. It may reuse an answer of the register for some time
 //! ([`Backing::with_container_memory`](super::Backing::with_container_memory)), and then asks again in a task of its own: if
 //! the answer is late, the read continues with the previous one, and later reads don't ask for some time. The oldest
-//! incarnation only grows, so that a previous answer hides no blob. It may show an object of a late write.
+//! incarnation only grows, so a previous answer hides no blob. It may show an object of a late write.
 //!
 //! ```text
 //!   read                               deletion in the same process

@@ -134,7 +134,7 @@ impl Registered {
         })
     }
 
-    /// Returns `true` if the container exists, so that its blobs can be read.
+    /// Returns `true` if the container exists, so its blobs can be read.
     pub(crate) fn exists(&self) -> bool {
         matches!(self, Self::Known(_) | Self::Closing(..))
     }
@@ -196,7 +196,7 @@ pub(crate) enum Change {
 /// The circumstances of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Circumstances {
-    /// `true` if objects carry their incarnation, so that late ones aren't taken for objects of the next container.
+    /// `true` if objects carry their incarnation, so late ones aren't taken for objects of the next container.
     pub(crate) incarnations: bool,
     /// `true` if a write may rely on an earlier answer about its container.
     pub(crate) memories: bool,

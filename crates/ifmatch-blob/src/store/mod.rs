@@ -32,7 +32,7 @@ mod write;
 /// - **All or nothing**: a write that fails, is interrupted or is dropped leaves the blob unchanged. Only
 ///   [`StoreErrorKind::OutcomeUnknown`] leaves that open.
 /// - **Durable**: an acknowledged write survives a crash.
-/// - **Early**: conditions that already fail are reported before the body is read, so that a client that waits for
+/// - **Early**: conditions that already fail are reported before the body is read, so a client that waits for
 ///   `100 Continue` needn't send it.
 /// - **Bounded**: memory use doesn't depend on the size of a blob.
 ///

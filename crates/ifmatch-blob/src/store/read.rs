@@ -20,7 +20,7 @@ use crate::error::StoreError;
 use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
 
-/// The parts of a blob that a caller is going to use, so that a remote store gets no more requests than necessary.
+/// The parts of a blob that a caller is going to use, so a remote store gets no more requests than necessary.
 ///
 /// ```
 /// use ifmatch_blob::store::Reading;

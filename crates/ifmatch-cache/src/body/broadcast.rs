@@ -1,7 +1,7 @@
 //! A body that is still arriving: one writer, and many readers at their own pace.
 //!
 //! A reader takes bytes from memory, or from the file that the body is written to. If they are in neither, it requests the
-//! rest from the origin. The writer therefore waits for the fastest reader at most, and for slower ones only if they can't
+//! rest from the origin. So the writer waits for the fastest reader at most, and for slower ones only if they can't
 //! request the rest.
 
 use std::collections::VecDeque;
@@ -417,7 +417,7 @@ impl Reader {
         Poll::Ready(next)
     }
 
-    /// Marks the reader as able to request the rest, so that the writer doesn't wait for it.
+    /// Marks the reader as able to request the rest, so the writer doesn't wait for it.
     pub(crate) fn can_resume(&self) {
         let mut state = self.broadcast.lock();
         if let Some(Some(place)) = state.readers.get_mut(self.at) {

@@ -1,4 +1,4 @@
-//! A buffer for a growing body. Small chunks are merged into blocks, so that they take little more memory than their
+//! A buffer for a growing body. Small chunks are merged into blocks, so they take little more memory than their
 //! bytes.
 
 use std::collections::VecDeque;

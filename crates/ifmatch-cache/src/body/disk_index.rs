@@ -197,7 +197,7 @@ impl Index {
         self.broken.load(Ordering::Acquire)
     }
 
-    /// After an error, an invalidation may be missing. The file is deleted, so that the next process begins with an
+    /// After an error, an invalidation may be missing. The file is deleted, so the next process begins with an
     /// empty index.
     fn checked<T>(&self, result: Result<T, Error>) -> Option<T> {
         if result.is_err() {

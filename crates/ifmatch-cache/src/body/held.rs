@@ -1,6 +1,6 @@
 //! Bodies in memory that clients are reading. An evicted body stays in memory while a client reads it, so the total of
 //! such bodies is limited. Readers beyond the limit don't keep their body: they copy it piece by piece, and request the
-//! rest from the origin if it is evicted meanwhile.
+//! rest from the origin if it is evicted in the meantime.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

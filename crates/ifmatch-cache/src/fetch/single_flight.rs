@@ -4,7 +4,7 @@
 //!
 //! - **The origin takes longer than the followers wait.** One of them asks as well, and the others go on waiting: the first
 //!   response, to either request, is for all. After the same time, the next one asks.
-//! - **A follower comes later than the others**, so that its wait ends between theirs. In each round of waiting one request asks,
+//! - **A follower comes later than the others**, so its wait ends between theirs. In each round of waiting one request asks,
 //!   whenever the round of a follower ends.
 //! - **The leader's request isn't sent**, because its client has too many under way. Other clients wait for a request of one of
 //!   theirs: they know nothing about the origin yet.

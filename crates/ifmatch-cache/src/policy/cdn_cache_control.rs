@@ -30,7 +30,7 @@ pub const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-con
 pub struct Governing {
     /// The directives.
     pub directives: ResponseDirectives,
-    /// `true` if they come from `CDN-Cache-Control`, so that `Cache-Control` and `Expires` don't apply.
+    /// `true` if they come from `CDN-Cache-Control`, so `Cache-Control` and `Expires` don't apply.
     pub targeted: bool,
     /// The users of this cache.
     pub audience: Audience,

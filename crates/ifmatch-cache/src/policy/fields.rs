@@ -10,7 +10,7 @@ const MAX_SECONDS: u64 = 1 << 31;
 
 /// Returns the trimmed members of a list in these lines, without empty ones.
 ///
-/// Quoted commas aren't separators. A line with an unclosed quote is split at every comma, so that a `no-store` in it isn't
+/// Quoted commas aren't separators. A line with an unclosed quote is split at every comma, so a `no-store` in it isn't
 /// missed.
 pub(crate) fn members<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> impl Iterator<Item = &'a [u8]> {
     lines.into_iter().flat_map(|line| split(line.as_bytes()))

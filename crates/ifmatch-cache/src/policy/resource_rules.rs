@@ -35,7 +35,7 @@ pub struct ResourceRules {
     pub while_revalidate: Option<Duration>,
     /// How long after its lifetime a response may be used in place of an error of the origin, unless it states or forbids that.
     pub if_error: Option<Duration>,
-    /// Request fields that the origin doesn't get as clients send them, so that no response depends on them.
+    /// Request fields that the origin doesn't get as clients send them, so no response depends on them.
     pub unsent: Vec<HeaderName>,
 }
 

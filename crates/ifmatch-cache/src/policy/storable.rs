@@ -80,7 +80,7 @@ pub enum Refusal {
     Credential,
     /// The response sets a cookie and isn't `public`.
     Cookie,
-    /// `Vary` contains `*`, is malformed, or names an [overwritten](Rules::overwritten) field, so that no request could match.
+    /// `Vary` contains `*`, is malformed, or names an [overwritten](Rules::overwritten) field, so no request could match.
     Vary,
     /// Neither the status nor a directive nor `Expires` allows it.
     NotAllowed,

@@ -39,7 +39,7 @@ pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
     true
 }
 
-/// Returns `true` if a 304 refers to the stored response that the request named, so that this may be reused (§4.3.3, §4.3.4).
+/// Returns `true` if a 304 refers to the stored response that the request named, so this may be reused (§4.3.3, §4.3.4).
 ///
 /// `If-None-Match` compares weakly (RFC 9110 §13.1.2), so the tag of the 304 must match that of the stored response weakly.
 /// Without a tag, the dates must agree. A 304 without validators refers to the stored response.

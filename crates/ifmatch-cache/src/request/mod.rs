@@ -151,7 +151,7 @@ fn implicit_key(head: &Parts, key: &Key, flags: RequestFlags, config: &Config) -
     text.into()
 }
 
-/// Appends the line of the user, who may change with `Authorization`. No request to a shared cache has one, so that a
+/// Appends the line of the user, who may change with `Authorization`. No request to a shared cache has one, so a
 /// shared cache on the same folder never finds the response.
 fn user(head: &Parts, text: &mut String) {
     let lines = head.headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);

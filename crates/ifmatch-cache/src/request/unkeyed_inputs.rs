@@ -1,5 +1,5 @@
 //! Unkeyed inputs: fields that many origins use without naming them in `Vary`. Requests with such fields get separate
-//! responses, so that they can't poison the cache.
+//! responses, so they can't poison the cache.
 
 use std::borrow::Cow;
 

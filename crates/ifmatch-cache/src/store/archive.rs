@@ -1,7 +1,7 @@
 //! Stored responses on disk: those with a body in a file, also after the memory has evicted their head.
 //!
 //! The index excludes stale responses in three ways. A response is put only if its resource wasn't invalidated since its
-//! request, which is checked within the transaction. An invalidation changes first the memory, so that no later
+//! request, which is checked within the transaction. An invalidation changes first the memory, so no later
 //! transaction puts an old response; then the index; then the memory again, for a response that was read from the index
 //! before. And a response that was read enters the memory only if the index still has it, which is checked under the lock
 //! that the last step takes.

@@ -12,7 +12,7 @@ use crate::store::stored_response::{Meta, Stored};
 pub(crate) struct Entry {
     /// Newest first.
     pub(crate) variants: Vec<Stored>,
-    /// Time until which responses aren't expected to be storable, so that no request should wait for another's response.
+    /// Time until which responses aren't expected to be storable, so no request should wait for another's response.
     /// By the interval clock.
     pub(crate) unshared_until: Timestamp,
     /// Like `unshared_until`, for responses to requests with credentials.

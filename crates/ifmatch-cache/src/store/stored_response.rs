@@ -347,6 +347,6 @@ impl Stored {
     }
 }
 
-/// Capacity for fields added to each response, so that its copy needn't grow: `Age`, `Content-Length`, `Cache-Status`,
+/// Capacity for fields added to each response, so its copy needn't grow: `Age`, `Content-Length`, `Cache-Status`,
 /// and those of the server.
 const ADDED_FIELDS: usize = 6;

@@ -70,7 +70,7 @@ impl<T: DeserializeOwned + Serialize + Send + Sync + 'static> Document<T> {
         }
     }
 
-    /// Reads once, and reports a change. Returns `true` if the server has waited, so that the next poll needs no pause.
+    /// Reads once, and reports a change. Returns `true` if the server has waited, so the next poll needs no pause.
     async fn poll(&self, changes: &Sender<Option<Arc<Versioned<T>>>>) -> Result<bool, Error> {
         let last = self.last();
         let known = last.as_ref().and_then(|last| last.version.as_ref());

@@ -215,7 +215,7 @@ impl Lock {
         Document::new(self.raw.client.clone(), Arc::clone(&self.raw.key))
     }
 
-    /// Acquires in a task of its own, so that a request in flight isn't abandoned with its outcome.
+    /// Acquires in a task of its own, so a request in flight isn't abandoned with its outcome.
     async fn acquire_until(&self, limit: Limit) -> Result<Option<Held>, Error> {
         if self.ttl < MIN_TTL {
             return Err(Error::refused(format!("the time to live of a lock must be at least {MIN_TTL:?}")));

@@ -43,7 +43,7 @@ pub enum Messages {
 
 /// Changes to header fields: fields are removed, then set, then added.
 ///
-/// Removing or setting a field removes all its spellings that CGI takes for the same name, such as `X_Site` for `X-Site`, so that
+/// Removing or setting a field removes all its spellings that CGI takes for the same name, such as `X_Site` for `X-Site`, so
 /// no client can add another value.
 ///
 /// ```

@@ -51,7 +51,7 @@ pub(crate) struct Candidate {
 /// The turns of an upstream's servers: smooth weighted round robin, as in nginx.
 ///
 /// At each turn, every available server earns its weight, and the one with the most credit pays what all have earned.
-/// The sum of all credits is therefore always zero.
+/// So the sum of all credits is always zero.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(Vec<i64>);
 

@@ -109,7 +109,7 @@ struct Failures {
 #[derive(Clone, Debug)]
 struct Opened {
     until: Instant,
-    /// `true` if the server hangs, so that requests are rejected.
+    /// `true` if the server hangs, so requests are rejected.
     rejects: bool,
     /// The clients of the probes.
     probing: Vec<Option<IpAddr>>,

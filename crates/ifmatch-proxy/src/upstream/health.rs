@@ -15,7 +15,7 @@ use crate::upstream::server::Server;
 
 /// Active health checks: each server is asked for a path, and fails if its response isn't 2xx or comes too late.
 ///
-/// The first check of a server decides alone. After that, only several consecutive results change the verdict, so that
+/// The first check of a server decides alone. After that, only several consecutive results change the verdict, so
 /// one lost response doesn't move all requests to the other servers. Servers are checked concurrently.
 ///
 /// ```

@@ -169,7 +169,7 @@ impl Upstream {
     /// Limits the number of concurrent requests to each server, and the number of requests that wait for a slot at any
     /// of them. Further requests fail with [`Overloaded`](crate::ProxyErrorKind::Overloaded). Unlimited by default.
     ///
-    /// A [`Client`](crate::Client) gets another slot as long as more are free than it has, so that one client takes at most half
+    /// A [`Client`](crate::Client) gets another slot as long as more are free than it has, so one client takes at most half
     /// of them.
     #[must_use]
     pub fn limit(self, requests: u32, queue: u32) -> Self {

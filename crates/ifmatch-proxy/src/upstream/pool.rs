@@ -14,7 +14,7 @@ use crate::forward::request_body::LentBody;
 /// which use 5 seconds.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// Maximum time for which an unused HTTP/2 connection is kept. A server announces the end of a connection, so that no
+/// Maximum time for which an unused HTTP/2 connection is kept. A server announces the end of a connection, so no
 /// request is lost.
 const IDLE_HTTP2: Duration = Duration::from_mins(1);
 

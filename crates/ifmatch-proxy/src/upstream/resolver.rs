@@ -127,7 +127,7 @@ impl Resolver {
     }
 }
 
-/// Moves the first address behind the others of its family, so that connections are distributed over the addresses. The
+/// Moves the first address behind the others of its family, so connections are distributed over the addresses. The
 /// system prefers one family for a reason.
 fn rotate(addresses: &mut [SocketAddr]) {
     if let Some(first) = addresses.first().copied() {

@@ -1,6 +1,6 @@
 //! Checks recorded histories of a register: are they linearizable?
 //!
-//! Revisions are unique, so the successful swaps of a key form one chain. Each check is therefore linear after a sort,
+//! Revisions are unique, so the successful swaps of a key form one chain. So each check is linear after a sort,
 //! and a history of millions of operations is checked in seconds.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use crate::key::Key;
 
 /// A recorded operation on a register.
 ///
-/// `Display` writes an operation as one line, which [`FromStr`] reads, so that processes can exchange histories.
+/// `Display` writes an operation as one line, which [`FromStr`] reads, so processes can exchange histories.
 ///
 /// ```
 /// use ifmatch_register::conformance::history::Operation;

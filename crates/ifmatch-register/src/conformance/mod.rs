@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Each check uses its own keys, so the register may have other records, and the suite can run repeatedly on one
-//! register. Run it on tokio's multi-threaded runtime, so that the races run in parallel.
+//! register. Run it on tokio's multi-threaded runtime, so the races run in parallel.
 
 #![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a test suite reports failures by panicking")]
 

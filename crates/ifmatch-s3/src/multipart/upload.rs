@@ -70,7 +70,7 @@ pub(crate) enum State {
     },
 }
 
-/// The place of an upload. It contains the time at which the bucket was created, so that a bucket created again under the same
+/// The place of an upload. It contains the time at which the bucket was created, so a bucket created again under the same
 /// name has no uploads.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {

@@ -94,7 +94,7 @@ pub(crate) fn own_tag(headers: &HeaderMap) -> Option<EntityTag> {
     }
 }
 
-/// Returns `true` if the bytes have a content coding. A compression layer inside keeps the tag of its input, so that one
+/// Returns `true` if the bytes have a content coding. A compression layer inside keeps the tag of its input, so one
 /// strong tag would name both the plain and the compressed bytes.
 pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
     let coding = headers.get(CONTENT_ENCODING).map(|coding| coding.as_bytes().trim_ascii());

@@ -58,7 +58,7 @@ pub(super) struct WrittenVersion {
     pub(super) content: Content,
     /// The tag for the response, unless the handler has set it.
     pub(super) tag: Option<EntityTag>,
-    /// `true` if the tag is of what a probe found after the write, so that another change may have come in between.
+    /// `true` if the tag is of what a probe found after the write, so another change may have come in between.
     pub(super) is_probed: bool,
 }
 
