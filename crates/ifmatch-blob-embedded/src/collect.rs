@@ -151,7 +151,7 @@ impl Inner {
     }
 }
 
-/// The current incarnation of a container.
+/// A container's current incarnation.
 enum Incarnation {
     None,
     Is(Revision),

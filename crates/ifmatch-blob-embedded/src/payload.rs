@@ -28,7 +28,7 @@ pub(super) struct Payload {
     pub(super) headers: BlobHeaders,
 }
 
-/// The location of a body.
+/// A body's location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// In the record: a small body needs neither a file nor another sync.

@@ -58,7 +58,7 @@ pub(super) struct Origin {
 /// One version of an object.
 #[derive(Clone, Debug)]
 pub(super) struct Current {
-    /// The properties of the blob.
+    /// The blob's properties.
     pub(super) info: BlobInfo,
     /// The store's identifiers of the version.
     pub(super) version: UpdateVersion,

@@ -244,7 +244,7 @@ impl ObjectBlobs {
         Box::pin(shared.settle_earlier_writes(started))
     }
 
-    /// Returns the capabilities of the store.
+    /// Returns the store's capabilities.
     pub fn capability(&self) -> Capability {
         self.shared.capability
     }

@@ -59,7 +59,7 @@ pub struct ObjectRegister {
     peers: Arc<PeerClocks>,
 }
 
-/// The content of an object.
+/// An object's content.
 struct Stored {
     key: Key,
     /// `None` for a removed record.

@@ -36,7 +36,7 @@ pub(super) enum Cover {
 }
 
 impl Cover {
-    /// Returns the duration of a permit.
+    /// Returns a permit's duration.
     pub(super) fn ttl(self) -> Duration {
         match self {
             Self::Store => COVERED_TTL,

@@ -132,7 +132,7 @@ impl Spool {
 /// memory as it sends, since each piece has its own allocation.
 const JOINED: usize = 4 * 1024;
 
-/// The pieces of a part.
+/// A part's pieces.
 #[derive(Default)]
 struct Pieces {
     whole: Vec<Bytes>,
@@ -174,7 +174,7 @@ pub(super) struct Promise {
 }
 
 impl Promise {
-    /// Returns the declarations of a request.
+    /// Returns a request's declarations.
     pub(super) fn of(put: &Put) -> Self {
         Self { limit: put.limit, length: put.length, digest: put.digest }
     }

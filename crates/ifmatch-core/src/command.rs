@@ -43,9 +43,9 @@ pub enum Command<'a> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Begin<'a> {
-    /// The method of the request.
+    /// The request's method.
     pub method: &'a Method,
-    /// The preconditions of the request.
+    /// The request's preconditions.
     pub preconditions: &'a Preconditions,
     /// The lease that the request names. The permit ends no later than this lease.
     pub lease: LeaseUse,
@@ -89,9 +89,9 @@ impl<'a> Begin<'a> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Commit {
-    /// The token of the permit.
+    /// The permit's token.
     pub token: Token,
-    /// The new content of the resource.
+    /// The resource's new content.
     pub content: Content,
     /// `true` if the content counts as unknown if another command has changed the record since the grant.
     pub unless_disturbed: bool,
@@ -156,7 +156,7 @@ impl Commit {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Renew {
-    /// The token of the permit.
+    /// The permit's token.
     pub token: Token,
     /// Maximum duration of the write from now on.
     pub ttl: Duration,
@@ -168,7 +168,7 @@ pub struct Renew {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Doubt {
-    /// The token of the permit.
+    /// The permit's token.
     pub token: Token,
     /// Time during which the write may still take effect. The permit lasts as long, but not beyond its deadline.
     pub grace: Duration,
@@ -231,9 +231,9 @@ pub enum Observation {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Write<'a> {
-    /// The method of the request.
+    /// The request's method.
     pub method: &'a Method,
-    /// The preconditions of the request.
+    /// The request's preconditions.
     pub preconditions: &'a Preconditions,
     /// The lease that the request names.
     pub lease: LeaseUse,
@@ -266,7 +266,7 @@ impl<'a> Write<'a> {
         Self { based_on, ..self }
     }
 
-    /// Sets the identity of the request.
+    /// Sets the request's identity.
     #[must_use]
     pub fn with_request(self, request: Option<RequestId>) -> Self {
         Self { request, ..self }
@@ -279,7 +279,7 @@ impl<'a> Write<'a> {
 pub struct LeaseOperation<'a> {
     /// The operation.
     pub action: LeaseAction,
-    /// The preconditions of the request.
+    /// The request's preconditions.
     pub preconditions: &'a Preconditions,
     /// The result of a probe made just before.
     pub observed: Option<Observed>,
@@ -310,7 +310,7 @@ impl<'a> LeaseOperation<'a> {
         Self { authority, ..self }
     }
 
-    /// Sets the identity of the request.
+    /// Sets the request's identity.
     #[must_use]
     pub fn with_request(self, request: Option<RequestId>) -> Self {
         Self { request, ..self }
@@ -329,7 +329,7 @@ pub enum Content {
     },
     /// A body with this hash. Its tag changes with every write.
     Hashed {
-        /// The hash of the body.
+        /// The body's hash.
         hash: ContentHash,
         /// Application data stored with the version.
         payload: Bytes,
@@ -340,7 +340,7 @@ pub enum Content {
     Absent,
 }
 
-/// The outcome of a command.
+/// A command's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A permit to write was granted.

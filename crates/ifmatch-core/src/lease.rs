@@ -19,7 +19,7 @@ pub use holder::{Holder, InvalidHolder};
 use crate::date::Timestamp;
 use crate::record::Revision;
 
-/// The duration of a lease.
+/// A lease's duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LeaseDuration {
     /// Until it is released or broken.
@@ -63,7 +63,7 @@ pub enum LeaseAction {
     Acquire {
         /// The id of the lease, proposed by the client or random.
         id: LeaseId,
-        /// The duration of the lease.
+        /// The lease's duration.
         duration: LeaseDuration,
         /// The label of its holder.
         holder: Option<Holder>,
@@ -219,7 +219,7 @@ impl Default for LeaseUse {
 pub struct LeaseReceipt {
     /// The lease after the operation, or `None` if it was released.
     pub lease: Option<Lease>,
-    /// The time of the operation.
+    /// The operation's time.
     pub at: Timestamp,
 }
 

@@ -10,7 +10,7 @@ use crate::tag::{EntityTag, TagList};
 pub const CONDITIONAL_HEADERS: [HeaderName; 5] =
     [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_RANGE];
 
-/// The preconditions of a request.
+/// A request's preconditions.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue, Method};

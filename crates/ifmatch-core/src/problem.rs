@@ -98,12 +98,12 @@ impl Problem {
         self.detail.as_deref()
     }
 
-    /// Returns the status of the response.
+    /// Returns the response's status.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Returns the body of the response.
+    /// Returns the response's body.
     pub fn to_json(&self) -> Bytes {
         let mut object = self.members.clone();
         object.insert("type".to_owned(), format!("urn:ifmatch:problem:{}", self.name).into());

@@ -117,7 +117,7 @@ impl RequestContext {
         Self { activity, interim }
     }
 
-    /// Returns the address of the client.
+    /// Returns the client's address.
     pub fn remote_address(&self) -> SocketAddr {
         self.activity.client.address
     }

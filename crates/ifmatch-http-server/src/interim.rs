@@ -116,7 +116,7 @@ impl InterimQueue {
     }
 }
 
-/// Returns the maximum size of a message.
+/// Returns a message's maximum size.
 fn size(headers: &HeaderMap) -> usize {
     let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + OVERHEAD);
     OVERHEAD + fields.sum::<usize>()

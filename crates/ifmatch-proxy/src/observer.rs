@@ -99,7 +99,7 @@ pub struct UpstreamState {
     pub servers: Vec<ServerState>,
 }
 
-/// The current state of a server.
+/// A server's current state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerState {

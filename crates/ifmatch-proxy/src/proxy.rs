@@ -301,7 +301,7 @@ impl Shared {
         }
     }
 
-    /// Returns the timeouts of a route.
+    /// Returns a route's timeouts.
     fn timeouts_of(&self, target: &Target<'_>) -> Timeouts {
         let Route { connect_timeout, answer_timeout, .. } = target.route;
         Timeouts {

@@ -109,7 +109,7 @@ pub struct QueuedSwap {
     pub next: Option<Record>,
 }
 
-/// The lanes of a register.
+/// A register's lanes.
 #[derive(Debug)]
 pub struct Lanes {
     swaps: Vec<mpsc::Sender<Job<QueuedSwap, Swap>>>,

@@ -46,7 +46,7 @@ impl Backend {
         })
     }
 
-    /// Returns the blob of an object.
+    /// Returns an object's blob.
     pub(crate) fn blob(&self, credentials: Option<&Credentials>, bucket: &str, key: &str) -> S3Result<BlobPath> {
         let container = self.container(credentials, bucket)?;
         Ok(BlobPath { container, name: BlobName::new(key).map_err(error::of_name)? })

@@ -38,7 +38,7 @@ pub struct Program {
     pub package: &'static str,
     /// Scheme, user and path of the server's URL, before and after its address.
     pub url: (&'static str, &'static str),
-    /// The command of the server.
+    /// The server's command.
     pub command: Launch,
     /// Returns `true` if the server at an address can be used.
     pub is_ready: fn(SocketAddr) -> bool,

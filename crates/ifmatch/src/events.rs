@@ -40,7 +40,7 @@ impl Decision {
         Self { status, reason }
     }
 
-    /// Returns the status of the response.
+    /// Returns the response's status.
     pub const fn status(&self) -> StatusCode {
         self.status
     }

@@ -29,7 +29,7 @@ use crate::mount;
 ///     .build();
 /// ```
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Returns the key of the resource.
+    /// Returns the resource's key.
     ///
     /// ```
     /// use http::request::Parts;

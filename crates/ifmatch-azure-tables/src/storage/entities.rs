@@ -19,7 +19,7 @@ use crate::storage::{bytes, is_refused, put};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind};
 
-/// The entities of a table.
+/// A table's entities.
 pub(crate) struct Entities<'a> {
     pub(crate) store: &'a dyn BlobStore,
     pub(crate) clock: &'a Arc<dyn Clock>,

@@ -37,11 +37,11 @@ const SHARED_KEY_LITE: &str = "SharedKeyLite";
 pub struct Authenticated<'a> {
     /// The account.
     pub account: &'a Account,
-    /// The rights of the request.
+    /// The request's rights.
     pub grant: Grant,
 }
 
-/// The rights of a request.
+/// A request's rights.
 #[derive(Clone, Debug)]
 pub enum Grant {
     /// Everything: it is signed with the account's key.
@@ -156,7 +156,7 @@ impl AuthError {
         }
     }
 
-    /// Returns the status of the response.
+    /// Returns the response's status.
     pub fn status(self) -> StatusCode {
         match self {
             Self::Missing => StatusCode::UNAUTHORIZED,

@@ -28,7 +28,7 @@ enum Line {
     /// The value of a parameter; empty if it is missing.
     Of(&'static str),
     Account,
-    /// The resource of the request.
+    /// The request's resource.
     Resource,
     Empty,
 }

@@ -75,7 +75,7 @@ pub(super) fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<
     one(headers, name)?.filter(|text| !text.is_empty()).ok_or_else(|| AzureError::missing_header(name.as_str()))
 }
 
-/// Returns the length of the body.
+/// Returns the body's length.
 pub(super) fn length(headers: &HeaderMap) -> Result<u64, AzureError> {
     let missing = || {
         let message = "the request needs a Content-Length";

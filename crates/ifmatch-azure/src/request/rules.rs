@@ -66,7 +66,7 @@ enum Conditions {
 /// The methods, `restype` and `comp`.
 type Request = (&'static str, &'static str, &'static str);
 
-/// The rule of an operation.
+/// An operation's rule.
 pub(super) struct Rule<N> {
     name: N,
     request: Request,

@@ -41,7 +41,7 @@ pub(crate) fn progress(copied: &Copied) -> String {
     format!("{0}/{0}", copied.length)
 }
 
-/// Returns the type of a blob.
+/// Returns a blob's type.
 pub(crate) fn blob_type(stored: &BlobHeaders) -> &'static str {
     if stored.append.is_some() { "AppendBlob" } else { "BlockBlob" }
 }

@@ -61,7 +61,7 @@ pub async fn check(subject: &Subject) {
     races::check(subject).await;
 }
 
-/// Returns the path of a blob.
+/// Returns a blob's path.
 ///
 /// # Panics
 /// Panics if a name is invalid.
@@ -147,7 +147,7 @@ impl Subject {
         Some((opened.info, body.collect().await.expect("readable").to_bytes()))
     }
 
-    /// Returns the properties of a blob.
+    /// Returns a blob's properties.
     ///
     /// # Panics
     /// Panics if the blob can't be read.
@@ -155,7 +155,7 @@ impl Subject {
         Some(self.store.open(blob, Reading::HEAD).await.expect("readable")?.info)
     }
 
-    /// Returns the tag of a blob.
+    /// Returns a blob's tag.
     ///
     /// # Panics
     /// Panics if there is no such blob.

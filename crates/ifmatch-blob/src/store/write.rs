@@ -21,7 +21,7 @@ use crate::name::BlobPath;
 /// A write.
 #[derive(Debug)]
 pub struct Put {
-    /// The conditions of the request.
+    /// The request's conditions.
     pub preconditions: Preconditions,
     /// The lease id of the request.
     pub lease: LeaseUse,
@@ -104,7 +104,7 @@ pub enum MissingContainer {
 /// A deletion.
 #[derive(Clone, Debug, Default)]
 pub struct Delete {
-    /// The conditions of the request.
+    /// The request's conditions.
     pub preconditions: Preconditions,
     /// The lease id of the request.
     pub lease: LeaseUse,
@@ -217,7 +217,7 @@ impl LateChecksum {
 /// A change of header fields, which keeps the bytes.
 #[derive(Clone, Debug)]
 pub struct SetHeaders {
-    /// The conditions of the request.
+    /// The request's conditions.
     pub preconditions: Preconditions,
     /// The lease id of the request.
     pub lease: LeaseUse,
@@ -269,7 +269,7 @@ impl HeaderChange {
 pub struct LeaseRequest {
     /// The operation.
     pub action: LeaseAction,
-    /// The conditions of the request.
+    /// The request's conditions.
     pub preconditions: Preconditions,
     /// The client's name for the request, including the action and its ids. A retry gets the first answer again.
     pub request: Option<RequestKey>,
@@ -286,7 +286,7 @@ pub struct Leased {
     pub last_modified: HttpDate,
 }
 
-/// The properties of a container.
+/// A container's properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerInfo {
     /// The entity tag, if the store knows it.

@@ -37,7 +37,7 @@ pub(crate) struct FileId {
     pub(crate) number: u64,
 }
 
-/// The record of a response.
+/// A response's record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// Position in the queue, set when it is put.

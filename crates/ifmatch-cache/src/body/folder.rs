@@ -128,7 +128,7 @@ impl Disk {
 }
 
 impl Folder {
-    /// Returns the maximum length of a body.
+    /// Returns a body's maximum length.
     pub(crate) fn longest(&self) -> u64 {
         self.capacity / 4
     }
@@ -138,7 +138,7 @@ impl Folder {
         FileId { run: self.index.run, number: self.names.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Returns the path of a body.
+    /// Returns a body's path.
     pub(crate) fn path(&self, file: FileId) -> PathBuf {
         self.path.join(format!("{BODY}{}-{}", file.run, file.number))
     }

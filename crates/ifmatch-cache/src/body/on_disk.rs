@@ -38,7 +38,7 @@ pub(crate) struct DiskBody {
     gone: AtomicBool,
 }
 
-/// The content of a body.
+/// A body's content.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
     pub(crate) len: u64,

@@ -32,7 +32,7 @@ pub struct Governing {
     pub directives: ResponseDirectives,
     /// `true` if they come from `CDN-Cache-Control`, so `Cache-Control` and `Expires` don't apply.
     pub targeted: bool,
-    /// The users of this cache.
+    /// This cache's users.
     pub audience: Audience,
 }
 

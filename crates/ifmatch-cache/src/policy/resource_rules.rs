@@ -50,7 +50,7 @@ const NONE: &ResourceRules = &ResourceRules {
 };
 
 impl ResourceRules {
-    /// Returns the rules of a request.
+    /// Returns a request's rules.
     pub fn of(request: &Extensions) -> &Self {
         request.get::<Arc<Self>>().map_or(NONE, |rules| rules)
     }

@@ -23,7 +23,7 @@ pub(crate) mod key;
 pub(crate) mod normalize;
 mod unkeyed_inputs;
 
-/// The handling of a request.
+/// A request's handling.
 pub(crate) enum Handling {
     /// Answer from the cache if possible.
     Read(Key, RequestFlags),

@@ -14,7 +14,7 @@ pub const ACTION: HeaderName = HeaderName::from_static("x-ms-lease-action");
 pub const DURATION: HeaderName = HeaderName::from_static("x-ms-lease-duration");
 /// The time for which a broken lease continues to lock.
 pub const BREAK_PERIOD: HeaderName = HeaderName::from_static("x-ms-lease-break-period");
-/// The id of the lease.
+/// The lease's id.
 pub const ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
 /// The id of a lease to acquire, or the new id of a lease.
 pub const PROPOSED_ID: HeaderName = HeaderName::from_static("x-ms-proposed-lease-id");

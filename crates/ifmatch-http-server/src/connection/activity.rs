@@ -47,11 +47,11 @@ pub(crate) struct Client {
     pub(crate) peer: Arc<Peer>,
     /// The server's request slots.
     pub(crate) requests: Arc<RequestSlots>,
-    /// The phase of the server.
+    /// The server's phase.
     pub(crate) phase: Receiver<Phase>,
 }
 
-/// The phases of a server.
+/// A server's phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Serving,

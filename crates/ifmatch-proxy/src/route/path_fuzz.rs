@@ -7,7 +7,7 @@ const PIECES: [&str; 24] = [
     "/", "/", ";", "\\", "%2F", "%5C", "%3B", "%25", "%2525", "2F", "5C", "3B", ".", "%2e", "x", "admin", "/admin",
     "%61dmin", "%00", "%3F", "%23", "%", "=", "a",
 ];
-/// The path of the route.
+/// The route's path.
 const ROUTE: &[u8] = b"/admin";
 
 /// When a server drops the parameters of segments (`;x`).

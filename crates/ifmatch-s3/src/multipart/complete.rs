@@ -268,10 +268,10 @@ fn whole(headers: &HeaderMap) -> HeaderMap {
     given.filter(|_| !is_composite).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The parts of an object.
+/// An object's parts.
 struct Source {
     parts: Vec<SourcePart>,
-    /// The length of the object.
+    /// The object's length.
     length: u64,
     algorithm: Algorithm,
     /// The checksum of the object, if it is known from those of its parts.

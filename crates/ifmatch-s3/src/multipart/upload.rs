@@ -64,7 +64,7 @@ pub(crate) enum State {
         parts: String,
         /// The tag in quotes.
         tag: Option<String>,
-        /// The checksum of the object.
+        /// The object's checksum.
         #[serde(default)]
         checksum: Option<String>,
     },
