@@ -320,7 +320,7 @@ impl Lease {
     }
 }
 
-/// A lease as its record had it, with the time of that reading by the clock that ends the lease. Processes with other
+/// A lease as read from its record, with the time of the reading by the clock that ends the lease. Processes with other
 /// clocks see the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenLease {

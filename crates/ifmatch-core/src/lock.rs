@@ -87,7 +87,7 @@ impl LockRecord {
     }
 }
 
-/// The version that a challenger sees, and the moment on its own clock since when it has seen it.
+/// The version that a challenger sees, and since when, on its own clock.
 ///
 /// ```
 /// use std::time::Duration;

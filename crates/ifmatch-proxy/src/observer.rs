@@ -30,7 +30,7 @@ pub enum Event<'a> {
     },
 }
 
-/// Receives the events of a proxy, for example to count them. Must not block.
+/// Receives a proxy's events, for example to count them. Mustn't block.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -52,7 +52,7 @@ impl<F: Fn(Event<'_>) + Send + Sync + 'static> Observer for F {
     }
 }
 
-/// The last exchange of one request, for its line in a log. A server puts this into the request's extensions, and keeps a clone.
+/// A request's last exchange, for its log line. A server puts this into the request's extensions, and keeps a clone.
 ///
 /// ```
 /// use ifmatch_proxy::LastExchange;

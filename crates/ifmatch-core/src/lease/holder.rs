@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The name that the holder of a lease gives itself, for operators: 1 to 64 visible ASCII characters, with spaces between
-/// them. It grants no rights.
+/// A lease holder's name for itself, for operators: 1 to 64 visible ASCII characters, with spaces between them. It
+/// grants no rights.
 ///
 /// ```
 /// use ifmatch_core::lease::Holder;
