@@ -1,6 +1,7 @@
-//! A custom register in one file. It keeps each record in a file of its own, in a folder that processes share.
+//! A custom register in one source file. It keeps each record in its own file, in a folder that processes share.
 //!
-//! A register implements three methods over opaque records. `tests/examples/main.rs` runs the public conformance suite on this one, in one line.
+//! A register implements three methods over opaque records. `tests/examples/main.rs` runs the public conformance suite
+//! on this one.
 //!
 //! Run it: `cargo run --example custom_register`
 
@@ -25,7 +26,7 @@ pub struct FolderRegister {
 }
 
 impl FolderRegister {
-    /// Opens the register in a folder. Creates the folder if it does not exist.
+    /// Opens the register in a folder. Creates the folder if it doesn't exist.
     pub fn open(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(folder.join("records"))?;
@@ -39,7 +40,7 @@ impl FolderRegister {
         Ok(file)
     }
 
-    /// Returns the path of a record. It is a hash, since not every key is a valid file name.
+    /// Returns a record's path. It's a hash, since not every key is a valid file name.
     fn path(&self, key: &str) -> PathBuf {
         self.folder.join("records").join(ContentHash::of(key.as_bytes()).hex())
     }

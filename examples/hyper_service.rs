@@ -1,4 +1,4 @@
-//! The layer on plain hyper, around a function.
+//! The layer around a function, on plain hyper.
 //!
 //! The function takes a [`RequestBody`] around hyper's own.
 //!

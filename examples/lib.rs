@@ -1,4 +1,4 @@
-//! The package of the examples. It has only their dependencies, so that the first example builds quickly. Start with
+//! The package of the examples. It has only their dependencies, so the first example builds quickly. Start with
 //! `README.md`.
 
 /// Tests the code in the project's README.

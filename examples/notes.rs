@@ -148,8 +148,8 @@ fn app(db: SqlitePool) -> Router {
         .with_state(db)
 }
 
-/// A job, in this program or in another, that writes to the table past the layer. It changes the version, as every writer of the table
-/// must.
+/// A job, in this program or another, that writes to the table directly. It changes the version, as every writer of the
+/// table must.
 async fn sign_notes(db: SqlitePool) {
     loop {
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,4 +1,4 @@
-//! The smallest service: a note that clients cannot overwrite by accident. It runs in one process; `replicas.rs` runs in several.
+//! The smallest service: a note that clients can't overwrite by accident. It runs in one process; `replicas.rs` runs in several.
 //!
 //! Run it: `cargo run --example quickstart`, then
 //!

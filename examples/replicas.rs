@@ -1,5 +1,6 @@
-//! Two replicas of a service on one PostgreSQL database. With a shared register, no update is lost. With a register each, updates are lost,
-//! although every write was conditional and acknowledged. For comparison, the same service has a version column by hand.
+//! Two replicas of a service on one PostgreSQL database. With a shared register, no update is lost. With a register
+//! each, updates are lost, although every write was conditional and acknowledged. For comparison, the same service runs
+//! with a hand-written version column.
 //!
 //! Run it: `cargo run --example replicas -- postgres://postgres@127.0.0.1:5432/postgres`. It creates its tables in the
 //! schema `ifmatch_example`, and drops them at the end.
@@ -84,7 +85,7 @@ fn unavailable(_: tokio_postgres::Error) -> StatusCode {
 /// Starts a replica with its own connection to the database.
 async fn replica(url: &str, register: impl Register) -> Result<SocketAddr, Failure> {
     let routes = Router::new().route("/documents/{name}", get(read).put(write)).with_state(connect(url).await?);
-    // Every change passes a layer, so the register knows the current version.
+    // Every change goes through a layer, so the register knows the current version.
     let layer = ConditionalLayer::builder().register(register).authoritative().build();
     serve(routes.guarded_by(layer)).await
 }

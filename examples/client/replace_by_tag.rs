@@ -1,7 +1,7 @@
 //! Replace by a stored tag: someone fills in a form for hours, then saves it if no one else has.
 //!
-//! The usual sample reads the tag again right before it saves, so its condition is always true. Here, it saves with the version
-//! that the form was shown with.
+//! The usual sample reads the tag again right before it saves, so its condition is always true. Here, it saves with the
+//! version that the form showed.
 //!
 //! Run it: `cargo run --example replace_by_tag -- http://127.0.0.1:10000/box`
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]

@@ -1,6 +1,6 @@
 //! Several updates under one lock.
 //!
-//! The usual sample checks the lease once, before its first update. Here, each update checks the lock and names its
+//! The usual sample checks the lease once, before its first update. Here, each update checks the lock, names its
 //! fencing token, and fails if another holder has written.
 //!
 //! Run it: `cargo run --example several_documents -- http://127.0.0.1:10000/box`

@@ -1,6 +1,6 @@
 //! A work queue: a worker hides its job from the others while it works.
 //!
-//! The usual sample deletes a job by its name when it is done, even if it has expired and another worker has it. Here,
+//! The usual sample deletes a job by name when it's done, even if the job has expired and another worker has it. Here,
 //! the late worker gets an error, and the number of attempts exposes jobs that never succeed.
 //!
 //! Run it: `cargo run --example work_queue -- http://127.0.0.1:10000/box`

@@ -160,7 +160,7 @@ impl From<DocumentError> for TableError {
     }
 }
 
-/// Translates errors of the store that an operation does not handle itself. Details go to the log only.
+/// Translates errors of the store that an operation doesn't handle itself. Details go to the log only.
 impl From<StoreError> for TableError {
     fn from(error: StoreError) -> Self {
         error.report();

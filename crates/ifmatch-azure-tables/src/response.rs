@@ -18,7 +18,7 @@ use crate::storage::entities::Stored;
 use crate::storage::tables::TableName;
 use ifmatch_blob::body::BlobBody;
 
-/// Characters that are not percent-encoded in the URL of an entity.
+/// Characters that aren't percent-encoded in the URL of an entity.
 const ADDRESS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'\'');
 /// Version of the `OData` protocol.
 const DATA_SERVICE_VERSION: (HeaderName, HeaderValue) =

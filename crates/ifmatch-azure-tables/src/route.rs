@@ -279,7 +279,7 @@ pub(crate) fn permissions(verb: Verb, guard: &IfMatch) -> &'static [&'static str
     }
 }
 
-/// The method of a request.
+/// A request's method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,

@@ -155,7 +155,7 @@ where
     }
 }
 
-/// The rights of a request.
+/// A request's rights.
 #[derive(Clone, Debug)]
 pub(crate) struct Access(pub(crate) Grant);
 

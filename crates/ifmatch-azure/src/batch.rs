@@ -27,7 +27,7 @@ const MAX_LINES: usize = 1_000;
 /// Maximum number of parts carried out concurrently.
 const PARALLEL: usize = 8;
 
-/// Carries out the parts. A part that fails does not affect the others; a malformed batch has no effect.
+/// Carries out the parts. A part that fails doesn't affect the others; a malformed batch has no effect.
 pub(crate) async fn run(
     context: &Context,
     accounts: &Accounts,

@@ -83,13 +83,13 @@ pub(crate) async fn delete_container(
     Ok(response::empty(StatusCode::ACCEPTED, None, None))
 }
 
-/// Returns the container, or an error if it does not exist.
+/// Returns the container, or an error if it doesn't exist.
 pub(crate) async fn find(context: &Context, container: &ContainerName) -> Result<ContainerInfo, AzureError> {
     let found = context.store.container(container).await.map_err(AzureError::of_container)?;
     found.ok_or_else(AzureError::container_not_found)
 }
 
-/// Checks the conditions that the store does not evaluate.
+/// Checks the conditions that the store doesn't evaluate.
 async fn check(
     context: &Context,
     container: &ContainerName,
@@ -270,7 +270,7 @@ fn add_lease(xml: &mut Xml, seen: Option<&SeenLease>) {
     }
 }
 
-/// Adds the metadata. Blobs written in the plain dialect may have names that are not valid elements.
+/// Adds the metadata. Blobs written in the plain dialect may have names that aren't valid elements.
 fn add_metadata(xml: &mut Xml, stored: &BlobHeaders) {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let is_element = |name: &str| {

@@ -46,7 +46,7 @@ impl Crc64 {
         HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
     }
 
-    /// Wraps a body that must have this CRC-64. A complete body with another one ends with an error, so that no store
+    /// Wraps a body that must have this CRC-64. A complete body with another one ends with an error, so no store
     /// accepts it.
     pub(crate) fn watch(wanted: Option<Self>, body: Upload) -> (Upload, Watch) {
         let watch = Watch::default();

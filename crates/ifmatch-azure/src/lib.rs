@@ -75,7 +75,7 @@ impl Dialect for AzureDialect {
     }
 }
 
-/// Returns `true` if a request has an `x-ms-version` or a shared access signature, so that this dialect verifies its signature.
+/// Returns `true` if a request has an `x-ms-version` or a shared access signature, so this dialect verifies its signature.
 pub fn is_signed(uri: &Uri, headers: &HeaderMap) -> bool {
     has(headers, &request::headers::VERSION) || auth::shared_access::is_in(uri.query())
 }
@@ -158,7 +158,7 @@ async fn on_container(
     }
 }
 
-/// Each future is boxed separately, so that the caller's future is not as large as the largest of them.
+/// Each future is boxed separately, so the caller's future isn't as large as the largest of them.
 async fn on_blob(
     context: &Context,
     blob: &BlobPath,

@@ -61,7 +61,7 @@ pub(crate) fn empty(status: StatusCode, tag: Option<&EntityTag>, date: Option<Ht
     response
 }
 
-/// States that the service does not encrypt what it stores.
+/// States that the service doesn't encrypt what it stores.
 pub(crate) fn set_not_encrypted(response: &mut Response<BlobBody>) {
     response.headers_mut().insert(REQUEST_ENCRYPTED, HeaderValue::from_static("false"));
 }
@@ -172,7 +172,7 @@ impl Xml {
         self.text(name, text.unwrap_or_default());
     }
 
-    /// Writes the name of a blob, percent-encoded if XML cannot represent it.
+    /// Writes the name of a blob, percent-encoded if XML can't represent it.
     pub(crate) fn blob_name(&mut self, name: &str) {
         if name.contains(['\u{fffe}', '\u{ffff}']) {
             let encoded = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string();
@@ -196,7 +196,7 @@ impl Xml {
     }
 }
 
-/// Replaces the characters that XML cannot represent.
+/// Replaces the characters that XML can't represent.
 fn writable(text: &str) -> Cow<'_, str> {
     let is_unwritable =
         |char: char| matches!(char, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');

@@ -15,7 +15,7 @@ use super::disk::{self, Disk};
 const LAID_OUT: &str = "laid-out";
 
 /// A store's data folder, locked by this process. Only one process may write, since it also collects the remains of a
-/// crash; this does not depend on the index. The system releases the lock when the process exits.
+/// crash; this doesn't depend on the index. The system releases the lock when the process exits.
 #[derive(Debug)]
 pub(super) struct Root {
     path: PathBuf,
@@ -152,7 +152,7 @@ pub(super) fn is_incoming(file_name: &str) -> bool {
     file_name.len() == 16 && file_name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns the number in a body's file name, or `None` if it is not a body's.
+/// Returns the number in a body's file name, or `None` if it isn't a body's.
 pub(super) fn nonce_of(file_name: &str) -> Option<u64> {
     let (hash, nonce) = file_name.split_once('-')?;
     let is_body = hash.len() == 64 && nonce.len() == 16;
@@ -184,7 +184,7 @@ pub(super) fn is_in_use(root: &Path) -> bool {
     root.join(LAID_OUT).exists() || has_bodies(root)
 }
 
-/// Warns before a store is created among files that are not its own: the user may expect that they are served.
+/// Warns before a store is created among files that aren't its own: the user may expect that they are served.
 pub(super) fn warn_of_foreign_files(root: &Path) {
     let own = |name: &str| {
         name.starts_with('.')

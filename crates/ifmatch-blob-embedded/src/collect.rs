@@ -24,7 +24,7 @@ use ifmatch_blob::records::{is_past_retention, next_page};
 struct Index {
     /// The numbers of all bodies that a record refers to.
     bodies: HashSet<u64>,
-    /// A record that cannot be decoded, so that its body is unknown.
+    /// A record that can't be decoded, so its body is unknown.
     damaged: Option<Key>,
 }
 
@@ -90,7 +90,7 @@ impl Inner {
 
     /// Removes the blobs of deleted containers, forgets old deletions, and returns the other records.
     ///
-    /// The records are read before their containers. An incarnation that had blobs at that time and is not the current one
+    /// The records are read before their containers. An incarnation that had blobs at that time and isn't the current one
     /// now never returns.
     async fn tidy(&self, records: Vec<(Key, Record)>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let mut containers = HashMap::new();
@@ -141,7 +141,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Forgets an old deletion. Keeps a record that was changed meanwhile.
+    /// Forgets an old deletion. Keeps a record that was changed since.
     async fn forget(&self, key: &Key, record: &Record) -> Result<(), RegisterError> {
         let now = self.driver.now();
         if record.is_forgettable(now) && is_past_retention(record, now) {
@@ -151,7 +151,7 @@ impl Inner {
     }
 }
 
-/// The current incarnation of a container.
+/// A container's current incarnation.
 enum Incarnation {
     None,
     Is(Revision),

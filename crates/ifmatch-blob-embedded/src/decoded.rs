@@ -67,7 +67,7 @@ pub(super) struct Blob {
     pub(super) info: Arc<BlobInfo>,
 }
 
-/// The bytes of a blob.
+/// A blob's bytes.
 #[derive(Debug)]
 pub(super) enum Body {
     Inline(Bytes),

@@ -1,4 +1,4 @@
-//! System calls that durability relies on, and the reserved disk space. If a body used all of the space, the index could not even
+//! System calls that durability relies on, and the reserved disk space. If a body used all of the space, the index couldn't even
 //! record a deletion, and space could never be freed.
 
 use std::fs::File;
@@ -9,7 +9,7 @@ use fs4::statvfs;
 
 /// A store's disk. All functions block.
 ///
-/// A failed sync is final: a later one may succeed although the pages of the first were lost. Data is therefore never
+/// A failed sync is final: a later one may succeed although the pages of the first were lost. So data is never
 /// synced twice. After a failure it is removed and rewritten under another name.
 pub(super) trait Disk: fmt::Debug + Send + Sync {
     /// Returns the space on the disk of a folder.

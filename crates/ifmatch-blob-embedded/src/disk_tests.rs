@@ -1,4 +1,4 @@
-//! Tests on a disk that fails once and then loses power: unsynced data is lost or torn. And other users cannot read the files.
+//! Tests on a disk that fails once and then loses power: unsynced data is lost or torn. And other users can't read the files.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ type Store = EmbeddedStore;
 enum Call {
     File,
     Folder,
-    /// The sync of another upload, right before a folder is opened. It loses the names that were not yet durable, and
+    /// The sync of another upload, right before a folder is opened. It loses the names that weren't yet durable, and
     /// later users of the folder see no error.
     FolderOfAnother,
 }
@@ -87,7 +87,7 @@ impl State {
         }
     }
 
-    /// Fails the sync of a folder: some of the names that were not yet durable become durable, and the others never
+    /// Fails the sync of a folder: some of the names that weren't yet durable become durable, and the others never
     /// will.
     fn lose_names(&mut self, folder: &Path) {
         *self.failures.entry(folder.to_owned()).or_default() += 1;

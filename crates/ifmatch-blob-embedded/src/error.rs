@@ -8,7 +8,7 @@ use ifmatch_register::{RegisterError, RegisterErrorKind};
 
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 
-/// Error returned when a store cannot be opened. Nothing was changed.
+/// Error returned when a store can't be opened. Nothing was changed.
 #[derive(Debug)]
 pub struct OpenError {
     kind: OpenErrorKind,
@@ -22,9 +22,9 @@ pub struct OpenError {
 pub enum OpenErrorKind {
     /// Another process has the folder open: stop it, or choose another folder.
     InUse,
-    /// The folder contains no store, for operations that do not create one.
+    /// The folder contains no store, for operations that don't create one.
     Missing,
-    /// The folder is not writable, or is not a folder.
+    /// The folder isn't writable, or isn't a folder.
     Denied,
     /// The disk is full.
     Full,

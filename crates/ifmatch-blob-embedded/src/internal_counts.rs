@@ -1,4 +1,4 @@
-//! Upper bounds for the number of blobs in each internal container. If there are none, most writes need not look for
+//! Upper bounds for the number of blobs in each internal container. If there are none, most writes needn't look for
 //! staged blocks.
 //!
 //! A count is never too small: a write counts from its beginning, and until it is known to have left nothing behind.
@@ -37,7 +37,7 @@ impl InternalCounts {
         }
     }
 
-    /// Counts a write that is about to begin. Returns `None` if it is not to an internal container.
+    /// Counts a write that is about to begin. Returns `None` if it isn't to an internal container.
     pub(super) fn begin<'a>(&'a self, key: &'a Key) -> Option<Counted<'a>> {
         let container = key::internal_container_of(key)?;
         self.change(container, |blobs| blobs.saturating_add(1));

@@ -1,13 +1,12 @@
 //! The embedded store: bodies of more than 4 KiB as files in a folder, everything else in an index next to them.
 //!
-//! A blob is one record. Its payload contains the header fields, and the body itself if it has at most 4 KiB; otherwise the
-//! name of the body's file. A write of a longer body stores it under a unique name, makes it durable, and then swaps the
-//! record, which is the commit point. The previous body is deleted afterwards. A crash therefore leaves the old blob or the
-//! new one, and possibly an unreferenced file, which the next start collects.
+//! A blob is one record. Its payload contains the header fields, and the body itself if it has at most 4 KiB; otherwise
+//! the name of the body's file. A write of a longer body stores it under a unique name, makes it durable, and then
+//! swaps the record, which is the commit point. The previous body is deleted afterwards. So a crash leaves the old blob
+//! or the new one, and possibly an orphaned file, which the next start collects.
 //!
-//! The name of a body is its hash and a random number. It can thus be verified, and no two versions share a file, so
-//! there are no reference counts. A version that differs from the previous one only in its header fields keeps its
-//! file.
+//! A body's name is its hash, which makes it verifiable, and a random number. No two versions share a file, so there
+//! are no reference counts. A version that differs from the previous one only in its header fields keeps its file.
 //!
 //! A container is a record as well. The keys of its blobs contain the generation that created it, so one swap deletes
 //! it with all its blobs. The unreachable records are collected afterwards.
@@ -103,7 +102,7 @@ impl EmbeddedStore {
     /// Collects the remains of a crash first.
     ///
     /// # Errors
-    /// [`OpenErrorKind::InUse`] if another process has the folder open; [`OpenErrorKind::Denied`] if it is not a
+    /// [`OpenErrorKind::InUse`] if another process has the folder open; [`OpenErrorKind::Denied`] if it isn't a
     /// writable folder; [`OpenErrorKind::Full`]; [`OpenErrorKind::Unreadable`] if it is damaged, was written by a newer
     /// release, or has been in use and has no index.
     pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
@@ -131,7 +130,7 @@ impl EmbeddedStore {
     /// the store may write to the index. Collects the remains of a crash first.
     ///
     /// # Errors
-    /// As for [`EmbeddedStore::open`].
+    /// Same as [`EmbeddedStore::open`].
     pub async fn with_driver(folder: impl AsRef<Path>, driver: Driver) -> Result<Self, OpenError> {
         Self::on_disk(folder, driver, Arc::new(System)).await
     }

@@ -28,7 +28,7 @@ pub(super) struct Payload {
     pub(super) headers: BlobHeaders,
 }
 
-/// The location of a body.
+/// A body's location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// In the record: a small body needs neither a file nor another sync.
@@ -37,7 +37,7 @@ pub(super) enum Place {
     File(u64),
 }
 
-/// Error returned for bytes that are not a payload of this build.
+/// Error returned for bytes that aren't a payload of this build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(super) enum PayloadError {
     #[error("the encoding version is {0}, but this release reads up to {VERSION}: run a newer release")]
@@ -173,7 +173,7 @@ struct StoredHeaders<'a> {
     #[serde(borrow)]
     cache_control: Option<&'a str>,
     content_md5: Option<[u8; 16]>,
-    /// Also contains the fields that requests do not name, under names that no other field can have.
+    /// Also contains the fields that requests don't name, under names that no other field can have.
     #[serde(borrow)]
     metadata: BTreeMap<&'a str, Cow<'a, str>>,
 }

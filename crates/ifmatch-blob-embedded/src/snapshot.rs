@@ -1,6 +1,6 @@
 //! Snapshots of a store in use: a copy of the index as of one moment, and hard links to the bodies that it refers to.
 //!
-//! A body is complete before a record refers to it, and is removed after none does. Removals are therefore postponed
+//! A body is complete before a record refers to it, and is removed after none does. So removals are postponed
 //! before the index is copied, and carried out after the links exist.
 
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ use ifmatch_blob::records::next_page;
 
 /// Folder of the snapshot in the data folder.
 const SNAPSHOT: &str = "snapshot";
-/// Folder of a snapshot that is not complete.
+/// Folder of a snapshot that isn't complete.
 const INCOMPLETE: &str = "snapshot.new";
 /// Folder of a snapshot that is being removed.
 const REMOVED: &str = "snapshot.old";
@@ -176,7 +176,7 @@ impl Inner {
 
     /// Removes the snapshot. Returns `false` if there is none.
     ///
-    /// It gets another name first, so that nothing copies a part of it: as long as a copier finds the same file under
+    /// It gets another name first, so nothing copies a part of it: as long as a copier finds the same file under
     /// the snapshot's name, the snapshot is complete.
     fn discard_snapshot(&self) -> io::Result<bool> {
         let _alone = lock(&self.removals.snapshot);

@@ -23,7 +23,7 @@ pub(super) struct Spool {
     step: JoinHandle<io::Result<Writing>>,
 }
 
-/// A complete, durable body that is not yet part of the store. Dropping it removes the file.
+/// A complete, durable body that isn't yet part of the store. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct Staged {
     pub(super) name: BodyName,

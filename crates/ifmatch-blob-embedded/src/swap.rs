@@ -140,7 +140,7 @@ pub(super) fn payload_of(version: &Version) -> Result<Payload, StoreError> {
     Payload::of(version).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
 }
 
-/// Returns the file of the version in a record. A payload that cannot be decoded may refer to a file, which the next
+/// Returns the file of the version in a record. A payload that can't be decoded may refer to a file, which the next
 /// start handles.
 pub(super) fn body_of(record: &Record, now: Timestamp) -> Option<BodyName> {
     let version = record.state(now).version()?;

@@ -96,9 +96,9 @@ pub struct Finding {
 pub enum Damage {
     /// The bytes differ from those that were stored.
     Changed,
-    /// The file does not exist.
+    /// The file doesn't exist.
     Missing,
-    /// The file cannot be read.
+    /// The file can't be read.
     Unreadable(io::Error),
     /// The record in the index is damaged.
     Record,
@@ -134,7 +134,7 @@ impl Verification {
     /// Locks a data folder, opens its index, and counts the bodies.
     ///
     /// # Errors
-    /// As for [`EmbeddedStore::open`](crate::EmbeddedStore::open), and if the folder contains no store.
+    /// Same as [`EmbeddedStore::open`](crate::EmbeddedStore::open); also fails if the folder contains no store.
     pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_index(folder.as_ref().to_owned(), |index| RedbRegister::open(index)).await
     }
@@ -143,7 +143,7 @@ impl Verification {
     /// before it, and so does the next start of the store. The last acknowledged write may be lost.
     ///
     /// # Errors
-    /// As for [`Verification::open`].
+    /// Same as [`Verification::open`].
     pub async fn open_rolled_back(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_index(folder.as_ref().to_owned(), |index| RedbRegister::open_rolled_back(index)).await
     }
@@ -226,7 +226,7 @@ impl Verification {
     /// index first.
     ///
     /// # Errors
-    /// Fails if the index cannot be read.
+    /// Fails if the index can't be read.
     pub async fn step(&mut self) -> Result<Option<Vec<Finding>>, OpenError> {
         if let Some(index) = self.index.take() {
             return Ok(Some(vec![index]));
@@ -262,7 +262,7 @@ impl Verification {
     /// damaged, since the files may be its own.
     ///
     /// # Errors
-    /// Fails if a folder cannot be read.
+    /// Fails if a folder can't be read.
     pub async fn superfluous(&self) -> Result<Vec<Finding>, OpenError> {
         if self.referenced.incomplete {
             return Ok(Vec::new());
@@ -319,7 +319,7 @@ impl Verification {
         Payload::of(version).map(Some)
     }
 
-    /// Returns the task for a record, or `None` if it has no body or is not in the sample.
+    /// Returns the task for a record, or `None` if it has no body or isn't in the sample.
     fn task(&self, key: &Key, record: &Record) -> Result<Option<Task>, PayloadError> {
         let Some(payload) = self.payload(record)? else { return Ok(None) };
         if self.share < SHARES && random(self.seed, key) >= self.share {

@@ -58,7 +58,7 @@ pub(super) struct Origin {
 /// One version of an object.
 #[derive(Clone, Debug)]
 pub(super) struct Current {
-    /// The properties of the blob.
+    /// The blob's properties.
     pub(super) info: BlobInfo,
     /// The store's identifiers of the version.
     pub(super) version: UpdateVersion,
@@ -178,7 +178,7 @@ impl Naming {
     /// Escapes a name for the store: an invalid character becomes `_` and two hexadecimal digits.
     ///
     /// An underscore before two such digits is escaped as well, and so is the first letter of a name in the form of an
-    /// internal one. Every name can therefore be restored.
+    /// internal one. So every name can be restored.
     fn escape(self, name: &str) -> String {
         let mut text = String::with_capacity(name.len());
         for (at, byte) in name.bytes().enumerate() {
@@ -252,7 +252,7 @@ fn headers(attributes: &Attributes) -> BlobHeaders {
     headers
 }
 
-/// Returns the store's name of a field that requests do not name.
+/// Returns the store's name of a field that requests don't name.
 fn internal(name: &str) -> String {
     format!("{RESERVED}{}", name.trim_start())
 }

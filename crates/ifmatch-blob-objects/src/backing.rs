@@ -130,9 +130,9 @@ impl Backing {
     /// that: all processes of a store must have this setting, or none.
     ///
     /// Reads then also wait less for a register that hangs: 300 ms if there was an earlier answer, and otherwise two seconds.
-    /// They go on without an answer, and the register is not asked again for this time.
+    /// They go on without an answer, and the register isn't asked again for this time.
     ///
-    /// A store without metadata is then refused: its objects carry no incarnation, so that a write by memory could add a blob to a
+    /// A store without metadata is then refused: its objects carry no incarnation, so a write by memory could add a blob to a
     /// deleted container.
     #[must_use]
     pub fn with_container_memory(self, lasts: Duration) -> Self {
@@ -149,13 +149,13 @@ impl Backing {
         Err(OpenError::new(OpenErrorKind::Settings, what))
     }
 
-    /// Sets a listing with attributes, so that a page of a listing needs no request per object.
+    /// Sets a listing with attributes, so a page of a listing needs no request per object.
     #[must_use]
     pub fn described_by(self, listing: Arc<dyn DescribedListing>) -> Self {
         Self { described: Some(listing), ordered: true, ..self }
     }
 
-    /// Sets deletions on a condition, so that a deletion never removes a version that another process has just written.
+    /// Sets deletions on a condition, so a deletion never removes a version that another process has just written.
     #[must_use]
     pub fn deletes_if(self, deletion: Arc<dyn ConditionalDeletion>) -> Self {
         Self { deletion: Some(deletion), ..self }
@@ -175,7 +175,7 @@ impl Backing {
     }
 
     /// Wraps the object store, for example in a limit or in a test's fault injection. The [listing with
-    /// attributes](Self::described_by) is not wrapped.
+    /// attributes](Self::described_by) isn't wrapped.
     #[must_use]
     pub fn map(self, wrap: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>) -> Self {
         Self { objects: wrap(self.objects), ..self }

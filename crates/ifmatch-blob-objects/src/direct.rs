@@ -1,6 +1,6 @@
 //! Bodies that the platform and the object store exchange without reading them.
 //!
-//! They travel in the extensions of requests and responses. A store that does not know them works all the same.
+//! They travel in the extensions of requests and responses. A store that doesn't know them works all the same.
 
 use std::fmt;
 use std::mem;
@@ -34,7 +34,7 @@ impl DirectBody {
         Self(Arc::new(Mutex::new(Some(body))))
     }
 
-    /// Takes the bytes for a write of them, if the body has this type and was not taken before.
+    /// Takes the bytes for a write of them, if the body has this type and wasn't taken before.
     pub fn take<B: 'static>(&self) -> Option<B> {
         lock(&self.0).take()?.downcast::<B>().ok()
     }
@@ -70,11 +70,11 @@ enum State {
 
 /// The result of an offer.
 pub(super) enum Offer {
-    /// The store did not take the body.
+    /// The store didn't take the body.
     Left(Upload),
     /// The store has all bytes, with this hash.
     Arrived(ContentHash),
-    /// The store took the body and did not report the result.
+    /// The store took the body and didn't report the result.
     Lost,
 }
 

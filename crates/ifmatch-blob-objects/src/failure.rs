@@ -20,9 +20,9 @@ pub struct TooSoon;
 pub(super) enum Failure {
     /// The object has changed: look it up again.
     Changed,
-    /// The write followed another one too soon and did not take effect: wait, then retry.
+    /// The write followed another one too soon and didn't take effect: wait, then retry.
     TooSoon(StoreError),
-    /// The write did not take effect.
+    /// The write didn't take effect.
     Definite(StoreError),
     /// The write may have taken effect, or may still do so.
     Unknown(StoreError),
@@ -76,21 +76,21 @@ pub(super) fn of_read(error: Error) -> StoreError {
     }
 }
 
-/// The store cannot have such an object. The store's message contains paths of this machine and is only logged.
+/// The store can't have such an object. The store's message contains paths of this machine and is only logged.
 fn unsupported(error: &Error) -> StoreError {
     tracing::info!(%error, "the store rejected a name or a header field");
     let why = "a blob of this name, or with these header fields, cannot be kept in this store";
     StoreError::new(StoreErrorKind::Unsupported, why)
 }
 
-/// Returns `true` if there is no such object. In a folder, `a/b` does not exist either if `a` is a file.
+/// Returns `true` if there is no such object. In a folder, `a/b` doesn't exist either if `a` is a file.
 pub(super) fn is_absence(error: &Error) -> bool {
     let not_a_folder = matches!(io_kind(error), Some(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory));
     matches!(error, Error::NotFound { .. }) || not_a_folder
 }
 
 /// Returns `true` if a store may have rejected the range of a read: because the object is shorter, or because it has no such
-/// ranges, as Azure has no suffixes. The crate does not distinguish that from a response that reports a failure of the server.
+/// ranges, as Azure has no suffixes. The crate doesn't distinguish that from a response that reports a failure of the server.
 pub(super) fn may_be_of_range(error: &Error) -> bool {
     matches!(error, Error::Generic { .. } | Error::NotSupported { .. }) && io_kind(error).is_none()
 }
@@ -126,7 +126,7 @@ fn sources(error: &Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
     successors(error.source(), |error: &&(dyn StdError + 'static)| (*error).source())
 }
 
-/// Why a store cannot be opened; the message says what to do.
+/// Why a store can't be opened; the message says what to do.
 ///
 /// ```
 /// use ifmatch_blob_objects::{Backing, OpenErrorKind};
@@ -147,13 +147,13 @@ pub struct OpenError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenErrorKind {
-    /// The URL is not one of a store.
+    /// The URL isn't one of a store.
     Url,
-    /// The folder cannot be created or used.
+    /// The folder can't be created or used.
     Folder,
     /// A setting is missing or wrong: a credential, a region, an endpoint.
     Settings,
-    /// The store cannot be reached, or refuses to be written to.
+    /// The store can't be reached, or refuses to be written to.
     Unusable,
     /// The store belongs to a gateway with another register.
     Taken,

@@ -122,7 +122,7 @@ impl Shared {
         may_fence && is_free && was_written
     }
 
-    /// Rewrites a blob with its own content, so that pending writes conditional on its previous version fail from then
+    /// Rewrites a blob with its own content, so pending writes conditional on its previous version fail from then
     /// on.
     async fn renew_version(self: &Arc<Self>, blob: &BlobPath, current: &Current) -> Result<(), StoreError> {
         let set = SetHeaders {

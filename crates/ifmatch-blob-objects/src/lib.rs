@@ -1,25 +1,25 @@
 //! Blobs as objects of another store, under their own names: S3, Azure Blob Storage, Google Cloud Storage, R2, a folder
 //! or memory, all through the crate [`object_store`].
 //!
-//! The blob `/photos/2026/cat.jpg` is the object `photos/2026/cat.jpg`, below the prefix if there is one. Existing
-//! objects are therefore blobs, and other programs can read what is written here.
+//! The blob `/photos/2026/cat.jpg` is the object `photos/2026/cat.jpg`, below the prefix if there is one. So existing
+//! objects are blobs, and other programs can read what is written here.
 //!
 //! # Writes
-//! The writers of one blob take turns by a permit in the register. Under the permit a write looks up the object,
+//! The writers of one blob take turns, with a permit in the register. Under the permit, a write looks up the object,
 //! evaluates the request's conditions, and writes on the condition that the object is unchanged, if the store has such
-//! a condition ([`Capability`]; [`ObjectBlobs::open`] tests it). Therefore no update is lost between writers of the
-//! same register on any store, nor between them and other programs on a store with conditions. Unconditional writes
-//! carry the condition as well, so that a delayed request can never replace a later version.
+//! a condition ([`Capability`]; [`ObjectBlobs::open`] tests it). So writers that share a register never lose each
+//! other's updates on any store, nor other programs' updates on a store with conditions. Unconditional writes carry the
+//! condition as well, so a delayed request can never replace a later version.
 //!
 //! Each object carries the number of its write, if the store keeps metadata. The number is part of the blob's tag, so
 //! the tag changes with every write even if the store's own tag is a hash. It also shows, after an error or a retry, if
 //! a write took effect. The object carries the incarnation of the blob's container, too: an object that arrives late in
-//! a deleted container is not a blob.
+//! a deleted container isn't a blob.
 //!
 //! # Limits
 //! - The crate has no conditional deletion, and no conditional completion of a multipart upload. The version is
 //!   compared immediately before; another program can write in between.
-//! - A store without metadata (a folder) loses header fields, and cannot recognise the retry of a request.
+//! - A store without metadata (a folder) loses header fields, and can't recognise the retry of a request.
 //! - A change of header fields rewrites the object, which passes through this process.
 //! - A container is deleted object by object. Its blobs are hidden from the start, and writes to it are refused until
 //!   the end. If the process stops halfway, the next request to the container resumes the deletion.
@@ -116,11 +116,11 @@ impl ObjectBlobs {
         Self::open_with(backing, register, false).await
     }
 
-    /// Opens an object store with a register that survives a restart and can therefore keep leases. Give each store its
+    /// Opens an object store with a register that survives a restart and can keep leases. Give each store its
     /// own register, since the records describe the objects of one store.
     ///
     /// # Errors
-    /// As for [`ObjectBlobs::open`]; [`OpenErrorKind::Taken`] if the register has described another store before (see
+    /// Same as [`ObjectBlobs::open`]; [`OpenErrorKind::Taken`] if the register has described another store before (see
     /// [`forget_store`]); [`OpenErrorKind::Settings`] if the register may lose acknowledged swaps.
     ///
     /// ```
@@ -244,7 +244,7 @@ impl ObjectBlobs {
         Box::pin(shared.settle_earlier_writes(started))
     }
 
-    /// Returns the capabilities of the store.
+    /// Returns the store's capabilities.
     pub fn capability(&self) -> Capability {
         self.shared.capability
     }

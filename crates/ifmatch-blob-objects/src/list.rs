@@ -56,7 +56,7 @@ impl Shared {
         ListQuery { limit: query.limit.min(most.max(1)), ..query.clone() }
     }
 
-    /// Returns a blob's properties for a listing, or `None` if it is gone by now or the object is not a blob.
+    /// Returns a blob's properties for a listing, or `None` if it is gone by now or the object isn't a blob.
     async fn entry(
         &self,
         container: &ContainerName,

@@ -35,8 +35,8 @@ const REVISION: usize = 8;
 /// the rate of changes to one object (Google's to one a second). A removed record leaves an object of a few bytes. A listing
 /// reads the names of all records, whatever its prefix.
 ///
-/// The store's client must not repeat a write by itself: it would meet its own success. That of
-/// [`connect`](Self::connect) does not.
+/// The store's client mustn't retry a write on its own: it would meet its own success. That of
+/// [`connect`](Self::connect) doesn't.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -59,7 +59,7 @@ pub struct ObjectRegister {
     peers: Arc<PeerClocks>,
 }
 
-/// The content of an object.
+/// An object's content.
 struct Stored {
     key: Key,
     /// `None` for a removed record.
@@ -72,7 +72,7 @@ impl ObjectRegister {
     /// Opens an object store, and tests with a probe object that it honours conditions.
     ///
     /// # Errors
-    /// [`OpenErrorKind::Unusable`] if the store is unreachable, not writable, or does not honour conditions.
+    /// [`OpenErrorKind::Unusable`] if the store is unreachable, not writable, or doesn't honour conditions.
     pub async fn open(backing: Backing) -> Result<Self, OpenError> {
         let capability = probe::probe(&backing).await?;
         if !capability.is_native() {
@@ -86,7 +86,7 @@ impl ObjectRegister {
     /// Opens the store of a URL, such as `s3://bucket/prefix`, with settings as for [`Backing::from_url`].
     ///
     /// # Errors
-    /// As for [`Backing::from_url`] and [`ObjectRegister::open`].
+    /// Same as [`Backing::from_url`] and [`ObjectRegister::open`].
     #[cfg(feature = "local")]
     pub async fn connect(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Result<Self, OpenError> {
         Self::open(Backing::from_url_once(url, settings)?).await
@@ -219,7 +219,7 @@ fn name(key: &Key) -> String {
     name
 }
 
-/// Returns the key of a name, or `None` if the name does not contain it all.
+/// Returns the key of a name, or `None` if the name doesn't contain it all.
 fn key_of(name: &str) -> Option<Key> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.strip_prefix('r')?.bytes();

@@ -1,11 +1,11 @@
 //! The register that owns a store, named in an object next to the blobs, and the store that a register describes, named in
 //! a record.
 //!
-//! The permits of two registers do not exclude each other. Two gateways with separate registers could both make a
+//! The permits of two registers don't exclude each other. Two gateways with separate registers could both make a
 //! change that no condition covers (a deletion, a creation, the end of a multipart upload, any write to a store without
-//! conditions). Each therefore checks the store's mark at startup and before each such change.
+//! conditions). So each checks the store's mark at startup and before each such change.
 //!
-//! Permits of one register do not protect the objects of two stores either. A register that outlasts its process therefore
+//! Permits of one register don't protect the objects of two stores either. A register that outlasts its process therefore
 //! serves the store whose name it has, from the mark of its first one:
 //!
 //! ```text
@@ -34,7 +34,7 @@ use super::failure::{OpenError, OpenErrorKind};
 use super::probe::{Capability, FOLDER, Support};
 use ifmatch_blob::store::BoxError;
 
-/// Name of the mark, in the folder of objects that are not blobs.
+/// Name of the mark, in the folder of objects that aren't blobs.
 const NAME: &str = "owner";
 /// Key of the record with a register's own name.
 const REGISTER: &str = "i/register";
@@ -112,7 +112,7 @@ impl Owner {
         }
     }
 
-    /// Ensures that the mark names this register. With `replaces`, takes over the mark of a register that does not
+    /// Ensures that the mark names this register. With `replaces`, takes over the mark of a register that doesn't
     /// outlast its process.
     pub(super) async fn mark(&self, backing: &Backing, capability: Capability, replaces: bool) -> Result<Claim, Error> {
         let location = location(backing);
@@ -174,7 +174,7 @@ fn describes_another(backing: &Backing) -> OpenError {
 /// gateway may be running: it would go on using the former store.
 ///
 /// # Errors
-/// If the register fails.
+/// Fails if the register fails.
 pub async fn forget_store(register: &dyn Register) -> Result<(), RegisterError> {
     let key = key(STORE)?;
     match register.load(&key).await? {

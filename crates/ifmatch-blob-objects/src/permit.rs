@@ -20,7 +20,7 @@ use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// Duration of a permit, if this process ends before it returns the permit.
 const TTL: Duration = Duration::from_mins(1);
-/// That of a write with [`Cover::Store`]. It differs, so that the next process of the register can tell such a permit: see
+/// That of a write with [`Cover::Store`]. It differs, so the next process of the register can tell such a permit: see
 /// [`records`](super::records).
 const COVERED_TTL: Duration = Duration::from_secs(59);
 /// Time during which a request with a lost answer may still take effect.
@@ -36,7 +36,7 @@ pub(super) enum Cover {
 }
 
 impl Cover {
-    /// Returns the duration of a permit.
+    /// Returns a permit's duration.
     pub(super) fn ttl(self) -> Duration {
         match self {
             Self::Store => COVERED_TTL,
@@ -88,7 +88,7 @@ impl Guarded<'_> {
 pub(super) enum Ending<T> {
     /// It took effect.
     Done(T, Content),
-    /// It did not take effect.
+    /// It didn't take effect.
     Refused(StoreError),
     /// The outcome is unknown. It may still take effect within the given time.
     Unknown(StoreError, Duration),
@@ -111,7 +111,7 @@ pub(super) fn commit(token: Token, content: Content) -> Command<'static> {
 impl Shared {
     /// Works on a blob while no other writer of the register does.
     ///
-    /// The object is looked up under the permit, so writers of the same register cannot make the result stale. Under a
+    /// The object is looked up under the permit, so writers of the same register can't make the result stale. Under a
     /// lease, the permit ends with the lease. `seen` is the blob's record, if it was loaded before.
     pub(super) async fn guarded<T>(
         &self,

@@ -12,7 +12,7 @@ use super::backing::Backing;
 use super::failure::{OpenError, OpenErrorKind};
 use ifmatch_blob::store::BoxError;
 
-/// Folder of objects that are not blobs. Container names cannot begin like this.
+/// Folder of objects that aren't blobs. Container names can't begin like this.
 pub(super) const FOLDER: &str = "-ifmatch";
 /// The name and value of the metadata for the test.
 const MARK: &str = "ifmatchprobe";
@@ -31,13 +31,13 @@ const METADATA_SERVICES: [&str; 2] = ["169.254.169.254", "metadata.google.intern
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability {
-    /// Writing an object only if it does not exist.
+    /// Writing an object only if it doesn't exist.
     pub create: Support,
     /// Writing an object only if its version is unchanged.
     pub update: Support,
     /// `true` if the store keeps header fields and metadata with an object.
     pub metadata: bool,
-    /// `true` if each version has its own tag even with the same bytes. Hashes do not qualify.
+    /// `true` if each version has its own tag even with the same bytes. Hashes don't qualify.
     pub unique_tags: bool,
 }
 
@@ -76,7 +76,7 @@ pub(super) async fn probe(backing: &Backing) -> Result<Capability, OpenError> {
 }
 
 impl Backing {
-    /// Asks the store for the head of an object, which need not exist, to see that the store can be reached.
+    /// Asks the store for the head of an object, which needn't exist, to see that the store can be reached.
     ///
     /// # Errors
     /// [`OpenErrorKind::Settings`] without credentials, and otherwise [`OpenErrorKind::Unusable`].

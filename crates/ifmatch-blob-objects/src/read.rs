@@ -21,7 +21,7 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Extent, Opened, Reading, Reply, Source, StoreError, StoreErrorKind};
 
 impl Shared {
-    /// Opens an object. Returns `None` if there is none or it is not a blob.
+    /// Opens an object. Returns `None` if there is none or it isn't a blob.
     pub(super) async fn read(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         let location = self.location(blob)?;
         let (found, members) = join(self.get_extent(&location, reading.extent), self.members(&blob.container)).await;

@@ -7,7 +7,7 @@
 //!
 //! # Memory
 //!
-//! The records of blobs that this process wrote last are kept, so that its next write need not load them. Such a record may be outdated, and a swap that starts from it then fails and begins again with the current one. It therefore never
+//! The records of blobs that this process wrote last are kept, so its next write needn't load them. Such a record may be outdated, and a swap that starts from it then fails and begins again with the current one. So it never
 //! refuses a write: only records without a lease and without a permit are kept, and a check that fails is repeated with the current record.
 //!
 //! # Writes of an earlier process
@@ -23,7 +23,7 @@
 //! - **The late request carries none**: a deletion, the end of an upload in parts, or any write to a store that ignores conditions. It
 //!   would replace or delete what was acknowledged since. Such permits keep their minute, as do writes under a lease.
 //! - **Two processes with one register.** Each would end the permits of the other, so only a register that one process locks
-//!   qualifies. A copy of its folder does not: the mark in the store tells its owner.
+//!   qualifies. A copy of its folder doesn't: the mark in the store tells its owner.
 //! - **A write of this process** that began before its record was looked at. Its permit is younger than this process.
 
 use std::collections::HashMap;

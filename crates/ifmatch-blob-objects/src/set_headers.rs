@@ -15,7 +15,7 @@ use ifmatch_blob::store::{
 const ATTEMPTS: usize = 16;
 
 impl Shared {
-    /// Changes header fields. Memory use does not depend on the object's size.
+    /// Changes header fields. Memory use doesn't depend on the object's size.
     pub(super) async fn set_headers(self: &Arc<Self>, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
         if !self.capability.metadata {
             let why = "the store keeps no header fields with a blob";

@@ -24,7 +24,7 @@ use ifmatch_blob::store::{StoreError, StoreErrorKind};
 /// Maximum time a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The use of the register.
+/// The register's use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keeps {
     /// It survives a restart.
@@ -50,7 +50,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Returns the location of a blob.
+    /// Returns a blob's location.
     pub(super) fn location(&self, blob: &BlobPath) -> Result<Path, StoreError> {
         if !blob.name.is_plain_path() {
             let why = "this store's names are paths: a blob's name has no empty segment there, no slash at its end, and no backslash";
@@ -64,7 +64,7 @@ impl Shared {
         }
     }
 
-    /// Returns the folder of a container.
+    /// Returns a container's folder.
     pub(super) fn folder(&self, container: &ContainerName) -> Path {
         self.backing.prefix.clone().join(container.as_str())
     }
@@ -97,7 +97,7 @@ impl Shared {
         }
     }
 
-    /// Returns the current state of an object, or `None` if there is none or it is not a member of its container.
+    /// Returns the current state of an object, or `None` if there is none or it isn't a member of its container.
     pub(super) async fn look(&self, location: &Path, members: Members) -> Result<Option<Current>, StoreError> {
         let found = self.get(location, GetOptions::new().with_head(true)).await?;
         Ok(found.map(|(_, current)| current).filter(|current| members.contain(current)))

@@ -16,7 +16,7 @@ use super::failure::{self, Failure};
 
 /// A body up to this size is collected and sent in one request; a larger one is sent in parts of this size.
 ///
-/// All stores take parts from 5 MiB up and at least 10,000 of them, so that a blob can have 78 GiB.
+/// All stores take parts from 5 MiB up and at least 10,000 of them, so a blob can have 78 GiB.
 pub(super) const PART: usize = 8 * 1024 * 1024;
 
 /// Body length above which the platform hashes, if it can.
@@ -92,7 +92,7 @@ impl Spool {
     /// Returns the hash of the whole body, after the last part.
     ///
     /// # Errors
-    /// Fails if the body does not match the declarations.
+    /// Fails if the body doesn't match the declarations.
     pub(super) async fn finish(self) -> Result<ContentHash, StoreError> {
         let hash = match self.hash {
             Hash::Own(hasher) => hasher.finish(),
@@ -132,7 +132,7 @@ impl Spool {
 /// memory as it sends, since each piece has its own allocation.
 const JOINED: usize = 4 * 1024;
 
-/// The pieces of a part.
+/// A part's pieces.
 #[derive(Default)]
 struct Pieces {
     whole: Vec<Bytes>,
@@ -174,7 +174,7 @@ pub(super) struct Promise {
 }
 
 impl Promise {
-    /// Returns the declarations of a request.
+    /// Returns a request's declarations.
     pub(super) fn of(put: &Put) -> Self {
         Self { limit: put.limit, length: put.length, digest: put.digest }
     }

@@ -43,7 +43,7 @@ struct Job {
     location: Path,
     preconditions: Preconditions,
     lease: LeaseUse,
-    /// Behaviour if the container does not exist.
+    /// Behaviour if the container doesn't exist.
     missing: MissingContainer,
     /// The tag of the version that the write was derived from, if any.
     based_on: Option<EntityTag>,
@@ -92,7 +92,7 @@ impl Shared {
     /// Writes an object.
     ///
     /// Evaluates the conditions before the body is received, and again under the permit. Once the body is complete, the
-    /// write continues in a separate task, so that a client that disconnects does not leave a permit behind.
+    /// write continues in a separate task, so a client that disconnects doesn't leave a permit behind.
     pub(super) async fn put(this: &Arc<Self>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
         Box::pin(this.put_based(blob, put, Basis::default())).await
     }
@@ -368,7 +368,7 @@ impl Shared {
         Ending::Refused(contended())
     }
 
-    /// Looks up the container and the object. An object of an earlier container, which is not a blob, is also found.
+    /// Looks up the container and the object. An object of an earlier container, which isn't a blob, is also found.
     async fn survey(&self, job: &Job) -> Result<(Found, Option<Current>), StoreError> {
         let found = self.find_for_write(&job.blob.container).await?;
         Ok((found, self.look(&job.location, Members::ALL).await?))
@@ -472,7 +472,7 @@ impl Shared {
     /// Returns how long other writers must wait after a write with a lost answer.
     ///
     /// The time is zero if the write is conditional on a tag that no later version has: the write fails once another
-    /// has succeeded. It is not zero in three cases: a deletion makes "absent" true again, completing a multipart
+    /// has succeeded. It isn't zero in three cases: a deletion makes "absent" true again, completing a multipart
     /// upload is unconditional, and a lease must block writes begun by earlier holders.
     fn grace(&self, job: &Job, goal: &Goal, body: &Body) -> Duration {
         let is_update = body.is_conditional() && matches!(goal.mode, PutMode::Update(_));

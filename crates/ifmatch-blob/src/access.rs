@@ -42,7 +42,7 @@ pub enum Denied {
     NotForWriting,
 }
 
-/// The text is not a valid token. The message does not show it.
+/// The text isn't a valid token. The message doesn't show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a token must be visible ASCII without spaces, at least one character long")]
 pub struct InvalidToken(());
@@ -81,7 +81,7 @@ impl Access {
     /// Creates access control with these tokens.
     ///
     /// # Errors
-    /// A token is empty, or contains characters that a header cannot carry.
+    /// A token is empty, or contains characters that a header can't carry.
     pub fn new<T: AsRef<str>>(read: &[T], write: &[T]) -> Result<Self, InvalidToken> {
         let digests = |tokens: &[T]| tokens.iter().map(|token| digest(token.as_ref())).collect::<Result<_, _>>();
         Ok(Self { read: digests(read)?, write: digests(write)?, never_open: false, public_read: false })
@@ -140,7 +140,7 @@ impl Access {
         if self.public_read && method.is_safe() { Ok(()) } else { self.check_token(method, headers) }
     }
 
-    /// Checks if a request to an endpoint of operators is allowed. It needs a token even if reads of blobs do not.
+    /// Checks if a request to an endpoint of operators is allowed. It needs a token even if reads of blobs don't.
     ///
     /// # Errors
     /// The token is missing, unknown, or not allowed to write.

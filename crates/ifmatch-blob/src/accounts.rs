@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::name::ContainerName;
 
 /// The accounts of a service. The first is the *default* account: the plain dialect shows its containers under their
-/// own names. Cheap to clone. Empty by default, so that every signed request is rejected.
+/// own names. Cheap to clone. Empty by default, so every signed request is rejected.
 ///
 /// ```
 /// use ifmatch_blob::accounts::{Account, Accounts};
@@ -52,7 +52,7 @@ impl Accounts {
     }
 
     /// Returns the container of an account with this name: its own name for the default account, after the account's name and a
-    /// dot for any other. Returns `None` for a name that Azure does not allow.
+    /// dot for any other. Returns `None` for a name that Azure doesn't allow.
     ///
     /// ```
     /// use ifmatch_blob::accounts::{Account, Accounts};
@@ -106,7 +106,7 @@ fn is_container_name(name: &str) -> bool {
 
 /// An account: its name and its keys.
 ///
-/// An account has one or two keys, so that one can be replaced while the other is in use. Cheap to clone.
+/// An account has one or two keys, so one can be replaced while the other is in use. Cheap to clone.
 ///
 /// ```
 /// use ifmatch_blob::accounts::Account;
@@ -185,14 +185,14 @@ impl FromStr for Account {
     }
 }
 
-/// Shows the name only: keys do not belong in logs.
+/// Shows the name only: keys don't belong in logs.
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Account").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// The accounts are not valid. The message gives the rule.
+/// The accounts aren't valid. The message gives the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct InvalidAccount(Rule);

@@ -107,7 +107,7 @@ impl Body for BlobBody {
 /// # let _ = whole;
 /// ```
 pub struct AnyBody<E> {
-    /// The body before the first read, and therefore not pinned.
+    /// The body before the first read, so not pinned.
     whole: Option<Box<dyn Erased<E>>>,
     /// The body while it is read.
     begun: Option<Pin<Box<dyn Erased<E>>>>,

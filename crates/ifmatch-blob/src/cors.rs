@@ -17,7 +17,7 @@ use crate::name::is_server_path;
 /// The methods of the plain dialect.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE, OPTIONS");
 /// The response header fields that pages may read. `*` stands for metadata and all others; `Authorization` of the request
-/// does not restrict it, because it is not one of the browser's own credentials.
+/// doesn't restrict it, because it isn't one of the browser's own credentials.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "ETag, Last-Modified, Content-Range, Accept-Ranges, Repr-Digest, Retry-After, Preference-Applied, Lease-Id, \
      Lease-Token, Lease-Remaining, X-Ms-Error-Code, X-Request-Id, *",
@@ -50,7 +50,7 @@ enum Origins {
     These(Vec<HeaderValue>),
 }
 
-/// The text is not an origin.
+/// The text isn't an origin.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0:?} is not an origin. Use https://HOST[:PORT] in lower case without a path, or * alone for all")]
 pub struct InvalidOrigin(String);
@@ -59,7 +59,7 @@ impl Cors {
     /// Allows these origins, or all if the only one is `*`. Returns `None` if there are none.
     ///
     /// # Errors
-    /// If a text is not an origin as browsers send it, or `*` is not the only one.
+    /// Fails if a text isn't an origin as browsers send it, or `*` isn't the only one.
     pub fn new<T: AsRef<str>>(origins: &[T]) -> Result<Option<Self>, InvalidOrigin> {
         match origins {
             [] => Ok(None),

@@ -1,6 +1,6 @@
 //! The memory for documents: bodies that an operation holds whole, such as a list of blocks, the keys to delete, or a batch.
 //!
-//! Each is short, but many that do not end would fill the memory. So all documents share [`Documents`], and a client leaves some of it to
+//! Each is short, but many that don't end would fill the memory. So all documents share [`Documents`], and a client leaves some of it to
 //! others. A document takes as much as has arrived of it, not what it announces, which costs its sender nothing. Beyond that, it is
 //! refused rather than made to wait: the documents that it would wait for may never end, or wait themselves.
 
@@ -143,7 +143,7 @@ impl AsRef<[u8]> for Document {
     }
 }
 
-/// The reason why a document was not read.
+/// The reason why a document wasn't read.
 #[derive(Debug, Error)]
 pub enum DocumentError {
     /// It is longer than this number of bytes (413).
@@ -183,7 +183,7 @@ mod tests {
         Full::new(vec![b'x'; length].into())
     }
 
-    /// A body that does not end.
+    /// A body that doesn't end.
     fn unfinished(length: usize) -> impl Body<Data = Bytes, Error = Infallible> {
         let begun = stream::iter([Ok(Frame::data(vec![b'x'; length].into()))]);
         StreamBody::new(begun.chain(stream::pending()))

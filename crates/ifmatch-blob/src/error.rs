@@ -60,7 +60,7 @@ pub enum StoreErrorKind {
     /// The lease of the blob or the container forbids it (412).
     #[error("{0}")]
     LeaseFailed(LeaseFailure),
-    /// The state of the lease does not permit the operation (409).
+    /// The state of the lease doesn't permit the operation (409).
     #[error("{0}")]
     LeaseConflict(LeaseConflict),
     /// The body exceeds the limit (413).
@@ -72,16 +72,16 @@ pub enum StoreErrorKind {
     /// The client stopped sending the body.
     #[error("the client stopped sending the body")]
     Interrupted,
-    /// The body does not have the declared length (400).
+    /// The body doesn't have the declared length (400).
     #[error("the body doesn't have the declared length")]
     LengthMismatch,
-    /// The body does not have the declared digest (400).
+    /// The body doesn't have the declared digest (400).
     #[error("the body doesn't match the declared digest. Send it again")]
     DigestMismatch,
-    /// The blob is an append blob and the write is not that of one, or the reverse (409).
+    /// The blob is an append blob and the write isn't that of one, or the reverse (409).
     #[error("the blob has another type. Delete it first")]
     OtherType,
-    /// The store cannot keep the blob (400). The source states the reason.
+    /// The store can't keep the blob (400). The source states the reason.
     #[error("the store can't keep this")]
     Unsupported,
     /// The store is full (507).
@@ -142,7 +142,7 @@ impl StoreError {
         }
     }
 
-    /// Returns `true` if a store could not provide the bytes of the write: it failed, or the version to read was replaced meanwhile.
+    /// Returns `true` if a store couldn't provide the bytes of the write: it failed, or the version to read was replaced since.
     pub fn is_of_source(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.is::<SourceFailed>())
     }
@@ -184,7 +184,7 @@ impl StoreError {
     }
 }
 
-/// A store could not provide the bytes of a write.
+/// A store couldn't provide the bytes of a write.
 #[derive(Debug, Error)]
 #[error("can't read the bytes to write: {0}")]
 struct SourceFailed(StoreError);

@@ -55,10 +55,10 @@ const COPIED: &str = " copy";
 const CHECKSUM: &str = " checksum";
 
 impl BlobHeaders {
-    /// The names of the fields that requests do not name. Each begins with a space, which no name of the metadata contains.
+    /// The names of the fields that requests don't name. Each begins with a space, which no name of the metadata contains.
     pub const INTERNAL: [&str; 4] = [APPEND, BLOCK_LIST, COPIED, CHECKSUM];
 
-    /// Returns the fields that requests do not name, as text that a store keeps.
+    /// Returns the fields that requests don't name, as text that a store keeps.
     pub fn internal(&self) -> impl Iterator<Item = (&'static str, String)> {
         let append = self.append.map(|append| (APPEND, append.to_string()));
         let block_list = self.block_list.as_ref().map(|list| (BLOCK_LIST, list.as_str().to_owned()));
@@ -67,10 +67,10 @@ impl BlobHeaders {
         [append, block_list, copied, checksum].into_iter().flatten()
     }
 
-    /// Sets one of the fields that requests do not name.
+    /// Sets one of the fields that requests don't name.
     ///
     /// # Errors
-    /// The text is not one of [`internal`](Self::internal), or the name is unknown.
+    /// The text isn't one of [`internal`](Self::internal), or the name is unknown.
     pub fn set_internal(&mut self, name: &str, text: &str) -> Result<(), InvalidInternal> {
         match name {
             APPEND => self.append = Some(text.parse().map_err(|_| InvalidInternal)?),
@@ -83,7 +83,7 @@ impl BlobHeaders {
     }
 }
 
-/// Error returned for text that is not the value of an internal field.
+/// Error returned for text that isn't the value of an internal field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("this is not a field that a store keeps with a blob")]
 pub struct InvalidInternal;
@@ -127,7 +127,7 @@ impl FromStr for Append {
 
 const SEALED: &str = "-sealed";
 
-/// Error returned for text that is not the state of an append blob.
+/// Error returned for text that isn't the state of an append blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the state of an append blob is a number, optionally followed by -sealed")]
 pub struct InvalidAppend;
@@ -225,7 +225,7 @@ impl fmt::Debug for FieldText {
     }
 }
 
-/// Error returned for text that cannot be the value of a header field.
+/// Error returned for text that can't be the value of a header field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the fields kept with a blob consist of visible ASCII characters: encode all others")]
 pub struct InvalidFieldText;

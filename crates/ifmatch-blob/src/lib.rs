@@ -1,8 +1,8 @@
-//! The ifmatch blob service: blobs over HTTP, with conditional writes that are decided in one step.
+//! The ifmatch blob service: blobs over HTTP, with atomic conditional writes.
 //!
-//! [`BlobService`] is a [`tower_service::Service`] over any [`BlobStore`]. It serves plain HTTP and the [`Dialect`]s that are
-//! added to it. The stores are separate crates: `ifmatch-blob-embedded` keeps blobs in a folder, `ifmatch-blob-objects` in
-//! an object store.
+//! [`BlobService`] is a [`tower_service::Service`] over any [`BlobStore`]. It serves plain HTTP, and the [`Dialect`]s
+//! that you add. The stores are separate crates: `ifmatch-blob-embedded` keeps blobs in a folder,
+//! `ifmatch-blob-objects` in an object store.
 //!
 //! [`Dialect`]: dialect::Dialect
 

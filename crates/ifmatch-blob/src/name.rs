@@ -42,7 +42,7 @@ impl ContainerName {
         }
     }
 
-    /// Returns the name of an internal container, `-` and the text. Requests cannot name it, listings omit it, and it
+    /// Returns the name of an internal container, `-` and the text. Requests can't name it, listings omit it, and it
     /// always exists.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl BlobName {
     /// Maximum length in bytes of UTF-8. Together with a container's name it fits into a register's key.
     pub const MAX_BYTES: usize = 1940;
 
-    /// Parses a blob's name, which is not percent-encoded.
+    /// Parses a blob's name, which isn't percent-encoded.
     ///
     /// # Errors
     /// [`InvalidName`] states the rule that the text breaks.
@@ -241,7 +241,7 @@ pub enum NameErrorKind {
     /// The path contains a `%` without two hexadecimal digits after it.
     #[error("two hexadecimal digits must follow each % in a path")]
     Escape,
-    /// The path is not UTF-8 after percent-decoding.
+    /// The path isn't UTF-8 after percent-decoding.
     #[error("a path must be UTF-8 once it is percent-decoded")]
     Utf8,
 }

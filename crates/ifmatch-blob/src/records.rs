@@ -12,13 +12,13 @@ use crate::store::{Leased, StoreError, StoreErrorKind};
 /// Maximum number of records per page.
 const PAGE: usize = 1_000;
 
-/// Minimum retention of a record after its last change, so that late retries of the change get their answer.
+/// Minimum retention of a record after its last change, so late retries of the change get their answer.
 const RETENTION: Duration = Duration::from_hours(24);
 
 /// Returns the next records with keys that begin with `prefix`, or `None` after the last one.
 ///
 /// # Errors
-/// As for [`Register::scan`].
+/// Same as [`Register::scan`].
 pub async fn next_page(
     register: &dyn Register,
     prefix: &str,
@@ -65,7 +65,7 @@ pub fn of_driver(error: DriverError) -> StoreError {
     }
 }
 
-/// Converts the outcome of a command that was not carried out.
+/// Converts the outcome of a command that wasn't carried out.
 pub fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
     match outcome {
         Outcome::Refused(Refusal::PreconditionFailed { precondition, current }) => {
@@ -84,7 +84,7 @@ pub fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
 /// Converts the outcome of a lease operation on a record that knows the version.
 ///
 /// # Errors
-/// As for [`refused`].
+/// Same as [`refused`].
 pub fn leased(applied: Applied, now: Timestamp) -> Result<Leased, StoreError> {
     let Outcome::Leased(receipt) = applied.outcome else { return Err(refused(applied.outcome, now)) };
     // The retry of a release gets its answer even if there is no version any more.

@@ -27,7 +27,7 @@ pub struct Position<'a> {
 }
 
 impl<'a> Position<'a> {
-    /// Returns the place, and the saved position if there is one. If it cannot be read, the sweep starts over.
+    /// Returns the place, and the saved position if there is one. If it can't be read, the sweep starts over.
     ///
     /// # Errors
     /// Fails if the store does.

@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Opens a store once the tasks of the previous one, which was dropped, have released it.
 ///
 /// # Panics
-/// The store does not open within a minute.
+/// The store doesn't open within a minute.
 pub async fn reopen<S, E: Debug>(open: impl AsyncFn() -> Result<S, E>) -> S {
     let mut last = None;
     for _ in 0..ATTEMPTS {
@@ -55,7 +55,7 @@ pub trait Hook: Send + Sync + 'static {
     /// Runs right before a step in this container.
     async fn before(&self, step: Step, container: &ContainerName);
 
-    /// Returns `false` to omit a blob from its page of a listing, as if it had been deleted meanwhile.
+    /// Returns `false` to omit a blob from its page of a listing, as if it had been deleted since.
     fn lists(&self, _: &BlobName) -> bool {
         true
     }

@@ -31,7 +31,7 @@ pub(crate) const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 /// The bounds of long polls, and the number of current ones. Beyond the bounds, a read is answered at once, which the
-/// client recognises by the missing `Preference-Applied`. A client gets another wait as long as more waits are free than it has, so that
+/// client recognises by the missing `Preference-Applied`. A client gets another wait as long as more waits are free than it has, so
 /// it leaves some to others; requests without a [`Client`] share all waits.
 #[derive(Debug)]
 pub struct Waits {

@@ -37,17 +37,17 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Uses this clock instead of the system's.
+    /// Sets the clock. Defaults to the system's.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Makes this the cache of one user, on the client's side of the connection (RFC 9111 §1). It also stores responses that
-    /// are `private` or belong to a session, and ignores the directives that are for shared caches.
+    /// Makes this a private cache (RFC 9111 §1): one user's, on the client's side. It also stores responses that are
+    /// `private` or belong to a session, and ignores directives for shared caches.
     ///
-    /// Responses to requests with different `Authorization` are kept apart. A stored response sets no cookie again.
+    /// It keeps responses to requests with different `Authorization` apart. Stored responses don't set cookies again.
     #[must_use]
     pub fn private(mut self) -> Self {
         self.config.audience = Audience::Private;
@@ -56,48 +56,48 @@ impl Builder {
 
     /// Sets the maximum size of all stored responses, in bytes. Defaults to 256 MiB.
     ///
-    /// In addition, bodies that are still arriving may take 5/16 of it, bodies that clients are reading 5/32, and, with a
-    /// disk, responses on their way to it 1/16.
+    /// On top of that, bodies that are still arriving may take 5/16 of it, bodies that clients are reading 5/32, and,
+    /// with a disk, responses on their way to it 1/16.
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.config.capacity = bytes;
         self
     }
 
-    /// Sets the maximum length of a body in memory. Defaults to a sixteenth of the [capacity](Self::capacity), and cannot
-    /// exceed a quarter of it. Longer bodies go to [disk](Self::disk), or are not stored.
+    /// Sets the maximum length of a body in memory. Defaults to a sixteenth of the [capacity](Self::capacity), and
+    /// can't exceed a quarter. Longer bodies go to [disk](Self::disk), or aren't stored.
     #[must_use]
     pub fn entry_limit(mut self, bytes: u64) -> Self {
         self.entry_limit = Some(bytes);
         self
     }
 
-    /// Stores bodies that are too long for the memory in a folder, up to a quarter of its capacity each, and responses that
-    /// the memory evicts. The folder outlives the process: see [`Disk`].
+    /// Adds a folder for responses that memory evicts, and for bodies too long for memory, up to a quarter of the
+    /// folder's capacity each. It outlives the process: see [`Disk`].
     #[must_use]
     pub fn disk(mut self, disk: Disk) -> Self {
         self.config.disk = Some(disk.0);
         self
     }
 
-    /// Sets the heuristic for the lifetime of responses that state none (RFC 9111 §4.2.2). `None` disables it.
+    /// Sets the heuristic lifetime of responses that state none (RFC 9111 §4.2.2). `None` disables it.
     #[must_use]
     pub fn heuristic(mut self, heuristic: impl Into<Option<Heuristic>>) -> Self {
         self.config.heuristic = heuristic.into();
         self
     }
 
-    /// Sets the scheme of all requests, `http` or `https`. Defaults to that of the URI, or else `http`.
+    /// Sets the scheme of all requests, `http` or `https`. Defaults to the URI's, or else `http`.
     ///
-    /// Set it if clients use several versions of HTTP: HTTP/2 requests include the scheme, HTTP/1.1 requests do not.
+    /// Set it if clients use several versions of HTTP: HTTP/2 requests include the scheme, HTTP/1.1 requests don't.
     #[must_use]
     pub fn scheme(mut self, scheme: &str) -> Self {
         self.config.scheme = Some(scheme.to_ascii_lowercase().into());
         self
     }
 
-    /// Ignores the `Cache-Control` of requests: clients cannot make the cache ask the origin. A `no-store` still keeps the
-    /// response to its request from being stored.
+    /// Ignores `Cache-Control` in requests, so clients can't make the cache ask the origin. `no-store` still prevents
+    /// storing.
     #[must_use]
     pub fn ignore_request_directives(mut self) -> Self {
         self.config.obey_requests = false;
@@ -112,7 +112,7 @@ impl Builder {
         self
     }
 
-    /// Sets rules for the query of every request, whatever its method. The inner service receives the resulting query.
+    /// Sets rules for the query of every request, whatever its method. The inner service gets the resulting query.
     /// Invalidations and purges follow the same rules.
     #[must_use]
     pub fn query(mut self, rules: QueryRules) -> Self {
@@ -121,7 +121,7 @@ impl Builder {
     }
 
     /// Names the request fields that the inner service overwrites or drops before the origin sees them, as a proxy does
-    /// with `X-Forwarded-For`. A response that varies by such a field is not stored: the cache cannot know the value to
+    /// with `X-Forwarded-For`. A response that varies by such a field isn't stored: the cache can't know the value to
     /// compare. The client's own values of these fields select nothing.
     ///
     /// ```
@@ -134,9 +134,8 @@ impl Builder {
         self
     }
 
-    /// Names the errors of the inner service after which a write has changed nothing, because the origin never received
-    /// it in full. After any other error the outcome is unknown, and the cache no longer uses the stored responses for
-    /// the URI.
+    /// Names the inner service's errors after which a write has changed nothing, because the origin never received it
+    /// in full. After any other error, the outcome is unknown, and the cache no longer uses the URI's stored responses.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
@@ -153,9 +152,9 @@ impl Builder {
         self
     }
 
-    /// Names the errors of the inner service that say nothing about the origin, because it was not asked: a client has too many
-    /// requests under way, for example. They concern the request that gets one, and no other: the others do not get stale
-    /// responses or errors as if the origin had failed.
+    /// Names the inner service's errors that say nothing about the origin, because it wasn't asked: for example, a
+    /// client has too many requests in flight. They affect only their own request: others don't get stale responses or
+    /// errors as if the origin had failed.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
@@ -176,7 +175,7 @@ impl Builder {
         self
     }
 
-    /// Revalidates stored responses before each use, regardless of their lifetime. For inner services with resources that change
+    /// Revalidates stored responses before each use, whatever their lifetime, for inner services whose resources change
     /// without the cache, or have several names. The cache still saves transfers of unchanged content.
     #[must_use]
     pub fn always_validate(mut self) -> Self {
@@ -205,7 +204,7 @@ impl Builder {
     }
 
     /// Sets how long after its lifetime a response may be used while it is revalidated in the background (RFC 5861 §3).
-    /// Defaults to zero. It does not apply to responses that state `stale-while-revalidate`, forbid stale use
+    /// Defaults to zero. It doesn't apply to responses that state `stale-while-revalidate`, forbid stale use
     /// (`must-revalidate`, `proxy-revalidate`, `s-maxage`, `no-cache`), or have no lifetime.
     #[must_use]
     pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
@@ -214,7 +213,7 @@ impl Builder {
     }
 
     /// Sets how long after its lifetime a response may be used while the inner service answers 500, 502, 503 or 504 (RFC 5861
-    /// §4). Defaults to zero. It does not apply to responses that state `stale-if-error`, forbid stale use (`must-revalidate`,
+    /// §4). Defaults to zero. It doesn't apply to responses that state `stale-if-error`, forbid stale use (`must-revalidate`,
     /// `proxy-revalidate`, `s-maxage`, `no-cache`), or have no lifetime.
     #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
@@ -222,9 +221,9 @@ impl Builder {
         self
     }
 
-    /// Sends the inner service a normal form of `Accept-Encoding` with GET and HEAD: `gzip, br, zstd`, as far as the client accepts
-    /// them. Clients with different spellings then share responses that vary by the field. Off by default: the inner service no
-    /// longer learns weights and other codings.
+    /// Normalizes `Accept-Encoding` for GET and HEAD: the inner service gets those of `gzip, br, zstd` that the client
+    /// accepts. Clients with different spellings then share responses that vary by the field. Off by default, since the
+    /// inner service no longer sees weights and other codings.
     #[must_use]
     pub fn normalize_accept_encoding(mut self) -> Self {
         self.config.normalizes_accept_encoding = true;
@@ -233,7 +232,7 @@ impl Builder {
 
     /// Sets how long requests wait for another request's response before one of them goes to the origin as well. Defaults to 10
     /// seconds. Also bounds how long a slow reader can hold up other readers of a body that is too long to be stored, if it
-    /// cannot request the rest.
+    /// can't request the rest.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.config.patience = patience;

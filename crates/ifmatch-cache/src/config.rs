@@ -29,7 +29,7 @@ pub(crate) struct Config {
     pub(crate) query: QueryRules,
     /// Returns `true` if an error of the inner service means that a write has changed nothing.
     pub(crate) unchanged: fn(&dyn Any) -> bool,
-    /// Returns `true` if an error of the inner service says nothing about the origin, which was not asked.
+    /// Returns `true` if an error of the inner service says nothing about the origin, which wasn't asked.
     pub(crate) unasked: fn(&dyn Any) -> bool,
     pub(crate) unstored: Vec<HeaderName>,
     pub(crate) always_validate: bool,

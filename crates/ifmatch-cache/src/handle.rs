@@ -129,7 +129,7 @@ impl CacheHandle {
 
     /// Lets stored responses be used without validation until this [time](Self::now). There is no such limit unless this is called.
     ///
-    /// For caches that learn of each other's purges: one that cannot know the purges of the others validates each response with
+    /// For caches that learn of each other's purges: one that can't know the purges of the others validates each response with
     /// the origin, uses no stale one, and lets no request wait for another one's response.
     pub fn trust_until(&self, until: Timestamp) {
         self.0.trust_until(until);
@@ -185,7 +185,7 @@ pub struct LookedUp {
     pub variants: Vec<StoredVariant>,
     /// `true` if there are responses on disk, which a request would read.
     pub is_on_disk: bool,
-    /// Why the latest response for the URL was not stored, if it was not, and the cache still knows.
+    /// Why the latest response for the URL wasn't stored, if it wasn't, and the cache still knows.
     pub not_stored: Option<Outcome>,
 }
 

@@ -20,23 +20,23 @@
 //! response is stale on arrival. Requests with the same conditions, or the same ranges, also wait for each other. If
 //! the origin fails, one of the waiting requests asks again for all of them; if that fails as well, all get the
 //! failure. If the origin takes too long, or its response is private, the other requests go to the origin concurrently.
-//! For half a minute after that, requests do not wait for such a response.
+//! For half a minute after that, requests don't wait for such a response.
 //!
-//! **A failed origin** is not waited for if a stored response may be used stale: each request gets the stale response
+//! **A failed origin** isn't waited for if a stored response may be used stale: each request gets the stale response
 //! immediately, and every few seconds a background request checks if the origin has recovered.
 //!
-//! **Every other method** is forwarded in a separate task, so that its outcome is known even if the client leaves. If
-//! it is unsafe and the response is not an error, it invalidates the stored responses for the URI, for the URIs in
-//! `Location` and `Content-Location`, and for the groups in `Cache-Group-Invalidation`. An error of the inner service
-//! has the same effect, unless [the error means](Builder::unchanged_by) that nothing has changed. A response to a
-//! request that began earlier is not stored, and not given to later requests.
+//! **Every other method** is forwarded in a separate task, so its outcome is known even if the client leaves. If it's
+//! unsafe and the response isn't an error, it invalidates the stored responses for the URI, for the URIs in `Location`
+//! and `Content-Location`, and for the groups in `Cache-Group-Invalidation`. An error of the inner service has the same
+//! effect, unless [the error means](Builder::unchanged_by) that nothing has changed. A response to a request that began
+//! earlier isn't stored, and not given to later requests.
 //!
-//! **When in doubt, the cache does not store.** Malformed parts of `Cache-Control` only ever restrict. A response that
-//! sets a cookie must be `public`. If the request has a [credential](policy::credential), the cache does not guess a
-//! lifetime, and does not store a response without one.
+//! **When in doubt, the cache doesn't store.** Malformed parts of `Cache-Control` only ever restrict. A response that
+//! sets a cookie must be `public`. If the request has a [credential](policy::credential), the cache doesn't guess a
+//! lifetime, and doesn't store a response without one.
 //!
-//! **[Rules](policy::resource_rules::ResourceRules) for some resources** are an extension of their requests: lifetimes by status,
-//! where the origin states none or in place of what it states, times for stale responses, or no cache at all.
+//! **[Rules](policy::resource_rules::ResourceRules) for some resources** are a request extension. They set lifetimes by
+//! status, either as a default or in place of the origin's, set times for stale responses, or turn the cache off.
 //!
 //! **Forwarded without caching:** requests with `If-Match`, `If-Unmodified-Since`, `Upgrade` or content, and requests with
 //! no host, several hosts, or a host that differs from the one in the URI.
@@ -48,8 +48,8 @@
 //!
 //! Unkeyed inputs are part of the key, too: `X-Forwarded-Host` and other fields that many services use without naming them
 //! in `Vary`, and that override the host, path, scheme or method. A client that sends them gets separate responses, so it
-//! cannot poison the cache. `Forwarded` counts except for its addresses. Fields that only identify the client, such as
-//! `X-Forwarded-For`, do not count: a service that varies by them must say so in `Vary`.
+//! can't poison the cache. `Forwarded` counts except for its addresses. Fields that only identify the client, such as
+//! `X-Forwarded-For`, don't count: a service that varies by them must say so in `Vary`.
 //!
 //! # Requirements on the inner service
 //!
@@ -63,7 +63,7 @@
 //!
 //! The [capacity](Builder::capacity) bounds stored responses, including header fields. Bodies that are still arriving may
 //! take another five sixteenths of it. Further bodies go to [disk](Builder::disk) if a folder is configured, and otherwise
-//! pass through without being stored. A slow client does not hold up others: it reads from the file, or requests the rest
+//! pass through without being stored. A slow client doesn't hold up others: it reads from the file, or requests the rest
 //! from the inner service with `Range` and `If-Range` if the response has a strong entity tag.
 //!
 //! # A customised cache

@@ -35,7 +35,7 @@ pub(crate) struct Plan {
     pub(crate) why: Forward,
     /// The stored response that the request selects.
     pub(crate) stored: Option<Stored>,
-    /// `true` if the response is not expected to be shareable, so that no request should wait for it.
+    /// `true` if the response isn't expected to be shareable, so no request should wait for it.
     pub(crate) unshared: bool,
     /// `true` if stored responses could be used without validation when `stored` was looked up.
     pub(crate) trusted: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan for a request that was not looked up.
+    /// Returns the plan for a request that wasn't looked up.
     pub(crate) fn without_lookup(request: &CacheRequest) -> Self {
         let flight_key = FlightKey::new(Vary::default(), &request.head.headers, &request.implicit_key);
         Self { why: Forward::UriMiss, stored: None, unshared: true, trusted: false, failing: false, flight_key }

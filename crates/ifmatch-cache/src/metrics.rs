@@ -7,7 +7,7 @@ use crate::policy::cache_status::Forward;
 use crate::policy::storable::Refusal;
 use crate::state::CacheState;
 
-/// Defines the outcomes with their labels, so that each has exactly one pair.
+/// Defines the outcomes with their labels, so each has exactly one pair.
 macro_rules! labelled {
     ($(#[$about:meta])* $name:ident: $($(#[$doc:meta])* $variant:ident = ($($label:literal),+),)*) => {
         $(#[$about])*
@@ -45,7 +45,7 @@ labelled! {
     StaleAccepted = ("stale", "max-stale"),
     /// Answered with a stale response, since the origin failed with 500, 502, 503 or 504.
     StaleError = ("stale", "error"),
-    /// Answered with a stale response, since the origin could not be reached or gave no response.
+    /// Answered with a stale response, since the origin couldn't be reached or gave no response.
     StaleUnreachable = ("stale", "unreachable"),
     /// Answered by the origin: nothing was stored for the URI. The response is being stored.
     Miss = ("miss", "uri"),
@@ -59,15 +59,15 @@ labelled! {
     MissPartial = ("miss", "partial"),
     /// Answered with 504: nothing was stored that could be used, and the client ruled out the origin.
     OnlyIfCached = ("miss", "only-if-cached"),
-    /// Passed: a safe method that is not cached, or HEAD.
+    /// Passed: a safe method that isn't cached, or HEAD.
     PassMethod = ("pass", "method"),
     /// Passed: the request has content, an upgrade, a condition for the origin, or no unambiguous host.
     PassRequest = ("pass", "request"),
-    /// Passed: the request has `Authorization`, and the response does not permit sharing.
+    /// Passed: the request has `Authorization`, and the response doesn't permit sharing.
     PassAuthorization = ("pass", "authorization"),
-    /// Passed: the request has another credential, and the response does not permit sharing.
+    /// Passed: the request has another credential, and the response doesn't permit sharing.
     PassCredential = ("pass", "credential"),
-    /// Passed: the response sets a cookie and is not `public`.
+    /// Passed: the response sets a cookie and isn't `public`.
     PassCookie = ("pass", "cookie"),
     /// Passed: `no-store` in the request or the response.
     PassNoStore = ("pass", "no-store"),
@@ -75,7 +75,7 @@ labelled! {
     PassPrivate = ("pass", "private"),
     /// Passed: `Vary` matches no other request.
     PassVary = ("pass", "vary"),
-    /// Passed: the status is not cacheable, such as the 304 to the client's own condition.
+    /// Passed: the status isn't cacheable, such as the 304 to the client's own condition.
     PassStatus = ("pass", "status"),
     /// Passed: the response has neither a lifetime nor a validator.
     PassLifetime = ("pass", "lifetime"),
@@ -85,11 +85,11 @@ labelled! {
     PassMalformed = ("pass", "malformed"),
     /// Passed: the response was invalidated while it was requested.
     PassInvalidated = ("pass", "invalidated"),
-    /// Failed: the origin could not be reached, or gave no response.
+    /// Failed: the origin couldn't be reached, or gave no response.
     ErrorUnreachable = ("error", "unreachable"),
     /// Failed: the origin answered with 500, 502, 503 or 504.
     ErrorStatus = ("error", "status"),
-    /// Failed: the response does not answer the request.
+    /// Failed: the response doesn't answer the request.
     ErrorUnusable = ("error", "unusable"),
     /// Forwarded to change the resource: an unsafe method.
     Write = ("write", "method"),
@@ -138,13 +138,13 @@ impl From<Refusal> for Outcome {
 }
 
 labelled! {
-    /// The reason why a storable response was not stored in the end.
+    /// The reason why a storable response wasn't stored in the end.
     NotStored:
     /// The body broke off, differed from its declared length, or stalled without readers.
     Broken = ("broken"),
     /// The body was longer than the limit, or the memory for arriving bodies was full.
     TooLarge = ("too-large"),
-    /// The folder was full, or could not be written.
+    /// The folder was full, or couldn't be written.
     Disk = ("disk"),
     /// The resource was changed or purged while the body arrived.
     Invalidated = ("invalidated"),
@@ -213,7 +213,7 @@ impl Metrics {
         self.outcomes.0.iter().sum()
     }
 
-    /// Returns the number of storable responses that were not stored for this reason.
+    /// Returns the number of storable responses that weren't stored for this reason.
     pub fn not_stored(&self, reason: NotStored) -> u64 {
         self.not_stored.0[reason as usize]
     }

@@ -24,10 +24,10 @@ use crate::respond::response_body::{BodyError, ResponseBody};
 use crate::state::CacheState;
 use crate::write::write;
 
-/// A service with a shared cache in front of it. Made by [`CacheLayer`](crate::CacheLayer).
+/// A service behind a shared cache. Made by [`CacheLayer`](crate::CacheLayer).
 ///
-/// The inner service must be cheap to clone. The request body needs a default, the empty body: the cache sends requests
-/// of its own to the inner service, on the tokio runtime.
+/// The inner service must be cheap to clone. The request body needs a default, the empty body, since the cache sends
+/// its own requests to the inner service, on the tokio runtime.
 pub struct Cache<S> {
     inner: S,
     state: Arc<CacheState>,
@@ -39,8 +39,8 @@ impl<S> Cache<S> {
         Self { inner, state, client: None }
     }
 
-    /// Names the client of the next requests of this clone. Clients that wait for each other then do not get a failure that
-    /// only another one has seen: its request may have caused it.
+    /// Names the client of this clone's next requests. Clients that wait for each other then don't get a failure that
+    /// only another client has seen and may have caused.
     pub fn set_client(&mut self, client: IpAddr) {
         self.client = Some(client);
     }

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Default time limit of one attempt.
 const ATTEMPT: Duration = Duration::from_secs(10);
 
-/// A client of one server or store. Clones share its connections.
+/// A client for one server or store. Clones share its connections.
 ///
 /// ```
 /// use ifmatch_client::{Client, Memory};
@@ -46,7 +46,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client of a backend.
+    /// Creates a client for a backend.
     pub fn new(backend: impl Backend) -> Self {
         let clock = Arc::new(SystemClock);
         Self {
@@ -59,57 +59,57 @@ impl Client {
         }
     }
 
-    /// Creates a client of the keys below a URL, without a token.
+    /// Creates a client for the keys below a URL, without a token.
     ///
     /// # Errors
-    /// If [`Http::new`] fails.
+    /// Same as [`Http::new`].
     pub fn http(url: &str) -> Result<Self, HttpError> {
         Http::new(url).map(Self::new)
     }
 
-    /// Sets the time limit of an operation with all its attempts, instead of 30 seconds. Contention beyond it is
-    /// [`Contended`](crate::ErrorKind::Contended), silence is [`Unknown`](crate::ErrorKind::Unknown).
+    /// Sets the time limit for an operation with all its attempts. Defaults to 30 seconds. Beyond it, contention is
+    /// [`Contended`](crate::ErrorKind::Contended), and silence [`Unknown`](crate::ErrorKind::Unknown).
     #[must_use]
     pub fn with_patience(mut self, limit: Duration) -> Self {
         self.patience = limit;
         self
     }
 
-    /// Sets the time limit of one attempt, instead of 10 seconds.
+    /// Sets the time limit for one attempt. Defaults to 10 seconds.
     #[must_use]
     pub fn with_attempt_timeout(mut self, limit: Duration) -> Self {
         self.attempt = limit;
         self
     }
 
-    /// Sets the clock, instead of the system's.
+    /// Sets the clock. Defaults to the system's.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Returns the JSON document of a key.
+    /// Returns the JSON document at a key.
     pub fn json<T>(&self, key: impl Into<Arc<str>>) -> Document<T> {
         Document::new(self.clone(), key.into())
     }
 
-    /// Returns the lock of a key.
+    /// Returns the lock at a key.
     pub fn lock(&self, key: impl Into<Arc<str>>) -> Lock {
         Lock::new(self.clone(), key.into())
     }
 
-    /// Returns the election of a leader by a key.
+    /// Returns the election at a key.
     pub fn election(&self, key: impl Into<Arc<str>>) -> Election {
         Election::new(self.lock(key))
     }
 
-    /// Returns the queue of jobs below a folder.
+    /// Returns the job queue in a folder.
     pub fn queue(&self, folder: impl Into<Arc<str>>) -> Queue {
         Queue::new(self.clone(), folder.into())
     }
 
-    /// Returns the counter of a folder.
+    /// Returns the counter in a folder.
     pub fn counter(&self, folder: impl Into<Arc<str>>) -> Counter {
         Counter::new(self.clone(), folder.into())
     }
@@ -119,8 +119,8 @@ impl Client {
         &*self.backend
     }
 
-    /// Waits until all locks of this client and its clones have been released, including those that were dropped, and those
-    /// whose acquisition was dropped. A lock is released by a task in the background: if the runtime ends first, the lock stays
+    /// Waits until all locks of this client and its clones have been released, even those that were dropped, during
+    /// acquisition or after it. A background task releases dropped locks: if the runtime ends first, the lock stays
     /// held for its time to live.
     ///
     /// ```

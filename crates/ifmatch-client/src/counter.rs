@@ -1,4 +1,4 @@
-//! A counter in several documents, so that its writers rarely conflict.
+//! A counter in several documents, so its writers rarely conflict.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 /// Default number of shards.
 const SHARDS: u16 = 8;
 
-/// A counter in several documents.
+/// A counter, sharded over several documents.
 ///
 /// ```
 /// use ifmatch_client::{Client, Memory};
@@ -36,7 +36,7 @@ impl Counter {
         Self { client, folder, shards: SHARDS }
     }
 
-    /// Sets the number of shards, instead of 8. Clients that read the counter must use the largest number that any
+    /// Sets the number of shards. Defaults to 8. Clients that read the counter must use the largest number that any
     /// writer has used.
     #[must_use]
     pub fn shards(mut self, shards: u16) -> Self {
@@ -47,7 +47,7 @@ impl Counter {
     /// Adds to the counter, in a random shard.
     ///
     /// # Errors
-    /// As [`Document::update`].
+    /// Same as [`Document::update`].
     pub async fn add(&self, number: i64) -> Result<(), Error> {
         let random = nonce().map_err(|error| Error::refused(error.to_string()))?;
         let shard = u16::try_from(random % u64::from(self.shards)).unwrap_or_default();
@@ -55,10 +55,10 @@ impl Counter {
         Ok(())
     }
 
-    /// Returns the sum of all shards. Numbers that are added meanwhile may be included or not.
+    /// Returns the sum of all shards. It may or may not include concurrent additions.
     ///
     /// # Errors
-    /// As [`Document::get`].
+    /// Same as [`Document::get`].
     pub async fn get(&self) -> Result<i64, Error> {
         let mut sum = 0_i64;
         for shard in 0..self.shards {

@@ -11,7 +11,7 @@ use crate::document::Document;
 use crate::error::{Error, ErrorKind};
 use crate::lock::{Grant, Lock};
 
-/// The election of a leader.
+/// A leader election.
 ///
 /// ```
 /// use ifmatch_client::{Client, Memory};
@@ -42,26 +42,26 @@ impl Election {
         Self { lock }
     }
 
-    /// Sets the name of this candidate, instead of its process id.
+    /// Sets this candidate's name. Defaults to its process id.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.lock = self.lock.holder(name);
         self
     }
 
-    /// Sets the time to live of a term without renewal, instead of 30 seconds. After a crash of the leader, the others wait
-    /// for this long.
+    /// Sets how long a term lasts without renewal. Defaults to 30 seconds. If the leader crashes, the others wait this
+    /// long.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.lock = self.lock.ttl(ttl);
         self
     }
 
-    /// Waits to become the leader, and works as the leader. If the term is lost, drops the work, and becomes a candidate
-    /// again. Returns the result of work that has ended.
+    /// Waits to become the leader, then runs the work. If the term is lost, drops the work and becomes a candidate
+    /// again. Returns the result once the work has finished.
     ///
     /// # Errors
-    /// As [`Lock::acquire`].
+    /// Same as [`Lock::acquire`].
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};
@@ -80,10 +80,10 @@ impl Election {
         }
     }
 
-    /// Returns the leader, and its changes from now on. A leader that has crashed is shown until the next one is elected.
+    /// Watches who the leader is. A crashed leader is shown until the next one is elected.
     ///
     /// # Errors
-    /// As [`Document::get`].
+    /// Same as [`Document::get`].
     pub async fn observe(&self) -> Result<watch::Receiver<Option<Leader>>, Error> {
         let record: Document<LockRecord> = self.lock.record();
         let mut changes = record.watch().await?;

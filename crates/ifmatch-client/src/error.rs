@@ -36,9 +36,9 @@ pub enum ErrorKind {
     },
     /// Every attempt within the time limit lost to another writer. Nothing was written.
     Contended,
-    /// There was no answer, or none that settles whether the request took effect.
+    /// No answer settles whether the request took effect.
     Unknown,
-    /// The server or this client rejects the request, which another attempt would not change. Nothing was written.
+    /// The server or this client rejects the request; a retry won't help. Nothing was written.
     Refused,
     /// The lock is lost, or another holder has written since. Nothing was written.
     Lost,

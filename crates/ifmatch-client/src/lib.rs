@@ -1,5 +1,5 @@
-//! The client's side of conditional requests: documents that lose no update, locks that report their loss, elections, queues
-//! and counters, for the ifmatch gateway and any HTTP API or store with strong entity tags.
+//! Client for conditional requests: documents that lose no update, locks that report their loss, elections, queues and
+//! counters. Works with the ifmatch gateway, and any HTTP API or store with strong entity tags.
 //!
 //! ```
 //! use ifmatch_client::{Client, Memory};
@@ -14,7 +14,7 @@
 //! # }).unwrap();
 //! ```
 //!
-//! With a gateway or another server, create the client by [`Client::http`].
+//! For a gateway or another server, create the client with [`Client::http`].
 //!
 //! # Features
 //!
@@ -25,8 +25,8 @@
 //!
 //! - A write names the version that it replaces. Without a strong tag there is no write; `*` and weak tags never stand in
 //!   for one.
-//! - A lost answer counts as neither failure nor success. The request is sent again on the same condition, and a conflict is
-//!   settled by reading: each write leaves a random number in the document.
+//! - A lost response counts as neither failure nor success. The client resends the request with the same condition, and
+//!   settles a conflict by reading: each write leaves a random number in the document.
 //! - A holder's [`Grant`] ends on the holder's own clock before another holder can take over, even if the network is cut or
 //!   the machine was suspended. Writes of [`Document::update_fenced`] are rejected once a later holder has written.
 

@@ -25,11 +25,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// that is still to come.
 const DATE_DELAY: Duration = Duration::from_millis(1_100);
 
-/// A queue of jobs.
+/// A job queue.
 ///
-/// A worker that takes a job hides it from the others for a time. If the worker neither finishes nor abandons it,
-/// another one may take it. A job is thus done *at least* once: [`Job::fence`] distinguishes a late worker from the
-/// next one.
+/// A worker that takes a job hides it from the others for a while. If the worker neither finishes nor abandons it,
+/// another one may take it. So a job is done *at least* once: [`Job::fence`] distinguishes a late worker from the next
+/// one.
 ///
 /// Taking a job reads the jobs before it, sixteen at a time, which suits queues of up to a few thousand jobs.
 ///
@@ -54,7 +54,7 @@ pub struct Queue {
     attempts: u32,
     /// The versions of taken jobs, and since when they have been seen.
     seen: Arc<Mutex<HashMap<String, Observation<Version>>>>,
-    /// A reading of the clock that dates versions, or `None` if it cannot be read.
+    /// A reading of the clock that dates versions, or `None` if it can't be read.
     dates: Arc<OnceLock<Option<Reading>>>,
 }
 
@@ -89,7 +89,7 @@ impl Queue {
         Self { client, folder, attempts: u32::MAX, seen: Arc::default(), dates: Arc::default() }
     }
 
-    /// Sets how often a job may be taken. One that was taken as often and is not done stays in the folder, and is not taken any more.
+    /// Sets how often a job may be taken. After that, an unfinished job stays in the folder, but isn't taken again.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -136,7 +136,7 @@ impl Queue {
     /// folder, once, and deletes it.
     ///
     /// # Errors
-    /// `Unknown` if the server does not answer; a job that was taken nevertheless is available again after `visibility`.
+    /// `Unknown` if the server doesn't answer; a job that was taken nevertheless is available again after `visibility`.
     /// `Refused` if it rejects the requests, or if the folder has other documents and no job to take.
     pub async fn take(&self, visibility: Duration) -> Result<Option<Job>, Error> {
         check(visibility)?;
@@ -166,10 +166,10 @@ impl Queue {
         refused.map_or(Ok(None), Err)
     }
 
-    /// Takes the first job as [`take`](Self::take) does, and waits for one if there is none.
+    /// Takes the first job like [`take`](Self::take), but waits for one if there is none.
     ///
     /// # Errors
-    /// As those of [`take`](Self::take).
+    /// Same as [`take`](Self::take).
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -269,7 +269,7 @@ impl Job {
     /// Returns the job's content.
     ///
     /// # Errors
-    /// `Refused` if it is not a `T`.
+    /// `Refused` if it isn't a `T`.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let wrong = |error| Error::refused(format!("the job {} is not of the expected type: {error}", self.key()));
         serde_json::from_value(self.record.payload.clone()).map_err(wrong)
@@ -295,7 +295,7 @@ impl Job {
         self.raw.client.clock().now().until(self.deadline)
     }
 
-    /// Hides the job from the other workers for this time from now on, at least 3 seconds.
+    /// Hides the job from other workers for this time, at least 3 seconds, from now on.
     ///
     /// # Errors
     /// `Lost` if another worker has taken it since. `Unknown` if there is no answer: the job may then be hidden for the old
@@ -343,7 +343,7 @@ impl Job {
     /// Returns the job to the queue, where another worker can take it at once.
     ///
     /// # Errors
-    /// As [`done`](Self::done).
+    /// Same as [`done`](Self::done).
     pub async fn abandon(mut self) -> Result<(), Error> {
         let lock = self.record.lock.released();
         self.write(&Record { lock, ..self.record.clone() }).await

@@ -92,7 +92,7 @@ impl Record {
         Ok((Some(next), Outcome::Released))
     }
 
-    /// A permit that has ended by the clock is not renewed: a reader may have relied on its end already.
+    /// A permit that has ended by the clock isn't renewed: a reader may have relied on its end already.
     fn renew(&self, renew: Renew, now: Timestamp) -> Applied {
         let permit = *self.holds(renew.token)?;
         if permit.deadline <= now {
@@ -153,7 +153,7 @@ impl Record {
         Ok((Some(next), Outcome::Written(receipt)))
     }
 
-    /// Returns the result of a probe if the record has not changed since.
+    /// Returns the result of a probe if the record hasn't changed since.
     fn still_true<'a>(&self, observed: Option<&'a Observed>) -> Option<&'a Observed> {
         observed.filter(|observed| observed.snapshot.0 == self.revision)
     }
@@ -344,7 +344,7 @@ fn evaluate(method: &Method, preconditions: &Preconditions, current: Option<&Val
     }
 }
 
-/// An absence is not recorded: a reader with other credentials may see the resource.
+/// An absence isn't recorded: a reader with other credentials may see the resource.
 fn unless_absent(state: State) -> State {
     if state == State::Absent { State::Unknown } else { state }
 }

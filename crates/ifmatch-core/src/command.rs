@@ -22,13 +22,13 @@ pub enum Command<'a> {
     Begin(Begin<'a>),
     /// The write took effect.
     Commit(Commit),
-    /// The write definitely did not take effect.
+    /// The write definitely didn't take effect.
     Abort(Token),
     /// The write may have taken effect, or still may.
     Doubt(Doubt),
-    /// Extends a permit that has not ended.
+    /// Extends a permit that hasn't ended.
     Renew(Renew),
-    /// The resource may have changed without a permit: its state is unknown from now on. Does not wait for a write in
+    /// The resource may have changed without a permit: its state is unknown from now on. Doesn't wait for a write in
     /// flight. The value is a random number for this command.
     Invalidate(u64),
     /// Records the result of a read or a probe.
@@ -43,9 +43,9 @@ pub enum Command<'a> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Begin<'a> {
-    /// The method of the request.
+    /// The request's method.
     pub method: &'a Method,
-    /// The preconditions of the request.
+    /// The request's preconditions.
     pub preconditions: &'a Preconditions,
     /// The lease that the request names. The permit ends no later than this lease.
     pub lease: LeaseUse,
@@ -89,9 +89,9 @@ impl<'a> Begin<'a> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Commit {
-    /// The token of the permit.
+    /// The permit's token.
     pub token: Token,
-    /// The new content of the resource.
+    /// The resource's new content.
     pub content: Content,
     /// `true` if the content counts as unknown if another command has changed the record since the grant.
     pub unless_disturbed: bool,
@@ -133,7 +133,7 @@ impl Commit {
     }
 }
 
-/// Extends a permit that has not ended. The fencing token stays the same.
+/// Extends a permit that hasn't ended. The fencing token stays the same.
 ///
 /// ```
 /// use std::time::Duration;
@@ -156,7 +156,7 @@ impl Commit {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Renew {
-    /// The token of the permit.
+    /// The permit's token.
     pub token: Token,
     /// Maximum duration of the write from now on.
     pub ttl: Duration,
@@ -168,7 +168,7 @@ pub struct Renew {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Doubt {
-    /// The token of the permit.
+    /// The permit's token.
     pub token: Token,
     /// Time during which the write may still take effect. The permit lasts as long, but not beyond its deadline.
     pub grace: Duration,
@@ -214,7 +214,7 @@ pub enum Authority {
 /// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// The resource does not exist.
+    /// The resource doesn't exist.
     Absent,
     /// The resource exists.
     Present {
@@ -231,9 +231,9 @@ pub enum Observation {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Write<'a> {
-    /// The method of the request.
+    /// The request's method.
     pub method: &'a Method,
-    /// The preconditions of the request.
+    /// The request's preconditions.
     pub preconditions: &'a Preconditions,
     /// The lease that the request names.
     pub lease: LeaseUse,
@@ -266,20 +266,20 @@ impl<'a> Write<'a> {
         Self { based_on, ..self }
     }
 
-    /// Sets the identity of the request.
+    /// Sets the request's identity.
     #[must_use]
     pub fn with_request(self, request: Option<RequestId>) -> Self {
         Self { request, ..self }
     }
 }
 
-/// Acquires, renews, changes, releases or breaks the lease. Does not change the version.
+/// Acquires, renews, changes, releases or breaks the lease. Doesn't change the version.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LeaseOperation<'a> {
     /// The operation.
     pub action: LeaseAction,
-    /// The preconditions of the request.
+    /// The request's preconditions.
     pub preconditions: &'a Preconditions,
     /// The result of a probe made just before.
     pub observed: Option<Observed>,
@@ -310,7 +310,7 @@ impl<'a> LeaseOperation<'a> {
         Self { authority, ..self }
     }
 
-    /// Sets the identity of the request.
+    /// Sets the request's identity.
     #[must_use]
     pub fn with_request(self, request: Option<RequestId>) -> Self {
         Self { request, ..self }
@@ -329,7 +329,7 @@ pub enum Content {
     },
     /// A body with this hash. Its tag changes with every write.
     Hashed {
-        /// The hash of the body.
+        /// The body's hash.
         hash: ContentHash,
         /// Application data stored with the version.
         payload: Bytes,
@@ -340,7 +340,7 @@ pub enum Content {
     Absent,
 }
 
-/// The outcome of a command.
+/// A command's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A permit to write was granted.
@@ -388,11 +388,11 @@ pub enum Refusal {
         /// When that write's permit expires.
         deadline: Timestamp,
     },
-    /// The preconditions cannot be evaluated, or the lease granted, before a probe has determined the current state.
+    /// The preconditions can't be evaluated, or the lease granted, before a probe has determined the current state.
     ProbeFirst,
-    /// The resource to delete or to lease does not exist: 404.
+    /// The resource to delete or to lease doesn't exist: 404.
     NotFound,
-    /// The resource's lease does not permit the command: 412.
+    /// The resource's lease doesn't permit the command: 412.
     Lease(LeaseFailure),
     /// The lease operation conflicts with the state of the lease: 409.
     LeaseConflict(LeaseConflict),

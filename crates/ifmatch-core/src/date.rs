@@ -209,7 +209,7 @@ impl Timestamp {
     /// Returns the `Last-Modified` of a state created at this time: the next whole second, even for a time that is a whole
     /// second.
     ///
-    /// Do not send it before that second [has come](HttpDate::has_come): a response must not be older than its content.
+    /// Don't send it before that second [has come](HttpDate::has_come): a response must not be older than its content.
     /// Each version of a record gets a later date than the one before, even if the clock goes back: see
     /// [`Version::last_modified`](crate::record::Version::last_modified).
     ///

@@ -81,7 +81,7 @@ impl ContentHash {
         EntityTag::from_digits(&self.tag_hex(), "-", &generation.to_string())
     }
 
-    /// Returns the value of a `Repr-Digest` or `Content-Digest` field (RFC 9530), or `None` for BLAKE3, which is not
+    /// Returns the value of a `Repr-Digest` or `Content-Digest` field (RFC 9530), or `None` for BLAKE3, which isn't
     /// registered for these fields.
     ///
     /// ```

@@ -22,7 +22,7 @@ pub trait Change {
     /// Returns the command that makes this change to a record. Called again if another process was faster.
     ///
     /// # Errors
-    /// If the change doesn't fit the record. The record stays as it is.
+    /// Fails if the change doesn't fit the record. The record stays as it is.
     fn command(&self, before: &Record, now: Timestamp) -> Result<Command<'_>, Self::Error>;
 }
 

@@ -1,6 +1,6 @@
 //! Leases: exclusive access with expiry, renewal and break, by Azure Blob Storage's rules.
 //!
-//! A lease is part of its resource's record, so that one swap checks or changes both. It expires by comparison with
+//! A lease is part of its resource's record, so one swap checks or changes both. It expires by comparison with
 //! `now`, not by a timer: an expired lease keeps its id, and can be renewed with it, until another client acquires the
 //! lease or the resource is written.
 
@@ -19,7 +19,7 @@ pub use holder::{Holder, InvalidHolder};
 use crate::date::Timestamp;
 use crate::record::Revision;
 
-/// The duration of a lease.
+/// A lease's duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LeaseDuration {
     /// Until it is released or broken.
@@ -44,7 +44,7 @@ pub struct BreakPeriod(u8);
 impl BreakPeriod {
     const LONGEST: Duration = Duration::from_secs(60);
 
-    /// Returns the period for the number on the wire, or `None` if it is not 0 to 60.
+    /// Returns the period for the number on the wire, or `None` if it isn't 0 to 60.
     ///
     /// ```
     /// use ifmatch_core::lease::BreakPeriod;
@@ -63,7 +63,7 @@ pub enum LeaseAction {
     Acquire {
         /// The id of the lease, proposed by the client or random.
         id: LeaseId,
-        /// The duration of the lease.
+        /// The lease's duration.
         duration: LeaseDuration,
         /// The label of its holder.
         holder: Option<Holder>,
@@ -147,7 +147,7 @@ pub enum LeaseConflict {
     TokenMismatch,
 }
 
-/// The reason why a resource cannot be used with, or without, a lease id: 412.
+/// The reason why a resource can't be used with, or without, a lease id: 412.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LeaseFailure {
     /// There is no lease.
@@ -180,7 +180,7 @@ pub enum LeaseUse {
         /// The fencing token.
         token: Revision,
     },
-    /// A read, or a change of something that the lease does not protect. The id is optional, but must be correct.
+    /// A read, or a change of something that the lease doesn't protect. The id is optional, but must be correct.
     Read(Option<LeaseId>),
 }
 
@@ -217,7 +217,7 @@ impl Default for LeaseUse {
 pub struct LeaseReceipt {
     /// The lease after the operation, or `None` if it was released.
     pub lease: Option<Lease>,
-    /// The time of the operation.
+    /// The operation's time.
     pub at: Timestamp,
 }
 
@@ -318,7 +318,7 @@ impl Lease {
     }
 }
 
-/// A lease as its record had it, with the time of that reading by the clock that ends the lease. Processes with other
+/// A lease as read from its record, with the time of the reading by the clock that ends the lease. Processes with other
 /// clocks see the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenLease {
@@ -337,7 +337,7 @@ impl SeenLease {
     /// Checks a request against the lease of its resource, if there is one. Only the record can check a fencing token.
     ///
     /// # Errors
-    /// If another client held the lease when it was read, or the named lease had ended.
+    /// Fails if another client held the lease when it was read, or the named lease had ended.
     pub fn check(seen: Option<&Self>, r#use: LeaseUse) -> Result<(), LeaseFailure> {
         check(seen.map(|seen| &seen.lease), r#use, seen.map_or_else(Timestamp::default, |seen| seen.at))
     }
@@ -351,7 +351,7 @@ pub fn state(lease: Option<&Lease>, now: Timestamp) -> LeaseState {
 /// Returns the lease after an operation at `now`, or `None` if it was released. `token` is that of a new lease.
 ///
 /// # Errors
-/// If the state of the lease or the id does not permit the operation.
+/// Fails if the state of the lease or the id doesn't permit the operation.
 pub(crate) fn apply(
     lease: Option<&Lease>,
     action: LeaseAction,
@@ -430,7 +430,7 @@ fn broken(lease: &Lease, period: Option<BreakPeriod>, now: Timestamp) -> Lease {
 /// Checks a request against the lease of its resource. Only the record can check a fencing token.
 ///
 /// # Errors
-/// If another client holds the lease, or the named lease has ended.
+/// Fails if another client holds the lease, or the named lease has ended.
 ///
 /// ```
 /// use ifmatch_core::date::Timestamp;
@@ -473,7 +473,7 @@ fn check_id(lease: Option<&Lease>, id: LeaseId, now: Timestamp) -> Result<(), Le
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LeaseId([u8; 16]);
 
-/// The text is not a lease id.
+/// The text isn't a lease id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a lease id is a GUID such as 936da01f-9abd-4d9d-80c7-02af85c822a8")]
 pub struct InvalidLeaseId;

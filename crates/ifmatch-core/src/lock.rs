@@ -1,8 +1,8 @@
 //! The decisions of a lock kept in one resource with a strong entity tag, and changed by compare-and-swap.
 //!
-//! The holder renews the lock by writing the record again, so that the resource gets a new version. A challenger takes
+//! The holder renews the lock by writing the record again, so the resource gets a new version. A challenger takes
 //! over after it has seen one version for the whole time to live on its own clock. The clocks of holder and challenger
-//! need not agree on the time of day, only on the length of a second, to within a tenth.
+//! needn't agree on the time of day, only on the length of a second, to within a tenth.
 //!
 //! ```text
 //!   holder       renewal sent     local deadline
@@ -31,7 +31,7 @@ const MIN_MARGIN: Duration = Duration::from_secs(1);
 
 /// The content of a lock's resource.
 ///
-/// It is never deleted, so that the fencing token only grows. Each write of it must result in a new version, even if the
+/// It is never deleted, so the fencing token only grows. Each write of it must result in a new version, even if the
 /// store's tags are hashes of the bytes: the caller adds a random number to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LockRecord {
@@ -48,7 +48,7 @@ pub struct LockRecord {
 impl LockRecord {
     /// Returns the record of a new holder, with a larger fencing token.
     ///
-    /// `now` is the time of day. The first token is taken from it, so that tokens keep growing if an operator deletes the
+    /// `now` is the time of day. The first token is taken from it, so tokens keep growing if an operator deletes the
     /// resource.
     ///
     /// ```
@@ -87,7 +87,7 @@ impl LockRecord {
     }
 }
 
-/// The version that a challenger sees, and the moment on its own clock since when it has seen it.
+/// The version that a challenger sees, and since when, on its own clock.
 ///
 /// ```
 /// use std::time::Duration;

@@ -10,7 +10,7 @@ use crate::tag::{EntityTag, TagList};
 pub const CONDITIONAL_HEADERS: [HeaderName; 5] =
     [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_RANGE];
 
-/// The preconditions of a request.
+/// A request's preconditions.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue, Method};
@@ -56,14 +56,14 @@ impl Preconditions {
         Self { if_match: Some(TagList::Tags(tag.into_iter().cloned().collect())), ..Self::NONE }
     }
 
-    /// The header fields of preconditions, in the order in which they are evaluated. `If-Range` is not one of them: see
+    /// The header fields of preconditions, in the order in which they are evaluated. `If-Range` isn't one of them: see
     /// [`CONDITIONAL_HEADERS`].
     pub const HEADERS: [HeaderName; 4] = [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH, IF_MODIFIED_SINCE];
 
     /// The header fields of preconditions that can fail a write.
     pub const WRITE_HEADERS: [HeaderName; 3] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE];
 
-    /// Reads the preconditions of a request. Does not allocate if there are none.
+    /// Reads the preconditions of a request. Doesn't allocate if there are none.
     pub fn from_headers(headers: &HeaderMap) -> Self {
         let mut found = Self::default();
         for name in headers.keys() {
@@ -89,8 +89,8 @@ impl Preconditions {
 
     /// Returns `true` if a write with these preconditions is conditional, as a 428 response requires (RFC 6585 §3).
     ///
-    /// A precondition that cannot fail does not count: an `If-None-Match` without a well-formed tag, or a malformed date.
-    /// `If-Modified-Since` does not apply to writes.
+    /// A precondition that can't fail doesn't count: an `If-None-Match` without a well-formed tag, or a malformed date.
+    /// `If-Modified-Since` doesn't apply to writes.
     ///
     /// ```
     /// # use ifmatch_core::precondition::Preconditions;
@@ -163,7 +163,7 @@ impl Preconditions {
     /// Step 2, §13.1.4: false if the representation was modified after the date.
     ///
     /// Without a modification date, or without a representation, the RFC ignores the header. Reads do so here as well.
-    /// Writes fail: they would otherwise overwrite a change they have not seen, or restore a deleted resource.
+    /// Writes fail: they would otherwise overwrite a change they haven't seen, or restore a deleted resource.
     fn if_unmodified_since(&self, method: &Method, current: Option<&Validators<'_>>) -> Option<bool> {
         let date = self.if_unmodified_since?;
         match current.and_then(|current| current.last_modified) {
@@ -180,7 +180,7 @@ impl Preconditions {
         }
     }
 
-    /// Step 4, §13.1.3: false if the representation was not modified after the date. Only for GET and HEAD.
+    /// Step 4, §13.1.3: false if the representation wasn't modified after the date. Only for GET and HEAD.
     fn if_modified_since(&self, method: &Method, current: Option<&Validators<'_>>) -> Option<bool> {
         let date = self.if_modified_since.filter(|_| is_retrieval(method))?;
         Some(current?.last_modified? > date)
@@ -189,7 +189,7 @@ impl Preconditions {
 
 /// Evaluates the preconditions of a request like [`Preconditions::evaluate`].
 ///
-/// Does not parse them in the common cases: no precondition, or a single tag that equals the current one.
+/// Doesn't parse them in the common cases: no precondition, or a single tag that equals the current one.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue, Method};
@@ -273,7 +273,7 @@ pub enum Precondition {
     IfModifiedSince,
     /// `If-Match` without a tag that can be read, which matches nothing.
     UnreadableIfMatch,
-    /// `If-None-Match` of a write with a list that cannot be read.
+    /// `If-None-Match` of a write with a list that can't be read.
     UnreadableIfNoneMatch,
 }
 

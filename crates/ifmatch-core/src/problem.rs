@@ -55,7 +55,7 @@ impl Problem {
         self
     }
 
-    /// Adds an extension member. It cannot replace a member defined by the RFC.
+    /// Adds an extension member. It can't replace a member defined by the RFC.
     ///
     /// ```
     /// # use ifmatch_core::problem::Problem;
@@ -98,12 +98,12 @@ impl Problem {
         self.detail.as_deref()
     }
 
-    /// Returns the status of the response.
+    /// Returns the response's status.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Returns the body of the response.
+    /// Returns the response's body.
     pub fn to_json(&self) -> Bytes {
         let mut object = self.members.clone();
         object.insert("type".to_owned(), format!("urn:ifmatch:problem:{}", self.name).into());
@@ -138,7 +138,7 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "bad-request").detail(detail)
     }
 
-    /// 404: the resource does not exist.
+    /// 404: the resource doesn't exist.
     pub fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not-found").detail("no such resource")
     }
@@ -233,7 +233,7 @@ impl Problem {
             .member("conditions", Preconditions::WRITE_HEADERS.map(|name| name.as_str().to_owned()).to_vec())
     }
 
-    /// 503: a backend does not respond, or too many requests are waiting.
+    /// 503: a backend doesn't respond, or too many requests are waiting.
     pub fn unavailable(wait: Duration) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable")
             .detail("temporarily unavailable. Retry later")

@@ -6,11 +6,11 @@
 //! 1. The purge is appended: its segment is created, then the head is advanced to it.
 //! 2. Each node reads the head again and again. It removes the responses that new segments concern, and then serves stored
 //!    responses without validation until `bound` after the moment *before* it began to read ([`Follower::caught_up`]). A node
-//!    that cannot read the head validates each response.
+//!    that can't read the head validates each response.
 //! 3. The purge is acknowledged a [`wait`] after the head was advanced. A node that serves from its store then has begun to
 //!    read the head after that, and knows the purge.
 //!
-//! Nodes need not know each other, so they come and go freely. Their clocks need not agree, but their rates do, within
+//! Nodes needn't know each other, so they come and go freely. Their clocks needn't agree, but their rates do, within
 //! one percent. `ifmatch-sim` explores the protocol in every order of its steps.
 
 use std::time::Duration;
@@ -73,7 +73,7 @@ pub struct Follower {
     position: u64,
 }
 
-/// The purges that a node has not carried out yet.
+/// The purges that a node hasn't carried out yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// None.
@@ -83,7 +83,7 @@ pub enum Missing {
         /// Number of the last segment that was carried out.
         after: u64,
     },
-    /// They are not in the log any more: every response counts as purged.
+    /// They aren't in the log any more: every response counts as purged.
     Everything,
 }
 

@@ -140,7 +140,7 @@ impl Default for Limits {
 pub enum Selection {
     /// Respond with 200 and the whole representation: no range was requested, or the field is ignored.
     Whole,
-    /// Respond with 206 and these ranges, at least one, in the order of the request. They do not overlap.
+    /// Respond with 206 and these ranges, at least one, in the order of the request. They don't overlap.
     Parts(Vec<ByteRange>),
     /// Respond with 416 and [`unsatisfied_content_range`].
     Unsatisfiable,
@@ -150,7 +150,7 @@ impl Selection {
     /// Reads the value of a `Range` field, for a representation of `len` bytes.
     ///
     /// The field is ignored ([`Whole`](Self::Whole)) if it is malformed, not in bytes, exceeds the limit of ranges, or has
-    /// overlapping ranges, so that no response contains a byte twice. Ranges that begin after the end are dropped; if none
+    /// overlapping ranges, so no response contains a byte twice. Ranges that begin after the end are dropped; if none
     /// remain, the result is [`Unsatisfiable`](Self::Unsatisfiable). Numbers beyond 64 bits saturate.
     ///
     /// ```

@@ -21,7 +21,7 @@ const ALLOCATION: usize = 32;
 
 /// The revision of a record. It grows with every change and is never used twice.
 ///
-/// A revision is `max(previous + 1, microseconds of now)`. It therefore stays unique even if the record of a deleted
+/// A revision is `max(previous + 1, microseconds of now)`. So it stays unique even if the record of a deleted
 /// resource is evicted after a while, unless the clock goes back that far.
 ///
 /// ```
@@ -92,7 +92,7 @@ pub struct Permit {
 
 /// The request header fields that select one representation of a resource. Empty if the response has no `Vary`.
 ///
-/// The text consists of header lines (`accept-encoding: gzip`), so that a probe can request the same representation.
+/// The text consists of header lines (`accept-encoding: gzip`), so a probe can request the same representation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Variant(pub Box<str>);
 
@@ -144,10 +144,10 @@ impl Version {
 
     /// Returns the modification date: the time rounded up to the next second (see [`Timestamp::last_modified`]), or the
     /// resource's own date if that was already past when it was observed. It is at least a second later than the date
-    /// of every earlier version. A date therefore identifies one version despite its one-second resolution, even if
+    /// of every earlier version. So a date identifies one version despite its one-second resolution, even if
     /// clocks go back.
     ///
-    /// Do not send it before that second has come.
+    /// Don't send it before that second has come.
     pub fn last_modified(&self) -> HttpDate {
         self.modified
     }
@@ -168,7 +168,7 @@ impl Version {
 pub enum State {
     /// Unknown: never seen, or a write ended without an answer. A probe of the resource determines it.
     Unknown,
-    /// The resource does not exist.
+    /// The resource doesn't exist.
     Absent,
     /// The resource exists, in this version.
     Present(Version),
@@ -246,7 +246,7 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {
     pub(crate) revision: Revision,
-    /// The random number of the last writer. It distinguishes otherwise equal records of racing writers, so that a writer
+    /// The random number of the last writer. It distinguishes otherwise equal records of racing writers, so a writer
     /// with an ambiguous swap can recognise its own record.
     pub(crate) nonce: u64,
     pub(crate) state: State,
@@ -260,7 +260,7 @@ pub struct Record {
 }
 
 /// Marks the beginning of a read while no write was in flight. The result of the read may be recorded as long as the
-/// record has not changed since.
+/// record hasn't changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Snapshot(pub(crate) Revision);
 
@@ -283,7 +283,7 @@ impl Record {
     /// set the latest date of its versions.
     ///
     /// A register that evicts records which still matter returns this one. A read that began before the eviction then
-    /// cannot pass for a later one, and dates never repeat.
+    /// can't pass for a later one, and dates never repeat.
     pub fn forgotten(revision: Revision) -> Self {
         Self { revision, ..Self::unknown() }
     }
@@ -372,7 +372,7 @@ impl Record {
         self.permit(now).is_none().then_some(Snapshot(self.revision))
     }
 
-    /// Returns the lease, even if it has ended and was not yet removed. See [`Record::lease_state`].
+    /// Returns the lease, even if it has ended and wasn't yet removed. See [`Record::lease_state`].
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
     }
@@ -389,7 +389,7 @@ impl Record {
     }
 
     /// Returns the effective lease at `now`. A write that ran out of time may have changed the resource after the lease
-    /// stopped locking it: a lease that has ended is then gone and cannot be renewed.
+    /// stopped locking it: a lease that has ended is then gone and can't be renewed.
     pub(crate) fn lease_at(&self, now: Timestamp) -> Option<&Lease> {
         let overdue = self.permit.is_some_and(|permit| permit.deadline <= now);
         self.lease.as_ref().filter(|lease| !overdue || lease.state(now).is_locked())
@@ -485,12 +485,12 @@ impl Record {
 /// Encoding version that this release writes and reads.
 const ENCODING_VERSION: u8 = 4;
 
-/// The bytes are not a record that this release can read.
+/// The bytes aren't a record that this release can read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct DecodeError(DecodeErrorKind);
 
-/// The reason why bytes cannot be decoded.
+/// The reason why bytes can't be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
@@ -537,7 +537,7 @@ impl Record {
     /// Decodes a record.
     ///
     /// # Errors
-    /// If the encoding version is unknown, or the bytes are not exactly one record.
+    /// Fails if the encoding version is unknown, or the bytes aren't exactly one record.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (version, rest) = bytes.split_first().ok_or(DecodeError(DecodeErrorKind::Corrupt))?;
         match version.cmp(&ENCODING_VERSION) {

@@ -37,7 +37,7 @@ impl EntityTag {
     ///
     /// # Errors
     ///
-    /// If the bytes are not an entity tag, most often because the quotes are missing.
+    /// Fails if the bytes aren't an entity tag, most often because the quotes are missing.
     ///
     /// ```
     /// use ifmatch_core::EntityTag;
@@ -63,7 +63,7 @@ impl EntityTag {
     ///
     /// # Errors
     ///
-    /// If the opaque part contains a space, a control character or a quote.
+    /// Fails if the opaque part contains a space, a control character or a quote.
     ///
     /// ```
     /// use ifmatch_core::EntityTag;
@@ -80,7 +80,7 @@ impl EntityTag {
     ///
     /// # Errors
     ///
-    /// If the opaque part contains a space, a control character or a quote.
+    /// Fails if the opaque part contains a space, a control character or a quote.
     pub fn weak(opaque: &str) -> Result<Self, InvalidTag> {
         Self::parse(format!("W/\"{opaque}\"").as_bytes())
     }
@@ -109,7 +109,7 @@ impl EntityTag {
         &quoted[1..quoted.len() - 1]
     }
 
-    /// Returns the part between the quotes as text, or `None` if it is not UTF-8.
+    /// Returns the part between the quotes as text, or `None` if it isn't UTF-8.
     ///
     /// ```
     /// # use ifmatch_core::EntityTag;
@@ -160,7 +160,7 @@ impl EntityTag {
     ///
     /// # Errors
     ///
-    /// If the suffix contains a space, a control character or a quote.
+    /// Fails if the suffix contains a space, a control character or a quote.
     ///
     /// ```
     /// # use ifmatch_core::EntityTag;
@@ -231,7 +231,7 @@ impl<'de> Deserialize<'de> for EntityTag {
     }
 }
 
-/// The bytes are not an entity tag.
+/// The bytes aren't an entity tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not an entity tag: put it in double quotes, with W/ before them if it is weak, and no space or quote inside")]
 pub struct InvalidTag;
@@ -253,7 +253,7 @@ fn is_etagc(byte: u8) -> bool {
 
 /// The value of `If-Match` or `If-None-Match`.
 ///
-/// Members that are not entity tags, for example unquoted ones, match nothing and are dropped. Without other members,
+/// Members that aren't entity tags, for example unquoted ones, match nothing and are dropped. Without other members,
 /// `If-Match` then fails and `If-None-Match` succeeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TagList {
@@ -372,7 +372,7 @@ impl Reader {
 
 /// Splits a line at commas outside quotes and trims the elements.
 ///
-/// After a stray quote, the rest of the line counts as quoted, so that no unintended member is found.
+/// After a stray quote, the rest of the line counts as quoted, so no unintended member is found.
 fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut quoted = false;
     let separates = move |byte: &u8| {

@@ -35,7 +35,7 @@ impl Address {
     /// effect on an address of the scheme `etcd`.
     ///
     /// # Errors
-    /// [`ConnectErrorKind::Certificate`] if `root` is not a certificate.
+    /// [`ConnectErrorKind::Certificate`] if `root` isn't a certificate.
     pub fn with_root_certificate(mut self, root: &[u8]) -> Result<Self, ConnectError> {
         let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(root));
         self.members = self.members.into_iter().map(|member| with_tls(member, &tls)).collect::<Result<_, _>>()?;

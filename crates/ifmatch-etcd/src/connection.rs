@@ -407,7 +407,7 @@ impl Watch {
 
 /// Returns a connector that connects once, without delay of small packets, and a watch of its stream.
 ///
-/// When a stream ends, tonic connects again by itself. Another cluster could answer there unnoticed, so each stream belongs
+/// When a stream ends, tonic reconnects on its own. Another cluster could answer there unnoticed, so each stream belongs
 /// to one [`Open`](crate::connection::Open) connection, which has seen the cluster's identity.
 pub(crate) fn once() -> (
     impl Service<Uri, Response = impl Read + Write + Send + Unpin, Error = Error, Future = impl Future + Send> + Send,

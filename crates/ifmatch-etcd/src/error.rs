@@ -5,7 +5,7 @@ use std::error::Error;
 use ifmatch_register::{ConnectError, ConnectErrorKind, RegisterError, RegisterErrorKind};
 use tonic::{Code, Status};
 
-/// Returns the error of a cluster that cannot be used.
+/// Returns the error of a cluster that can't be used.
 pub(crate) fn unusable(kind: ConnectErrorKind, cause: impl Into<Box<dyn Error + Send + Sync>>) -> ConnectError {
     let advice = match kind {
         ConnectErrorKind::Url => "not an etcd URL",

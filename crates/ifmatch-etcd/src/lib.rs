@@ -1,7 +1,7 @@
-//! A register on etcd, which any number of processes can share.
+//! Register on etcd, which any number of processes can share.
 //!
-//! An acknowledged swap is on a majority of the members, so it survives the end of any minority, and so does every result
-//! of a load or a scan: all reads are linearizable.
+//! An acknowledged swap is on a majority of the members, so it survives the loss of any minority. All loads and scans
+//! are linearizable.
 //!
 //! ```no_run
 //! use ifmatch_etcd::EtcdRegister;
@@ -43,7 +43,7 @@ const PAGE: usize = 256;
 
 /// A register on etcd.
 ///
-/// Connects again by itself after a failure, to the next member. A swap without an answer is
+/// Reconnects to the next member after a failure. A swap without an answer is
 /// [`Ambiguous`](ifmatch_register::RegisterErrorKind::Ambiguous), and is never sent again.
 #[derive(Debug)]
 pub struct EtcdRegister {
@@ -56,7 +56,7 @@ impl EtcdRegister {
     /// Connects to the members at `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`, or `etcds://…` with TLS.
     ///
     /// # Errors
-    /// As for [`EtcdRegister::connect_to`].
+    /// Same as [`EtcdRegister::connect_to`].
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::connect_to(url.parse()?).await
     }

@@ -1,6 +1,6 @@
 //! The part of etcd's gRPC interface that a register needs (`rpc.proto` of version 3.4).
 //!
-//! Written out, since a generator would need `protoc` at build time. Fields that are not used are left out: servers read a
+//! Written out, since a generator would need `protoc` at build time. Fields that aren't used are left out: servers read a
 //! missing field as its default, and answers are read without the fields unknown here.
 
 use http::uri::PathAndQuery;
@@ -173,7 +173,7 @@ pub(crate) enum Target {
 
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum Operand {
-    /// Number of changes since the key was created, or zero if it is not there.
+    /// Number of changes since the key was created, or zero if it isn't there.
     #[prost(int64, tag = "4")]
     Version(i64),
     #[prost(bytes, tag = "7")]

@@ -44,13 +44,13 @@ fn coding(headers: &HeaderMap) -> Option<Problem> {
     })
 }
 
-/// Rejects targets of schemes that are not HTTP, which the next hop may treat in its own way.
+/// Rejects targets of schemes that aren't HTTP, which the next hop may treat in its own way.
 fn scheme<B>(request: &Request<B>) -> Option<Problem> {
     let is_http = request.uri().scheme_str().is_none_or(|scheme| matches!(scheme, "http" | "https"));
     (!is_http).then(|| Problem::bad_request("the scheme of the target must be http or https"))
 }
 
-/// Rejects a length that is not a plain number. The next hop may read `010` as eight, and two lengths as two requests.
+/// Rejects a length that isn't a plain number. The next hop may read `010` as eight, and two lengths as two requests.
 fn length(headers: &mut HeaderMap) -> Option<Problem> {
     let mut lengths = fields::lines(headers, CONTENT_LENGTH);
     let (first, second) = (lengths.next()?, lengths.next());

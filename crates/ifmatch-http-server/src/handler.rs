@@ -48,7 +48,7 @@ pub struct AnyError(pub BoxError);
 
 /// A handler of any type. Clones share it.
 ///
-/// Connections are served with this one type, so that a program with many handlers contains their code once.
+/// Connections are served with this one type, so a program with many handlers contains their code once.
 #[derive(Clone)]
 pub struct AnyHandler(Arc<dyn Erased>);
 
@@ -117,7 +117,7 @@ impl RequestContext {
         Self { activity, interim }
     }
 
-    /// Returns the address of the client.
+    /// Returns the client's address.
     pub fn remote_address(&self) -> SocketAddr {
         self.activity.client.address
     }

@@ -31,7 +31,7 @@ pub(crate) fn check<B>(request: &Request<B>) -> Option<Problem> {
 }
 
 /// Replaces a `Host` that differs from the host in the target, which takes precedence (RFC 9112 §3.2.2). Otherwise a cache
-/// could not tell which resource a request changes.
+/// couldn't tell which resource a request changes.
 pub(crate) fn normalize<B>(request: &mut Request<B>) {
     let Some(authority) = request.uri().authority() else { return };
     let differs = request.headers().get(HOST).is_some_and(|host| host != authority.as_str());

@@ -1,6 +1,6 @@
 //! HTTP/1 by hyper, with interim responses: a stream that sends them before the final response.
 //!
-//! hyper cannot send 102 or 103, but it flushes the stream whenever it has nothing more to write. As long as a request
+//! hyper can't send 102 or 103, but it flushes the stream whenever it has nothing more to write. As long as a request
 //! has no response, an interim response can be written at each flush.
 
 use std::io::{self, IoSlice};

@@ -18,7 +18,7 @@ const MAX_SIZE: usize = 64 * 1024;
 /// Size of a field without its text, and of a message without fields.
 const OVERHEAD: usize = 32;
 
-/// Time that a final response waits for a client that does not read the interim ones.
+/// Time that a final response waits for a client that doesn't read the interim ones.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interim responses waiting to be sent, on an HTTP/1 connection or an HTTP/2 stream.
@@ -72,7 +72,7 @@ impl InterimQueue {
         InterimSender { request: self.lock().request, queue: Arc::clone(self) }
     }
 
-    /// Ends the current request. Returns `true` if some of its interim responses have not been sent yet.
+    /// Ends the current request. Returns `true` if some of its interim responses haven't been sent yet.
     pub(crate) fn end_request(&self) -> bool {
         let mut pending = self.lock();
         pending.request += 1;
@@ -80,7 +80,7 @@ impl InterimQueue {
         !pending.messages.is_empty()
     }
 
-    /// Waits until all messages have been sent. Drops those that the client does not read in time.
+    /// Waits until all messages have been sent. Drops those that the client doesn't read in time.
     pub(crate) async fn flushed(&self) {
         let all_sent = async {
             loop {
@@ -116,7 +116,7 @@ impl InterimQueue {
     }
 }
 
-/// Returns the maximum size of a message.
+/// Returns a message's maximum size.
 fn size(headers: &HeaderMap) -> usize {
     let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + OVERHEAD);
     OVERHEAD + fields.sum::<usize>()

@@ -14,9 +14,9 @@ pub(crate) const MAX_FIELDS: usize = 100;
 pub struct Limits {
     /// Maximum size of a request head, in bytes; at least 8 KiB.
     pub header_size: usize,
-    /// Limits on connections. Zero slots are not allowed.
+    /// Limits on connections. Zero slots aren't allowed.
     pub connections: SlotLimit,
-    /// Limits on concurrent requests. Zero slots are not allowed.
+    /// Limits on concurrent requests. Zero slots aren't allowed.
     pub requests: SlotLimit,
     /// Maximum number of concurrent requests on one HTTP/2 connection.
     pub streams: u32,

@@ -23,7 +23,7 @@ pub(crate) struct ProgressTimeout {
 
 /// A client's remaining time.
 ///
-/// Only time spent waiting for the client counts; slow disks and upstreams do not.
+/// Only time spent waiting for the client counts; slow disks and upstreams don't.
 #[derive(Debug)]
 struct Allowance {
     timeout: Duration,

@@ -59,7 +59,7 @@ impl Listening {
         Self { is_plain: true, ..self }
     }
 
-    /// Sets limits for these listeners alone, so that clients of the others cannot exhaust them.
+    /// Sets limits for these listeners alone, so clients of the others can't exhaust them.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits: Some(limits), ..self }

@@ -90,7 +90,7 @@ impl ConnectionSlots {
         }
     }
 
-    /// Registers a connection, so that it can be evicted.
+    /// Registers a connection, so it can be evicted.
     pub(crate) fn register(self: &Arc<Self>, activity: &Arc<Activity>) -> Registration {
         let evicted = Arc::<Notify>::default();
         let mut registry = self.registry();

@@ -79,7 +79,7 @@ async fn a_handler_responds_after_its_interim_responses() {
     assert_eq!(events.lock().unwrap()[0], Event::ConnectionOpened);
 }
 
-/// The client need not send the body after a final response (RFC 9110 §10.1.1). If the connection stayed open, the first bytes of
+/// The client needn't send the body after a final response (RFC 9110 §10.1.1). If the connection stayed open, the first bytes of
 /// its next request could count as the body.
 #[tokio::test]
 async fn an_early_response_to_a_client_that_awaits_100_continue_closes_the_connection() {
@@ -120,7 +120,7 @@ async fn a_partial_head_times_out() {
 }
 
 /// Between the end of a kept connection and the news of it, a client may send a request, which is lost. While the server drains,
-/// a connection is closed by a response, so that the client knows before it sends the next request.
+/// a connection is closed by a response, so the client knows before it sends the next request.
 #[tokio::test]
 async fn a_draining_server_closes_connections_with_a_response_and_serves_others() {
     let (mut server, address, _) = start(Limits::default()).await;
@@ -163,7 +163,7 @@ async fn a_shutdown_completes_requests_in_progress() {
     assert_eq!(stopped.await.unwrap(), 0);
 }
 
-/// The connections of clients that were quick enough to connect, but whose first request was not read yet.
+/// The connections of clients that were quick enough to connect, but whose first request wasn't read yet.
 #[tokio::test]
 async fn a_shutdown_answers_connections_that_wait_to_be_accepted() {
     let (mut server, address, _) = start(Limits::default()).await;

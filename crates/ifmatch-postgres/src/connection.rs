@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// The session's parameters, whatever the defaults of the database and the user.
 ///
 /// There is no `statement_timeout`: a server that cancels a statement while it waits for a synchronous standby shows a
-/// change that is not replicated.
+/// change that isn't replicated.
 const SESSION: &str = "
     SET default_transaction_isolation = 'read committed';
     SET statement_timeout = 0;

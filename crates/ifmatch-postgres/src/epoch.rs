@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A promotion begins a new timeline, and a restored `pg_dump` creates new tables, with other object identifiers. The server
-//! cannot tell if it has all acknowledged swaps, which is certain only for a synchronous standby. The epoch is a row that is
+//! can't tell if it has all acknowledged swaps, which is certain only for a synchronous standby. The epoch is a row that is
 //! replicated with the records, with the timeline and the table in which it began. Every new connection compares those with
 //! the server's. A base backup that is started in place of the server has the same ones: the operator calls [`restored`]. No connection survives a promotion, since a standby
 //! accepts none that writes. A server with an earlier epoch than one that was found already is refused, and connections to it
@@ -93,12 +93,12 @@ async fn find_latest(url: &str) -> Option<Connection> {
     latest.map(|(_, connection)| connection)
 }
 
-/// Begins an epoch after the tables were restored from a backup, so that versions from before count as unknown where they can
-/// be probed. Call this before any process uses the register again: a restored base backup cannot be told from the server
+/// Begins an epoch after the tables were restored from a backup, so versions from before count as unknown where they can
+/// be probed. Call this before any process uses the register again: a restored base backup can't be told from the server
 /// that it replaces. Returns the number of the epoch.
 ///
 /// # Errors
-/// As for [`PostgresRegister::connect`](crate::PostgresRegister::connect).
+/// Same as [`PostgresRegister::connect`](crate::PostgresRegister::connect).
 pub async fn restored(url: &str) -> Result<u64, ConnectError> {
     let connection = connect_to_latest(url, &Settings::parse(url)?).await?;
     answered(async {
@@ -120,7 +120,7 @@ impl Connection {
     /// Finds the epoch, and raises it if the server continues another timeline than the one on which it began.
     ///
     /// # Errors
-    /// As for [`Known::become_found`], or if the server fails.
+    /// Same as [`Known::become_found`]; also fails if the server fails.
     pub(crate) async fn check_epoch(&self, known: &Known) -> Result<Epoch, ConnectError> {
         let found = self.find_epoch(false).await?;
         let epoch = found.epoch;

@@ -98,7 +98,7 @@ fn is_configuration(error: &tokio_postgres::Error) -> bool {
     error.to_string().starts_with("invalid configuration")
 }
 
-/// An error with its causes, since the client library's messages do not contain them.
+/// An error with its causes, since the client library's messages don't contain them.
 struct Chain<'a>(&'a (dyn Error + 'static));
 
 impl fmt::Display for Chain<'_> {

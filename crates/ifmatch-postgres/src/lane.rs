@@ -121,7 +121,7 @@ impl Lane {
     }
 
     /// Runs statements within the time limit, and samples the server's time along with them. Without an answer, or if the
-    /// result is ambiguous, the connection is replaced: the server is not asked to cancel anything.
+    /// result is ambiguous, the connection is replaced: the server isn't asked to cancel anything.
     async fn run<T>(
         &mut self,
         work: impl AsyncFnOnce(&Prepared) -> T,
@@ -155,7 +155,7 @@ impl Pages for Lane {
     }
 }
 
-/// Returns the first bytes after all those with a prefix. No key contains the byte 255, which UTF-8 does not have.
+/// Returns the first bytes after all those with a prefix. No key contains the byte 255, which UTF-8 doesn't have.
 fn end_of(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     match end.last_mut() {
@@ -326,7 +326,7 @@ mod tests {
         lane.page(&Scan { limit: 1, ..Scan::default() }).await.unwrap();
     }
 
-    /// The former primary was not stopped, and this connection to it is still open. Another one has found the new primary.
+    /// The former primary wasn't stopped, and this connection to it is still open. Another one has found the new primary.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_connection_to_a_former_primary_is_not_used_any_more() {
         let primary = postgres::start(&[]).await;

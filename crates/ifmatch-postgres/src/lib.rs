@@ -1,7 +1,7 @@
-//! An ifmatch register in PostgreSQL, which any number of processes share.
+//! Register in PostgreSQL, which any number of processes can share.
 //!
-//! [`migrate`] creates the tables. [`PostgresRegister::connect`] needs no right to do so: `SELECT`, `INSERT`, `UPDATE` and
-//! `DELETE` on `ifmatch_records`, `SELECT` and `UPDATE` on `ifmatch_epoch`, and `SELECT` on `ifmatch_schema`, suffice.
+//! [`migrate`] creates the tables. [`PostgresRegister::connect`] only needs `SELECT`, `INSERT`, `UPDATE` and `DELETE`
+//! on `ifmatch_records`, `SELECT` and `UPDATE` on `ifmatch_epoch`, and `SELECT` on `ifmatch_schema`.
 //!
 //! ```no_run
 //! use ifmatch_postgres::PostgresRegister;
@@ -17,9 +17,9 @@
 //! # The URL
 //!
 //! `postgres://USER[:PASSWORD]@HOST[:PORT][,HOST…]/DATABASE[?OPTION=VALUE…]`, with the options of libpq that
-//! `tokio_postgres::Config` knows, and `sslmode` and `sslrootcert`. Of several hosts, the primary is used,
-//! and the latest one if a former primary was not stopped. The password is
-//! better placed in `PGPASSWORD` or in the file `PGPASSFILE` (by default `~/.pgpass`).
+//! `tokio_postgres::Config` knows, and `sslmode` and `sslrootcert`. If there are several hosts, the register uses the
+//! primary, or the latest one if a former primary wasn't stopped. Prefer to put the password in `PGPASSWORD` or in the
+//! file `PGPASSFILE` (by default `~/.pgpass`).
 //!
 //! | `sslmode` | connection |
 //! |---|---|
@@ -28,9 +28,9 @@
 //!
 //! # Connections
 //!
-//! Each register has four connections, two for swaps and one each for loads and scans. It uses prepared statements, which
-//! poolers that switch connections between transactions break. A connection that fails is replaced; after three failures
-//! in a row, calls fail at once until a probe, every 250 ms, has succeeded.
+//! Each register has four connections, two for swaps and one each for loads and scans. It uses prepared statements,
+//! which poolers that switch connections between transactions break. Failed connections are replaced; after three
+//! failures in a row, calls fail at once until a probe, every 250 ms, has succeeded.
 
 mod connection;
 mod epoch;
@@ -65,13 +65,13 @@ use settings::Settings;
 
 /// Time limit of a call.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Time limit of a statement, after which its connection is replaced. Shorter than that of a call, so that the call ends
+/// Time limit of a statement, after which its connection is replaced. Shorter than that of a call, so the call ends
 /// with the error of its statement.
 const STATEMENT_LIMIT: Duration = Duration::from_millis(4_500);
 /// Maximum number of records that one statement lists.
 const PAGE: usize = 1_000;
 
-/// A register in PostgreSQL.
+/// Register in PostgreSQL.
 pub struct PostgresRegister {
     place: Arc<Place>,
     lanes: Lanes,
@@ -89,10 +89,10 @@ impl PostgresRegister {
         Self::open(settings, first).await
     }
 
-    /// Connects with the settings of the service's own pool, and with its TLS: `NoTls` needs no crate of this one's feature `tls`.
+    /// Connects with the settings and TLS of the service's own pool. With `NoTls`, the feature `tls` isn't needed.
     ///
-    /// The register has four connections besides the pool's. It would wait for the service's transactions otherwise, and its
-    /// writers with it. For sqlx, use [`connect`](Self::connect) with the URL of `pool.connect_options().to_url_lossy()`.
+    /// The register opens its own four connections, so it never waits for the service's transactions. For sqlx, use
+    /// [`connect`](Self::connect) with the URL of `pool.connect_options().to_url_lossy()`.
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -105,7 +105,7 @@ impl PostgresRegister {
     /// ```
     ///
     /// # Errors
-    /// As for [`connect`](Self::connect). Several hosts are [`ConnectErrorKind::Unsuitable`].
+    /// Same as [`connect`](Self::connect). Several hosts are [`ConnectErrorKind::Unsuitable`].
     pub async fn connect_with(config: Config, tls: impl Tls) -> Result<Self, ConnectError> {
         let settings = Settings::of_service(config, tls)?;
         let first = settings.connect().await?;

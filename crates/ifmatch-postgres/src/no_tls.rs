@@ -1,4 +1,4 @@
-//! URLs without the feature `tls`: their connections are not encrypted.
+//! URLs without the feature `tls`: their connections aren't encrypted.
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -17,7 +17,7 @@ const LOCK: i64 = 0x69_66_6d_61_74_63_68;
 
 /// The statements that lead to each version from the one before.
 ///
-/// Keys are bytes, so that their order, and the texts that they may contain, do not depend on the database's encoding and
+/// Keys are bytes, so their order, and the texts that they may contain, don't depend on the database's encoding and
 /// collation. A page keeps room for new versions of its rows, which then need no change of the index.
 const MIGRATIONS: [&str; VERSION as usize] = [
     "CREATE TABLE ifmatch_records (key bytea PRIMARY KEY, revision bigint NOT NULL, record bytea NOT NULL)
@@ -32,15 +32,15 @@ const MIGRATIONS: [&str; VERSION as usize] = [
 /// change log says so.
 ///
 /// # Errors
-/// As for [`PostgresRegister::connect`](crate::PostgresRegister::connect).
+/// Same as [`PostgresRegister::connect`](crate::PostgresRegister::connect).
 pub async fn migrate(url: &str) -> Result<(), ConnectError> {
     migrate_at(&Settings::parse(url)?).await
 }
 
-/// Does the same as [`migrate`] with the settings and the TLS of the service.
+/// Does the same as [`migrate`], with the service's settings and TLS.
 ///
 /// # Errors
-/// As for [`PostgresRegister::connect_with`](crate::PostgresRegister::connect_with).
+/// Same as [`PostgresRegister::connect_with`](crate::PostgresRegister::connect_with).
 pub async fn migrate_with(config: Config, tls: impl Tls) -> Result<(), ConnectError> {
     migrate_at(&Settings::of_service(config, tls)?).await
 }

@@ -80,7 +80,7 @@ pub(crate) fn each_host(url: &str) -> Vec<String> {
     hosts.split(',').map(|host| format!("{scheme}://{user}{host}{tail}")).collect()
 }
 
-/// Removes `sslmode` and `sslrootcert`, which the client library does not know as libpq does. Returns `true` as the mode if
+/// Removes `sslmode` and `sslrootcert`, which the client library doesn't know as libpq does. Returns `true` as the mode if
 /// the connection is encrypted.
 fn without_tls_options(url: &str) -> Result<(String, Option<bool>, Option<PathBuf>), ConnectError> {
     let Some((place, query)) = url.rsplit_once('?') else { return Ok((url.to_owned(), None, None)) };

@@ -45,9 +45,10 @@ pub struct ProxyBuilder {
 }
 
 impl ProxyBuilder {
-    /// Routes requests for a host, a path or both to an upstream, or to a [`Route`] with more rules: `example.com/images/`,
-    /// `example.com` or `/`. `*.example.com` is for all hosts below `example.com`, at any depth, and not for that itself. The most
-    /// specific route wins: the host counts first, then the path. A route matches its path and every path below.
+    /// Routes requests for a host, a path or both to an upstream, or to a [`Route`] with more rules:
+    /// `example.com/images/`, `example.com` or `/`. `*.example.com` matches all hosts below `example.com`, at any
+    /// depth, but not `example.com` itself. The most specific route wins: the host counts first, then the path. A route
+    /// matches its path and every path below.
     ///
     /// If routes or upstreams have paths, every reading of a request's path by a server must lead to the same route.
     /// Paths with dot segments are rejected, as are paths that lead elsewhere because of empty segments, parameters,
@@ -68,16 +69,16 @@ impl ProxyBuilder {
         self
     }
 
-    /// Keeps the `Forwarded` and `X-Forwarded-…` fields of requests, which any client can send. Set this only if all
-    /// requests come through another proxy of yours. By default they are removed or replaced.
+    /// Keeps requests' `Forwarded` and `X-Forwarded-…` fields, which any client can send. Set this only if all requests
+    /// come through another proxy of yours. By default, they're removed or replaced.
     #[must_use]
     pub fn trust_forwarded(mut self, trust: bool) -> Self {
         self.forwarding.trust_forwarded = trust;
         self
     }
 
-    /// Offers HTTP/2 to servers with TLS. They choose it or HTTP/1.1 during the handshake (ALPN). By default only
-    /// HTTP/1.1 is offered: requests over one HTTP/2 connection share its fate, and its packet loss.
+    /// Offers HTTP/2 to servers with TLS, which choose during the handshake (ALPN). By default, only HTTP/1.1 is
+    /// offered: requests over one HTTP/2 connection share its fate, and its packet loss.
     #[must_use]
     pub fn http2(mut self, offer: bool) -> Self {
         self.http2 = offer;
@@ -100,7 +101,7 @@ impl ProxyBuilder {
         self
     }
 
-    /// Trusts these certificate authorities for upstreams with TLS, in place of those of the system.
+    /// Trusts these certificate authorities for upstreams with TLS, instead of the system's.
     ///
     /// ```
     /// use ifmatch_proxy::{Proxy, Upstream};
@@ -118,7 +119,7 @@ impl ProxyBuilder {
         self
     }
 
-    /// Sends this certificate to servers that ask for one (mutual TLS). By default the proxy has none.
+    /// Sends this certificate to servers that ask for one (mutual TLS). None by default.
     #[must_use]
     pub fn client_certificate(mut self, certificate: Arc<CertifiedKey>) -> Self {
         self.certificates.own = Some(certificate);
@@ -146,7 +147,7 @@ impl ProxyBuilder {
         self.routes.states()
     }
 
-    /// Reports events at the upstreams to `observer`.
+    /// Reports upstream events to `observer`.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(observer);

@@ -8,7 +8,7 @@ use http::StatusCode;
 use http::header::RETRY_AFTER;
 use ifmatch_core::problem::Problem;
 
-/// Error of a request that could not be forwarded, or got no response.
+/// Error of a request that couldn't be forwarded, or got no response.
 #[derive(Debug)]
 pub struct ProxyError {
     kind: ProxyErrorKind,
@@ -23,7 +23,7 @@ pub struct ProxyError {
 pub enum ProxyErrorKind {
     /// No upstream is configured for this host and path: 404.
     NoRoute,
-    /// A proxy does not forward such requests, for example CONNECT, or `Max-Forwards` is zero: 501.
+    /// A proxy doesn't forward such requests, for example CONNECT, or `Max-Forwards` is zero: 501.
     Unsupported,
     /// Servers read the path in several ways, one of which leads elsewhere: 400.
     AmbiguousPath,
@@ -35,7 +35,7 @@ pub enum ProxyErrorKind {
     Unreachable,
     /// The upstream closed the connection or sent invalid HTTP: 502.
     Broken,
-    /// The upstream did not answer in time: 504.
+    /// The upstream didn't answer in time: 504.
     Timeout,
     /// No slot became free: the queue is full, this client has all the places it may have, or the request waited until its
     /// timeout: 503. Nothing was sent.

@@ -12,7 +12,7 @@ use crate::ProxyErrorKind;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A request was sent to a server, or could not be sent. A request that is sent again counts again.
+    /// A request was sent to a server, or couldn't be sent. A request that is sent again counts again.
     #[non_exhaustive]
     Exchange {
         /// Route of the upstream, as configured.
@@ -30,7 +30,7 @@ pub enum Event<'a> {
     },
 }
 
-/// Receives the events of a proxy, for example to count them. Must not block.
+/// Receives a proxy's events, for example to count them. Mustn't block.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -52,7 +52,7 @@ impl<F: Fn(Event<'_>) + Send + Sync + 'static> Observer for F {
     }
 }
 
-/// The last exchange of one request, for its line in a log. A server puts this into the request's extensions, and keeps a clone.
+/// A request's last exchange, for its log line. A server puts this into the request's extensions, and keeps a clone.
 ///
 /// ```
 /// use ifmatch_proxy::LastExchange;
@@ -99,7 +99,7 @@ pub struct UpstreamState {
     pub servers: Vec<ServerState>,
 }
 
-/// The current state of a server.
+/// A server's current state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerState {

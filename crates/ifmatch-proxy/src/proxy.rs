@@ -42,7 +42,7 @@ use crate::upstream::slots::Slot;
 
 /// Forwards requests to upstreams, as a [`tower_service::Service`]. Cheap to clone.
 ///
-/// If no connection to a server can be made, so that nothing was sent, the next server is tried. A safe request without content
+/// If no connection to a server can be made, so nothing was sent, the next server is tried. A safe request without content
 /// is sent again if the connection closes before a response, and goes to up to two other servers if that repeats, or if a server
 /// answers 502, 503 or 504. Any other request is sent once.
 #[derive(Clone)]
@@ -88,8 +88,8 @@ impl Proxy {
         self.shared.borrow().name.is_in(headers)
     }
 
-    /// Returns a predicate for request fields that the proxy sets, amends or drops, so that upstreams see another value
-    /// than the client sent. A cache in front cannot select responses by these fields.
+    /// Returns a predicate for request fields that the proxy sets, amends or drops, so upstreams see another value
+    /// than the client sent. A cache in front can't select responses by these fields.
     ///
     /// ```
     /// use http::header::{ACCEPT, HeaderName};
@@ -157,7 +157,7 @@ impl Proxy {
 
     /// Replaces the routes, the upstreams and their settings by those of `other`, for this proxy and its clones.
     ///
-    /// Requests in progress, including queued ones, end as they began, so that none is lost. Servers that remain keep
+    /// Requests in progress, including queued ones, end as they began, so none is lost. Servers that remain keep
     /// their health. The proxy also keeps its name, [`trust_forwarded`](ProxyBuilder::trust_forwarded) and
     /// [`answer_timeout`](ProxyBuilder::answer_timeout), on which layers in front may depend.
     ///
@@ -301,7 +301,7 @@ impl Shared {
         }
     }
 
-    /// Returns the timeouts of a route.
+    /// Returns a route's timeouts.
     fn timeouts_of(&self, target: &Target<'_>) -> Timeouts {
         let Route { connect_timeout, answer_timeout, .. } = target.route;
         Timeouts {

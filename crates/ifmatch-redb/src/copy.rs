@@ -34,11 +34,11 @@ pub(crate) struct View {
 pub(crate) enum End {
     /// It was closed, so all of it is durable.
     Closed,
-    /// It was not closed. Its newest commit is whole.
+    /// It wasn't closed. Its newest commit is whole.
     Open,
-    /// It was not closed, and its newest commit isn't whole: the one before it takes its place.
+    /// It wasn't closed, and its newest commit isn't whole: the one before it takes its place.
     RolledBack,
-    /// It was not closed, and its newest commit is damaged: the one before it takes its place.
+    /// It wasn't closed, and its newest commit is damaged: the one before it takes its place.
     LostCommit,
 }
 
@@ -51,9 +51,9 @@ pub(crate) enum Rollback {
 
 /// Reason why a copy failed.
 pub(crate) enum CopyError {
-    /// The database cannot be read.
+    /// The database can't be read.
     Read(OpenError),
-    /// The copy cannot be written, or cannot replace the database.
+    /// The copy can't be written, or can't replace the database.
     Write(OpenError),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A commit writes its pages and the header, and then syncs once. The header has a slot for each of the last two commits. If
 //! redb can't use the newer one, it continues from the older one without a word. That is right after a loss of power, which
-//! may keep pages of a commit from the disk that was not acknowledged yet. It is wrong if a bit has flipped since: an
+//! may keep pages of a commit from the disk that wasn't acknowledged yet. It is wrong if a bit has flipped since: an
 //! acknowledged write is gone, and a client that holds the tag before it may write over it unseen.
 //!
 //! - **The slot is damaged.** A slot lies within one sector, which a disk writes as a whole or not at all, so this is no trace of
@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 /// First bytes of a database.
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// Bits of the byte after them: the number of the newer slot, and the flag of a database that was not closed.
+/// Bits of the byte after them: the number of the newer slot, and the flag of a database that wasn't closed.
 const NEWER_SLOT: u8 = 1;
 const NOT_CLOSED: u8 = 2;
 /// Place and size of the two slots. The last bytes of each are its checksum.
@@ -33,7 +33,7 @@ const CHECKSUM: usize = 16;
 /// First byte of a slot in the format that is checked here. redb refuses others itself.
 const FORMAT: u8 = 3;
 
-/// Returns `false` if the slot of the newest commit is damaged in a database that was not closed. redb itself refuses a damaged
+/// Returns `false` if the slot of the newest commit is damaged in a database that wasn't closed. redb itself refuses a damaged
 /// one that was.
 pub(crate) fn newest_commit_is_readable(storage: &dyn StorageBackend) -> io::Result<bool> {
     let mut header = [0; SLOTS + 2 * SLOT];
@@ -54,7 +54,7 @@ thread_local! {
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns `true` while this thread runs code of redb whose panics become errors: a panic hook need not report them.
+/// Returns `true` while this thread runs code of redb whose panics become errors: a panic hook needn't report them.
 ///
 /// ```
 /// let report = std::panic::take_hook();

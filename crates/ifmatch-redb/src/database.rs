@@ -1,7 +1,7 @@
 //! The open database and its replacement after a failure.
 //!
-//! After a failed write or sync, reading does not reveal the state of the disk: the page cache may show pages that were
-//! never written, and a later sync may succeed without them. A failure therefore retires the database. Its records are
+//! After a failed write or sync, reading doesn't reveal the state of the disk: the page cache may show pages that were
+//! never written, and a later sync may succeed without them. So a failure retires the database. Its records are
 //! copied into a new one before any further decision, and the old one is read-only until then. All records except those
 //! in the failed commit are durable and unaffected by it.
 
@@ -26,7 +26,7 @@ use crate::record_cache::Stored;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(crate) struct Shared {
-    /// `None` if the caller opened the database, in which case it cannot be replaced.
+    /// `None` if the caller opened the database, in which case it can't be replaced.
     storage: Option<Box<dyn Storage>>,
     current: RwLock<Current>,
     /// Keys of the commit in progress or of a failed commit.
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
 }
 
 struct Current {
-    /// Generation number of the current state, so that a failure retires only the state in which it occurred.
+    /// Generation number of the current state, so a failure retires only the state in which it occurred.
     number: u64,
     state: State,
 }
@@ -85,7 +85,7 @@ impl Shared {
         Ok(Self { storage: Some(storage), ..Self::around(database)? })
     }
 
-    /// Uses a database that cannot be replaced.
+    /// Uses a database that can't be replaced.
     pub(crate) fn around(database: Database) -> Result<Self, OpenError> {
         let database = Contained::new(database);
         contained(|| create_table(&database)).map_err(OpenError::damaged)??;

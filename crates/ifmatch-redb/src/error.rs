@@ -8,14 +8,14 @@ use redb::DatabaseError;
 
 use crate::damage::DamagedPage;
 
-/// A database could not be opened.
+/// A database couldn't be opened.
 #[derive(Debug)]
 pub struct OpenError {
     kind: OpenErrorKind,
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// The reason why a database could not be opened.
+/// The reason why a database couldn't be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenErrorKind {

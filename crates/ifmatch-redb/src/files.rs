@@ -14,7 +14,7 @@ use redb::{BackendError, DatabaseError, StorageBackend, StorageError};
 pub(crate) struct Files {
     path: PathBuf,
     fresh: PathBuf,
-    /// Lock file. The database file cannot serve as the lock because it gets replaced.
+    /// Lock file. The database file can't serve as the lock because it gets replaced.
     _lock: File,
 }
 
@@ -103,8 +103,8 @@ fn remove(path: &Path) -> io::Result<()> {
 /// Storage for one database, which a new database can replace atomically.
 ///
 /// After a failed write or sync, pages in the page cache may differ from those on the disk, and a later sync may still
-/// succeed. The register therefore never writes to such a database again: it copies the records into a new one, which
-/// then replaces it. It does the same with a database that was not closed cleanly.
+/// succeed. So the register never writes to such a database again: it copies the records into a new one, which
+/// then replaces it. It does the same with a database that wasn't closed cleanly.
 ///
 /// # What an implementation owes
 /// - **Exclusive**: while the storage exists, no other process or register uses the database.
@@ -112,7 +112,7 @@ fn remove(path: &Path) -> io::Result<()> {
 ///   opened is durable.
 /// - **Atomic**: [`Storage::replace`] leaves either the old database or the new one, even after a loss of power.
 pub trait Storage: fmt::Debug + Send + Sync + 'static {
-    /// Opens the database. Returns `None` if it does not exist.
+    /// Opens the database. Returns `None` if it doesn't exist.
     ///
     /// # Errors
     /// Fails if the system refuses, with [`io::ErrorKind::ResourceBusy`] if the database is open elsewhere.

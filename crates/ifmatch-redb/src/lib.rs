@@ -1,10 +1,10 @@
-//! A durable register in an embedded redb database: an acknowledged swap survives `kill -9` and power loss.
+//! Durable register in an embedded redb database: an acknowledged swap survives `kill -9` and power loss.
 //!
-//! After a failed write or sync, the page cache cannot be trusted. The register then copies its records into a new
-//! file, which replaces the old one. It does the same with a file that was not closed cleanly.
+//! After a failed write or sync, the page cache can't be trusted. The register then copies its records into a new
+//! file, which replaces the old one. It does the same with a file that wasn't closed cleanly.
 //!
-//! One process at a time may open the database. Swaps are committed in groups, so that concurrent writers share one sync
-//! of the disk. Up to 16 MiB of recently used records are kept in memory, in addition to redb's own cache.
+//! One process at a time may open the database. Swaps are committed in groups, so concurrent writers share one disk
+//! sync. Besides redb's own cache, up to 16 MiB of recently used records are kept in memory.
 //!
 //! ```
 //! use ifmatch_redb::RedbRegister;
@@ -57,7 +57,7 @@ pub struct RedbRegister {
 pub enum Integrity {
     /// All pages fit their checksums.
     Intact,
-    /// A page of the newest commit is missing or damaged, and the commit isn't used. If the machine lost power, it was not
+    /// A page of the newest commit is missing or damaged, and the commit isn't used. If the machine lost power, it wasn't
     /// acknowledged. Otherwise, an acknowledged swap is missing.
     RolledBack,
     /// The newest commit is damaged, and the last acknowledged swap may be missing with it.
@@ -67,15 +67,15 @@ pub enum Integrity {
 }
 
 impl RedbRegister {
-    /// Opens the database at `path`, or creates it. Other users of the machine cannot read the file.
+    /// Opens the database at `path`, or creates it. Other users of the machine can't read the file.
     ///
-    /// A database that was not closed cleanly is first copied into a new file, which replaces it. This temporarily
+    /// A database that wasn't closed cleanly is first copied into a new file, which replaces it. This temporarily
     /// doubles the disk space used. A file with the suffix `.lock` is kept next to the database.
     ///
     /// # Errors
     /// [`OpenErrorKind::InUse`] if another process has the database open; [`OpenErrorKind::Denied`] if the file or its
-    /// folder is not writable; [`OpenErrorKind::Full`] if there is not enough space for the copy;
-    /// [`OpenErrorKind::Damaged`] if the file is not a database that this release can read; [`OpenErrorKind::LostCommit`] if its
+    /// folder isn't writable; [`OpenErrorKind::Full`] if there isn't enough space for the copy;
+    /// [`OpenErrorKind::Damaged`] if the file isn't a database that this release can read; [`OpenErrorKind::LostCommit`] if its
     /// newest commit is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_in(Files::lock(path.as_ref())?)
@@ -85,17 +85,17 @@ impl RedbRegister {
     /// commit before it. The last acknowledged swap may be lost.
     ///
     /// # Errors
-    /// As for [`RedbRegister::open`].
+    /// Same as [`RedbRegister::open`].
     pub fn open_rolled_back(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::start(Shared::open(Box::new(Files::lock(path.as_ref())?), Rollback::Accept)?)
     }
 
     /// Compares all pages of the database at `path` with their checksums. Changes nothing.
     ///
-    /// Reading does not compare them: a flipped bit can change or hide a record. A copy of a damaged page has a checksum that fits.
+    /// Reading doesn't compare them: a flipped bit can change or hide a record. A copy of a damaged page has a checksum that fits.
     ///
     /// # Errors
-    /// As for [`RedbRegister::open`], and [`OpenErrorKind::Denied`] if there is no database.
+    /// Same as [`RedbRegister::open`], and [`OpenErrorKind::Denied`] if there is no database.
     pub fn integrity(path: impl AsRef<Path>) -> Result<Integrity, OpenError> {
         let found = Files::lock(path.as_ref())?.open()?.ok_or_else(OpenError::removed)?;
         let mut view = match View::open(found, Rollback::Accept) {
@@ -116,20 +116,20 @@ impl RedbRegister {
     /// Opens the database in a custom storage, or creates it.
     ///
     /// # Errors
-    /// As for [`RedbRegister::open`].
+    /// Same as [`RedbRegister::open`].
     pub fn open_in(storage: impl Storage) -> Result<Self, OpenError> {
         Self::start(Shared::open(Box::new(storage), Rollback::Refuse)?)
     }
 
     /// Uses a database that is already open, for example one in memory.
     ///
-    /// Such a database cannot be replaced: after a failure the register permanently returns
-    /// [`RegisterErrorKind::Unavailable`]. After a failed write or sync, do not reopen the storage this way until the
-    /// machine has been restarted: the page cache may show data that is not on the disk. [`RedbRegister::open`] and
+    /// Such a database can't be replaced: after a failure the register permanently returns
+    /// [`RegisterErrorKind::Unavailable`]. After a failed write or sync, don't reopen the storage this way until the
+    /// machine has been restarted: the page cache may show data that isn't on the disk. [`RedbRegister::open`] and
     /// [`RedbRegister::open_in`] handle this case.
     ///
     /// # Errors
-    /// As for [`RedbRegister::open`].
+    /// Same as [`RedbRegister::open`].
     ///
     /// ```
     /// let register = ifmatch_redb::RedbRegister::open_with(|| {
@@ -145,7 +145,7 @@ impl RedbRegister {
     /// durable, apart from its name in the folder. Blocks.
     ///
     /// # Errors
-    /// Fails if the file exists or cannot be written, or if the database has failed and was not replaced yet.
+    /// Fails if the file exists or can't be written, or if the database has failed and wasn't replaced yet.
     ///
     /// ```
     /// use ifmatch_redb::RedbRegister;

@@ -54,7 +54,7 @@ pub(crate) struct Stored {
 struct BySize;
 
 impl Weighter<Key, Slot> for BySize {
-    /// Entries without weight are never evicted, so that a commit in progress is not forgotten.
+    /// Entries without weight are never evicted, so a commit in progress isn't forgotten.
     fn weight(&self, key: &Key, slot: &Slot) -> u64 {
         match slot {
             Slot::Writing => 0,

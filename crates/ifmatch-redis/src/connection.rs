@@ -139,7 +139,7 @@ impl Connection {
         Ok(swaps.collect())
     }
 
-    /// Runs a script, which is given the identity. If that is not the current one, connects again, and runs the script
+    /// Runs a script, which is given the identity. If that isn't the current one, connects again, and runs the script
     /// once more: nothing was changed.
     async fn script(&mut self, call: impl Fn(&[u8]) -> ScriptInvocation<'_>) -> Result<Value, RegisterError> {
         let first = self.script_once(&call).await?;
@@ -149,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// The inner error tells that the identity was not the current one.
+    /// The inner error tells that the identity wasn't the current one.
     async fn script_once(
         &mut self,
         call: &impl Fn(&[u8]) -> ScriptInvocation<'_>,
@@ -280,7 +280,7 @@ impl Place {
         Ok(())
     }
 
-    /// Returns the register's identity, as stored. Creates the register if this process has not seen it before.
+    /// Returns the register's identity, as stored. Creates the register if this process hasn't seen it before.
     async fn identify(
         &self,
         connection: &mut MultiplexedConnection,

@@ -6,7 +6,7 @@ use ifmatch_register::{ConnectError, ConnectErrorKind, RegisterError, RegisterEr
 use ifmatch_runtime::Cause;
 use redis::{ErrorKind, RedisError};
 
-/// Returns the error of a server that cannot be used.
+/// Returns the error of a server that can't be used.
 pub(crate) fn unusable(kind: ConnectErrorKind, cause: impl Into<Box<dyn Error + Send + Sync>>) -> ConnectError {
     let advice = match kind {
         ConnectErrorKind::Url => "not a Redis URL",
@@ -40,7 +40,7 @@ pub(crate) fn refused(error: RedisError) -> ConnectError {
 
 /// Returns the meaning of a failed script.
 ///
-/// A script either fails at its first write or not at all: the conditions of these errors do not change while it runs.
+/// A script either fails at its first write or not at all: the conditions of these errors don't change while it runs.
 /// Any other error, for example a lost connection or a key of another type, may have followed a write.
 pub(crate) fn failed(error: RedisError) -> RegisterError {
     let kind = match error.code() {

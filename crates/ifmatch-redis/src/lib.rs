@@ -1,9 +1,9 @@
-//! A register on Redis 7 or Valkey, which any number of processes can share.
+//! Register on Redis 7 or Valkey, which any number of processes can share.
 //!
 //! Swaps are linearizable as long as one server keeps its data. With `appendonly yes` and `appendfsync always`, an
-//! acknowledged swap survives a crash and a restart of that server. **A failover may lose acknowledged swaps**: replicas
-//! receive changes after they were acknowledged, and neither `WAIT` nor `min-replicas-to-write` changes that. The
-//! register's guarantee is therefore [`Guarantee::UntilFailover`].
+//! acknowledged swap survives a crash and a restart of that server. **A failover may lose acknowledged swaps**:
+//! replicas receive changes after they're acknowledged, and neither `WAIT` nor `min-replicas-to-write` changes that. So
+//! the register's guarantee is [`Guarantee::UntilFailover`].
 //!
 //! ```no_run
 //! use ifmatch_redis::RedisRegister;
@@ -44,7 +44,7 @@ const PAGE: usize = 256;
 
 /// A register on Redis or Valkey.
 ///
-/// Connects again by itself after a failure. A swap without an answer is [`Ambiguous`](ifmatch_register::RegisterErrorKind::Ambiguous), and is never
+/// Reconnects after a failure. A swap without an answer is [`Ambiguous`](ifmatch_register::RegisterErrorKind::Ambiguous), and is never
 /// sent again.
 #[derive(Debug)]
 pub struct RedisRegister {
@@ -57,17 +57,17 @@ impl RedisRegister {
     /// Connects to the server at `redis://[user:password@]host[:port][/database]`, or `rediss://…` with TLS.
     ///
     /// # Errors
-    /// As for [`RedisRegister::connect_with`].
+    /// Same as [`RedisRegister::connect_with`].
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::connect_with(Options::new(url)?).await
     }
 
     /// Connects to a server. Starts tasks on the current tokio runtime, which end with this value.
     ///
-    /// Warns if the server does not sync each swap to its disk.
+    /// Warns if the server doesn't sync each swap to its disk.
     ///
     /// # Errors
-    /// [`ConnectErrorKind::Unreachable`] if the server does not answer; [`ConnectErrorKind::Denied`] if it rejects the
+    /// [`ConnectErrorKind::Unreachable`] if the server doesn't answer; [`ConnectErrorKind::Denied`] if it rejects the
     /// user or the password; [`ConnectErrorKind::Unsuitable`] if it is a replica or part of a cluster, or if it evicts
     /// keys.
     pub async fn connect_with(options: Options) -> Result<Self, ConnectError> {
@@ -80,11 +80,11 @@ impl RedisRegister {
     }
 }
 
-/// Begins an epoch after the data were restored from a backup, so that versions from before count as unknown where they can be
-/// probed. A server that was restarted begins one by itself. Returns the number of the epoch.
+/// Begins an epoch after the data were restored from a backup, so versions from before count as unknown where they can be
+/// probed. A restarted server begins one on its own. Returns the number of the epoch.
 ///
 /// # Errors
-/// As for [`RedisRegister::connect_with`].
+/// Same as [`RedisRegister::connect_with`].
 pub async fn restored(url: &str) -> Result<u64, ConnectError> {
     Connection::open(Options::new(url)?).await?.begin_epoch().await
 }

@@ -28,7 +28,7 @@ impl Options {
     /// verified against the certificates of the system, or the file named by `SSL_CERT_FILE`.
     ///
     /// # Errors
-    /// [`ConnectErrorKind::Url`] if it is not such a URL.
+    /// [`ConnectErrorKind::Url`] if it isn't such a URL.
     pub fn new(url: &str) -> Result<Self, ConnectError> {
         let client = Client::open(parse(url)?).map_err(|error| unusable(ConnectErrorKind::Url, error))?;
         Ok(Self { client, prefix: "ifmatch:".to_owned() })
@@ -37,7 +37,7 @@ impl Options {
     /// Parses a `rediss://` URL. The server's certificate is verified against `root`, in PEM format.
     ///
     /// # Errors
-    /// [`ConnectErrorKind::Url`] if it is not such a URL, and [`ConnectErrorKind::Certificate`] if `root` is not a certificate.
+    /// [`ConnectErrorKind::Url`] if it isn't such a URL, and [`ConnectErrorKind::Certificate`] if `root` isn't a certificate.
     pub fn with_root_certificate(url: &str, root: &[u8]) -> Result<Self, ConnectError> {
         if !root.windows(PEM.len()).any(|bytes| bytes == PEM) {
             return Err(unusable(ConnectErrorKind::Certificate, "it has no certificate in PEM format"));

@@ -44,12 +44,12 @@ impl<E: Effect> Ambiguous<E> {
         Some(self.swaps.swap_remove(found).1)
     }
 
-    /// Returns the swaps that were not found, each with the revision that it expected.
+    /// Returns the swaps that weren't found, each with the revision that it expected.
     pub(crate) fn swaps(&self) -> &[(Revision, E)] {
         &self.swaps
     }
 
-    /// Returns the number of swaps that were not found.
+    /// Returns the number of swaps that weren't found.
     pub(crate) fn count(&self) -> usize {
         self.swaps.len()
     }
@@ -59,7 +59,7 @@ impl<E: Effect> Ambiguous<E> {
         self.error.take()
     }
 
-    /// Records what became of the swaps that were not found, by the success of the command.
+    /// Records what became of the swaps that weren't found, by the success of the command.
     pub(crate) fn resolve(&self, success: bool) {
         for _ in &self.swaps {
             metrics::ambiguous(if success { Resolution::NotDone } else { Resolution::Unknown });

@@ -30,7 +30,7 @@ impl EngineTime {
     }
 }
 
-/// The clock of an engine.
+/// An engine's clock.
 ///
 /// ```
 /// use std::time::Duration;

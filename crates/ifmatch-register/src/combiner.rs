@@ -15,7 +15,7 @@ use crate::register::{RegisterError, RegisterErrorKind};
 /// Maximum number of changes in one swap. A record remembers the answers of a whole group, some 130 bytes each.
 const MAX_GROUP: usize = 128;
 
-/// Runs the changes of one process on a register, so that a key that many writers change at once is as fast as many keys.
+/// Runs the changes of one process on a register, so a key that many writers change at once is as fast as many keys.
 ///
 /// The changes of a key that arrive while a swap is under way are applied in order of arrival to the record that it
 /// leaves, and stored by the next swap (see [`ifmatch_core::group`]). None waits for more than its turn, and none is refused
@@ -60,7 +60,7 @@ where
     /// Makes a change, in turn. Returns the error of the change itself in the inner result: nothing was changed.
     ///
     /// # Errors
-    /// As for [`Driver::apply`].
+    /// Same as [`Driver::apply`].
     pub async fn apply(&self, key: &Key, change: C) -> Answer<C> {
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting { change, answer };

@@ -1,9 +1,9 @@
-//! Why a register cannot use the servers of its engine.
+//! Why a register can't use the servers of its engine.
 
 use std::error::Error;
 use std::fmt;
 
-/// A register cannot use the servers of its engine. The message says what to do, and contains no password.
+/// A register can't use its engine's servers. The message says what to do, and contains no password.
 #[derive(Debug)]
 pub struct ConnectError {
     kind: ConnectErrorKind,
@@ -15,24 +15,24 @@ pub struct ConnectError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectErrorKind {
-    /// The URL, or a file that it names, is not valid.
+    /// The URL, or a file that it names, isn't valid.
     Url,
     /// No server answers.
     Unreachable,
-    /// A certificate is not valid or not trusted, or the server has no TLS.
+    /// A certificate isn't valid or not trusted, or the server has no TLS.
     Certificate,
     /// The server refuses the user or the password, or the user lacks rights.
     Denied,
-    /// The server would lose acknowledged swaps, or is not the one that accepts writes.
+    /// The server would lose acknowledged swaps, or isn't the one that accepts writes.
     Unsuitable,
-    /// The tables are missing, or are those of another release.
+    /// The tables are missing, or another release made them.
     Schema,
     /// The server lacks records that this process has seen: it was emptied, restored from a backup, or is another one.
     Lost,
 }
 
 impl ConnectError {
-    /// Creates an error with what to do about it.
+    /// Creates an error whose text says what to do.
     pub fn new(kind: ConnectErrorKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into(), source: None }
     }

@@ -37,7 +37,7 @@ impl Deadlines {
     }
 
     /// Without space for another deadline, this one counts as new until those before it have ended. They stay for as long
-    /// again, so that their resources can be written.
+    /// again, so their resources can be written.
     fn has_ended(&self, key: &Key, overlong: Overlong, granted: Duration, own: Timestamp) -> bool {
         let mut tracked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let deadline = (key.clone(), overlong);

@@ -21,7 +21,7 @@ use crate::key::{KeyLock, KeyLocks};
 use crate::metrics;
 use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
 
-/// Time after which a command that keeps meeting other writers is not tried again: clients wait no longer.
+/// Time after which a command that keeps meeting other writers isn't tried again: clients wait no longer.
 const MAX_CONTENTION: Duration = Duration::from_secs(10);
 /// Maximum number of ambiguous swaps of one command.
 const MAX_AMBIGUOUS: usize = 3;
@@ -36,10 +36,9 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::
 
 /// Runs commands on a register.
 ///
-/// Commands of one process on one key queue up when they wait for each other. Correctness does not rely on this, since
-/// the register decides between all processes. The one exception is a permit that has ended by the clock although its
-/// handler still runs in this process: the [`KeyLock`] returned with it keeps other writers out. Clones share their queues and
-/// locks.
+/// One process's commands on a key queue up if they have to wait for each other. Correctness doesn't rely on this,
+/// since the register decides between all processes, with one exception: if a permit has expired but its handler still
+/// runs in this process, the [`KeyLock`] returned with it keeps other writers out. Clones share their queues and locks.
 #[derive(Clone, Debug)]
 pub struct Driver {
     shared: Arc<Shared>,
@@ -117,7 +116,7 @@ impl Driver {
         self.index_of(|_| true)
     }
 
-    /// Names the keys of resources that nothing but the register knows. After a failover that may have lost swaps (see
+    /// Selects the keys of resources that only the register knows. After a failover that may have lost swaps (see
     /// [`Epoch`](crate::Epoch)), their records are used as they are found, since nothing can be probed.
     #[must_use]
     pub fn index_of(mut self, is_index: fn(&Key) -> bool) -> Self {
@@ -142,8 +141,8 @@ impl Driver {
         &*self.shared.clock
     }
 
-    /// Returns the time that deadlines are compared with: the earliest bound of the engine's clock, or this process's clock
-    /// if the engine keeps no time. It never breaks a permit early, and goes back only with the engine's clock.
+    /// Returns the time to compare deadlines with: the earliest bound of the engine's clock, or this process's clock if
+    /// the engine keeps no time. It never breaks a permit early, and goes back only with the engine's clock.
     pub fn now(&self) -> Timestamp {
         self.shared.register.engine().time.map_or_else(|| self.shared.clock.now(), |time| time.earliest)
     }
@@ -159,7 +158,7 @@ impl Driver {
     /// Loads the record of a resource.
     ///
     /// # Errors
-    /// If the register fails.
+    /// Fails if the register fails.
     pub async fn load(&self, key: &Key) -> Result<Record, DriverError> {
         let stored = self.shared.register.load(key).await?;
         Ok(self.view(key, stored, self.now()))
@@ -185,12 +184,12 @@ impl Driver {
     ///
     /// # Errors
     /// [`DriverError::Contention`] if the record changed during every attempt; [`DriverError::Register`] if the register
-    /// failed. A refusal is not an error but an [`Outcome::Refused`].
+    /// failed. A refusal isn't an error but an [`Outcome::Refused`].
     pub async fn apply(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
         self.apply_to(key, None, command).await
     }
 
-    /// Runs a command on a record that was loaded earlier, which saves a load if the record has not changed since.
+    /// Runs a command on a record that was loaded earlier, which saves a load if the record hasn't changed since.
     ///
     /// If the swap finds another record, the command is applied to that one. An outcome that needs no swap is computed
     /// from a new load.
@@ -215,7 +214,7 @@ impl Driver {
     /// ```
     ///
     /// # Errors
-    /// As for [`Driver::apply`].
+    /// Same as [`Driver::apply`].
     pub async fn apply_to(
         &self,
         key: &Key,
@@ -225,8 +224,8 @@ impl Driver {
         self.apply_as(&mut Writer::Passing, key, seen, command).await
     }
 
-    /// Gives a permit back. If the register fails, keeps trying in the background until `deadline`, the end of the permit:
-    /// until then it would keep all writers away.
+    /// Gives a permit back. If the register fails, keeps trying in the background until `deadline`, when the permit
+    /// ends, since it keeps all writers away until then.
     ///
     /// ```text
     ///   writer                      register                    other writers
@@ -236,7 +235,7 @@ impl Driver {
     /// ```
     ///
     /// # Errors
-    /// As for [`Driver::apply`], of the first attempt.
+    /// Same as [`Driver::apply`], of the first attempt.
     pub async fn give_back(
         &self,
         key: &Key,
@@ -254,7 +253,7 @@ impl Driver {
         result
     }
 
-    /// Aborts grants that the register did not confirm, in the background, by their tokens.
+    /// Aborts grants that the register didn't confirm, in the background, by their tokens.
     ///
     /// ```text
     ///   writer                      register
@@ -303,7 +302,7 @@ impl Driver {
     /// is [`Refusal::Stale`]: the writer learns that its condition is false without taking a permit.
     ///
     /// # Errors
-    /// As for [`Driver::apply`].
+    /// Same as [`Driver::apply`].
     pub async fn begin(
         &self,
         key: &Key,
@@ -318,12 +317,12 @@ impl Driver {
         Ok((applied, lock.filter(|_| granted)))
     }
 
-    /// Runs a command that requires that no write is in flight. Waits in turn while one is.
+    /// Runs a command that needs no write to be in flight. Waits in turn while one is.
     ///
     /// If the wait exceeds [`Driver::with_patience`], the outcome is [`Refusal::InFlight`].
     ///
     /// # Errors
-    /// As for [`Driver::apply`].
+    /// Same as [`Driver::apply`].
     pub async fn apply_in_turn(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
         self.in_turn(&mut Writer::Passing, key, None, command, |_| false).await
     }
@@ -421,7 +420,7 @@ impl Driver {
         }
     }
 
-    /// Refuses a permit if the engine's time is not known precisely enough. The handler must end before any process can
+    /// Refuses a permit if the engine's time isn't known precisely enough. The handler must end before any process can
     /// see its permit as expired, although it ends by the earliest possible time.
     fn check_time(&self, command: &Command<'_>) -> Result<(), RegisterError> {
         let ttl = match command {
@@ -442,7 +441,7 @@ impl Driver {
     /// Applies changes in order, and stores them by one swap.
     ///
     /// # Errors
-    /// As for [`Driver::apply`], for all changes alike.
+    /// Same as [`Driver::apply`], for all changes alike.
     pub(crate) async fn apply_group<C: Change>(
         &self,
         key: &Key,
@@ -546,7 +545,7 @@ enum Writer<'p, 'a> {
 struct Proposed<'t> {
     command: &'t Command<'t>,
     outcome: &'t Outcome,
-    /// `true` if the transition locks a resource that was not locked before.
+    /// `true` if the transition locks a resource that wasn't locked before.
     begins_to_lock: bool,
 }
 

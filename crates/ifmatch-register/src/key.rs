@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ifmatch_runtime::{KeyedLocks, KeyedQueue};
 
-/// The name of a resource in a register: text without NUL of 1 to [`Key::MAX_LEN`] bytes. Cheap to clone.
+/// A resource's name in a register: 1 to [`Key::MAX_LEN`] bytes of text without NUL. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
 

@@ -80,7 +80,7 @@ pub fn encode(record: &Record) -> Vec<u8> {
 /// Decodes a record with its revision in front.
 ///
 /// # Errors
-/// [`RegisterErrorKind::Unreadable`] if the bytes are not those of [`encode`].
+/// [`RegisterErrorKind::Unreadable`] if the bytes aren't those of [`encode`].
 pub fn decode(bytes: &[u8]) -> Result<Record, RegisterError> {
     let (_, record) = bytes.split_at_checked(REVISION).ok_or(RegisterErrorKind::Unreadable)?;
     Ok(Record::decode(record)?)
@@ -109,7 +109,7 @@ pub struct QueuedSwap {
     pub next: Option<Record>,
 }
 
-/// The lanes of a register.
+/// A register's lanes.
 #[derive(Debug)]
 pub struct Lanes {
     swaps: Vec<mpsc::Sender<Job<QueuedSwap, Swap>>>,

@@ -1,5 +1,5 @@
-//! The register in which ifmatch keeps its records: the [`Register`] trait, the [`Driver`] that runs commands on it, a
-//! register in memory, and the conformance suite that every register must pass.
+//! Registers keep ifmatch's records: the [`Register`] trait, the [`Driver`] that runs commands on a register, an
+//! in-memory register, and the conformance suite that every register must pass.
 //!
 //! ```
 //! use ifmatch_core::lease::LeaseUse;

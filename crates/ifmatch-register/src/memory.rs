@@ -20,7 +20,7 @@ const FORGOTTEN: usize = 256;
 /// Number of records that a full shard checks to find one to evict.
 const EVICTION_TRIES: usize = 32;
 
-/// A register in memory, for a single process or for tests. Its records end with the process.
+/// In-memory register, for a single process or for tests. Its records end with the process.
 ///
 /// With a limit, it evicts records that a probe of the resource would restore. To make room, it examines up to 32 records of
 /// the key's shard. If each of them belongs to a write in flight or a lease, it takes no new record and fails with
@@ -46,18 +46,18 @@ struct Shard {
     /// Size of the records in memory.
     bytes: usize,
     /// Highest revision and latest date of evicted records, by the hash of the key. A key without a record has this
-    /// revision, so that a read which began before the eviction cannot record a stale observation.
+    /// revision, so a read which began before the eviction can't record a stale observation.
     forgotten: Box<[(Revision, HttpDate); FORGOTTEN]>,
 }
 
 impl MemoryRegister {
-    /// Creates a register of about `records` records at most, for services with resources that can be probed.
+    /// Creates a register of at most about `records` records, for services whose resources can be probed.
     pub fn with_capacity(records: usize) -> Self {
         Self::limited(Limit { records: records.div_ceil(SHARDS).max(1), bytes: usize::MAX })
     }
 
-    /// Creates a register that takes about `bytes` of memory at most, for services with resources that can be probed. A
-    /// record takes about 1 KiB. Use a MiB at least.
+    /// Creates a register that takes at most about `bytes` of memory, for services whose resources can be probed. A
+    /// record takes about 1 KiB. Use at least 1 MiB.
     pub fn with_memory(bytes: usize) -> Self {
         Self::limited(Limit { records: usize::MAX, bytes: bytes / SHARDS })
     }

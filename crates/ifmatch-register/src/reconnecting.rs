@@ -25,7 +25,7 @@ pub trait Connect: Send + Sync + 'static {
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, Self::Error>> + Send;
 
     /// Returns `true` after the end of a connection. Connections often end while they are idle: the server, or a firewall on
-    /// the way, closes them. Returns `false` if that cannot be known.
+    /// the way, closes them. Returns `false` if that can't be known.
     fn has_ended(&self, connection: &Self::Connection) -> bool;
 }
 
@@ -33,7 +33,7 @@ pub trait Connect: Send + Sync + 'static {
 /// every 250 ms until it succeeds.
 ///
 /// [`take`](Self::take) the connection before a call, and [`keep`](Self::keep) it after an answer. A call that fails, or
-/// is dropped halfway, does not keep it; the next one gets another. One that has ended meanwhile is replaced, and is no failure.
+/// is dropped halfway, doesn't keep it; the next one gets another. One that has ended since is replaced, and is no failure.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -14,27 +14,27 @@ use crate::key::Key;
 
 /// A linearizable register for each key.
 ///
-/// [`load`](Self::load), [`compare_and_swap`](Self::compare_and_swap) and [`scan`](Self::scan) are required. A register on an
-/// engine that processes share also describes it by [`engine`](Self::engine). Implement the trait with
-/// [`async_trait`](crate::async_trait), which boxes the futures, so that a driver holds any register.
+/// [`load`](Self::load), [`compare_and_swap`](Self::compare_and_swap) and [`scan`](Self::scan) are required. If
+/// processes share the engine, implement [`engine`](Self::engine) too. Use [`async_trait`](crate::async_trait), which
+/// boxes the futures, so a driver can hold any register.
 ///
 /// # Requirements
 /// - **Linearizable**, as far as its [`Guarantee`] goes: a load or a scan that begins after a successful swap, in any
 ///   process, sees that swap or a later one.
-/// - **Atomic**: of several swaps that expect the same revision, one succeeds.
+/// - **Atomic**: if several swaps expect the same revision, one succeeds.
 /// - **Durable**, as far as its [`Guarantee`] goes: a swap answered with [`Swap::Done`] survives a crash and a loss of
 ///   power, and so does every result of a load or a scan. After [`RegisterErrorKind::Ambiguous`] a driver loads the
-///   record to learn if its swap took place; after a failed sync, the contents of the page cache do not prove that.
+///   record to learn if its swap took place; after a failed sync, the contents of the page cache don't prove that.
 /// - **Opaque**: it stores [`Record::encode`] with [`Record::revision`], interprets neither, decodes with
 ///   [`Record::decode`], and returns errors of decoding.
-/// - **Honest errors**: [`RegisterErrorKind::Unavailable`] only if the swap definitely did not take place,
-///   [`RegisterErrorKind::Ambiguous`] if it may have. A client library that sends a swap again by itself may meet its own
-///   success: unless the conflict shows exactly `next`, which the driver recognises, report such a conflict as ambiguous.
-/// - **Bounded**: it returns or fails within a time limit of its choice. A register that hangs blocks every write.
+/// - **Honest errors**: [`RegisterErrorKind::Unavailable`] only if the swap definitely didn't take place,
+///   [`RegisterErrorKind::Ambiguous`] if it may have. A client library that resends swaps may meet its own success:
+///   unless the conflict shows exactly `next`, which the driver recognises, report such a conflict as ambiguous.
+/// - **Bounded**: it returns or fails within its own time limit. A hanging register blocks every write.
 /// - **Cancel-safe**: dropping a future leaves the swap done or not done.
 ///
-/// Callers must not assume an order between keys, or fairness. A spurious [`Swap::Conflict`] is safe; a spurious
-/// [`Swap::Done`] is not.
+/// Callers mustn't assume an order between keys, or fairness. A spurious [`Swap::Conflict`] is safe; a spurious
+/// [`Swap::Done`] isn't.
 ///
 /// # In SQL
 /// ```sql
@@ -45,20 +45,20 @@ use crate::key::Key;
 /// UPDATE register SET revision = $3, record = $4 WHERE key = $1 AND revision = $2;   -- swap
 /// DELETE FROM register WHERE key = $1 AND revision = $2;                             -- swap, no next
 /// ```
-/// If a row changed, the result is [`Swap::Done`]; otherwise [`Swap::Conflict`] with the result of a load, in a statement of
-/// its own: the first one's snapshot may be older than the conflict. Scans need the order of the keys' bytes, and the index
-/// must accept keys of [`Key::MAX_LEN`].
+/// If a row changed, return [`Swap::Done`]; otherwise [`Swap::Conflict`] with the result of a load. Load in a separate
+/// statement, since the first one's snapshot may be older than the conflict. Scans need the order of the keys' bytes,
+/// and the index must accept keys of [`Key::MAX_LEN`].
 ///
 /// # Tests
 /// The suite in [`conformance`](crate::conformance) (feature `conformance`) checks the contract. Test what it can't: an
-/// acknowledged swap survives `kill -9` and a loss of power, even after a failed sync, and a full disk or a connection that is
-/// lost during a swap is reported correctly.
+/// acknowledged swap survives `kill -9` and a loss of power, even after a failed sync, and your register correctly
+/// reports a full disk, or a connection lost during a swap.
 #[async_trait]
 pub trait Register: Send + Sync + 'static {
     /// Returns the current record, if there is one.
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError>;
 
-    /// Replaces the record with `next`, or removes it if `next` is `None`, if its revision is still `expected`.
+    /// If the record's revision is still `expected`, replaces it with `next`, or removes it if `next` is `None`.
     /// [`Revision::NONE`] means that there is no record.
     async fn compare_and_swap(
         &self,
@@ -75,14 +75,14 @@ pub trait Register: Send + Sync + 'static {
     /// flight.
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError>;
 
-    /// Describes the engine, as known from its latest answer. Called for each command, so it must not wait. Defaults to an
-    /// engine that loses nothing and keeps no time.
+    /// Describes the engine, as known from its latest answer. Called for each command, so it mustn't wait. Defaults to
+    /// an engine that loses nothing and keeps no time.
     fn engine(&self) -> Engine {
         Engine::default()
     }
 
-    /// Returns the revision of the current record if the register knows it without waiting, or [`Revision::NONE`] if it
-    /// knows that there is no record. Returns `None`, the default, if it takes a [`load`](Self::load).
+    /// Returns the current record's revision if the register knows it without waiting, or [`Revision::NONE`] if it
+    /// knows that there is no record. Returns `None`, the default, if only a [`load`](Self::load) can tell.
     ///
     /// Same guarantees as [`load`](Self::load). Lets caches revalidate without loading.
     fn revision_at_once(&self, _key: &Key) -> Option<Revision> {
@@ -133,7 +133,7 @@ pub struct Engine {
     /// The epoch, for engines of which another server may take over without the last swaps. It is stored with the records.
     /// After a call that the new server has answered, this is the new epoch.
     pub epoch: Epoch,
-    /// The engine's time, for registers that processes share. Each load takes a sample of it, so that a process that was
+    /// The engine's time, for registers that processes share. Each load takes a sample of it, so a process that was
     /// idle knows the time before it decides (see [`EngineClock`](crate::EngineClock)). `None` if the engine keeps no time:
     /// processes that share the register then compare deadlines by their own clocks.
     pub time: Option<EngineTime>,
@@ -148,7 +148,7 @@ pub enum Guarantee {
     #[default]
     Linearizable,
     /// An acknowledged swap may be lost when the engine fails over to another server: a record may return to an earlier
-    /// version. Such a register can keep permits for writers whose resource is probed, but cannot be the authority on the
+    /// version. Such a register can keep permits for writers whose resource is probed, but can't be the authority on the
     /// current version, nor the index of a store.
     UntilFailover,
     /// The records end with this process, or may be evicted while they still matter. No record returns to an earlier
@@ -171,7 +171,7 @@ impl Guarantee {
 /// A time between two failovers that may have lost swaps.
 ///
 /// Records up to revision `lost` may be older than an acknowledged swap. A [`Driver`](crate::Driver) of resources that can
-/// be probed treats their versions as unknown, and writes later revisions from then on. An index, which cannot ask any other
+/// be probed treats their versions as unknown, and writes later revisions from then on. An index, which can't ask any other
 /// authority, uses the records that it finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch {
@@ -187,7 +187,7 @@ pub struct Epoch {
 pub enum Swap {
     /// The record was replaced.
     Done,
-    /// The revision was not the expected one. Contains the current record.
+    /// The revision wasn't the expected one. Contains the current record.
     Conflict(Option<Record>),
 }
 
@@ -211,7 +211,7 @@ pub struct RegisterError {
     is_explained: bool,
 }
 
-/// The meaning of a register's failure for the caller.
+/// What a register's failure means for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterErrorKind {
@@ -219,7 +219,7 @@ pub enum RegisterErrorKind {
     Unavailable,
     /// The swap may have taken place, or may still do so.
     Ambiguous,
-    /// The stored record cannot be decoded: it is damaged, or was written by a newer release.
+    /// The stored record can't be decoded: it's damaged, or a newer release wrote it.
     Unreadable,
     /// The register has reached its capacity. Nothing was changed.
     Full,

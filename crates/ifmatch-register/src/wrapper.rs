@@ -6,8 +6,8 @@ use ifmatch_core::record::{Record, Revision};
 use crate::key::Key;
 use crate::register::{Engine, Register, RegisterError, Scan, Swap};
 
-/// A register around another one, such as for metrics or for faults in tests: it passes on the calls that it does not override,
-/// and so is a [`Register`] itself.
+/// Wraps another register, for metrics or for faults in tests. It passes on the calls that it doesn't override, and is
+/// a [`Register`] itself.
 ///
 /// ```
 /// use ifmatch_register::{Engine, Guarantee, MemoryRegister, Register, Wrapper};
@@ -57,7 +57,7 @@ pub trait Wrapper: Send + Sync + 'static {
         self.inner().engine()
     }
 
-    /// See [`Register::revision_at_once`]. Defaults to `None`, so that no answer passes by a [`load`](Self::load) that is
+    /// See [`Register::revision_at_once`]. Defaults to `None`, so no answer passes by a [`load`](Self::load) that is
     /// overridden.
     fn revision_at_once(&self, _key: &Key) -> Option<Revision> {
         None

@@ -22,7 +22,7 @@ type Shared = Arc<dyn Error + Send + Sync>;
 pub struct Cause {
     /// What is wrong, and what to do about it.
     pub text: String,
-    /// `true` if no other attempt can succeed: the certificate is not to be trusted, or the server speaks another protocol.
+    /// `true` if no other attempt can succeed: the certificate isn't to be trusted, or the server speaks another protocol.
     pub is_lasting: bool,
 }
 

@@ -46,7 +46,7 @@ impl ManualClock {
         Self { now: Arc::new(watch::Sender::new(start.micros())), skew: Arc::default(), has_timers: false }
     }
 
-    /// Makes waits use the runtime's timers, which this clock does not advance.
+    /// Makes waits use the runtime's timers, which this clock doesn't advance.
     #[must_use]
     pub fn with_timers(self) -> Self {
         Self { has_timers: true, ..self }

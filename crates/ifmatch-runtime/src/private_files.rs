@@ -1,4 +1,4 @@
-//! Files and folders that other users of the machine cannot read, even below a shared folder.
+//! Files and folders that other users of the machine can't read, even below a shared folder.
 //!
 //! On systems other than Unix, files and folders get the access rights of the folder they are created in.
 
@@ -9,7 +9,7 @@ use std::path::Path;
 /// Creates a folder. Its parent must exist.
 ///
 /// # Errors
-/// If the folder exists or cannot be created.
+/// Fails if the folder exists or can't be created.
 pub fn create_dir(path: &Path) -> io::Result<()> {
     imp::create_dir(path)
 }
@@ -17,23 +17,23 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
 /// Creates a file, or truncates an existing one.
 ///
 /// # Errors
-/// If the file cannot be created or opened.
+/// Fails if the file can't be created or opened.
 pub fn create(path: &Path) -> io::Result<File> {
     imp::private(OpenOptions::new().write(true).create(true).truncate(true)).open(path)
 }
 
-/// Creates a file that does not exist yet, for reading and writing.
+/// Creates a file that doesn't exist yet, for reading and writing.
 ///
 /// # Errors
-/// If the file exists or cannot be created.
+/// Fails if the file exists or can't be created.
 pub fn create_new(path: &Path) -> io::Result<File> {
     imp::private(OpenOptions::new().read(true).write(true).create_new(true)).open(path)
 }
 
-/// Opens a file for reading and writing, and creates it if it does not exist.
+/// Opens a file for reading and writing, and creates it if it doesn't exist.
 ///
 /// # Errors
-/// If the file cannot be created or opened.
+/// Fails if the file can't be created or opened.
 pub fn open_or_create(path: &Path) -> io::Result<File> {
     imp::private(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(path)
 }

@@ -19,7 +19,7 @@ pub struct RandomError(#[source] getrandom::Error);
 /// Returns a random number, for example to distinguish racing writers.
 ///
 /// # Errors
-/// If the system fails to provide random numbers.
+/// Fails if the system fails to provide random numbers.
 pub fn nonce() -> Result<u64, RandomError> {
     UNUSED.with_borrow_mut(|unused| {
         if let Some(number) = unused.pop() {
@@ -36,12 +36,12 @@ pub fn nonce() -> Result<u64, RandomError> {
 /// Returns random bytes, for example for a UUID.
 ///
 /// # Errors
-/// If the system fails to provide random numbers.
+/// Fails if the system fails to provide random numbers.
 pub fn random_bytes() -> Result<[u8; 16], RandomError> {
     Ok((u128::from(nonce()?) << 64 | u128::from(nonce()?)).to_ne_bytes())
 }
 
-/// Returns a random duration from half of `full` to `full`, so that writers that met do not meet again.
+/// Returns a random duration from half of `full` to `full`, so writers that met don't meet again.
 pub fn jittered(full: Duration) -> Duration {
     // Without random numbers there is no jitter, which is slower but correct.
     let part = nonce().unwrap_or(u64::MAX) >> 48;

@@ -14,13 +14,13 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::platform;
 
-/// Detached work. It must be run to completion and does not panic.
+/// Detached work. It must be run to completion and doesn't panic.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The function that runs detached work, if it is not the platform's own.
+/// The function that runs detached work, if it isn't the platform's own.
 static SPAWNER: OnceLock<fn(Work)> = OnceLock::new();
 
-/// A handle to the result of detached work. Dropping it does not stop the work.
+/// A handle to the result of detached work. Dropping it doesn't stop the work.
 #[derive(Debug)]
 pub struct Detached<T>(oneshot::Receiver<Option<T>>);
 
@@ -102,7 +102,7 @@ pub async fn timeout<T>(clock: &dyn Clock, limit: Duration, work: impl Future<Ou
 
 /// Runs a future until a deadline by this clock, then drops it.
 ///
-/// The clock is checked before each poll: once the deadline has passed, the future is not polled again, even if the
+/// The clock is checked before each poll: once the deadline has passed, the future isn't polled again, even if the
 /// timer for it stood still, as it may while the machine is suspended.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use ifmatch_runtime::task::{Work, detach, spawn_by};
 
 static QUEUE: Mutex<Vec<Work>> = Mutex::new(Vec::new());
 
-/// Runs the detached work on this thread, so that panics reach the test.
+/// Runs the detached work on this thread, so panics reach the test.
 fn run() -> usize {
     let queue = std::mem::take(&mut *QUEUE.lock().unwrap());
     let number = queue.len();

@@ -1,7 +1,7 @@
 //! The rules of Signature Version 4 that `s3s` leaves out, and the operations that need no signature where everyone may read.
 //!
 //! `s3s` verifies signatures, and compares the time of a request, and the end of a presigned URL, with the system's clock. It
-//! accepts the older version 2, whose header has no time limit, and headers that the signature does not cover. The holder of a
+//! accepts the older version 2, whose header has no time limit, and headers that the signature doesn't cover. The holder of a
 //! presigned upload could thus add `x-amz-copy-source`, and copy any object. It also accepts signatures for another service, `sts`, for
 //! which it reads a body before the signature is verified; and it knows no `Date`.
 //!
@@ -48,7 +48,7 @@ pub(crate) fn is_anonymous(head: &Parts, query: &[(String, String)]) -> bool {
     !head.headers.contains_key(AUTHORIZATION) && !query.iter().any(|(name, _)| is_of_signature(name))
 }
 
-/// Returns the error for a request that must be signed, and is not.
+/// Returns the error for a request that must be signed, and isn't.
 pub(crate) fn unsigned() -> S3Error {
     s3_error!(AccessDenied, "the request is not signed: sign it with the key of an account")
 }
@@ -64,7 +64,7 @@ struct Verified(String);
 /// The operations that [take back](verified) the account of a signature that was removed.
 const TAKING_LISTS: [&str; 2] = ["GetObject", "HeadObject"];
 
-/// Removes the signature of a request after it was verified, so that the request can be changed. [`Access`] admits it only for the
+/// Removes the signature of a request after it was verified, so the request can be changed. [`Access`] admits it only for the
 /// operations that know the account nevertheless.
 pub(crate) fn remove(head: &mut Parts, access_key: String) -> S3Result<()> {
     head.headers.remove(AUTHORIZATION);

@@ -46,19 +46,19 @@ impl Backend {
         })
     }
 
-    /// Returns the blob of an object.
+    /// Returns an object's blob.
     pub(crate) fn blob(&self, credentials: Option<&Credentials>, bucket: &str, key: &str) -> S3Result<BlobPath> {
         let container = self.container(credentials, bucket)?;
         Ok(BlobPath { container, name: BlobName::new(key).map_err(error::of_name)? })
     }
 }
 
-/// Refuses a request for something that is not implemented, rather than to ignore it.
+/// Refuses a request for something that isn't implemented, rather than to ignore it.
 pub(crate) fn refuse(requested: bool, what: &str) -> S3Result<()> {
     if requested { Err(s3_error!(NotImplemented, "{what} is not implemented: omit it")) } else { Ok(()) }
 }
 
-/// Refuses versions of objects, which this service does not keep.
+/// Refuses versions of objects, which this service doesn't keep.
 pub(crate) fn refuse_version(version: Option<&str>) -> S3Result<()> {
     match version {
         None | Some("null") => Ok(()),

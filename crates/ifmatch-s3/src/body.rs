@@ -132,7 +132,7 @@ struct Verified {
     body: Upload,
     /// `None` after the end.
     hasher: Option<ChecksumHasher>,
-    /// The headers of the request.
+    /// The request's headers.
     given: HeaderMap,
     /// The names of the checksums that must follow the body.
     announced: Vec<String>,

@@ -60,7 +60,7 @@ impl Write {
         self.preconditions.has_write_condition()
     }
 
-    /// Returns `true` if the write names a version, so that there must be an object.
+    /// Returns `true` if the write names a version, so there must be an object.
     pub(crate) fn updates(&self) -> bool {
         self.preconditions.if_match.is_some()
     }

@@ -87,7 +87,7 @@ impl Expected {
     }
 }
 
-/// Returns the number of elements `Part` and `Object`, whatever their namespace's prefix, in a document that need not be XML.
+/// Returns the number of elements `Part` and `Object`, whatever their namespace's prefix, in a document that needn't be XML.
 fn entries(document: &[u8]) -> usize {
     let is_entry = |rest: &&[u8]| {
         let end = rest.iter().position(|byte| b"> \t\r\n/".contains(byte)).unwrap_or(rest.len());

@@ -1,9 +1,9 @@
 //! The S3 dialect, spoken by unmodified S3 clients, over the same blobs as all other dialects.
 //!
-//! `s3s` speaks the protocol: XML, chunked bodies, and signatures. Around it, `authorization` checks of the signatures what `s3s`
-//! does not, `operation` refuses the operations that it takes for others, `incoming` bounds and verifies what it reads, and `answer`
-//! mends what it writes.
-//! Everything that decides is the store's: a condition of a request is a condition of its write.
+//! `s3s` speaks the protocol: XML, chunked bodies, and signatures. Around it, `authorization` adds the signature checks
+//! that `s3s` lacks, `operation` refuses the operations that it mistakes for others, `incoming` bounds and verifies
+//! what it reads, and `answer` corrects what it writes. The store decides everything: a request's condition becomes its
+//! write's.
 
 mod answer;
 mod authorization;

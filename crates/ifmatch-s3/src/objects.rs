@@ -32,7 +32,7 @@ const MAX_DELETED: usize = 1000;
 const PARALLEL: usize = 16;
 /// S3 has no responses of several ranges: `s3s` refuses requests for them.
 const LIMITS: Limits = Limits { max_ranges: 1 };
-/// What S3 does not implement either.
+/// What S3 doesn't implement either.
 const CONDITION_OF_A_VERSION: &str = "a deletion with both a version id and a condition";
 /// The type of an object without one.
 const DEFAULT_TYPE: &str = "binary/octet-stream";
@@ -248,7 +248,7 @@ impl Read<'_> {
     }
 }
 
-/// Returns the error for an object that does not exist.
+/// Returns the error for an object that doesn't exist.
 pub(crate) async fn not_found(backend: &Backend, blob: &BlobPath) -> S3Error {
     match backend.context.store.container(&blob.container).await {
         Ok(Some(_)) => s3_error!(NoSuchKey, "there is no such object"),
@@ -304,7 +304,7 @@ pub(crate) async fn delete(
     Ok(S3Response::new(DeleteObjectOutput::default()))
 }
 
-/// Deletes an object. Without `If-Match`, there need not be one.
+/// Deletes an object. Without `If-Match`, there needn't be one.
 async fn remove(backend: &Backend, blob: &BlobPath, write: Write) -> S3Result<()> {
     let (is_conditional, updates) = (write.is_conditional(), write.updates());
     let delete = Delete { preconditions: write.preconditions, request: write.request, ..Delete::default() };

@@ -13,7 +13,7 @@
 //!   fields, which would be lost.
 //! - `x-id`, by which some SDKs name the operation that they call, must name the selected one, unless the request only reads.
 //!
-//! Header fields for what an object would not have are refused as well, even if they are incomplete.
+//! Header fields for what an object wouldn't have are refused as well, even if they are incomplete.
 
 use http::{HeaderMap, HeaderValue, Method};
 use s3s::{S3Result, s3_error};
@@ -146,7 +146,7 @@ const HARMLESS: [&str; 15] = [
 /// The SDKs' name of the operation that they call.
 const SDK_NAME: &str = "x-id";
 
-/// Prefixes of the header fields for what an object would not have, or for conditions that are not evaluated.
+/// Prefixes of the header fields for what an object wouldn't have, or for conditions that aren't evaluated.
 const REFUSED: [(&str, &str); 7] = [
     ("x-amz-server-side-encryption", "server-side encryption"),
     ("x-amz-copy-source-server-side-encryption", "server-side encryption"),
@@ -201,7 +201,7 @@ pub(crate) fn check(operation: &str, method: &Method, query: &[(String, String)]
     check_headers(headers)
 }
 
-/// Refuses header fields for what an object would not have.
+/// Refuses header fields for what an object wouldn't have.
 fn check_headers(headers: &HeaderMap) -> S3Result<()> {
     for (name, value) in headers {
         let name = name.as_str();
@@ -242,7 +242,7 @@ fn is_harmless(name: &str) -> bool {
     HARMLESS.contains(&name) || name.starts_with(CHECKSUM)
 }
 
-/// Returns `true` for a checksum of an algorithm that is not computed.
+/// Returns `true` for a checksum of an algorithm that isn't computed.
 fn is_unknown_checksum(name: &str) -> bool {
     let algorithm = name.strip_prefix(CHECKSUM);
     algorithm.is_some_and(|name| !ABOUT_CHECKSUMS.contains(&name) && Algorithm::named(name).is_none())

@@ -3,7 +3,7 @@
 //! A writer asks for the container's record, remembers the answer for some ticks, and writes objects that carry the incarnation. The
 //! deleter marks the container, waits until no memory of earlier answers is left, removes the objects, and ends the deletion. Messages take any
 //! time, clocks fall behind, and an object can arrive at any time after it was sent: it is a write before the deletion, if the
-//! container was not gone when the write began. A tick is half a second. [`ContainerSabotage`] disables one check: the model
+//! container wasn't gone when the write began. A tick is half a second. [`ContainerSabotage`] disables one check: the model
 //! checker must then find an interleaving that the check prevents.
 //!
 //! An object that arrives after the deletion stays in the store. The reader asks for the container's record, too, and remembers the
@@ -24,7 +24,7 @@ const READS: u8 = 3;
 pub enum ContainerSabotage {
     /// None: the unmodified protocol.
     Nothing,
-    /// The deleter does not wait.
+    /// The deleter doesn't wait.
     OmitWait,
     /// The deleter waits exactly as long as an answer is remembered.
     OmitMargin,
@@ -57,7 +57,7 @@ enum Container {
     Present(u8),
     /// Marked at this tick.
     Deleting(u8, u8),
-    /// Deleted: objects of this incarnation and earlier ones are not blobs.
+    /// Deleted: objects of this incarnation and earlier ones aren't blobs.
     Gone(u8),
 }
 

@@ -37,7 +37,7 @@ pub enum GroupSabotage {
     RepeatOvertaken,
 }
 
-/// The task of a client.
+/// A client's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupTask {
     /// Writes without a condition.
@@ -157,7 +157,7 @@ pub enum GroupEvent {
     Crash(usize),
 }
 
-/// The change of a client.
+/// A client's change.
 struct Edit {
     preconditions: Preconditions,
     client: usize,

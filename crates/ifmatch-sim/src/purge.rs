@@ -36,7 +36,7 @@ pub enum Sabotage {
     TrustAfterLookup,
     /// A response in flight is stored although it was purged.
     StoreInFlight,
-    /// A node goes on if segments that it has not read are gone.
+    /// A node goes on if segments that it hasn't read are gone.
     IgnoreGap,
     /// A node goes on after a failover of the register.
     IgnoreFailover,

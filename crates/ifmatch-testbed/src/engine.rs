@@ -29,7 +29,7 @@ pub trait Engine {
     /// Starts a server that a few megabytes of records fill.
     fn start_small() -> impl Future<Output = Server>;
 
-    /// Gives a small server more space, or returns `false` if the engine cannot.
+    /// Gives a small server more space, or returns `false` if the engine can't.
     fn enlarge(server: &Server) -> impl Future<Output = bool>;
 
     /// Connects a register.
@@ -71,7 +71,7 @@ pub async fn connect<E: Engine>(url: &str) -> Arc<dyn Register> {
     within(&format!("a connection to {url}"), connected).await
 }
 
-/// Returns why a register does not connect.
+/// Returns why a register doesn't connect.
 pub async fn refusal<E: Engine>(url: &str) -> (ConnectErrorKind, String) {
     let Err(error) = E::connect(url).await else { panic!("{url}: must be refused") };
     (error.kind(), error.to_string())
@@ -98,7 +98,7 @@ fn key(number: usize) -> Key {
     Key::new(format!("key/{number}")).expect("a short key")
 }
 
-/// Creates a record with a payload of 60,000 bytes that does not compress.
+/// Creates a record with a payload of 60,000 bytes that doesn't compress.
 async fn create(register: &dyn Register, number: usize) -> Result<Swap, RegisterError> {
     let mut random = number as u64 + 1;
     let bytes = (0..60_000).map(|_| {
@@ -245,7 +245,7 @@ pub async fn check_without_connections<E: Engine>(settings: &'static [&'static s
 }
 
 /// The connection ends with the server's next bytes, which may be those of the answer or earlier ones. The swap takes place
-/// or does not, but never after another one that expects the same revision.
+/// or doesn't, but never after another one that expects the same revision.
 pub async fn a_swap_without_an_answer_is_ambiguous_and_never_sent_twice<E: Engine>() {
     let (server, proxy, register) = behind_proxy::<E>().await;
     let direct = connect::<E>(&server.url()).await;

@@ -11,7 +11,7 @@ use crate::within;
 /// Starts a cluster of one member.
 ///
 /// # Panics
-/// As for [`Server::start`].
+/// Same as [`Server::start`].
 pub async fn start(settings: &[&str]) -> Server {
     let peer = Port::claim();
     let advertised = peer.number();
@@ -21,7 +21,7 @@ pub async fn start(settings: &[&str]) -> Server {
 /// Starts a cluster of three members.
 ///
 /// # Panics
-/// As for [`Server::start`].
+/// Same as [`Server::start`].
 pub async fn start_three() -> Vec<Server> {
     let ports = [(); 3].map(|()| Port::claim());
     let advertised = ports.each_ref().map(Port::number);
@@ -42,9 +42,9 @@ pub struct Isolable {
 pub enum Isolation {
     /// Nothing arrives in either direction.
     Full,
-    /// The member is not reached, nor are its answers, on connections that the others have opened.
+    /// The member isn't reached, nor are its answers, on connections that the others have opened.
     Inbound,
-    /// The others are not reached on connections that the member has opened.
+    /// The others aren't reached on connections that the member has opened.
     Outbound,
 }
 
@@ -52,7 +52,7 @@ impl Isolable {
     /// Starts a cluster.
     ///
     /// # Panics
-    /// As for [`Server::start`].
+    /// Same as [`Server::start`].
     pub async fn start() -> Self {
         let ports = [(); 3].map(|()| Port::claim());
         let mut proxies = Vec::new();
@@ -148,7 +148,7 @@ async fn member(name: &str, peer: Port, advertised: u16, cluster: &str, settings
 /// Runs a command of an operator, and returns its output.
 ///
 /// # Panics
-/// If etcdctl is missing or fails.
+/// Panics if etcdctl is missing or fails.
 pub fn etcdctl(server: &Server, arguments: &[&str]) -> String {
     let endpoint = format!("--endpoints={}", server.address());
     let output = Command::new("etcdctl").arg(endpoint).args(arguments).env("ETCDCTL_API", "3").output();

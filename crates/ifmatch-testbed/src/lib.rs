@@ -43,7 +43,7 @@ pub async fn within<T>(name: &str, wait: impl Future<Output = T>) -> T {
 /// Linux distributions.
 ///
 /// # Panics
-/// If it is missing, with the command that installs it.
+/// Panics if it is missing, with the command that installs it.
 pub fn faketime() -> PathBuf {
     if let Some(path) = std::env::var_os("IFMATCH_FAKETIME") {
         return path.into();

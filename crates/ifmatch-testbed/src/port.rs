@@ -25,7 +25,7 @@ impl Port {
     /// Claims a port that nothing uses.
     ///
     /// # Panics
-    /// If all ports tried are in use.
+    /// Panics if all ports tried are in use.
     pub fn claim() -> Self {
         let random =
             || PORTS.start + u16::try_from(RandomState::new().hash_one(()) % PORTS.len() as u64).expect("a u16");

@@ -18,7 +18,7 @@ const PACKAGE: &str = "postgresql";
 /// Starts an empty server with settings for its configuration file, such as `max_connections=20`.
 ///
 /// # Panics
-/// As for [`Server::start`].
+/// Same as [`Server::start`].
 pub async fn start(settings: &[&str]) -> Server {
     start_with(settings, |_| {}).await
 }
@@ -26,7 +26,7 @@ pub async fn start(settings: &[&str]) -> Server {
 /// Starts a server like [`start`], after a change to the folder of its data.
 ///
 /// # Panics
-/// As for [`Server::start`].
+/// Same as [`Server::start`].
 pub async fn start_with(settings: &[&str], change: impl Fn(&Path) + Send + Sync + 'static) -> Server {
     serve(settings, move |data| {
         output(as_server("/bin/cp").arg("-r").arg(template()).arg(data));
@@ -38,7 +38,7 @@ pub async fn start_with(settings: &[&str], change: impl Fn(&Path) + Send + Sync 
 /// Starts a standby of a server.
 ///
 /// # Panics
-/// As for [`Server::start`].
+/// Same as [`Server::start`].
 pub async fn start_standby(primary: SocketAddr, settings: &[&str]) -> Server {
     serve(settings, move |data| {
         let mut copy = as_server("pg_basebackup");
@@ -79,7 +79,7 @@ pub fn data(folder: &Path) -> PathBuf {
 /// Runs statements, and returns the rows of the last one, without alignment.
 ///
 /// # Panics
-/// If a statement fails.
+/// Panics if a statement fails.
 pub fn sql(server: &Server, statements: &str) -> String {
     let mut command = program("psql");
     command.args(["--quiet", "--no-psqlrc", "--tuples-only", "--no-align", "--command", statements, &server.url()]);
@@ -89,7 +89,7 @@ pub fn sql(server: &Server, statements: &str) -> String {
 /// Writes a file into a server's data that only the server's user can read.
 ///
 /// # Panics
-/// If the file cannot be written.
+/// Panics if the file can't be written.
 pub fn write_as_owner(data: &Path, name: &str, text: &str) {
     let mut command = as_server("/bin/sh");
     output(command.args(["-c", "umask 077; printf %s \"$1\" > \"$0\""]).arg(data.join(name)).arg(text));
@@ -98,7 +98,7 @@ pub fn write_as_owner(data: &Path, name: &str, text: &str) {
 /// Promotes a standby to primary, and waits for it.
 ///
 /// # Panics
-/// If the server is not a standby.
+/// Panics if the server isn't a standby.
 pub fn promote(server: &Server) {
     assert_eq!(sql(server, "SELECT pg_promote()"), "t", "the standby is promoted");
 }
@@ -142,7 +142,7 @@ fn as_server(name: &str) -> Command {
 /// Returns a command of `PostgreSQL`, such as `pgbench`.
 ///
 /// # Panics
-/// If `PostgreSQL` is missing, with the command that installs it.
+/// Panics if `PostgreSQL` is missing, with the command that installs it.
 pub fn program(name: &str) -> Command {
     Command::new(path(name))
 }

@@ -61,7 +61,7 @@ pub(crate) fn signal(id: u32, signal: Signal) {
 /// until all are suspended.
 ///
 /// # Panics
-/// If one still runs after two minutes.
+/// Panics if one still runs after two minutes.
 pub(crate) fn suspend(root: u32) {
     let mut without_running = 0;
     for _ in 0..LISTS {

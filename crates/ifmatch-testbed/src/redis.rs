@@ -8,7 +8,7 @@ pub const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"
 /// Starts the server `redis-server`, or the one named by `IFMATCH_REDIS_SERVER`, such as `valkey-server`.
 ///
 /// # Panics
-/// As for [`Server::start`].
+/// Same as [`Server::start`].
 pub async fn start(settings: &[&str]) -> Server {
     let name = std::env::var("IFMATCH_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
     let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
@@ -24,7 +24,7 @@ pub async fn start(settings: &[&str]) -> Server {
 /// Starts a server that syncs each change.
 ///
 /// # Panics
-/// As for [`Server::start`].
+/// Same as [`Server::start`].
 pub async fn durable() -> Server {
     start(&DURABLE).await
 }

@@ -38,7 +38,7 @@ pub struct Program {
     pub package: &'static str,
     /// Scheme, user and path of the server's URL, before and after its address.
     pub url: (&'static str, &'static str),
-    /// The command of the server.
+    /// The server's command.
     pub command: Launch,
     /// Returns `true` if the server at an address can be used.
     pub is_ready: fn(SocketAddr) -> bool,
@@ -58,7 +58,7 @@ pub struct Server {
 }
 
 impl Program {
-    /// Describes a program that can be used as soon as it accepts connections. The command ignores `SIGXFSZ`, so that a
+    /// Describes a program that can be used as soon as it accepts connections. The command ignores `SIGXFSZ`, so a
     /// limited file is an error (see [`Server::limit_files`]).
     pub fn new(
         name: &str,
@@ -81,7 +81,7 @@ impl Server {
     /// Starts a program, and waits until it can be used.
     ///
     /// # Panics
-    /// If the program is missing, with the package that has it, or if it does not start.
+    /// Panics if the program is missing, with the package that has it, or if it doesn't start.
     pub async fn start(program: Program) -> Self {
         let folder = || tempfile::tempdir().expect("a temporary folder");
         let watch = watch(format!("{} of {}", program.name, thread::current().name().unwrap_or_default()));
@@ -136,7 +136,7 @@ impl Server {
     /// Suspends all processes of the server (`SIGSTOP`).
     ///
     /// # Panics
-    /// If one still runs after two minutes.
+    /// Panics if one still runs after two minutes.
     pub fn pause(&self) {
         if let Some(child) = &self.child {
             processes::suspend(child.id());

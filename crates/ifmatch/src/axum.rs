@@ -25,11 +25,11 @@ use crate::{ConditionalLayer, ConditionalService, ExpectedVersion, NewVersion, P
 /// `MatchedPath`. Under another name, handlers would get one parameter too many, and fail.
 const ALL_PATHS: &str = "/{*__private__axum_nest_tail_param}";
 
-/// Puts a router behind the layer, as part of its other methods.
+/// Adds [`guarded_by`](Self::guarded_by) to axum's `Router`.
 ///
-/// axum's own [`Router::layer`] wraps the handler of each method separately, so that the GET before a conditional PUT
-/// would run the handler of PUT. This wraps the router as a whole, and returns a router: other layers go around it as usual,
-/// authentication by [`Router::route_layer`] among them.
+/// axum's own [`Router::layer`] wraps each method's handler separately, so the GET before a conditional PUT would run
+/// the PUT handler. `guarded_by` wraps the whole router, and returns a router that takes other layers as usual, such as
+/// authentication with [`Router::route_layer`].
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -42,21 +42,20 @@ const ALL_PATHS: &str = "/{*__private__axum_nest_tail_param}";
 ///     .nest("/v1", notes.guarded_by(ConditionalLayer::new()));
 /// ```
 pub trait RouterExt<S> {
-    /// Wraps all routes, and the fallback, in a layer. The router may get its state before or after.
+    /// Wraps all routes and the fallback in a layer. Call it before or after `with_state`.
     ///
-    /// The result has a route for every path. Merged with a router that has plain routes, it takes the paths and methods that
-    /// those leave. axum panics when two guarded routers are merged, as for two fallbacks, or one with a router that has a route
-    /// such as `/{id}`: merge the routers first, or nest them under two prefixes. For the same reason, set `fallback` and
-    /// `method_not_allowed_fallback` before: those of an outer router don't apply. Middleware outside sees no `MatchedPath` and no
-    /// parameters of the routes inside.
+    /// The result answers every path. Merged with a router that has plain routes, it takes the paths and methods that
+    /// those leave. axum panics if you merge two guarded routers, or a guarded router with one that has a route such as
+    /// `/{id}`: merge the routers first, or nest them under two prefixes. Set `fallback` and
+    /// `method_not_allowed_fallback` before you call this, because an outer router's don't apply. Middleware outside
+    /// sees neither the `MatchedPath` nor the parameters of the routes inside.
     ///
-    /// Apps that are made of one guarded router with different states share its layer, with its records and memory: give each a layer of
-    /// its own if their resources differ.
-    /// Nested under `/notes`, it serves `/notes` and `/notes/a`, while `/notes/` is 404, as for every
-    /// nested router. The `MatchedPath` of `/notes` is `/notes/`.
+    /// Apps built from one guarded router with different states share its layer, records and memory included. If their
+    /// resources differ, give each app its own layer. Nested under `/notes`, it serves `/notes` and `/notes/a`, while
+    /// `/notes/` is 404, as for every nested router. The `MatchedPath` of `/notes` is `/notes/`.
     ///
-    /// `axum::serve` completes a router without state once a connection. Call [`Router::with_state`] with `()` at the end if you
-    /// call it as a service (by `oneshot`, for example), as axum advises for its own handlers.
+    /// If you call the router as a service (with `oneshot`, for example), end with `with_state(())`, as axum advises
+    /// for its own handlers. `axum::serve` does it once per connection.
     ///
     /// ```
     /// use axum::{Router, extract::State, routing::get};
@@ -112,7 +111,7 @@ fn complete(mut route: Route) -> Router {
     router
 }
 
-/// A connection of `axum::serve`, so that it takes a layered router as it is.
+/// A connection of `axum::serve`, so it takes a layered router as it is.
 ///
 /// ```no_run
 /// use axum::{Router, routing::get};
@@ -144,7 +143,7 @@ where
     }
 }
 
-/// The request has no [`Permit`]: the route is not behind a layer, or the layer does not guard this request.
+/// The request has no [`Permit`]: the route isn't behind a layer, or the layer doesn't guard this request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingPermit;
 

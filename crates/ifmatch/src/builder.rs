@@ -21,7 +21,7 @@ use crate::memory::Memory;
 use crate::shared::Shared;
 use crate::write::Unguarded;
 
-/// Builder for a customised [`ConditionalLayer`], returned by [`ConditionalLayer::builder`].
+/// Configures a [`ConditionalLayer`]. Returned by [`ConditionalLayer::builder`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,7 +49,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Sets the register that keeps the records. Use one that is shared between processes, or that survives a restart.
+    /// Sets the register that keeps the records, for example one that processes share, or one that survives a restart.
     ///
     /// Defaults to a register in this process's memory, for 100,000 resources.
     #[must_use]
@@ -65,26 +65,26 @@ impl Builder {
         self
     }
 
-    /// Declares that a resource changes only through writes to its own URL, through layers on this register.
+    /// Declares that each resource changes only through writes to its own URL, through layers on this register.
     ///
     /// The register then knows the current version: `If-None-Match` gets 304 from memory without running the inner
-    /// service, and `If-Match` is evaluated without a probe. Do not use this for resources that change by themselves. A
-    /// resource that changes with another one, such as a list of documents, must be named by those writes in `Location`,
+    /// service, and `If-Match` needs no probe. Don't use this for resources that change in other ways. If a write also
+    /// changes another resource, such as a list of documents, its response must name it in `Location`,
     /// `Content-Location` or [`Invalidates`](crate::Invalidates).
     ///
-    /// By default resources may change in ways that the layer does not see.
+    /// By default, resources may change in ways that the layer doesn't see.
     ///
     /// [`build`](Self::build) panics if the register may lose acknowledged swaps
-    /// ([`Guarantee::UntilFailover`](ifmatch_register::Guarantee::UntilFailover)): the layer would evaluate conditions
-    /// against a version that has been replaced.
+    /// ([`Guarantee::UntilFailover`](ifmatch_register::Guarantee::UntilFailover)): the layer could evaluate conditions
+    /// against a replaced version.
     #[must_use]
     pub fn authoritative(mut self) -> Self {
         self.config.authority = Authority::Register;
         self
     }
 
-    /// Sets the observer of the layer's decisions: every 304, 409, 412, 428 and 503 that it answers itself. None by
-    /// default; see [`Observer`].
+    /// Sets an observer for every 304, 409, 412, 428 and 503 that the layer answers itself. None by default; see
+    /// [`Observer`].
     ///
     /// ```
     /// use ifmatch::{ConditionalLayer, Event};
@@ -98,8 +98,9 @@ impl Builder {
         self
     }
 
-    /// Sets the bodies of the errors that the layer answers itself, and of [`PreconditionFailed`](crate::PreconditionFailed), in the form
-    /// of the service's other errors: their media type and content. Status and other header fields stay. Defaults to `application/problem+json` (RFC 9457).
+    /// Sets the media type and body of the layer's own errors, and of
+    /// [`PreconditionFailed`](crate::PreconditionFailed), so they look like the service's other errors. Status and
+    /// other header fields stay. Defaults to `application/problem+json` (RFC 9457).
     ///
     /// ```
     /// use bytes::Bytes;
@@ -119,7 +120,7 @@ impl Builder {
         self
     }
 
-    /// Sets the extractor of the resource that a request addresses. Defaults to the [path](crate::key::PathKey).
+    /// Sets how to identify the resource that a request addresses. Defaults to the [path](crate::key::PathKey).
     ///
     /// With the feature `axum`, the extractor and the predicates of this builder see the URI that the client sent, even if the
     /// router is nested.
@@ -131,17 +132,18 @@ impl Builder {
 
     /// Sets the maximum size of a body to hash, in bytes. Defaults to 1 MiB.
     ///
-    /// Longer bodies are passed on as they arrive. Unless the inner service sets a strong tag, they get the tag of their
-    /// *revision*: it changes with every write that passes a layer on this register, and with the length, type, coding
-    /// and date of the response. A change that bypasses the layer and keeps all of these is not noticed; if that can
-    /// happen, let the service set the tag, or raise this limit. A response takes at most this much memory for its body.
+    /// Longer bodies are passed on as they arrive. Unless the inner service sets a strong tag, their tag comes from
+    /// their *revision*: it changes with every write through a layer on this register, and with the response's length,
+    /// type, coding and date. A change that bypasses the layer and keeps all of these goes unnoticed; if that can
+    /// happen, let the service set the tag, or raise this limit. Each response takes at most this much memory for its
+    /// body.
     #[must_use]
     pub fn hash_limit(mut self, bytes: u64) -> Self {
         self.config.hash_limit = bytes;
         self
     }
 
-    /// Sets the format of tags derived from content. Defaults to SHA-256.
+    /// Sets the format of tags made from content. Defaults to SHA-256.
     #[must_use]
     pub fn tag_format(mut self, format: TagFormat) -> Self {
         self.config.tag_format = format;
@@ -171,24 +173,23 @@ impl Builder {
         self
     }
 
-    /// Sets the maximum size of a request's body to receive before its write gets the permit, in bytes. Defaults to 256
-    /// KiB.
+    /// Sets how many bytes of a request body to receive before the write takes its turn. Defaults to 256 KiB.
     ///
-    /// A write whose client sends slowly then keeps no other waiting. A longer body arrives while its write holds the
-    /// permit, which is renewed as long as at least 16 KiB arrive per [write timeout](Self::write_timeout). A write takes
-    /// at most this much memory for its body.
+    /// So a slow client keeps no other write waiting. A longer body arrives while its write holds the permit, which is
+    /// renewed as long as at least 16 KiB arrive per [write timeout](Self::write_timeout). Each write takes at most
+    /// this much memory for its body.
     #[must_use]
     pub fn request_buffer_limit(mut self, bytes: u64) -> Self {
         self.config.request_buffer_limit = bytes;
         self
     }
 
-    /// Sets whether a write that succeeds is followed by a GET to the inner service, so that its response has the new
-    /// `ETag`. On by default.
+    /// After a successful write, fetches the new `ETag` for its response with a GET to the inner service. On by
+    /// default.
     ///
-    /// The GET runs before another write of the resource may begin. It is sent only if the handler has not given the new
-    /// version: by `ETag`, by the representation with a `Content-Location`, or by [`NewVersion`](crate::NewVersion).
-    /// Without it, such responses have no tag.
+    /// The GET runs before another write of the resource may begin. It's skipped if the handler states the new version:
+    /// with `ETag`, with the representation and a `Content-Location`, or with [`NewVersion`](crate::NewVersion). If you
+    /// turn it off, other responses have no tag.
     #[must_use]
     pub fn get_after_writes(mut self, probes: bool) -> Self {
         self.config.gets_after_writes = probes;
@@ -198,32 +199,33 @@ impl Builder {
     /// Declares that handlers compare the version themselves, in the statement that writes: `UPDATE … WHERE version = $1`. Off by
     /// default.
     ///
-    /// A write with one strong tag in `If-Match`, or with `If-None-Match: *`, then needs no GET before it: its handler gets the
-    /// [`ExpectedVersion`](crate::ExpectedVersion), and answers [`PreconditionFailed`](crate::PreconditionFailed) if the store has
-    /// another one. The layer compares other conditions as usual, and those of POST. Responses to GET must have the store's version as
-    /// their `ETag`, which must never recur for a URL: don't reuse the ids of deleted rows. Responses to writes have a tag only if the
-    /// handler states it, since a GET after them might find the version of another writer.
+    /// A write with one strong tag in `If-Match`, or with `If-None-Match: *`, then needs no GET before it: its handler
+    /// gets the [`ExpectedVersion`](crate::ExpectedVersion), and answers
+    /// [`PreconditionFailed`](crate::PreconditionFailed) if the store has another one. The layer still compares all
+    /// other conditions, and those of POST. GET must return the store's version as `ETag`, and a version must never
+    /// recur for a URL: don't reuse ids of deleted rows. Responses to writes have a tag only if the handler states it,
+    /// since a GET after the write might find another writer's version.
     ///
-    /// No update is lost then even if jobs or other services write to the store, past the layer.
+    /// No update is lost, even if jobs or other services write to the store directly.
     ///
-    /// Compression belongs outside of the layer then, with [`behind_compression`](Self::behind_compression): inside, each coding has
-    /// the tag of its own bytes, which no row has.
+    /// Put compression outside the layer, with [`behind_compression`](Self::behind_compression). Inside, each coding
+    /// gets the tag of its own bytes, which no row has.
     ///
-    /// A handler that succeeds without asking for the version has replaced one that its client may not have seen: the client gets
-    /// 500 `version-unchecked`. The first conditional write of a test shows it.
+    /// If a handler succeeds without asking for the version, it may have replaced one that its client hasn't seen, so
+    /// the client gets 500 `version-unchecked`. The first conditional write in a test reveals it.
     #[must_use]
     pub fn handlers_check_versions(mut self) -> Self {
         self.config.handlers_check_versions = true;
         self
     }
 
-    /// Guards only the writes that match the predicate. By default all writes are guarded, and run one at a time per
-    /// resource, except for POST without a condition, which is usually not a write of the resource that it addresses,
-    /// but a login, a search or a new resource.
+    /// Guards only the writes that match the predicate. By default, all writes are guarded, and run one at a time per
+    /// resource, except for POST without a condition: it's usually a login, a search or a creation, and doesn't write
+    /// the resource that it addresses.
     ///
-    /// Other writes run concurrently, with their conditions unchanged; afterwards the state of the resource counts as
-    /// unknown. An unguarded request that does change the resource that it addresses may overwrite a guarded write that
-    /// runs at the same time, or be overwritten by it: guard all methods of such a resource with `|_| true`.
+    /// Other writes run concurrently, with their conditions unchanged, and leave the resource's state unknown. If an
+    /// unguarded request changes the resource that it addresses, it may overwrite a concurrent guarded write, or be
+    /// overwritten: guard all methods of such a resource with `|_| true`.
     ///
     /// ```
     /// use ifmatch::ConditionalLayer;
@@ -239,13 +241,13 @@ impl Builder {
     /// Enables leases as in Azure Blob Storage: the layer itself answers `PUT …?comp=lease`, and checks `x-ms-lease-id` on
     /// reads and guarded writes. Off by default. See [leases](crate#leases).
     ///
-    /// Any client that can send a PUT can also lease a resource, even indefinitely, and break the leases of others. Put
-    /// the layer behind authentication, or select the requests that may use leases with
-    /// [`lease_where`](Self::lease_where).
+    /// Any client that can send a PUT can also lease a resource, even indefinitely, and break others' leases. Put the
+    /// layer behind authentication, or select the requests that may use leases with [`lease_where`](Self::lease_where).
     ///
-    /// A holder relies on its lease until it ends, even across a restart. Lease operations therefore get 501 unless the
-    /// register [keeps every swap](ifmatch_register::Guarantee), which the default in-memory register does not. Set another one
-    /// with [`register`](Self::register), or accept the loss with [`ephemeral_leases`](Self::ephemeral_leases).
+    /// A holder relies on its lease until it ends, even across a restart. So lease operations get 501 unless the
+    /// register [keeps every swap](ifmatch_register::Guarantee), which the default in-memory register doesn't. Set
+    /// another one with [`register`](Self::register), or accept the loss with
+    /// [`ephemeral_leases`](Self::ephemeral_leases).
     #[must_use]
     pub fn leases(mut self) -> Self {
         self.config.leases = true;
@@ -254,8 +256,8 @@ impl Builder {
 
     /// Enables [`leases`](Self::leases) even if the register may lose them.
     ///
-    /// Leases then end earlier than promised, with the process or with a failover of the register's engine: another client
-    /// may then acquire one. Use this in tests, and if nothing outside the service relies on a lease.
+    /// A restart of the process, or a failover of the register's engine, then ends leases early, and another client may
+    /// acquire them. Use this in tests, or if nothing outside the service relies on a lease.
     #[must_use]
     pub fn ephemeral_leases(mut self) -> Self {
         self.config.leases = true;
@@ -280,11 +282,11 @@ impl Builder {
         self
     }
 
-    /// Sets the duration of a write permit. Defaults to 30 seconds.
+    /// Sets how long a write may take. Defaults to 30 seconds.
     ///
-    /// The handler is cancelled earlier, by a tenth of the timeout and at most three seconds; the clocks of processes that
-    /// share a register may differ by that much. A process that crashes mid-write blocks the next write for up to this
-    /// duration.
+    /// The handler is cancelled a tenth of the timeout earlier, but at most three seconds; clocks of processes that
+    /// share a register may differ by that much. If a process crashes mid-write, the next write waits for up to this
+    /// long.
     #[must_use]
     pub fn write_timeout(mut self, timeout: Duration) -> Self {
         self.config.write_timeout = timeout;
@@ -298,31 +300,32 @@ impl Builder {
         self
     }
 
-    /// Sets how long a handler may still take effect after it has failed, panicked or been cancelled. Other writes wait
-    /// that long. Defaults to 1 second.
+    /// Sets how long other writes wait after a handler has failed, panicked or been cancelled, since it may still take
+    /// effect. Defaults to 1 second.
     #[must_use]
     pub fn grace_period(mut self, period: Duration) -> Self {
         self.config.grace_period = period;
         self
     }
 
-    /// Sets how long a register answer may be reused for 304s from memory. Defaults to zero: the register is checked for
-    /// every response.
+    /// Sets how long a 304 from memory may rely on the register's last answer. Defaults to zero: the layer asks the
+    /// register before each 304.
     #[must_use]
     pub fn max_staleness(mut self, bound: Duration) -> Self {
         self.config.max_staleness = bound;
         self
     }
 
-    /// Sets the size of the memory for 304s in bytes. It holds header fields and tags, but no bodies. Defaults to 32 MiB.
+    /// Sets the size of the memory for 304s, in bytes. It holds header fields and tags, but no bodies. Defaults to 32
+    /// MiB.
     #[must_use]
     pub fn cache_capacity(mut self, bytes: u64) -> Self {
         self.memory = bytes;
         self
     }
 
-    /// Declares that every request that reaches the layer is authorized. Requests with `Authorization` or `Cookie` may
-    /// then get 304 from memory, too. Off by default.
+    /// Declares that only authorized requests reach the layer. Requests with `Authorization` or `Cookie` may then get
+    /// 304 from memory, too. Off by default.
     ///
     /// Responses that differ between users must say so, with `Vary` or `Cache-Control: private`.
     #[must_use]
@@ -331,8 +334,8 @@ impl Builder {
         self
     }
 
-    /// Declares that a layer outside this one compresses responses and keeps their tags, as tower-http's
-    /// `CompressionLayer` does. Each set of accepted codings then gets its own tags. Off by default.
+    /// Declares that an outer layer compresses responses and keeps their tags, as tower-http's `CompressionLayer` does.
+    /// Each set of accepted codings then gets its own tags. Off by default.
     ///
     /// Prefer compression inside this layer: the tag then names the compressed bytes.
     #[must_use]
@@ -341,8 +344,8 @@ impl Builder {
         self
     }
 
-    /// Accepts an [authoritative](Self::authoritative) register that may lose acknowledged swaps. After a failover that
-    /// loses some, clients may overwrite updates that they have not seen.
+    /// Accepts an [authoritative](Self::authoritative) register that may lose acknowledged swaps. After such a
+    /// failover, clients may overwrite updates that they haven't seen.
     #[must_use]
     pub fn allow_lost_updates(mut self) -> Self {
         self.config.allows_lost_updates = true;
@@ -352,13 +355,13 @@ impl Builder {
     /// Builds the layer.
     ///
     /// # Panics
-    /// Panics if settings cannot work:
+    /// Panics if the settings can't work:
     ///
     /// - The layer is [authoritative](Self::authoritative) and its register may lose acknowledged swaps, unless that is
     ///   [accepted](Self::allow_lost_updates).
-    /// - The layer is [authoritative](Self::authoritative), and [handlers check versions](Self::handlers_check_versions): either all
-    ///   writes pass the layer, or they don't.
-    /// - The [write timeout](Self::write_timeout) is zero, so that every write would be rejected.
+    /// - The layer is [authoritative](Self::authoritative), and [handlers check
+    ///   versions](Self::handlers_check_versions): either all writes go through the layer, or they don't.
+    /// - The [write timeout](Self::write_timeout) is zero, which would reject every write.
     /// - [`require_where`](Self::require_where) selects requests, but no method
     ///   [requires](Self::require_preconditions) a condition.
     pub fn build(self) -> ConditionalLayer {

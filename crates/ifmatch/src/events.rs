@@ -14,10 +14,10 @@ use ifmatch_core::problem::Problem;
 use crate::body::ResponseBody;
 use crate::shared::Shared;
 
-/// A response that the layer has made in place of the inner service's.
+/// A response that the layer sends instead of the inner service.
 ///
-/// A response with a problem carries it among its extensions, and the [`Problem`](crate::Problem) too, so that an outer middleware sees
-/// them. With the feature `tracing`, each is an event of the target `ifmatch`, with the request's method and path.
+/// An error response carries its decision and its [`Problem`](crate::Problem) as extensions, for outer middleware. With
+/// the feature `tracing`, each decision is logged under the target `ifmatch`, with the request's method and path.
 ///
 /// ```
 /// use http::StatusCode;
@@ -40,7 +40,7 @@ impl Decision {
         Self { status, reason }
     }
 
-    /// Returns the status of the response.
+    /// Returns the response's status.
     pub const fn status(&self) -> StatusCode {
         self.status
     }
@@ -53,7 +53,7 @@ impl Decision {
 
 /// A decision, and the request that it answers.
 ///
-/// `uri` is the one that the client sent, also in a nested router of axum.
+/// `uri` is the one that the client sent, even in a nested axum router.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
@@ -67,9 +67,9 @@ pub struct Event<'a> {
     pub duration: Duration,
 }
 
-/// Counts or logs the decisions of a layer. It is called before the response is sent, so it must be quick.
+/// Counts or logs a layer's decisions. It's called before the response is sent, so be quick.
 ///
-/// A request whose client goes away before the response is not reported. Closures implement this trait.
+/// If a client disconnects before the response, its request isn't reported. Closures implement this trait.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,7 +86,7 @@ pub struct Event<'a> {
 /// let layer = ConditionalLayer::builder().observer(count).build();
 /// ```
 pub trait Observer: Send + Sync + 'static {
-    /// Takes note of a decision.
+    /// Records a decision.
     fn on_event(&self, event: &Event<'_>);
 }
 

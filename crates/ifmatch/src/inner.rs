@@ -31,15 +31,15 @@ use crate::mount;
 pub trait InnerService<B: Body>: Clone + Send + 'static {
     /// The body of the responses.
     type Body: Body<Data: Send, Error: Send> + Send + 'static;
-    /// The error of the service.
+    /// The service's error.
     type Error: Send + 'static;
-    /// The future of a response.
+    /// A response's future.
     type Future: Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
 
     /// Polls the service until it is ready, as in [`Service::poll_ready`].
     ///
     /// # Errors
-    /// Returns the error of the service if it cannot take requests any more.
+    /// Returns the error of the service if it can't take requests any more.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
     /// Calls the service, as in [`Service::call`].

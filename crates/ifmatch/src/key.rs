@@ -11,10 +11,10 @@ use percent_encoding::percent_decode_str;
 
 use crate::mount;
 
-/// Extracts the key of the resource that a request addresses.
+/// Identifies the resource that a request addresses, by a key.
 ///
-/// Requests that change the same resource must have the same key, regardless of the method; otherwise two writers can both
-/// succeed. Requests to different resources should have different keys; otherwise they wait for each other needlessly.
+/// Requests that change the same resource must have the same key, whatever their method, or two writers can both
+/// succeed. Requests to different resources should have different keys, or they wait for each other needlessly.
 ///
 /// Closures implement this trait. With the feature `axum`, `head.uri` is the URI that the client sent, even in a nested router.
 ///
@@ -29,7 +29,7 @@ use crate::mount;
 ///     .build();
 /// ```
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Returns the key of the resource.
+    /// Returns the resource's key.
     ///
     /// ```
     /// use http::request::Parts;
@@ -50,7 +50,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if the request does not name a valid resource. The client gets 400.
+    /// Returns an error if the request doesn't name a valid resource. The client gets 400.
     fn key(&self, head: &Parts) -> Result<Key, InvalidKey>;
 }
 
@@ -66,9 +66,9 @@ where
 /// Uses the path as the key. This is the default extractor.
 ///
 /// Paths are normalized: percent-encoded characters are decoded, except for slashes, percent signs, control characters
-/// and non-ASCII bytes. The query selects a representation of the resource, unless [`with_query`](Self::with_query) or
-/// [`with_parameters`](Self::with_parameters) makes it part of the key. A path that is too long for a key is replaced by
-/// its hash. With the feature `axum`, the path is the one that the client sent, even in a nested router.
+/// and non-ASCII bytes. The query isn't part of the key, unless you add it with [`with_query`](Self::with_query) or
+/// [`with_parameters`](Self::with_parameters). A path that's too long for a key is replaced by its hash. With the
+/// feature `axum`, the path is the one that the client sent, even in a nested router.
 ///
 /// ```
 /// use http::Request;
@@ -99,7 +99,7 @@ impl PathKey {
         Self::default()
     }
 
-    /// Adds the whole query to the key, for services in which each query is a separate resource.
+    /// Adds the whole query to the key, for services where each query is a separate resource.
     ///
     /// ```
     /// # use http::Request;
@@ -113,7 +113,7 @@ impl PathKey {
         self
     }
 
-    /// Adds these query parameters to the key, in the given order, regardless of their order in the request.
+    /// Adds these query parameters to the key in the given order, whatever their order in the request.
     ///
     /// ```
     /// # use http::Request;
@@ -127,7 +127,7 @@ impl PathKey {
         self
     }
 
-    /// Prefixes the path with the value of a header field, so that each tenant has its own resources. Clients must not be
+    /// Prefixes the path with the value of a header field, so each tenant has its own resources. Clients must not be
     /// able to set this field themselves.
     ///
     /// ```
@@ -185,7 +185,7 @@ fn append_named(text: &mut String, query: &str, names: &[String]) {
     }
 }
 
-/// Returns the key for a text, which is replaced by its hash if it is too long for a key.
+/// Returns the text as a key, or its hash if it's too long for a key.
 ///
 /// ```
 /// use ifmatch::key::shorten;
@@ -195,7 +195,7 @@ fn append_named(text: &mut String, query: &str, names: &[String]) {
 /// ```
 ///
 /// # Errors
-/// If the text is empty or contains NUL.
+/// Returns an error if the text is empty or contains NUL.
 pub fn shorten(text: &str) -> Result<Key, InvalidKey> {
     if text.len() > Key::MAX_LEN {
         return Key::new(format!("sha-256:{}", ContentHash::of(text.as_bytes()).hex()));
@@ -208,7 +208,7 @@ fn is_canonical(path: &str) -> bool {
     path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'%')
 }
 
-/// Appends a path with each character in its canonical form. An encoded slash stays encoded, since it does not separate
+/// Appends a path with each character in its canonical form. An encoded slash stays encoded, since it doesn't separate
 /// segments.
 fn canonicalize(text: &mut String, path: &str) {
     for (at, segment) in path.split('/').enumerate() {

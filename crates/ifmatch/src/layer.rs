@@ -13,7 +13,8 @@ use crate::shared::Shared;
 /// The service that axum's `Router::layer` wraps: the handlers of a single route.
 const AXUM_ROUTE: &str = "axum::routing::route::Route";
 
-/// Layer that applies [`ConditionalService`]: strong entity tags, conditional requests and race-free conditional writes.
+/// Layer that adds strong entity tags, conditional requests and race-free conditional writes, with
+/// [`ConditionalService`].
 ///
 /// It must wrap the service that answers **all** methods of a resource: before a conditional write, the layer sends that
 /// service a GET for the current tag. All clones share one register and one memory.
@@ -33,8 +34,8 @@ pub struct ConditionalLayer {
 }
 
 impl ConditionalLayer {
-    /// Creates a layer with the default settings: resources may change in ways that the layer does not see, tags are
-    /// SHA-256 hashes, and the records are kept in this process's memory.
+    /// Creates a layer with the default settings: resources may change in ways that the layer doesn't see, tags are
+    /// SHA-256 hashes, and records are in this process's memory.
     pub fn new() -> Self {
         Self::builder().build()
     }
@@ -75,8 +76,8 @@ impl<S> Layer<S> for ConditionalLayer {
     /// Wraps a service.
     ///
     /// # Panics
-    /// Panics in axum's `Router::layer`, which wraps the handlers of each method separately: the GET before a conditional
-    /// PUT would then run the handler of PUT.
+    /// Panics in axum's `Router::layer`, which wraps each method's handler separately: the GET before a conditional PUT
+    /// would run the PUT handler.
     fn layer(&self, inner: S) -> Self::Service {
         assert!(
             !type_name::<S>().contains(AXUM_ROUTE),

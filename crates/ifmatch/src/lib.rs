@@ -5,18 +5,18 @@
 //! # Request processing
 //!
 //! **GET and HEAD.** The inner service runs without the client's conditions and sends the whole representation. A
-//! response without an entity tag gets the hash of its body as its tag, or that of its revision if the body exceeds the
-//! [hash limit](Builder::hash_limit). The layer then evaluates the conditions and ranges on this response, and records the tag
-//! in the register, unless a write took place meanwhile. A client that has the current version gets 304 from memory,
-//! without running the inner service, if that is certain: the register is [authoritative](Builder::authoritative), or
+//! response without an entity tag gets the hash of its body as its tag, or a tag from its revision if the body exceeds
+//! the [hash limit](Builder::hash_limit). The layer then evaluates conditions and ranges on this response, and records
+//! the tag in the register, unless a write came in between. If the client is certain to have the current version, it
+//! gets 304 from memory, without running the inner service: the register is [authoritative](Builder::authoritative), or
 //! the response is still fresh by its `Cache-Control`. Reads succeed even if the register fails.
 //!
-//! **Every other method**, except for safe ones, is a write, and needs a permit from the register: one write at a time
-//! per resource, in all processes that share the register. POST needs one only with a condition, unless
-//! [`Builder::guard_where`] says so. The request's body is received before the permit, up to a
-//! [limit](Builder::request_buffer_limit); while a longer one arrives, the permit is renewed. The conditions are evaluated in the same step. If the current
-//! version is not certain, the layer first determines it with a GET to the inner service, the *probe*. The handler runs
-//! with the [`Permit`] among the request's extensions and without the conditions, except for `*`.
+//! **Every unsafe method** is a write, and needs a permit from the register: one write at a time per resource, across
+//! all processes that share the register. POST needs one only with a condition, unless [`Builder::guard_where`] says
+//! otherwise. The layer receives the request body before it asks for the permit, up to a
+//! [limit](Builder::request_buffer_limit); while a longer body arrives, the permit is renewed. Granting the permit and
+//! evaluating the conditions are one step. If the current version isn't certain, the layer first sends a GET to the
+//! inner service, the *probe*. The handler gets the [`Permit`] as a request extension, and no conditions except `*`.
 //!
 //! | The handler | The write | The next conditional write |
 //! |---|---|---|
@@ -27,29 +27,29 @@
 //! | exceeds its time | is cancelled, and may have taken effect | the same |
 //! | responds with 202, or its process ends | may still take effect | waits for the [deadline](Builder::write_timeout), and probes |
 //!
-//! While the permit lasts, the layer finds the tag for the response to a successful write, in this order: the handler's
-//! `ETag`; its [`NewVersion`]; the hash of the response's body if `Content-Location` names the resource; a GET to the inner
-//! service ([`Builder::get_after_writes`]). No tag is given if the resource is gone, or if an unguarded write may have
-//! come in between. The new `Last-Modified` lies in the future for up to a second, so that such a response has none.
+//! The response to a successful write gets its tag while the permit lasts, from the first of these: the handler's
+//! `ETag`; its [`NewVersion`]; the hash of the response body if `Content-Location` names the resource; a GET to the
+//! inner service ([`Builder::get_after_writes`]). It has no tag if the resource is gone, or if an unguarded write may
+//! have come in between. It has no `Last-Modified`, which would be up to a second in the future.
 //!
-//! A write runs to its end even if its client disconnects. If the register fails, writes fail before they begin.
+//! A write finishes even if its client disconnects. If the register fails, writes fail before they begin.
 //!
 //! | Response | Reason |
 //! |---|---|
 //! | 412 | a condition is false; the response carries the current tag |
 //! | 408 `body-stalled` | the request's body stopped arriving; nothing was changed |
-//! | 409 with `Retry-After` | another write is in flight for longer than the [lock timeout](Builder::lock_timeout) |
+//! | 409 with `Retry-After` | another write has been in flight for longer than the [lock timeout](Builder::lock_timeout) |
 //! | 428 | a condition is [required](Builder::require_preconditions) |
 //! | 501 `leases-not-kept` | the register [may lose](Builder::leases) leases |
 //! | 503 `unavailable` | the register or the probe failed; nothing was changed |
-//! | 500 `version-unchecked` | a handler [should have compared](Builder::handlers_check_versions) the version, and did not |
+//! | 500 `version-unchecked` | a handler [should have compared](Builder::handlers_check_versions) the version, but didn't |
 //! | 503 `outcome-unknown`, 500 `handler-failed` | the write or lease operation may have taken effect: read before retrying |
 //! | any other 4xx | the response to the probe |
 //!
 //! # Leases
 //!
-//! With [`Builder::leases`] a client can reserve a resource for a while, with the requests of Azure Blob Storage. The
-//! layer itself answers `PUT …?comp=lease` with `x-ms-lease-action` and without a body:
+//! With [`Builder::leases`], clients can reserve a resource for a while, with Azure Blob Storage's requests. The layer
+//! itself answers `PUT …?comp=lease` with `x-ms-lease-action` and without a body:
 //!
 //! | `x-ms-lease-action` | Other fields | Response |
 //! |---|---|---|
@@ -59,30 +59,30 @@
 //! | `release` | `x-ms-lease-id` | 200 |
 //! | `break` | `x-ms-lease-break-period`: 0 to 60 seconds, optional | 202 with `x-ms-lease-time`: the remaining seconds |
 //!
-//! An operation that the state of the lease does not allow gets 409, a missing or malformed field 400, and a resource
-//! that does not exist 404. Conditions are evaluated as for a write. While the lease lasts, a guarded write without its
-//! `x-ms-lease-id` gets 412; reads need no id. Refusals carry Azure's code in `x-ms-error-code`, so that a client can
-//! tell a lost lease from a stale tag. `x-ms-client-request-id` identifies a request: a retry with the same id never sees
-//! a false conflict, and does not affect a lease acquired since. Different requests must not share an id.
+//! An operation that the lease's state doesn't allow gets 409, a missing or malformed field 400, and a missing resource
+//! 404. Conditions are evaluated as for a write. While the lease lasts, a guarded write without its `x-ms-lease-id`
+//! gets 412; reads need no id. Refusals carry Azure's code in `x-ms-error-code`, so a client can tell a lost lease from
+//! a stale tag. `x-ms-client-request-id` identifies a request: a retry with the same id never sees a false conflict,
+//! and doesn't affect a lease acquired since. Different requests mustn't share an id.
 //!
-//! A resource has at most one lease holder, and writes never overlap a lease: a lease is not granted while a write is in
-//! flight, and the handler of a write under a lease is cancelled before the lease ends. This holds as long as the
-//! register remembers the leases; one that may lose them grants none unless [allowed to](Builder::ephemeral_leases).
-//! [`Permit::lease_token`] is the fencing token for anything else that the lease protects. A handler that deletes the
-//! resource leaves its lease in place until it is released or ends.
+//! A resource has at most one lease holder, and writes never overlap a lease: a lease isn't granted while a write is
+//! in flight, and the handler of a write under a lease is cancelled before the lease ends. This holds as long as the
+//! register remembers the leases; one that may lose them grants none unless [allowed to](Builder::ephemeral_leases). If
+//! the lease protects anything else, check its fencing token there ([`Permit::lease_token`]). A handler that deletes
+//! the resource leaves its lease in place until it's released or expires.
 //!
 //! # Placement
 //!
-//! The layer must wrap the service that answers **all** methods of a resource, since it probes that service. axum's
-//! `Router::layer`, `route_layer` and `MethodRouter::layer` wrap the handler of each method separately, so the layer panics
-//! there: use `guarded_by` of `ifmatch::axum::RouterExt`. A nested router's keys hold its prefix with the feature `axum`.
+//! Wrap the service that answers **all** methods of a resource, since the layer probes it. axum's `Router::layer`,
+//! `route_layer` and `MethodRouter::layer` wrap each method's handler separately, so the layer panics there: use
+//! `guarded_by` of `ifmatch::axum::RouterExt`. With the feature `axum`, a nested router's keys include its prefix.
 //!
-//! - Place it behind authentication, so that a 412 reveals nothing to clients that may not read.
-//! - Place it outside of compression, so that each coding has the tag of its own bytes. If that is impossible, see
+//! - Put it behind authentication, so a 412 reveals nothing to clients that may not read.
+//! - Put it outside compression, so each coding has the tag of its own bytes. If that's impossible, see
 //!   [`Builder::behind_compression`].
 //!
-//! A handler that knows the new representation saves the GET after its write: it returns [`NewVersion`] or `ETag`. One that compares
-//! the [`ExpectedVersion`] in its store [saves the GET before it](Builder::handlers_check_versions), too.
+//! To save the GET after a write, return [`NewVersion`] or `ETag` from the handler. To save the GET before it, compare
+//! the [`ExpectedVersion`] in your store ([`Builder::handlers_check_versions`]).
 //!
 //! # A customised layer
 //!

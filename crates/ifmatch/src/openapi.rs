@@ -1,4 +1,4 @@
-//! The conditions of a layer's requests in an OpenAPI document of `utoipa`, so that clients generated from it can send them.
+//! The conditions of a layer's requests in an OpenAPI document of `utoipa`, so clients generated from it can send them.
 
 use http::{Method, Request};
 use ifmatch_core::precondition::Preconditions;
@@ -16,7 +16,7 @@ use crate::config::Config;
 /// 428 where a condition is [required](crate::Builder::require_preconditions). What the document has already stays as it is.
 ///
 /// The document must have the paths that clients send, since the layer's predicates see them: call this after nesting. If the document
-/// also has operations that are not behind the layer, call it on the part that is, and merge both.
+/// also has operations that aren't behind the layer, call it on the part that is, and merge both.
 ///
 /// ```
 /// use ifmatch::ConditionalLayer;

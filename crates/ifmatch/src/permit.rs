@@ -13,10 +13,10 @@ use ifmatch_core::tag::TagList;
 
 use crate::PreconditionFailed;
 
-/// The permit to write, an extension of the request that the inner service receives.
+/// Permit to write, an extension of the request that the inner service receives.
 ///
-/// A handler with its own store can pass the condition on to that store: as the fencing token, if the store rejects late
-/// writers, or as the current tag, if the store supports conditional writes.
+/// A handler can pass it on to its own store: the fencing token if the store rejects late writers, or the current tag
+/// if the store supports conditional writes.
 ///
 /// ```
 /// use http::Request;
@@ -66,20 +66,20 @@ impl Permit {
         self.is_version_taken.load(Ordering::Acquire)
     }
 
-    /// Returns a number larger than that of every earlier permit for this resource that the register remembers.
+    /// Returns a number larger than any earlier permit's for this resource, as far as the register remembers.
     ///
-    /// With a durable register, such as redb, it never decreases. An in-memory register does not know the permits from
-    /// before a restart: its numbers start at the time of day, so they decrease if the clock was set back. A store that
-    /// rejects smaller tokens then rejects every write until the clock has caught up.
+    /// With a durable register, such as redb, it never decreases. An in-memory register forgets permits on a restart:
+    /// its numbers start at the time of day, so they decrease if the clock was set back. A store that rejects smaller
+    /// tokens then rejects every write until the clock has caught up.
     pub fn fencing_token(&self) -> u64 {
         self.fencing_token
     }
 
     /// Returns the fencing token of the lease presented with the request, or `None` without a lease.
     ///
-    /// It is the same for all writes of one holder, and larger than that of every earlier lease that the register
-    /// remembers; see [`fencing_token`](Self::fencing_token). If the lease protects anything besides this resource, pass
-    /// the token to the store of that data.
+    /// It's the same for all writes of one holder, and larger than any earlier lease's, as far as the register
+    /// remembers; see [`fencing_token`](Self::fencing_token). If the lease protects other data too, pass the token to
+    /// that data's store.
     ///
     /// ```
     /// use http::Request;
@@ -99,13 +99,13 @@ impl Permit {
         self.deadline
     }
 
-    /// Returns the state that the conditions were evaluated on: [`State::Unknown`] if the request had no conditions and no
-    /// earlier request has seen the resource.
+    /// Returns the state that the conditions were evaluated on, or [`State::Unknown`] if the request had no conditions
+    /// and no earlier request has seen the resource.
     pub fn current(&self) -> &State {
         &self.current
     }
 
-    /// Returns the tags of the current representations: none if the resource is absent, unknown or untagged.
+    /// Returns the current representations' tags, none if the resource is absent, unknown or untagged.
     pub fn current_tags(&self) -> &[EntityTag] {
         self.current.version().map_or(&[], |version| version.tags())
     }
@@ -113,8 +113,8 @@ impl Permit {
 
 /// The version that a write may replace, for `UPDATE … WHERE version = $1`.
 ///
-/// Compare it in the statement that writes, not before: then no update is lost even if something else writes to the same row
-/// past the layer. Answer [`PreconditionFailed`] if the row has another version.
+/// Compare it in the statement that writes, not before. Then no update is lost, even if something else writes to the
+/// row without the layer. Answer [`PreconditionFailed`] if the row has another version.
 ///
 /// With the feature `axum`, it is an extractor:
 ///
@@ -133,16 +133,16 @@ impl Permit {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpectedVersion {
-    /// Any, since the write has no condition, or the resource has no tag.
+    /// Any version: the write has no condition, or the resource has no tag.
     Any,
-    /// None: the resource must not exist yet.
+    /// No version: the resource must not exist yet.
     Absent,
     /// The version with this tag, as the service stated it in a response.
     Tag(EntityTag),
 }
 
 impl ExpectedVersion {
-    /// Returns the version to compare with that of an existing row, or `None` for any.
+    /// Returns the version to compare with an existing row's, or `None` for any.
     ///
     /// ```
     /// use ifmatch::{EntityTag, ExpectedVersion, PreconditionFailed};
@@ -154,7 +154,7 @@ impl ExpectedVersion {
     /// ```
     ///
     /// # Errors
-    /// If no existing row can have it: the row must not exist, or the tag is not made of such a version.
+    /// Returns an error if no existing row can match: the row must not exist, or the tag doesn't hold such a version.
     pub fn of_row<V: FromStr + ToString>(&self) -> Result<Option<V>, PreconditionFailed> {
         match self {
             Self::Any => Ok(None),

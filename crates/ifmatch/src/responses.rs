@@ -27,7 +27,7 @@ fn marked(problem: &Problem) -> Response<Bytes> {
     response
 }
 
-/// The response of a handler whose store has another version than the [expected](crate::ExpectedVersion) one: 412. Nothing was
+/// 412, for a handler whose store has another version than the [expected](crate::ExpectedVersion) one. Nothing was
 /// written.
 ///
 /// With the feature `axum` it is a response.

@@ -48,7 +48,7 @@ impl Shared {
         self.config.authority == Authority::Register
     }
 
-    /// Marks the state of a resource as unknown, so that the next conditional write probes it. Does not wait for a write
+    /// Marks the state of a resource as unknown, so the next conditional write probes it. Doesn't wait for a write
     /// in flight. While the register is unavailable, keeps trying in the background for as long as a write may take.
     pub(crate) async fn invalidate(self: &Arc<Self>, key: &Key) {
         if !self.try_invalidate(key).await {

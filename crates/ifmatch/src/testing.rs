@@ -9,7 +9,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use tower_service::Service;
 
-/// A clock for [`Builder::clock`](crate::Builder::clock) that only a test advances, so that leases end without a wait.
+/// A clock for [`Builder::clock`](crate::Builder::clock) that only a test advances, so leases end without a wait.
 pub use ifmatch_runtime::ManualClock;
 
 /// Sends requests to a service in memory.
@@ -88,7 +88,7 @@ where
     /// ```
     ///
     /// # Panics
-    /// As for [`send`](Self::send).
+    /// Same as [`send`](Self::send).
     pub async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[], "").await
     }

@@ -477,7 +477,7 @@ async fn a_write_without_a_stated_version_has_no_tag_where_others_write_past_the
     }
 }
 
-/// The layer compares the conditions of POST: its handler makes another resource, and need not know them.
+/// The layer compares the conditions of POST: its handler makes another resource, and needn't know them.
 #[tokio::test]
 async fn a_post_needs_no_version_of_its_target() {
     async fn publish(expected: ExpectedVersion) -> String {

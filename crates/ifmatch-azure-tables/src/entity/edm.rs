@@ -25,14 +25,14 @@ pub(crate) enum Value {
 const MAX_BYTES: usize = 64 * 1024;
 /// Bytes that Azure counts for the length of text and binary values.
 const LENGTH: usize = 4;
-/// Names of doubles that JSON numbers cannot represent.
+/// Names of doubles that JSON numbers can't represent.
 const NOT_FINITE: [(&str, f64); 3] = [("NaN", f64::NAN), ("Infinity", f64::INFINITY), ("-Infinity", f64::NEG_INFINITY)];
 
 impl Value {
     /// Parses a value of the declared type, or of the type implied by its JSON. Returns `None` for null.
     ///
     /// # Errors
-    /// The value does not have that type, the type is unknown, or the value is too large.
+    /// The value doesn't have that type, the type is unknown, or the value is too large.
     pub(crate) fn parse(json: &Json, declared: Option<&str>) -> Result<Option<Self>, TableError> {
         let value = match (declared, json) {
             (_, Json::Null) => return Ok(None),
@@ -70,7 +70,7 @@ impl Value {
         })
     }
 
-    /// Returns the JSON, and the type if the JSON does not imply it.
+    /// Returns the JSON, and the type if the JSON doesn't imply it.
     pub(crate) fn to_json(&self) -> (Json, Option<&'static str>) {
         match self {
             Self::String(text) => (Json::from(&**text), None),

@@ -28,7 +28,7 @@ impl IfMatch {
     /// Parses the value of `If-Match`.
     ///
     /// # Errors
-    /// The value is not a tag.
+    /// The value isn't a tag.
     pub(crate) fn parse(value: &[u8]) -> Result<Self, TableError> {
         if value == b"*" {
             return Ok(Self::Exists);
@@ -41,7 +41,7 @@ impl IfMatch {
     /// Evaluates the condition against the current version.
     ///
     /// # Errors
-    /// The entity does not exist, or has another tag.
+    /// The entity doesn't exist, or has another tag.
     pub(crate) fn check(&self, current: Option<Revision>) -> Result<(), TableError> {
         match (self, current) {
             (Self::None, _) | (Self::Exists, Some(_)) => Ok(()),

@@ -6,7 +6,7 @@ use ifmatch_blob::name::BlobName;
 /// The key of an entity within its table. Always valid.
 ///
 /// A blob's name contains both keys, separated by a space. A space sorts before every other character allowed in names,
-/// and spaces in keys are escaped. Names therefore sort by partition key, then by row key, each by their UTF-8 bytes.
+/// and spaces in keys are escaped. So names sort by partition key, then by row key, each by their UTF-8 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EntityKey {
     pub(crate) partition: Box<str>,
@@ -42,7 +42,7 @@ impl EntityKey {
         BlobName::new(&name).map_err(|_| TableError::new(Code::KeyValueTooLarge))
     }
 
-    /// Returns the name of the record of the partition's batches. No key contains it: `!.` is not an escape.
+    /// Returns the name of the record of the partition's batches. No key contains it: `!.` isn't an escape.
     ///
     /// # Errors
     /// The partition key is too long.
@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// Short keys with characters around the escapes, so that many share prefixes.
+    /// Short keys with characters around the escapes, so many share prefixes.
     fn keys() -> impl Strategy<Value = EntityKey> {
         let key = "[ !\"01.a'é🦀\u{a0}-]{0,5}";
         (key, key).prop_map(|(partition, row)| EntityKey::new(&partition, &row).expect("valid"))

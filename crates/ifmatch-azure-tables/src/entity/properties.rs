@@ -37,7 +37,7 @@ impl Entity {
     /// Parses the body of a request, ignoring its keys and timestamp.
     ///
     /// # Errors
-    /// A property is not valid.
+    /// A property isn't valid.
     pub(crate) fn parse(body: &Map<String, Json>) -> Result<Self, TableError> {
         for (name, r#type) in BUILT_IN {
             check_type(body, name, r#type)?;

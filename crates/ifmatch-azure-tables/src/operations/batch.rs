@@ -39,7 +39,7 @@ impl Batch {
     /// Parses the operations, and checks that the request may carry them out.
     ///
     /// # Errors
-    /// An operation is not valid, or not on the same partition and table as the others.
+    /// An operation isn't valid, or not on the same partition and table as the others.
     pub(crate) fn parse(parts: Vec<Part>, account: &str, access: &Access) -> Result<Self, Failed> {
         if parts.len() > MAX_OPERATIONS {
             let detail = "The batch request operation exceeds the maximum 100 changes per change set.";
@@ -70,7 +70,7 @@ impl Batch {
     /// Carries out all operations or none, and returns the responses of all.
     ///
     /// # Errors
-    /// An operation cannot be carried out.
+    /// An operation can't be carried out.
     pub(crate) async fn run(
         &self,
         entities: &Entities<'_>,

@@ -19,7 +19,7 @@ use crate::storage::entities::{Entities, Stored};
 use crate::storage::page::{PageBudget, PageQuery, Rows, page};
 use crate::storage::tables::{AccountContainers, Table, TableName};
 
-/// Maximum number of reads of a page that batches change meanwhile.
+/// Maximum number of reads of a page that batches change in between.
 const READS: usize = 100;
 /// Headers with continuation tokens.
 const NEXT_PARTITION: HeaderName = HeaderName::from_static("x-ms-continuation-nextpartitionkey");

@@ -86,7 +86,7 @@ pub(crate) async fn change(
 /// Parses `If-Match`.
 ///
 /// # Errors
-/// `If-Match` is malformed or repeated, or there are conditions that the operation does not support. Ignoring those
+/// `If-Match` is malformed or repeated, or there are conditions that the operation doesn't support. Ignoring those
 /// would turn a guarded write into an unconditional one.
 pub(crate) fn guard(headers: &HeaderMap) -> Result<IfMatch, TableError> {
     unconditional(headers, |name| *name != IF_MATCH)?;
@@ -123,10 +123,10 @@ pub(crate) fn no_xml(headers: &HeaderMap) -> Result<(), TableError> {
     if media.contains("xml") { Err(TableError::new(Code::AtomFormatNotSupported)) } else { Ok(()) }
 }
 
-/// Parses a body, which must be a JSON object. The result takes many times its memory: do not keep it while waiting.
+/// Parses a body, which must be a JSON object. The result takes many times its memory: don't keep it while waiting.
 ///
 /// # Errors
-/// The body is not a JSON object.
+/// The body isn't a JSON object.
 pub(crate) fn object(bytes: &[u8]) -> Result<Map<String, Json>, TableError> {
     match serde_json::from_slice(bytes) {
         Ok(Json::Object(object)) => Ok(object),

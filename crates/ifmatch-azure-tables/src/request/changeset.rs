@@ -16,7 +16,7 @@ pub(crate) struct Part {
 /// Parses the body of a batch.
 ///
 /// # Errors
-/// The body is not a changeset.
+/// The body isn't a changeset.
 pub(crate) fn parse(headers: &HeaderMap, body: &str) -> Result<Vec<Part>, TableError> {
     let media = headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
     let sets = split(body, &boundary(media)?)?;

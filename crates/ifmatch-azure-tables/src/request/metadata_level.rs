@@ -10,7 +10,7 @@ use crate::error::{Code, TableError};
 pub(crate) enum MetadataLevel {
     /// Values only.
     None,
-    /// Adds tags, and types that JSON does not imply.
+    /// Adds tags, and types that JSON doesn't imply.
     Minimal,
     /// Adds the URL of each entity.
     Full,
@@ -20,7 +20,7 @@ impl MetadataLevel {
     /// Returns the level that a request asks for by `$format`, or else by `Accept`; [`MetadataLevel::Minimal`] by default.
     ///
     /// # Errors
-    /// The request does not accept JSON.
+    /// The request doesn't accept JSON.
     pub(crate) fn requested(parameter: Option<&str>, headers: &HeaderMap) -> Result<Self, TableError> {
         let mut accept = String::new();
         for line in headers.get_all(ACCEPT) {

@@ -19,7 +19,7 @@ use crate::storage::{bytes, is_refused, put};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind};
 
-/// The entities of a table.
+/// A table's entities.
 pub(crate) struct Entities<'a> {
     pub(crate) store: &'a dyn BlobStore,
     pub(crate) clock: &'a Arc<dyn Clock>,
@@ -41,7 +41,7 @@ struct Before {
     stored: Option<Stored>,
     /// The strong tag that a write of the next version requires.
     tag: EntityTag,
-    /// The batch that may change the entity, if it is not decided.
+    /// The batch that may change the entity, if it isn't decided.
     undecided: Option<String>,
 }
 
@@ -137,7 +137,7 @@ impl Entities<'_> {
     /// Makes all changes to entities of one partition, or none, and returns the generations. See [`partition`](super::partition).
     ///
     /// # Errors
-    /// The index of the change that cannot be made, and the reason.
+    /// The index of the change that can't be made, and the reason.
     pub(crate) async fn change_all(
         &self,
         changes: &[BatchChange],
@@ -323,7 +323,7 @@ impl BatchChange {
     /// Returns the entity after the change, or `None` if it is deleted.
     ///
     /// # Errors
-    /// The change is not possible on the entity before.
+    /// The change isn't possible on the entity before.
     fn after(&self, before: Option<&Stored>) -> Result<Option<Entity>, TableError> {
         let (guard, change) = match &self.operation {
             BatchOperation::Insert(_) if before.is_some() => return Err(TableError::new(Code::EntityAlreadyExists)),

@@ -17,7 +17,7 @@ pub(crate) trait Rows: Sync {
     /// Returns the size of a row, in bytes.
     fn bytes(row: &Self::Row) -> usize;
 
-    /// Returns `false` for the name of a blob that belongs to no row, which is not counted: a page cannot continue after it.
+    /// Returns `false` for the name of a blob that belongs to no row, which isn't counted: a page can't continue after it.
     fn is_position(_name: &BlobName) -> bool {
         true
     }
@@ -36,7 +36,7 @@ pub(crate) struct PageQuery<'a> {
     pub(crate) budget: PageBudget,
 }
 
-/// Limits of one page, so that a filter without matches ends in time, and large rows do not fill the memory.
+/// Limits of one page, so a filter without matches ends in time, and large rows don't fill the memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageBudget {
     /// Maximum number of blobs examined.

@@ -1,6 +1,6 @@
 //! Batches: changes to several entities of a partition that take effect together.
 //!
-//! A swap covers one blob, and each entity is a blob of its own. A batch therefore takes effect in the swap of one record of its
+//! A swap covers one blob, and each entity is a blob of its own. So a batch takes effect in the swap of one record of its
 //! partition:
 //!
 //! 1. Each entity's blob is replaced by an *intent*: the entity before, the entity after, and the batch. Nothing has changed yet:
@@ -9,7 +9,7 @@
 //! 3. The intents are replaced by the entities after, and the batch is removed from the record.
 //!
 //! A batch goes on if its client disconnects. A process that ends in between, or a store that fails, leaves intents behind, and the
-//! batch in the record. Everyone reads the intents by the record. A writer that meets an intent of a batch that is not decided
+//! batch in the record. Everyone reads the intents by the record. A writer that meets an intent of a batch that isn't decided
 //! waits for a moment, and then rejects the batch, by the same record: either the batch is added as committed, or as rejected. A
 //! batch that was rejected starts over.
 
@@ -32,7 +32,7 @@ const VERSION: u64 = 1;
 /// A blob of an entity, or the intent of a batch.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
-    /// The entity, and its generation if that is not the blob's.
+    /// The entity, and its generation if that isn't the blob's.
     Plain(Entity, Option<Revision>),
     Intent(Intent),
 }

@@ -71,7 +71,7 @@ impl AccountContainers {
     /// Returns the containers of an account, which no request can name.
     ///
     /// # Errors
-    /// The account's name is too long, which cannot happen for valid accounts.
+    /// The account's name is too long, which can't happen for valid accounts.
     pub(crate) fn of(account: &Account) -> Result<Self, InvalidName> {
         let container = |what| ContainerName::internal(&format!("{what}.{}", account.name()));
         Ok(Self { tables: container("tables")?, entities: container("entities")?, sweeps: container("sweeps")? })

@@ -208,7 +208,7 @@ async fn a_batch_and_another_write_take_effect_one_after_the_other() {
     }
 }
 
-/// A write has seen the entity before the intent, and arrives while the batch is not decided.
+/// A write has seen the entity before the intent, and arrives while the batch isn't decided.
 #[tokio::test]
 async fn a_write_does_not_remove_the_intent_of_a_batch() {
     for (method, fields, expected) in [

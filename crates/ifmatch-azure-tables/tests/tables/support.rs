@@ -152,7 +152,7 @@ impl Client {
         self.send("DELETE", ENTITY, &[("if-match", if_match)], "").await
     }
 
-    /// Returns the properties of [`ENTITY`], or null if it does not exist.
+    /// Returns the properties of [`ENTITY`], or null if it doesn't exist.
     pub(crate) async fn properties(&self) -> Value {
         let answer = self.send("GET", ENTITY, &[("accept", "application/json;odata=nometadata")], "").await;
         if answer.status == StatusCode::NOT_FOUND {

@@ -3,7 +3,7 @@
 //! For blobs, `SharedKey` covers everything that determines what a request does: method, path, query, the `x-ms-*`
 //! headers and the standard ones. `SharedKeyLite` and both forms for tables cover less, as Azure defines them: no
 //! conditions and hardly any parameters, and `SharedKeyLite` for tables not even the method. None covers the body. For
-//! 15 minutes, a signed request can be replayed, and the parts that the signature does not cover can be changed. TLS
+//! 15 minutes, a signed request can be replayed, and the parts that the signature doesn't cover can be changed. TLS
 //! prevents both.
 
 pub mod shared_access;
@@ -37,11 +37,11 @@ const SHARED_KEY_LITE: &str = "SharedKeyLite";
 pub struct Authenticated<'a> {
     /// The account.
     pub account: &'a Account,
-    /// The rights of the request.
+    /// The request's rights.
     pub grant: Grant,
 }
 
-/// The rights of a request.
+/// A request's rights.
 #[derive(Clone, Debug)]
 pub enum Grant {
     /// Everything: it is signed with the account's key.
@@ -88,7 +88,7 @@ pub(crate) fn authenticate_part(
 /// Verifies that the signature in the URL of a copy's source permits reading it.
 ///
 /// # Errors
-/// There is no such signature, or it does not permit it.
+/// There is no such signature, or it doesn't permit it.
 pub(crate) fn authenticate_source(
     accounts: &Accounts,
     request: &Parts,
@@ -125,7 +125,7 @@ pub fn authenticate_table<'a>(
     })
 }
 
-/// The reason why a request could not be authenticated.
+/// The reason why a request couldn't be authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AuthError {
     /// `Authorization` is missing.
@@ -134,7 +134,7 @@ pub enum AuthError {
     /// `Authorization` is repeated or malformed, or its scheme is unknown.
     #[error("Authorization has the form 'SharedKey account:signature' or 'SharedKeyLite account:signature'")]
     Malformed,
-    /// The shared access signature does not allow the request.
+    /// The shared access signature doesn't allow the request.
     #[error("{0}")]
     SharedAccess(#[from] SharedAccessError),
     /// The date is missing, or too far from now.
@@ -156,7 +156,7 @@ impl AuthError {
         }
     }
 
-    /// Returns the status of the response.
+    /// Returns the response's status.
     pub fn status(self) -> StatusCode {
         match self {
             Self::Missing => StatusCode::UNAUTHORIZED,
@@ -269,7 +269,7 @@ fn addresses(path: &str, account: &Account) -> bool {
 }
 
 /// Returns `true` if one of the keys signed the text. Does the same work for any number of keys, including zero, so
-/// that the time of a rejection does not reveal which accounts exist.
+/// that the time of a rejection doesn't reveal which accounts exist.
 fn is_signed(keys: &[Key], text: &str, signature: &[u8]) -> bool {
     static DECOY: LazyLock<Key> = LazyLock::new(decoy);
     (0..Account::MAX_KEYS).any(|at| {

@@ -28,7 +28,7 @@ enum Line {
     /// The value of a parameter; empty if it is missing.
     Of(&'static str),
     Account,
-    /// The resource of the request.
+    /// The request's resource.
     Resource,
     Empty,
 }
@@ -96,16 +96,16 @@ pub enum SharedAccessError {
     /// The version is older than those supported.
     #[error("sv must be 2018-11-09 or later: create the shared access signature with a newer version")]
     Version,
-    /// A kind of signature that is not supported.
+    /// A kind of signature that isn't supported.
     #[error("{0}: create a service or account SAS that states its own permissions and times, with the account's key")]
     Unsupported(&'static str),
-    /// The time is not between `st` and `se`.
+    /// The time isn't between `st` and `se`.
     #[error("the shared access signature has expired, or is not valid yet, by the server's clock")]
     Time,
-    /// The connection does not use TLS although `spr` requires it.
+    /// The connection doesn't use TLS although `spr` requires it.
     #[error("the shared access signature requires https")]
     Protocol,
-    /// The client's address is not in `sip`.
+    /// The client's address isn't in `sip`.
     #[error("the shared access signature is not for this client's address")]
     Address,
     /// An account SAS for other services.
@@ -114,7 +114,7 @@ pub enum SharedAccessError {
     /// An account SAS for other levels.
     #[error("the shared access signature is not for resources of this type: see srt")]
     ResourceType,
-    /// The operation needs a permission that was not signed.
+    /// The operation needs a permission that wasn't signed.
     #[error("the shared access signature does not permit this operation: see sp")]
     Permission,
     /// A blob exists, and the signature permits creation only.
@@ -154,7 +154,7 @@ pub struct SharedAccess {
 enum Scope {
     /// The levels in `srt`.
     Account(Vec<Level>),
-    /// A blob, or a container and its blobs. The text names it, so that the signature fits no other.
+    /// A blob, or a container and its blobs. The text names it, so the signature fits no other.
     Blob,
     /// The entities of a table, by its name in lower case.
     Table(String, KeyRange),
@@ -164,7 +164,7 @@ impl SharedAccess {
     /// Permits an operation that needs any of these permissions.
     ///
     /// # Errors
-    /// The signature does not grant it.
+    /// The signature doesn't grant it.
     pub fn permit(&self, level: Level, any_of: &str) -> Result<(), SharedAccessError> {
         match &self.scope {
             Scope::Account(levels) if !levels.contains(&level) => return Err(SharedAccessError::ResourceType),
@@ -181,7 +181,7 @@ impl SharedAccess {
     /// Permits reading the kind of the account, which needs the permission to read, at any level.
     ///
     /// # Errors
-    /// The signature does not grant it.
+    /// The signature doesn't grant it.
     pub fn permit_account_information(&self) -> Result<(), SharedAccessError> {
         if self.has('r') { Ok(()) } else { Err(SharedAccessError::Permission) }
     }
@@ -251,7 +251,7 @@ impl Claim {
     /// Parses the query of a request to a service.
     ///
     /// # Errors
-    /// The parameters are malformed, or ask for what is not supported.
+    /// The parameters are malformed, or ask for what isn't supported.
     pub(super) fn parse(head: &Parts, service: Service) -> Result<Self, SharedAccessError> {
         let malformed = SharedAccessError::Malformed("names and values");
         let parameters = Query::parse(head.uri.query().unwrap_or_default()).map_err(|_| malformed)?;
@@ -305,7 +305,7 @@ impl Claim {
     /// Returns what the signature grants to this request, after the text was found to be signed.
     ///
     /// # Errors
-    /// The signature is not valid at this time, for this client or for this service.
+    /// The signature isn't valid at this time, for this client or for this service.
     pub(super) fn grant(
         &self,
         service: Service,

@@ -34,7 +34,7 @@ use crate::response::headers::{APPEND_OFFSET, BLOCK_COUNT, SEALED};
 const MAX_BLOCKS: u32 = 50_000;
 /// Maximum number of attempts if other writes are faster.
 const TRIES: usize = 100;
-/// Maximum number of attempts in which the current version was not read to its end.
+/// Maximum number of attempts in which the current version wasn't read to its end.
 const UNREAD_TRIES: usize = 5;
 
 pub(crate) async fn append_block(

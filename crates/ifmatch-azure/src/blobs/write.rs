@@ -15,7 +15,7 @@ use crate::request::Write;
 use crate::request::conditions::WriteConditions;
 use crate::response;
 
-/// Checks the conditions that the store does not evaluate.
+/// Checks the conditions that the store doesn't evaluate.
 pub(crate) async fn check(
     context: &Context,
     blob: &BlobPath,

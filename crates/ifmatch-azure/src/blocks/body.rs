@@ -57,7 +57,7 @@ impl Moved {
 }
 
 /// Builds the body from these segments. It ends with an error unless the container is still the one for which the
-/// blocks were staged: the store has looked up the container before reading the body, so it cannot write to another
+/// blocks were staged: the store has looked up the container before reading the body, so it can't write to another
 /// one.
 pub(super) fn of(
     store: &Arc<dyn BlobStore>,

@@ -29,7 +29,7 @@ pub(super) const BY_TAG: &str = "tag";
 pub(crate) struct CommittedList {
     /// The name of the blob, for the garbage collection.
     pub(super) name: String,
-    /// The tag of the version, if the version cannot name the list.
+    /// The tag of the version, if the version can't name the list.
     tag: Option<String>,
     /// The id and length of each block.
     pub(crate) blocks: Vec<(BlockId, u64)>,
@@ -48,7 +48,7 @@ impl Saved {
         BlobHeaders { block_list: Some(self.id.clone()), ..headers.clone() }
     }
 
-    /// Ends the write of a version: removes the list of the previous one, or this list if no version names it. A list that cannot be
+    /// Ends the write of a version: removes the list of the previous one, or this list if no version names it. A list that can't be
     /// removed is garbage.
     pub(crate) async fn settle(
         self,
@@ -108,7 +108,7 @@ impl CommittedList {
         Ok(Saved { list, id, path })
     }
 
-    /// Loads the list of a version, or `None` if it was not made of blocks, or has been replaced since.
+    /// Loads the list of a version, or `None` if it wasn't made of blocks, or has been replaced since.
     pub(crate) async fn find(
         store: &dyn BlobStore,
         paths: &BlobPaths,

@@ -51,7 +51,7 @@ pub(crate) async fn get_block_list(
     Ok(response)
 }
 
-/// Returns the properties of the blob and the blocks of the same version. The list of a version that is replaced meanwhile is removed.
+/// Returns the properties of the blob and the blocks of the same version. The list of a version that is replaced since is removed.
 async fn find(
     context: &Context,
     blob: &BlobPath,

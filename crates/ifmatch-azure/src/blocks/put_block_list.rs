@@ -22,7 +22,7 @@ use crate::error::AzureError;
 use crate::request::BlockId;
 use crate::request::{PutBlockList, Write};
 
-/// Maximum number of attempts if the blocks, or the blob, change meanwhile.
+/// Maximum number of attempts if the blocks, or the blob, change in between.
 const TRIES: usize = 5;
 
 /// Interleavings that matter:
@@ -60,7 +60,7 @@ async fn block_blob(context: &Context, blob: &BlobPath) -> Result<Option<BlobInf
     Ok(info)
 }
 
-/// Makes one attempt. Returns `None` if something changed meanwhile.
+/// Makes one attempt. Returns `None` if something changed since.
 async fn attempt(
     context: &Context,
     blob: &BlobPath,

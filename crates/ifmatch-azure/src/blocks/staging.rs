@@ -36,7 +36,7 @@ fn internal(name: &str) -> ContainerName {
 
 /// The internal paths that belong to one blob.
 ///
-/// They contain the creation time of the blob's container, so that a container created again under the same name has no
+/// They contain the creation time of the blob's container, so a container created again under the same name has no
 /// blocks.
 pub(crate) struct BlobPaths {
     owner: Owner,
@@ -51,7 +51,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Returns `true` if the container was not replaced or removed. Without a known creation time, assumes so.
+    /// Returns `true` if the container wasn't replaced or removed. Without a known creation time, assumes so.
     pub(super) async fn is_there(&self, store: &dyn BlobStore) -> Result<bool, StoreError> {
         let Some(created) = self.created else { return Ok(true) };
         Ok(store.container(&self.container).await?.is_some_and(|info| info.created == Some(created)))
@@ -149,7 +149,7 @@ pub(crate) async fn all(context: &Context, blob: &BlobPath) -> Result<StagedBloc
     BlobPaths::within(&container, blob).staged(&*context.store).await
 }
 
-/// Removes staged blocks, unless they were staged again meanwhile. Blocks that cannot be removed now are garbage
+/// Removes staged blocks, unless they were staged again meanwhile. Blocks that can't be removed now are garbage
 /// collected later.
 pub(crate) fn discard(store: &dyn BlobStore, staged: StagedBlocks) -> BoxFuture<'_, ()> {
     if staged.is_empty() {

@@ -55,7 +55,7 @@ pub(crate) fn evaluate_read(conditions: &Preconditions, info: &BlobInfo) -> Resu
 pub(crate) struct WriteConditions {
     /// Evaluated by the store, in the same step as the write.
     pub(crate) preconditions: Preconditions,
-    /// `If-Modified-Since`, which HTTP does not define for writes. Modification dates never go back, so a blob modified
+    /// `If-Modified-Since`, which HTTP doesn't define for writes. Modification dates never go back, so a blob modified
     /// after the date stays so, and checking before the write is as good as checking in the same step.
     modified_since: Option<HttpDate>,
 }
@@ -78,7 +78,7 @@ pub(super) fn of_write(headers: &HeaderMap) -> Result<WriteConditions, AzureErro
 }
 
 impl WriteConditions {
-    /// Returns `true` if the same request cannot succeed twice in a row: it requires a tag that the write
+    /// Returns `true` if the same request can't succeed twice in a row: it requires a tag that the write
     /// replaces, or that there is no blob. `If-Match: *` is as true after the write as before.
     pub(super) fn hold_once(&self) -> bool {
         let Preconditions { if_match, if_none_match, .. } = &self.preconditions;

@@ -42,7 +42,7 @@ pub(crate) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-so
 /// The CRC-64 of the body.
 pub(crate) const CONTENT_CRC64: HeaderName = HeaderName::from_static("x-ms-content-crc64");
 const DELETE_SNAPSHOTS: HeaderName = HeaderName::from_static("x-ms-delete-snapshots");
-/// Overrides `Range`, which some clients cannot set.
+/// Overrides `Range`, which some clients can't set.
 const X_MS_RANGE: HeaderName = HeaderName::from_static("x-ms-range");
 const RANGE_MD5: HeaderName = HeaderName::from_static("x-ms-range-get-content-md5");
 const RANGE_CRC64: HeaderName = HeaderName::from_static("x-ms-range-get-content-crc64");
@@ -75,7 +75,7 @@ pub(super) fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<
     one(headers, name)?.filter(|text| !text.is_empty()).ok_or_else(|| AzureError::missing_header(name.as_str()))
 }
 
-/// Returns the length of the body.
+/// Returns the body's length.
 pub(super) fn length(headers: &HeaderMap) -> Result<u64, AzureError> {
     let missing = || {
         let message = "the request needs a Content-Length";
@@ -87,8 +87,8 @@ pub(super) fn length(headers: &HeaderMap) -> Result<u64, AzureError> {
     length.ok_or_else(|| AzureError::invalid_header(CONTENT_LENGTH.as_str(), "must be a number of bytes"))
 }
 
-/// Parses the headers to store with a blob that Set HTTP Headers replaces. The MD5 is not checked, and Azure takes one of any length;
-/// one that is not an MD5 is not kept.
+/// Parses the headers to store with a blob that Set HTTP Headers replaces. The MD5 isn't checked, and Azure takes one of any length;
+/// one that isn't an MD5 isn't kept.
 pub(super) fn replaced(headers: &HeaderMap) -> Result<BlobHeaders, AzureError> {
     let is_odd = one(headers, &BLOB_CONTENT_MD5)?
         .is_some_and(|text| STANDARD.decode(text).is_ok_and(|bytes| !matches!(bytes.len(), 0 | 16)));
@@ -176,7 +176,7 @@ pub(super) fn check_common(headers: &HeaderMap, grant: &Grant) -> Result<(), Azu
     }
 }
 
-/// Accepts any date, so that newer SDKs work.
+/// Accepts any date, so newer SDKs work.
 fn is_version(text: &str) -> bool {
     let digit = |byte: u8| byte.is_ascii_digit();
     text.len() == 10

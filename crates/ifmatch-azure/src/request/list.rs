@@ -13,7 +13,7 @@ use crate::error::AzureError;
 /// Maximum and default number of items in a page.
 const MAX_RESULTS: usize = 5000;
 /// Values of `include` for a listing of blobs. All except metadata and copy leave the listing unchanged: the service keeps no
-/// snapshots, versions, tags, policies or deleted blobs, and does not list blobs with only staged blocks.
+/// snapshots, versions, tags, policies or deleted blobs, and doesn't list blobs with only staged blocks.
 const OF_BLOBS: [&str; 11] = [
     "metadata",
     "copy",

@@ -139,7 +139,7 @@ pub(crate) struct Write {
     pub(crate) lease: LeaseUse,
     /// The identity of the request, if it may be a retry.
     pub(crate) request: Option<RequestKey>,
-    /// The signature does not permit replacing a blob. The conditions require that there is none.
+    /// The signature doesn't permit replacing a blob. The conditions require that there is none.
     pub(crate) may_only_create: bool,
 }
 

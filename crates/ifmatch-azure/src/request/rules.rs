@@ -2,7 +2,7 @@
 //!
 //! A table lists the query parameters and `x-ms-*` headers that each operation knows. Azure ignores unknown ones, and so does
 //! this service, except those that select another resource, guard a write or change its outcome: an operation that does
-//! not support one of these rejects it, so that an unsupported option never turns into a plain read or write.
+//! not support one of these rejects it, so an unsupported option never turns into a plain read or write.
 
 use http::header::{ALLOW, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::request::Parts;
@@ -12,7 +12,7 @@ use super::headers::{self, METADATA};
 use super::target::Query;
 use crate::error::AzureError;
 
-/// The operations on the account. There is an enumeration for each target, so that the parser has an arm for each operation.
+/// The operations on the account. There is an enumeration for each target, so the parser has an arm for each operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OfService {
     ListContainers,
@@ -66,7 +66,7 @@ enum Conditions {
 /// The methods, `restype` and `comp`.
 type Request = (&'static str, &'static str, &'static str);
 
-/// The rule of an operation.
+/// An operation's rule.
 pub(super) struct Rule<N> {
     name: N,
     request: Request,
@@ -79,7 +79,7 @@ pub(super) struct Rule<N> {
 /// Headers that every operation accepts.
 const COMMON: [&str; 5] =
     ["x-ms-version", "x-ms-date", "x-ms-client-request-id", "x-ms-return-client-request-id", "x-ms-useragent"];
-/// Prefixes of headers that change what a request does. An operation that does not list such a header rejects it.
+/// Prefixes of headers that change what a request does. An operation that doesn't list such a header rejects it.
 const EFFECTIVE_FIELDS: [&str; 27] = [
     "x-ms-access-tier",
     "x-ms-blob-",
@@ -109,7 +109,7 @@ const EFFECTIVE_FIELDS: [&str; 27] = [
     "x-ms-structured-",
     "x-ms-tags",
 ];
-/// Query parameters that select another resource or change what a request does. An operation that does not list such a
+/// Query parameters that select another resource or change what a request does. An operation that doesn't list such a
 /// parameter rejects it.
 const EFFECTIVE_PARAMETERS: [&str; 9] = [
     "blockid",

@@ -41,7 +41,7 @@ pub(crate) fn progress(copied: &Copied) -> String {
     format!("{0}/{0}", copied.length)
 }
 
-/// Returns the type of a blob.
+/// Returns a blob's type.
 pub(crate) fn blob_type(stored: &BlobHeaders) -> &'static str {
     if stored.append.is_some() { "AppendBlob" } else { "BlockBlob" }
 }
@@ -103,7 +103,7 @@ pub(crate) fn lease_properties(seen: Option<&SeenLease>) -> (&'static str, &'sta
     (state.name(), if state.is_locked() { "locked" } else { "unlocked" }, duration)
 }
 
-/// Returns the second in which a blob was created, or the date of its last change if the store does not know: clients rely on a date.
+/// Returns the second in which a blob was created, or the date of its last change if the store doesn't know: clients rely on a date.
 pub(crate) fn creation_date(info: &BlobInfo) -> HttpDate {
     let created = info.created.map(|created| HttpDate::from_unix((created.micros() / 1_000_000).cast_signed()));
     created.unwrap_or(info.last_modified)

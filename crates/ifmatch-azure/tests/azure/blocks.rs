@@ -1,4 +1,4 @@
-//! Blocks that were committed before, or staged again, on stores that know hashes or do not; and their garbage collection.
+//! Blocks that were committed before, or staged again, on stores that know hashes or don't; and their garbage collection.
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -102,7 +102,7 @@ async fn a_range_comes_with_the_digest_that_is_asked_for() {
 }
 
 const TYPE: (&str, &str) = ("content-type", "multipart/mixed; boundary=b");
-/// Its only part is not signed.
+/// Its only part isn't signed.
 const BATCH: &str = "--b\r\nContent-ID: 0\r\n\r\nDELETE /photos/box/a HTTP/1.1\r\n\r\n--b--\r\n";
 
 /// The SDK for JavaScript takes an account in the path for a container. The SDK for C++ ends the process if anything follows the last

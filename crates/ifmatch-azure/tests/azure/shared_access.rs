@@ -114,7 +114,7 @@ async fn read(client: &Client, target: &str, query: &str) -> Answer {
 const BREAK: [(&str, &str); 2] = [("x-ms-lease-action", "break"), ("x-ms-lease-break-period", "0")];
 
 /// For every operation and every permission: with this permission alone, with all others, and with the levels or resources that the
-/// operation does not have.
+/// operation doesn't have.
 #[tokio::test]
 async fn each_permission_allows_its_operations_only() {
     // A store of its own for each request would take seconds.

@@ -23,7 +23,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     shards.flat_map(|shard| std::fs::read_dir(shard).unwrap().map(|file| file.unwrap().path())).collect()
 }
 
-/// Returns a copy that must share the file: the body cannot be read.
+/// Returns a copy that must share the file: the body can't be read.
 async fn shared(source: &BlobPath, opened: Opened) -> Put {
     let lost = stream::once(async { Err::<Frame<Bytes>, BoxError>("the body is read".into()) });
     Put { body: Upload::new(StreamBody::new(lost)), ..Put::copying(source, opened).await.unwrap() }

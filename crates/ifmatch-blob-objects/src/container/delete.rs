@@ -100,7 +100,7 @@ impl Shared {
     }
 
     /// Completes an interrupted deletion. If its deleter stopped before it had listed the objects, opens the container again.
-    /// Does not wait for the end.
+    /// Doesn't wait for the end.
     pub(crate) fn resume_deletion(&self, container: &ContainerName) {
         let Some(this) = self.me.upgrade() else { return };
         let container = container.clone();

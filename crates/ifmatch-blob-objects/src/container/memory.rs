@@ -38,7 +38,7 @@ struct Answer {
     question: Question,
     /// The container, if it existed.
     home: Option<Home>,
-    /// Time until which the register is not asked again, since it did not answer.
+    /// Time until which the register isn't asked again, since it didn't answer.
     paused: Option<Timestamp>,
 }
 
@@ -83,7 +83,7 @@ impl MemberCache {
         }
     }
 
-    /// Returns a container that was not yet deleted a moment ago, for a write. Its deletion waits until no process remembers it
+    /// Returns a container that wasn't yet deleted a moment ago, for a write. Its deletion waits until no process remembers it
     /// ([`FORGOTTEN_AFTER`]).
     pub(crate) fn home(&self, container: &ContainerName, now: Timestamp) -> Option<Home> {
         let answer = self.said().containers.get(container).copied()?;
@@ -110,7 +110,7 @@ impl MemberCache {
         });
     }
 
-    /// Notes that the register did not answer. It is not asked again for as long as an answer lasts.
+    /// Notes that the register didn't answer. It isn't asked again for as long as an answer lasts.
     pub(crate) fn pause(&self, container: &ContainerName, now: Timestamp) {
         let until = now.saturating_add(self.lasts);
         self.change(container, |answer| answer.paused = Some(until));

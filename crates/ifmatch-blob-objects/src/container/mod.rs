@@ -6,8 +6,8 @@
 //!
 //! A read needs only the oldest incarnation with blobs. It may reuse an answer of the register for some time
 //! ([`Backing::with_container_memory`](super::Backing::with_container_memory)), and then asks again in a task of its own: if
-//! the answer is late, the read continues with the previous one, and later reads do not ask for some time. The oldest
-//! incarnation only grows, so that a previous answer hides no blob. It may show an object of a late write.
+//! the answer is late, the read continues with the previous one, and later reads don't ask for some time. The oldest
+//! incarnation only grows, so a previous answer hides no blob. It may show an object of a late write.
 //!
 //! ```text
 //!   read                               deletion in the same process
@@ -73,7 +73,7 @@ fn key(container: &ContainerName) -> Result<Key, StoreError> {
 /// The state of the container found by a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The container does not exist.
+    /// The container doesn't exist.
     Absent(Members),
     /// The container has blobs, but no record in the register.
     Unknown(Members),
@@ -127,10 +127,10 @@ impl Shared {
         }
     }
 
-    /// Looks up the container of a write. It existed a moment ago at least, and its deletion has not ended yet.
+    /// Looks up the container of a write. It existed a moment ago at least, and its deletion hasn't ended yet.
     ///
     /// # Errors
-    /// As for [`Shared::found`].
+    /// Same as [`Shared::found`].
     pub(crate) async fn find_for_write(&self, container: &ContainerName) -> Result<Found, StoreError> {
         let registered = self.container_for_write(container).await?;
         self.found(container, registered).await
@@ -164,7 +164,7 @@ impl Shared {
         StoreErrorKind::InFlight { retry_after }.into()
     }
 
-    /// Returns the container of a request that is not bound to an incarnation.
+    /// Returns the container of a request that isn't bound to an incarnation.
     pub(crate) async fn home(&self, container: &ContainerName, missing: MissingContainer) -> Result<Home, StoreError> {
         let registered = self.registered(container).await?;
         let found = self.found(container, registered).await?;
@@ -198,7 +198,7 @@ impl Shared {
         }
     }
 
-    /// Returns the reason why a blob is missing: the blob or its container does not exist.
+    /// Returns the reason why a blob is missing: the blob or its container doesn't exist.
     pub(crate) async fn absent(&self, container: &ContainerName) -> StoreError {
         let found = async { self.found(container, self.registered(container).await?).await };
         match found.await {
@@ -208,11 +208,11 @@ impl Shared {
         }
     }
 
-    /// Returns the objects of a container that are blobs, for a read. If the register does not answer, uses its latest
+    /// Returns the objects of a container that are blobs, for a read. If the register doesn't answer, uses its latest
     /// answer, or returns all objects without one.
     ///
     /// # Errors
-    /// Fails if the register does not answer, and its latest answer was that the container is being deleted.
+    /// Fails if the register doesn't answer, and its latest answer was that the container is being deleted.
     pub(crate) async fn members(&self, container: &ContainerName) -> Result<Members, StoreError> {
         let now = self.driver.clock().now();
         let known = match self.member_cache.recall(container, now) {
@@ -253,7 +253,7 @@ impl Shared {
     }
 }
 
-/// Returns the members of a container for a read while the register does not answer.
+/// Returns the members of a container for a read while the register doesn't answer.
 fn without_register(
     container: &ContainerName,
     known: Option<Members>,

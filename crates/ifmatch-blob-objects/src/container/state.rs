@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A container of the same name can be created and deleted repeatedly; each has an incarnation, which its objects carry. An object
-//! of an older incarnation is not a blob: it is a late write overtaken by a deletion. So no write slips past a deletion,
+//! of an older incarnation isn't a blob: it is a late write overtaken by a deletion. So no write slips past a deletion,
 //! even if the network or a listing of the register reorders them.
 
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ pub(crate) enum Registered {
     Closing(Home, Timestamp),
     /// The container is being deleted. The current deleter's turn ends at this time.
     Deleting(Timestamp),
-    /// The container does not exist, unless its folder contains objects of this incarnation or a later one.
+    /// The container doesn't exist, unless its folder contains objects of this incarnation or a later one.
     Gone(Revision),
 }
 
@@ -134,7 +134,7 @@ impl Registered {
         })
     }
 
-    /// Returns `true` if the container exists, so that its blobs can be read.
+    /// Returns `true` if the container exists, so its blobs can be read.
     pub(crate) fn exists(&self) -> bool {
         matches!(self, Self::Known(_) | Self::Closing(..))
     }
@@ -168,7 +168,7 @@ impl Registered {
 pub(crate) enum Mark {
     /// The container is deleted if it is empty. Until then, its blobs can be read.
     Closing,
-    /// The container is deleted with its blobs, which cannot be read any more. Nothing can undo it.
+    /// The container is deleted with its blobs, which can't be read any more. Nothing can undo it.
     Deleting,
 }
 
@@ -196,7 +196,7 @@ pub(crate) enum Change {
 /// The circumstances of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Circumstances {
-    /// `true` if objects carry their incarnation, so that late ones are not taken for objects of the next container.
+    /// `true` if objects carry their incarnation, so late ones aren't taken for objects of the next container.
     pub(crate) incarnations: bool,
     /// `true` if a write may rely on an earlier answer about its container.
     pub(crate) memories: bool,

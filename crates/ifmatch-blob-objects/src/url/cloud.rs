@@ -66,7 +66,7 @@ fn retries(max_retries: usize) -> RetryConfig {
     RetryConfig { backoff, max_retries, retry_timeout: Duration::from_secs(15) }
 }
 
-/// Connects with a client that does not send a change again after its connection failed.
+/// Connects with a client that doesn't send a change again after its connection failed.
 ///
 /// ```text
 ///   gateway                         store

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::super::failure::{OpenError, OpenErrorKind};
 
-/// Reports that this build cannot connect.
+/// Reports that this build can't connect.
 pub(super) fn connect(
     _scheme: &ObjectStoreScheme,
     url: &Url,

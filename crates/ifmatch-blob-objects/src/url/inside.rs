@@ -1,4 +1,4 @@
-//! Files confined to a folder: symbolic links below the folder are not followed.
+//! Files confined to a folder: symbolic links below the folder aren't followed.
 //!
 //! Each operation first checks every segment of its path, and a read checks again after the file was opened. A process
 //! with write access to the folder can still place a link there between check and use.
@@ -168,7 +168,7 @@ impl MultipartUpload for Upload {
     }
 }
 
-/// Returns `true` if one of the segments below the root is a symbolic link. Missing segments are not links.
+/// Returns `true` if one of the segments below the root is a symbolic link. Missing segments aren't links.
 fn crosses_a_link(root: &FilePath, location: &Path) -> io::Result<bool> {
     let mut path = root.to_owned();
     for part in location.parts() {

@@ -50,7 +50,7 @@ impl Backing {
     /// Opens the store of a URL with a client that sends no request twice, for callers that settle lost answers themselves.
     ///
     /// # Errors
-    /// As [`from_url`](Self::from_url).
+    /// Same as [`from_url`](Self::from_url).
     pub fn from_url_once(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Result<Self, OpenError> {
         Self::with_retries(url, settings, 0)
     }

@@ -60,7 +60,7 @@ impl Body for Raw {
 enum Takes {
     It,
     Nothing,
-    /// Takes the body and does not report the result.
+    /// Takes the body and doesn't report the result.
     Silently,
 }
 

@@ -36,7 +36,7 @@ pub(crate) enum Fault {
     Stuck,
     /// The writing thread stops before the write takes effect, see [`Faulty::suspend`].
     Suspended,
-    /// The write does not end. It takes effect some time after it was abandoned; a deletion takes some time.
+    /// The write doesn't end. It takes effect some time after it was abandoned; a deletion takes some time.
     Late,
     /// The response to a deletion is lost before it takes effect, some time later.
     Delayed,
@@ -155,7 +155,7 @@ impl Faulty {
         scheduled.reverse();
     }
 
-    /// Returns `true` if a fault has not happened yet.
+    /// Returns `true` if a fault hasn't happened yet.
     pub(crate) fn is_scheduled(&self) -> bool {
         !self.faults.lock().unwrap().is_empty()
     }

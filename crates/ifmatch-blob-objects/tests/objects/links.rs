@@ -1,4 +1,4 @@
-//! Symbolic links in a folder are not followed: nothing outside of the folder is read, listed, written or removed.
+//! Symbolic links in a folder aren't followed: nothing outside of the folder is read, listed, written or removed.
 
 use std::fs;
 use std::os::unix::fs::symlink;

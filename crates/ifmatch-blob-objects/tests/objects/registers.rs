@@ -1,11 +1,11 @@
 //! Registers that lose an answer or list late: no completed change is reported as failed, and no write outlives its
 //! container.
 //!
-//! Reads while the register does not answer about the container.
+//! Reads while the register doesn't answer about the container.
 //!
 //! ## Interleavings
 //!
-//! - **The register hangs.** A read goes on with the previous answer, or as if all objects were blobs, and later reads do not
+//! - **The register hangs.** A read goes on with the previous answer, or as if all objects were blobs, and later reads don't
 //!   ask again.
 //! - **An answer from before a deletion** arrives after it. Later reads must not rely on it.
 //! - **A container that is being deleted**, as a read has seen, when the register hangs: its blobs stay hidden.
@@ -168,7 +168,7 @@ async fn without_metadata_a_memory_of_containers_is_refused() {
     assert!(ObjectBlobs::trusting(backing(Duration::from_secs(1)), register(), Capability::FULL).is_ok());
 }
 
-/// A store without metadata cannot distinguish a late blob from one of the next container.
+/// A store without metadata can't distinguish a late blob from one of the next container.
 #[tokio::test(start_paused = true)]
 async fn without_metadata_a_deletion_waits_for_writes_with_a_permit() {
     let store = Faulty::in_memory(false);
@@ -238,7 +238,7 @@ async fn a_stale_scan_lets_no_write_past_a_deletion() {
     }
 }
 
-/// The deletion does not find the record of the leased blob.
+/// The deletion doesn't find the record of the leased blob.
 #[tokio::test]
 async fn a_stale_scan_leaves_no_lease_in_the_next_container() {
     let register = FaultyRegister::default();

@@ -1,4 +1,4 @@
-//! Writes that take effect late: under another holder's lease, or in a container deleted meanwhile.
+//! Writes that take effect late: under another holder's lease, or in a container deleted since.
 
 use std::sync::Arc;
 

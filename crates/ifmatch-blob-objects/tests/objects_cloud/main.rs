@@ -63,7 +63,7 @@ async fn azurite_conforms() {
     check("az://container/prefix", server.settings(), true).await;
 }
 
-/// The first attempt of a write that the client repeats by itself can arrive after a later write. Only a condition of the store
+/// The first attempt of a write that the client retries on its own can arrive after a later write. Only a condition of the store
 /// could refuse it then, and none covers a deletion.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_is_sent_once() {
@@ -91,7 +91,7 @@ async fn a_change_is_sent_once() {
     }
 }
 
-/// A store never keeps such a blob, so that the writer must not try again, and others need not wait for an unclear write. A listing from
+/// A store never keeps such a blob, so the writer must not try again, and others needn't wait for an unclear write. A listing from
 /// such a name is a listing.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_and_metadata_that_the_store_cannot_keep_are_refused_as_such() {
@@ -126,7 +126,7 @@ async fn names_and_metadata_that_the_store_cannot_keep_are_refused_as_such() {
     blobs.put(&blob, conformance::put("2")).await.expect("nothing is unclear about the first one");
 }
 
-/// Returns the error for a store that cannot be opened.
+/// Returns the error for a store that can't be opened.
 async fn refusal(url: &str, settings: Settings, also: &[(&str, &str)]) -> OpenError {
     let settings = settings.into_iter().chain(crate::settings(also));
     let backing = match Backing::from_url(url, settings) {

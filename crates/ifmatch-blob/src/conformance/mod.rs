@@ -61,7 +61,7 @@ pub async fn check(subject: &Subject) {
     races::check(subject).await;
 }
 
-/// Returns the path of a blob.
+/// Returns a blob's path.
 ///
 /// # Panics
 /// Panics if a name is invalid.
@@ -140,22 +140,22 @@ impl Subject {
     /// Returns a blob and its bytes as one read gives them.
     ///
     /// # Panics
-    /// Panics if the blob cannot be read.
+    /// Panics if the blob can't be read.
     pub async fn read(&self, blob: &BlobPath) -> Option<(BlobInfo, Bytes)> {
         let mut opened = self.store.open(blob, Reading::WHOLE).await.expect("readable")?;
         let body = opened.source.read(None).await.expect("readable");
         Some((opened.info, body.collect().await.expect("readable").to_bytes()))
     }
 
-    /// Returns the properties of a blob.
+    /// Returns a blob's properties.
     ///
     /// # Panics
-    /// Panics if the blob cannot be read.
+    /// Panics if the blob can't be read.
     pub async fn head(&self, blob: &BlobPath) -> Option<BlobInfo> {
         Some(self.store.open(blob, Reading::HEAD).await.expect("readable")?.info)
     }
 
-    /// Returns the tag of a blob.
+    /// Returns a blob's tag.
     ///
     /// # Panics
     /// Panics if there is no such blob.
@@ -167,7 +167,7 @@ impl Subject {
 /// Returns the kind of a refusal.
 ///
 /// # Panics
-/// Panics if the result is not an error.
+/// Panics if the result isn't an error.
 pub fn kind<T: std::fmt::Debug>(result: Result<T, StoreError>) -> StoreErrorKind {
     result.expect_err("refused").kind().clone()
 }

@@ -178,7 +178,7 @@ const LEASE: &str = "lease-";
 /// Maximum length of a key in bytes.
 const MAX_LEN: usize = 255;
 
-/// Returns the identity of a request: its key, its query, and every header field that affects the outcome. The path is not part of
+/// Returns the identity of a request: its key, its query, and every header field that affects the outcome. The path isn't part of
 /// it, since answers are remembered per blob.
 pub(super) fn request_key(head: &Parts) -> Result<Option<RequestKey>, Problem> {
     let mut lines = head.headers.get_all(&IDEMPOTENCY_KEY).iter();

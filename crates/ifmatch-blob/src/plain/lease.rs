@@ -29,7 +29,7 @@ use crate::leases;
 use crate::name::BlobPath;
 use crate::store::{LeaseRequest, Reading};
 
-/// The query of a lease.
+/// A lease's query.
 const QUERY: &str = "lease";
 /// The duration of a lease to acquire.
 const DURATION: HeaderName = HeaderName::from_static("lease-duration");

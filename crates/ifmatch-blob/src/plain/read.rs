@@ -53,7 +53,7 @@ pub(super) async fn read(shared: &Context, head: &Parts, blob: &BlobPath) -> Res
     }
 }
 
-/// Returns the response if the store has everything in memory. Leases are not needed.
+/// Returns the response if the store has everything in memory. Leases aren't needed.
 pub(super) fn at_once(shared: &Context, head: &Parts, blob: &BlobPath) -> Option<Result<Response<BlobBody>, Problem>> {
     if fields::names_lease(&head.headers) {
         return None;

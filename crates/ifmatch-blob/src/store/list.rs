@@ -122,7 +122,7 @@ pub struct Page<T> {
 pub struct BlobEntry {
     /// Its name.
     pub name: BlobName,
-    /// Its properties. Header fields may be missing if the store's listings do not contain them.
+    /// Its properties. Header fields may be missing if the store's listings don't contain them.
     pub info: BlobInfo,
 }
 

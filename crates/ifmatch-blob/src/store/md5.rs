@@ -18,7 +18,7 @@ pub enum Md5Use {
     /// Keep the MD5 in the headers, if any, without checking it.
     #[default]
     AsGiven,
-    /// Compute the MD5 and keep it with the blob. Bytes that do not match the MD5 in the headers are refused with
+    /// Compute the MD5 and keep it with the blob. Bytes that don't match the MD5 in the headers are refused with
     /// [`StoreErrorKind::DigestMismatch`]. A store that must send the headers before the bytes keeps only an MD5 given
     /// in the headers.
     Computed,

@@ -32,9 +32,9 @@ mod write;
 /// - **All or nothing**: a write that fails, is interrupted or is dropped leaves the blob unchanged. Only
 ///   [`StoreErrorKind::OutcomeUnknown`] leaves that open.
 /// - **Durable**: an acknowledged write survives a crash.
-/// - **Early**: conditions that already fail are reported before the body is read, so that a client that waits for
-///   `100 Continue` need not send it.
-/// - **Bounded**: memory use does not depend on the size of a blob.
+/// - **Early**: conditions that already fail are reported before the body is read, so a client that waits for
+///   `100 Continue` needn't send it.
+/// - **Bounded**: memory use doesn't depend on the size of a blob.
 ///
 /// # What callers may assume
 /// The first write of a blob creates its container. Listings are in the order of the names' UTF-8 bytes. They may or may
@@ -88,7 +88,7 @@ pub trait BlobStore: Send + Sync + 'static {
     /// Acquires, renews, changes, releases or breaks the lease of a blob. [`StoreErrorKind::NotFound`] if there is no
     /// such blob.
     ///
-    /// A store that cannot keep leases across a restart rejects them with [`StoreErrorKind::Unsupported`].
+    /// A store that can't keep leases across a restart rejects them with [`StoreErrorKind::Unsupported`].
     async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError>;
 
     /// Creates a container. [`StoreErrorKind::ContainerExists`] if there is one already.

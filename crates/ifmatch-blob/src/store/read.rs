@@ -20,7 +20,7 @@ use crate::error::StoreError;
 use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
 
-/// The parts of a blob that a caller is going to use, so that a remote store gets no more requests than necessary.
+/// The parts of a blob that a caller is going to use, so a remote store gets no more requests than necessary.
 ///
 /// ```
 /// use ifmatch_blob::store::Reading;
@@ -96,7 +96,7 @@ pub struct BlobInfo {
     /// The header fields kept with the blob.
     pub headers: BlobHeaders,
     /// The number of the write that created this version, larger than that of all earlier versions. `None` if the store
-    /// does not number its writes.
+    /// doesn't number its writes.
     pub generation: Option<Revision>,
     /// When the blob was created, if the store knows it.
     pub created: Option<Timestamp>,
@@ -129,7 +129,7 @@ impl fmt::Debug for Opened {
 ///
 /// Every read returns bytes of this version, or an error, regardless of writes and deletions.
 pub trait Source: Send + 'static {
-    /// Reads a range, or all bytes. A range is not empty and lies within the blob.
+    /// Reads a range, or all bytes. A range isn't empty and lies within the blob.
     ///
     /// May be called again once the previous body is no longer read. A blob opened with [`Reading::HEAD`] returns an
     /// empty body.

@@ -21,11 +21,11 @@ use crate::name::BlobPath;
 /// A write.
 #[derive(Debug)]
 pub struct Put {
-    /// The conditions of the request.
+    /// The request's conditions.
     pub preconditions: Preconditions,
     /// The lease id of the request.
     pub lease: LeaseUse,
-    /// Behaviour if the container does not exist.
+    /// Behaviour if the container doesn't exist.
     pub container: MissingContainer,
     /// The header fields to keep.
     pub headers: BlobHeaders,
@@ -76,7 +76,7 @@ impl Put {
     /// unless the store can share them.
     ///
     /// # Errors
-    /// The bytes cannot be read.
+    /// The bytes can't be read.
     pub async fn copying(source: &BlobPath, mut opened: Opened) -> Result<Self, StoreError> {
         let body = opened.source.read(None).await?;
         let BlobInfo { length, hash, headers, .. } = opened.info;
@@ -91,7 +91,7 @@ impl Put {
     }
 }
 
-/// Behaviour of a write to a container that does not exist.
+/// Behaviour of a write to a container that doesn't exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingContainer {
     /// Creates the container.
@@ -104,7 +104,7 @@ pub enum MissingContainer {
 /// A deletion.
 #[derive(Clone, Debug, Default)]
 pub struct Delete {
-    /// The conditions of the request.
+    /// The request's conditions.
     pub preconditions: Preconditions,
     /// The lease id of the request.
     pub lease: LeaseUse,
@@ -176,7 +176,7 @@ impl Written {
     /// deleted since: a client with one key for all its requests would take the write of another client for its own.
     ///
     /// # Errors
-    /// As for [`BlobStore::open`].
+    /// Same as [`BlobStore::open`].
     pub async fn is_current(&self, store: &dyn BlobStore, blob: &BlobPath) -> Result<bool, StoreError> {
         let opened = store.open(blob, Reading::HEAD.without_lease()).await?;
         Ok(opened.is_some_and(|opened| opened.info.generation == self.generation))
@@ -217,7 +217,7 @@ impl LateChecksum {
 /// A change of header fields, which keeps the bytes.
 #[derive(Clone, Debug)]
 pub struct SetHeaders {
-    /// The conditions of the request.
+    /// The request's conditions.
     pub preconditions: Preconditions,
     /// The lease id of the request.
     pub lease: LeaseUse,
@@ -269,7 +269,7 @@ impl HeaderChange {
 pub struct LeaseRequest {
     /// The operation.
     pub action: LeaseAction,
-    /// The conditions of the request.
+    /// The request's conditions.
     pub preconditions: Preconditions,
     /// The client's name for the request, including the action and its ids. A retry gets the first answer again.
     pub request: Option<RequestKey>,
@@ -280,13 +280,13 @@ pub struct LeaseRequest {
 pub struct Leased {
     /// The lease.
     pub receipt: LeaseReceipt,
-    /// The tag of the leased blob or container. A lease operation does not change it.
+    /// The tag of the leased blob or container. A lease operation doesn't change it.
     pub tag: Option<EntityTag>,
-    /// The modification date of the leased blob or container. A lease operation does not change it.
+    /// The modification date of the leased blob or container. A lease operation doesn't change it.
     pub last_modified: HttpDate,
 }
 
-/// The properties of a container.
+/// A container's properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerInfo {
     /// The entity tag, if the store knows it.

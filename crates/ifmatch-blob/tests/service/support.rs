@@ -141,7 +141,7 @@ pub(crate) fn hash_in(tag: &str) -> String {
     opaque.split_once('-').map(|(hash, _)| hash.to_owned()).expect("a versioned tag")
 }
 
-/// Returns bytes that do not repeat at any power of two.
+/// Returns bytes that don't repeat at any power of two.
 pub(crate) fn bytes(length: usize, seed: u64) -> Bytes {
     let byte = |at: usize| {
         let mixed = (at as u64 / 7).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed).rotate_left(17);

@@ -1,7 +1,7 @@
 //! A body that is still arriving: one writer, and many readers at their own pace.
 //!
 //! A reader takes bytes from memory, or from the file that the body is written to. If they are in neither, it requests the
-//! rest from the origin. The writer therefore waits for the fastest reader at most, and for slower ones only if they cannot
+//! rest from the origin. So the writer waits for the fastest reader at most, and for slower ones only if they can't
 //! request the rest.
 
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ use crate::body::held::Hold;
 use crate::body::in_memory::MemoryBody;
 use crate::body::on_disk::DiskBody;
 
-/// Number of bytes kept in memory for the readers of a body that is not stored there, and maximum lead of the writer.
+/// Number of bytes kept in memory for the readers of a body that isn't stored there, and maximum lead of the writer.
 const WINDOW: u64 = 64 * 1024;
 
 /// A body that is still arriving.
@@ -31,7 +31,7 @@ pub(crate) struct Broadcast {
     pub(crate) declared: Option<u64>,
     /// `true` if memory or disk space is reserved for the whole body.
     pub(crate) is_reserved: bool,
-    /// `true` if the writer need not wait for readers while the body is in memory: it will fit, or move to disk.
+    /// `true` if the writer needn't wait for readers while the body is in memory: it will fit, or move to disk.
     runs_ahead: bool,
     state: Mutex<State>,
 }
@@ -55,7 +55,7 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Storage {
     Memory,
-    /// On disk, except for bytes that are not written yet.
+    /// On disk, except for bytes that aren't written yet.
     Disk,
     /// Nowhere: only a window for current readers stays in memory.
     None,
@@ -155,7 +155,7 @@ impl Broadcast {
         fits
     }
 
-    /// Reserves memory for a body of this length. Returns `false` if there is not enough.
+    /// Reserves memory for a body of this length. Returns `false` if there isn't enough.
     pub(crate) fn covers(&self, len: u64) -> bool {
         self.lock().reservation.cover(len)
     }
@@ -221,7 +221,7 @@ impl Broadcast {
         Poll::Pending
     }
 
-    /// Drops the slowest readers that cannot request the rest, if they hold up others.
+    /// Drops the slowest readers that can't request the rest, if they hold up others.
     pub(crate) fn drop_slowest(&self) {
         let mut state = self.lock();
         let end = state.buffer.end();
@@ -287,7 +287,7 @@ impl State {
         self.present().map(|place| place.next).max().unwrap_or_else(|| self.buffer.end())
     }
 
-    /// Returns the position of the slowest reader that cannot request the rest.
+    /// Returns the position of the slowest reader that can't request the rest.
     fn held_by(&self) -> Option<u64> {
         self.present().filter(|place| !place.can_resume).map(|place| place.next).min()
     }
@@ -297,7 +297,7 @@ impl State {
         self.file.as_ref().map_or(0, |(body, _)| body.len())
     }
 
-    /// Releases bytes that readers do not need in memory, and wakes the writer.
+    /// Releases bytes that readers don't need in memory, and wakes the writer.
     fn trim(&mut self) {
         let end = self.buffer.end();
         match self.storage {
@@ -417,7 +417,7 @@ impl Reader {
         Poll::Ready(next)
     }
 
-    /// Marks the reader as able to request the rest, so that the writer does not wait for it.
+    /// Marks the reader as able to request the rest, so the writer doesn't wait for it.
     pub(crate) fn can_resume(&self) {
         let mut state = self.broadcast.lock();
         if let Some(Some(place)) = state.readers.get_mut(self.at) {

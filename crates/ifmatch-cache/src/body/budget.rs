@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The bytes that are not reserved. Clones share one budget.
+/// The bytes that aren't reserved. Clones share one budget.
 ///
-/// Short bodies may use all of it. Longer ones must leave a share, so that any number of stalled long bodies leaves room
+/// Short bodies may use all of it. Longer ones must leave a share, so any number of stalled long bodies leaves room
 /// for short ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {

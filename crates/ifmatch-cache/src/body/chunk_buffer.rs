@@ -1,4 +1,4 @@
-//! A buffer for a growing body. Small chunks are merged into blocks, so that they take little more memory than their
+//! A buffer for a growing body. Small chunks are merged into blocks, so they take little more memory than their
 //! bytes.
 
 use std::collections::VecDeque;
@@ -50,7 +50,7 @@ impl ChunkBuffer {
         self.end
     }
 
-    /// Returns some bytes from a position on. Returns `None` if they were released or have not arrived.
+    /// Returns some bytes from a position on. Returns `None` if they were released or haven't arrived.
     pub(crate) fn from(&self, position: u64) -> Option<Bytes> {
         let cut = |start: u64| usize::try_from(position - start).unwrap_or(usize::MAX);
         if position >= self.last_start() {

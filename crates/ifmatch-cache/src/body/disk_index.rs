@@ -37,7 +37,7 @@ pub(crate) struct FileId {
     pub(crate) number: u64,
 }
 
-/// The record of a response.
+/// A response's record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// Position in the queue, set when it is put.
@@ -54,7 +54,7 @@ pub(crate) struct Row {
     pub(crate) head: Vec<u8>,
 }
 
-/// A database that cannot be read or written any more is not used again.
+/// A database that can't be read or written any more isn't used again.
 #[derive(Debug)]
 pub(crate) struct Index {
     database: Database,
@@ -68,10 +68,10 @@ pub(crate) struct Index {
 type Outcome<T> = Option<T>;
 
 impl Index {
-    /// Opens the index in a file. Begins with an empty one if it cannot be read.
+    /// Opens the index in a file. Begins with an empty one if it can't be read.
     ///
     /// # Errors
-    /// Fails if the file cannot be created or written.
+    /// Fails if the file can't be created or written.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let opened = Self::try_open(path);
         if opened.is_ok() {
@@ -197,7 +197,7 @@ impl Index {
         self.broken.load(Ordering::Acquire)
     }
 
-    /// After an error, an invalidation may be missing. The file is deleted, so that the next process begins with an
+    /// After an error, an invalidation may be missing. The file is deleted, so the next process begins with an
     /// empty index.
     fn checked<T>(&self, result: Result<T, Error>) -> Option<T> {
         if result.is_err() {

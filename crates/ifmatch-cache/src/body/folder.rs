@@ -32,9 +32,9 @@ const REMEMBERED: usize = 100_000;
 /// A folder for bodies that are too large for the memory, or were evicted from it.
 ///
 /// It outlives the process. Responses of earlier processes are verified by their hash, and validated with the origin, before
-/// they are used. Files that are not in the index are removed in the background; files of other programs are left alone.
+/// they are used. Files that aren't in the index are removed in the background; files of other programs are left alone.
 /// When the folder is full, or the file system has less than 16 MiB left (or a sixteenth, if that is less), the oldest bodies
-/// that were not requested recently are evicted.
+/// that weren't requested recently are evicted.
 ///
 /// ```
 /// use ifmatch_cache::{CacheLayer, Disk};
@@ -72,7 +72,7 @@ pub(crate) struct Folder {
     contents: Mutex<Contents>,
     /// Held by the thread that changes the index.
     changing: Mutex<()>,
-    /// Rows of files that are not used any more, with these files.
+    /// Rows of files that aren't used any more, with these files.
     forgotten: Mutex<Vec<(Box<str>, FileId)>>,
     pub(crate) index: Arc<Index>,
     cleaner: Cleaner,
@@ -89,7 +89,7 @@ pub(crate) struct Folder {
 struct Contents {
     /// Bytes of bodies, including those being written.
     taken: u64,
-    /// Bytes among them that are reserved for bodies whose writing has not reached them.
+    /// Bytes among them that are reserved for bodies whose writing hasn't reached them.
     unwritten: u64,
     /// Files requested since they were last spared.
     used: HashSet<FileId>,
@@ -99,7 +99,7 @@ impl Disk {
     /// Opens a folder, creating it if necessary. Bodies may take up to `bytes`.
     ///
     /// # Errors
-    /// Fails if the folder cannot be used, or if another process uses it.
+    /// Fails if the folder can't be used, or if another process uses it.
     pub fn open(path: impl Into<PathBuf>, bytes: u64) -> io::Result<Self> {
         let path = path.into();
         fs::create_dir_all(&path)?;
@@ -128,7 +128,7 @@ impl Disk {
 }
 
 impl Folder {
-    /// Returns the maximum length of a body.
+    /// Returns a body's maximum length.
     pub(crate) fn longest(&self) -> u64 {
         self.capacity / 4
     }
@@ -138,12 +138,12 @@ impl Folder {
         FileId { run: self.index.run, number: self.names.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Returns the path of a body.
+    /// Returns a body's path.
     pub(crate) fn path(&self, file: FileId) -> PathBuf {
         self.path.join(format!("{BODY}{}-{}", file.run, file.number))
     }
 
-    /// Allocates space, evicting other bodies if necessary. Returns `false` if there is not enough.
+    /// Allocates space, evicting other bodies if necessary. Returns `false` if there isn't enough.
     pub(crate) fn allocate(&self, bytes: u64) -> bool {
         let mut has_evicted_for_disk = false;
         loop {
@@ -268,7 +268,7 @@ impl Folder {
         contents.used.insert(file);
     }
 
-    /// Reserves space for a body of this length. Returns `None` if there is not enough.
+    /// Reserves space for a body of this length. Returns `None` if there isn't enough.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Space> {
         let fits = bytes <= self.longest() && self.allocate(bytes);
         fits.then(|| {
@@ -318,7 +318,7 @@ impl Space {
         Self { folder: Arc::clone(folder), left: 0 }
     }
 
-    /// Takes bytes from the reserved space, or else from the rest. Returns `false` if there are not enough.
+    /// Takes bytes from the reserved space, or else from the rest. Returns `false` if there aren't enough.
     pub(crate) fn take(&mut self, bytes: u64) -> bool {
         let missing = bytes.saturating_sub(self.left);
         let taken = missing == 0 || self.folder.allocate(missing);
@@ -359,7 +359,7 @@ impl Cleaner {
     }
 }
 
-/// Deletes all bodies, which a new index does not know.
+/// Deletes all bodies, which a new index doesn't know.
 fn remove_bodies(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;

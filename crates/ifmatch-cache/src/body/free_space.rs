@@ -7,7 +7,7 @@ const RESERVE: u64 = 16 << 20;
 const PART: u64 = 16;
 
 /// Returns the number of bytes that are missing until so many can be written and the reserve stays free. The system answers this
-/// without access to the disk. If it cannot, the write itself fails once the disk is full.
+/// without access to the disk. If it can't, the write itself fails once the disk is full.
 pub(super) fn missing(folder: &Path, bytes: u64) -> u64 {
     fs4::statvfs(folder).map_or(0, |space| missing_of(space.available_space(), space.total_space(), bytes))
 }

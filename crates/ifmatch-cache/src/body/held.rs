@@ -1,6 +1,6 @@
 //! Bodies in memory that clients are reading. An evicted body stays in memory while a client reads it, so the total of
-//! such bodies is limited. Readers beyond the limit do not keep their body: they copy it piece by piece, and request the
-//! rest from the origin if it is evicted meanwhile.
+//! such bodies is limited. Readers beyond the limit don't keep their body: they copy it piece by piece, and request the
+//! rest from the origin if it is evicted in the meantime.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -19,7 +19,7 @@ const PIECE: usize = 64 * 1024;
 /// The memory that all readers of a body share. Clones are of other bodies.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
-    /// `None` if it is not limited.
+    /// `None` if it isn't limited.
     budget: Option<Budget>,
     current: Mutex<Weak<Reservation>>,
 }

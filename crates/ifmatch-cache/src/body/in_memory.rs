@@ -73,7 +73,7 @@ impl MemoryBody {
     }
 }
 
-/// Some of the bytes of a body with a known length. The pieces are in order and do not touch.
+/// Some of the bytes of a body with a known length. The pieces are in order and don't touch.
 #[derive(Clone, Debug)]
 pub(crate) struct PartialBody {
     pub(crate) total: u64,

@@ -38,7 +38,7 @@ pub(crate) struct DiskBody {
     gone: AtomicBool,
 }
 
-/// The content of a body.
+/// A body's content.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
     pub(crate) len: u64,
@@ -73,7 +73,7 @@ impl DiskBody {
     /// Writes a body to a new file.
     ///
     /// # Errors
-    /// Fails if there is not enough space, or if the file cannot be written.
+    /// Fails if there isn't enough space, or if the file can't be written.
     pub(crate) fn create(folder: &Arc<Folder>, content: &MemoryBody) -> io::Result<Arc<Self>> {
         let space = folder.reserve(content.len).ok_or(io::ErrorKind::StorageFull)?;
         let file = folder.new_file();
@@ -147,12 +147,12 @@ impl DiskBody {
         lock(&self.written).trailers.clone()
     }
 
-    /// Returns `true` unless the file is known to be gone. Does not access the file system.
+    /// Returns `true` unless the file is known to be gone. Doesn't access the file system.
     pub(crate) fn is_there(&self) -> bool {
         !self.gone.load(Ordering::Acquire)
     }
 
-    /// Returns `true` if the file still exists. If another process has deleted it, the body is not used again.
+    /// Returns `true` if the file still exists. If another process has deleted it, the body isn't used again.
     pub(crate) fn exists(&self) -> bool {
         if self.is_there() && !self.path.exists() {
             self.discard();
@@ -188,7 +188,7 @@ impl DiskBody {
         file
     }
 
-    /// Deletes the file, and its row in the index. Current readers are not affected.
+    /// Deletes the file, and its row in the index. Current readers aren't affected.
     fn discard(&self) {
         let written = lock(&self.written);
         let was_gone = self.gone.swap(true, Ordering::AcqRel);
@@ -205,7 +205,7 @@ impl DiskBody {
         }
     }
 
-    /// Reads and verifies a piece. If that fails, the body is not used again. Uses the memory of `buffer` once the bytes that
+    /// Reads and verifies a piece. If that fails, the body isn't used again. Uses the memory of `buffer` once the bytes that
     /// were read into it before are gone, and returns it: the allocator would keep the memory that each thread allocates.
     pub(crate) fn read(
         self: &Arc<Self>,
@@ -367,7 +367,7 @@ mod read_at {
     use std::io;
     use std::os::unix::fs::FileExt;
 
-    /// Fills the buffer from a position. Leaves the cursor alone, so that any number of readers can share one open file.
+    /// Fills the buffer from a position. Leaves the cursor alone, so any number of readers can share one open file.
     pub(super) fn read_exact_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<()> {
         file.read_exact_at(buffer, position)
     }

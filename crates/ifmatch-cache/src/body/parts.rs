@@ -1,4 +1,4 @@
-//! Parts of a body that is not stored as a whole: long ones in files, short ones in memory.
+//! Parts of a body that isn't stored as a whole: long ones in files, short ones in memory.
 
 use std::sync::Arc;
 

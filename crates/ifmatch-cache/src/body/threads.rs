@@ -39,7 +39,7 @@ impl Threads {
         Ok(Self(sender))
     }
 
-    /// Runs work with files. Work that a thread has begun is not cancelled with the future.
+    /// Runs work with files. Work that a thread has begun isn't cancelled with the future.
     pub(crate) fn run<T, W>(&self, work: W) -> impl Future<Output = io::Result<T>> + Send + use<T, W>
     where
         T: Send + 'static,

@@ -43,7 +43,7 @@ pub(crate) struct Fill {
     pub(crate) disk_writer: Option<DiskWriter>,
     /// Space on disk for the declared length, if it is too long for the memory.
     pub(crate) space: Option<Space>,
-    /// The reason why the response is not stored if the fill ends now. `None` once it is stored.
+    /// The reason why the response isn't stored if the fill ends now. `None` once it is stored.
     pub(crate) lost: Option<NotStored>,
 }
 

@@ -1,4 +1,4 @@
-//! GET and HEAD requests that the store cannot answer: they wait for another request's response, or ask the origin.
+//! GET and HEAD requests that the store can't answer: they wait for another request's response, or ask the origin.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -162,7 +162,7 @@ impl Forwarding {
     }
 
     /// Waits for the outcome of a flight. Returns a leader if this request is to ask the origin as well, for all that wait, because
-    /// the others have not been answered in time.
+    /// the others haven't been answered in time.
     async fn wait(&self, flight: &Arc<Flight>) -> Result<Outcome, Leader> {
         let mut round = 0;
         loop {
@@ -191,7 +191,7 @@ impl Forwarding {
     ///
     /// The first request may have caused a failure itself. A second failure, of another client or of this request's, is
     /// attributed to the origin, and all waiting requests get it without asking for themselves. Its content may be private, so
-    /// it is not shared.
+    /// it isn't shared.
     fn failed<T>(&mut self, status: Option<StatusCode>, clients: &[Option<IpAddr>]) -> Option<Turn<T>> {
         if let Some(response) = self.stale(status) {
             return Some(Turn::Respond(response));
@@ -350,7 +350,7 @@ impl Forwarding {
     }
 }
 
-/// 502: the origin's response does not answer the request.
+/// 502: the origin's response doesn't answer the request.
 pub(crate) fn bad_gateway<T>(why: Forward) -> Response<ResponseBody<T>> {
     let detail = "the origin's response does not match the request: try again later";
     let problem = Problem::new(StatusCode::BAD_GATEWAY, "unusable-response").detail(detail);

@@ -33,10 +33,10 @@ use crate::state::CacheState;
 use crate::store::entry::Failing;
 use crate::store::stored_response::{Arrival, Meta, Stored, StoredBody};
 
-/// Time for which requests do not wait for each other after a response that could not be stored.
+/// Time for which requests don't wait for each other after a response that couldn't be stored.
 const UNSHARED: Duration = Duration::from_secs(30);
 
-/// Time for which a failed origin is not asked again while a stale response can be used.
+/// Time for which a failed origin isn't asked again while a stale response can be used.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Maximum number of header fields in a stored response.
@@ -74,7 +74,7 @@ pub(crate) enum Fetched<T> {
 pub(crate) enum NewResponse<T> {
     /// It is being stored. The reader returns its body.
     Storing(response::Parts, Stored, Reader),
-    /// It is not stored, which is the outcome of the request.
+    /// It isn't stored, which is the outcome of the request.
     NotStored(Response<T>, RequestOutcome),
 }
 
@@ -98,7 +98,7 @@ impl Fetch {
         }
     }
 
-    /// Turns the request into a background GET of the whole: the client's own conditions, ranges and method do not
+    /// Turns the request into a background GET of the whole: the client's own conditions, ranges and method don't
     /// apply.
     pub(crate) fn unconditional(mut self) -> Self {
         self.client.method = Method::GET;
@@ -171,7 +171,7 @@ impl Fetch {
     }
 
     /// Records if the origin fails for a stored response: until it answers again, a usable stale response is served
-    /// immediately. A client that forces its requests cannot prolong this.
+    /// immediately. A client that forces its requests can't prolong this.
     fn note_failure(&self, unreachable: Option<bool>) {
         let is_news = if unreachable.is_some() { self.is_sharable } else { self.failing };
         if self.stored.is_some() && is_news {
@@ -302,7 +302,7 @@ impl Fetch {
         NewResponse::Storing(head, stored, reader)
     }
 
-    /// Returns the head of a storable response, and the length of its body. If the response is not storable, updates
+    /// Returns the head of a storable response, and the length of its body. If the response isn't storable, updates
     /// the store accordingly and returns the outcome of the request.
     fn storable(
         &self,

@@ -4,12 +4,12 @@
 //!
 //! - **The origin takes longer than the followers wait.** One of them asks as well, and the others go on waiting: the first
 //!   response, to either request, is for all. After the same time, the next one asks.
-//! - **A follower comes later than the others**, so that its wait ends between theirs. In each round of waiting one request asks,
+//! - **A follower comes later than the others**, so its wait ends between theirs. In each round of waiting one request asks,
 //!   whenever the round of a follower ends.
-//! - **The leader's request is not sent**, because its client has too many under way. Other clients wait for a request of one of
+//! - **The leader's request isn't sent**, because its client has too many under way. Other clients wait for a request of one of
 //!   theirs: they know nothing about the origin yet.
 //! - **The leader's request is the reason why the origin fails.** Other clients wait for a request of one of theirs, which that
-//!   client cannot join. A second client that fails shows that the origin does.
+//!   client can't join. A second client that fails shows that the origin does.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -77,7 +77,7 @@ impl FlightKey {
 /// The result of a request to the origin.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// The origin has not responded yet.
+    /// The origin hasn't responded yet.
     Pending,
     /// The response can be stored; its body may still be arriving.
     Ready(Stored),
@@ -92,9 +92,9 @@ pub(crate) enum Outcome {
 /// A failure of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
-    /// `false` if the origin was not asked, for a reason that concerns this request only.
+    /// `false` if the origin wasn't asked, for a reason that concerns this request only.
     pub(crate) is_of_origin: bool,
-    /// `None` if the origin did not respond.
+    /// `None` if the origin didn't respond.
     pub(crate) status: Option<StatusCode>,
     /// The client of the request that failed.
     pub(crate) client: Option<IpAddr>,
@@ -104,7 +104,7 @@ pub(crate) struct Failure {
 #[derive(Debug)]
 pub(crate) struct Flight {
     key: FlightKey,
-    /// Number of requests that have asked the origin as well, because the first has not been answered for long.
+    /// Number of requests that have asked the origin as well, because the first hasn't been answered for long.
     relieved: AtomicU32,
     /// Ordinal of its start. A later invalidation of the URI keeps new requests from joining it.
     began: u64,
@@ -174,7 +174,7 @@ impl Flights {
         turn.ok().map(|_| Leader { flights: Arc::clone(self), key: key.clone(), flight: Arc::clone(flight) })
     }
 
-    /// Closes a flight: later requests do not join it.
+    /// Closes a flight: later requests don't join it.
     pub(crate) fn close(&self, key: &Key, flight: &Arc<Flight>) {
         let mut flights = self.lock();
         if let Some(known) = flights.get_mut(key) {

@@ -11,7 +11,7 @@ use super::fields::{is_quoted, is_token, is_token_byte, members, seconds, split,
 /// Directives of a response.
 ///
 /// Names are case-insensitive, and values may be tokens or quoted strings. For a repeated directive, the stricter value
-/// applies. An invalid number of seconds counts as zero (§4.2.1). In a member that is not a directive (`private;
+/// applies. An invalid number of seconds counts as zero (§4.2.1). In a member that isn't a directive (`private;
 /// max-age=60`), each restricting word applies, a lifetime counts as zero, and no word grants a permission.
 ///
 /// ```
@@ -130,7 +130,7 @@ impl ResponseDirectives {
         self.has(Flag::MustRevalidate) || self.has(Flag::ProxyRevalidate) || self.s_maxage.is_some()
     }
 
-    /// Returns the header fields that `no-cache` or `private` names. They are not stored, not even those that could be used
+    /// Returns the header fields that `no-cache` or `private` names. They aren't stored, not even those that could be used
     /// after validation.
     pub fn unstored_fields(&self) -> impl Iterator<Item = &HeaderName> {
         self.no_cache.fields().iter().chain(self.private.fields())

@@ -41,7 +41,7 @@ const USUAL_LEN: usize = 48;
 /// The reason for forwarding a request (RFC 9211 §2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
-    /// The cache does not handle such requests.
+    /// The cache doesn't handle such requests.
     Bypass,
     /// The method requires it.
     Method,

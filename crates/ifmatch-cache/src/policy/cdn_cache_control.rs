@@ -30,9 +30,9 @@ pub const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-con
 pub struct Governing {
     /// The directives.
     pub directives: ResponseDirectives,
-    /// `true` if they come from `CDN-Cache-Control`, so that `Cache-Control` and `Expires` do not apply.
+    /// `true` if they come from `CDN-Cache-Control`, so `Cache-Control` and `Expires` don't apply.
     pub targeted: bool,
-    /// The users of this cache.
+    /// This cache's users.
     pub audience: Audience,
 }
 

@@ -11,7 +11,7 @@ const WORDS: [&str; 10] =
     ["account", "dpop", "email", "identity", "key", "login", "principal", "sid", "signature", "user"];
 
 /// Returns `true` if a request has a field that identifies its client: `Authorization`, `Cookie`, `X-Api-Key`,
-/// `X-Auth-Token` and similar names. The response may then be private to this client even if the origin does not say
+/// `X-Auth-Token` and similar names. The response may then be private to this client even if the origin doesn't say
 /// so.
 ///
 /// ```

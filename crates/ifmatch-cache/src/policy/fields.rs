@@ -10,7 +10,7 @@ const MAX_SECONDS: u64 = 1 << 31;
 
 /// Returns the trimmed members of a list in these lines, without empty ones.
 ///
-/// Quoted commas are not separators. A line with an unclosed quote is split at every comma, so that a `no-store` in it is not
+/// Quoted commas aren't separators. A line with an unclosed quote is split at every comma, so a `no-store` in it isn't
 /// missed.
 pub(crate) fn members<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> impl Iterator<Item = &'a [u8]> {
     lines.into_iter().flat_map(|line| split(line.as_bytes()))
@@ -113,7 +113,7 @@ pub(crate) fn seconds(digits: &[u8]) -> Option<Duration> {
     (!digits.is_empty()).then_some(Duration::from_secs(sum))
 }
 
-/// Parses a date in any letter case, as a cache should (RFC 9111 §4.2), and with any weekday: the grammar does not tie the
+/// Parses a date in any letter case, as a cache should (RFC 9111 §4.2), and with any weekday: the grammar doesn't tie the
 /// weekday to the date (RFC 9110 §5.6.7), and ignoring a `Date` would make the response seem younger. Returns `None` if the
 /// field is absent, malformed or repeated.
 pub(crate) fn date(headers: &HeaderMap, name: HeaderName) -> Option<HttpDate> {

@@ -14,7 +14,7 @@ use super::fields;
 use super::resource_rules::ResourceRules;
 use super::storable::is_heuristic_status;
 
-/// The heuristic for a lifetime that the origin does not state: a fraction of the time since the last modification, or a
+/// The heuristic for a lifetime that the origin doesn't state: a fraction of the time since the last modification, or a
 /// default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heuristic {

@@ -42,7 +42,7 @@ pub fn of(headers: &HeaderMap) -> Option<Vec<Box<str>>> {
     (all.len() <= MAX_GROUPS && all.iter().all(|name| name.len() <= MAX_NAME)).then_some(all)
 }
 
-/// Parses a list of group names. Returns none if the field is not a list of strings (RFC 9651 §3.1, §3.3.3). Parameters
+/// Parses a list of group names. Returns none if the field isn't a list of strings (RFC 9651 §3.1, §3.3.3). Parameters
 /// are ignored.
 ///
 /// ```

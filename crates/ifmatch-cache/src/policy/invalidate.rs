@@ -20,7 +20,7 @@ pub fn is_unsafe(method: &Method) -> bool {
     !method.is_safe() && !registered.contains(&method.as_str())
 }
 
-/// Returns `true` if a response with this status to an unsafe request invalidates stored responses: it is not an error.
+/// Returns `true` if a response with this status to an unsafe request invalidates stored responses: it isn't an error.
 ///
 /// ```
 /// use http::StatusCode;

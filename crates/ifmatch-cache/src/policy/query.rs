@@ -1,4 +1,4 @@
-//! One form for the queries of requests, so that requests that differ only in irrelevant parameters share a response.
+//! One form for the queries of requests, so requests that differ only in irrelevant parameters share a response.
 
 use std::borrow::Cow;
 
@@ -78,7 +78,7 @@ fn matches(pattern: &str, name: &[u8]) -> bool {
     }
 }
 
-/// Returns the decoded name of a parameter, so that equivalent spellings are treated alike.
+/// Returns the decoded name of a parameter, so equivalent spellings are treated alike.
 fn name(field: &str) -> Vec<u8> {
     percent_decoded(field.split_once('=').map_or(field, |(name, _)| name))
 }

@@ -26,8 +26,8 @@ use super::credential::is_credential;
 pub struct ResourceRules {
     /// `true` to look nothing up and to store nothing. Writes still invalidate.
     pub is_off: bool,
-    /// Lifetimes of responses that state none, in place of guesses. They also permit to store a status that is not cacheable by
-    /// itself, such as 302. They do not apply to requests with [credentials](super::credential), since the response may be private.
+    /// Lifetimes of responses that state none, in place of guesses. They also permit to store a status that isn't cacheable by
+    /// itself, such as 302. They don't apply to requests with [credentials](super::credential), since the response may be private.
     pub ttl: Lifetimes,
     /// Lifetimes in place of those that responses state.
     pub override_ttl: Lifetimes,
@@ -35,7 +35,7 @@ pub struct ResourceRules {
     pub while_revalidate: Option<Duration>,
     /// How long after its lifetime a response may be used in place of an error of the origin, unless it states or forbids that.
     pub if_error: Option<Duration>,
-    /// Request fields that the origin does not get as clients send them, so that no response depends on them.
+    /// Request fields that the origin doesn't get as clients send them, so no response depends on them.
     pub unsent: Vec<HeaderName>,
 }
 
@@ -50,7 +50,7 @@ const NONE: &ResourceRules = &ResourceRules {
 };
 
 impl ResourceRules {
-    /// Returns the rules of a request.
+    /// Returns a request's rules.
     pub fn of(request: &Extensions) -> &Self {
         request.get::<Arc<Self>>().map_or(NONE, |rules| rules)
     }

@@ -87,7 +87,7 @@ impl Terms {
     }
 
     /// Returns `true` if requests that waited for the response may use it even if it is stale on arrival: the origin
-    /// has not limited it to a single use.
+    /// hasn't limited it to a single use.
     pub fn is_for_others(&self) -> bool {
         !self.always_validate && !self.lifetime.is_zero()
     }
@@ -98,7 +98,7 @@ impl Terms {
     }
 
     /// Returns the time since it became stale. Returns `None` while it is fresh. A soft purge holds even if the clock is
-    /// set back, so that the age decreases.
+    /// set back, so the age decreases.
     pub fn staleness(&self, age: Duration) -> Option<Duration> {
         let stale = self.stale_since.is_some() || age >= self.lifetime;
         stale.then(|| age.saturating_sub(self.end()))

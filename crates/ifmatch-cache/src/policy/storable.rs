@@ -50,10 +50,10 @@ pub struct Exchange<'a> {
 /// An operator's rules for storing.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Store responses that set a cookie and state a lifetime even if they are not `public`.
+    /// Store responses that set a cookie and state a lifetime even if they aren't `public`.
     pub share_cookies: bool,
     /// Returns `true` if the origin sees another value of this request field than the client sent. A response that
-    /// varies by it cannot be selected.
+    /// varies by it can't be selected.
     pub overwritten: fn(&HeaderName) -> bool,
 }
 
@@ -66,7 +66,7 @@ impl Default for Rules {
 /// The reason why a response must not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The method is not GET.
+    /// The method isn't GET.
     Method,
     /// The status is interim, 304, 416 for a range request, or unknown despite `must-understand`.
     Status,
@@ -74,13 +74,13 @@ pub enum Refusal {
     NoStore,
     /// `private`.
     Private,
-    /// The request has `Authorization`, and the response does not permit sharing (§3.5).
+    /// The request has `Authorization`, and the response doesn't permit sharing (§3.5).
     Authorization,
-    /// The request has another [credential](super::credential), and the response does not permit sharing.
+    /// The request has another [credential](super::credential), and the response doesn't permit sharing.
     Credential,
-    /// The response sets a cookie and is not `public`.
+    /// The response sets a cookie and isn't `public`.
     Cookie,
-    /// `Vary` contains `*`, is malformed, or names an [overwritten](Rules::overwritten) field, so that no request could match.
+    /// `Vary` contains `*`, is malformed, or names an [overwritten](Rules::overwritten) field, so no request could match.
     Vary,
     /// Neither the status nor a directive nor `Expires` allows it.
     NotAllowed,

@@ -39,7 +39,7 @@ pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
     true
 }
 
-/// Returns `true` if a 304 refers to the stored response that the request named, so that this may be reused (§4.3.3, §4.3.4).
+/// Returns `true` if a 304 refers to the stored response that the request named, so this may be reused (§4.3.3, §4.3.4).
 ///
 /// `If-None-Match` compares weakly (RFC 9110 §13.1.2), so the tag of the 304 must match that of the stored response weakly.
 /// Without a tag, the dates must agree. A 304 without validators refers to the stored response.
@@ -108,7 +108,7 @@ pub fn shares_validator(head: &HeaderMap, stored: &HeaderMap) -> bool {
 /// Updates stored header fields from a newer response (§3.2).
 ///
 /// Each field of the newer response replaces the stored one, except fields that describe the length, range and coding of
-/// the stored bytes, and fields that are never stored. A weak stored tag is not replaced by the strong one of the same name: that is
+/// the stored bytes, and fields that are never stored. A weak stored tag isn't replaced by the strong one of the same name: that is
 /// the tag of other bytes, such as those before compression. With it, a client would be told that it has these, and could join parts
 /// of both.
 ///

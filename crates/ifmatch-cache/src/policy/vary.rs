@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName};
 
 use super::fields::{members, split_all};
 
-/// Maximum number of fields in `Vary`. A response with more is not stored.
+/// Maximum number of fields in `Vary`. A response with more isn't stored.
 const MAX_FIELDS: usize = 16;
 
 /// The request fields that select a response, in alphabetical order.
@@ -37,7 +37,7 @@ impl Vary {
         (names.len() <= MAX_FIELDS).then(|| Self(names.into()))
     }
 
-    /// Returns the fields with these names. Returns `None` if one is not a name.
+    /// Returns the fields with these names. Returns `None` if one isn't a name.
     pub(crate) fn from_names<'a>(names: impl Iterator<Item = &'a str>) -> Option<Self> {
         names.map(|name| name.parse().ok()).collect::<Option<Vec<_>>>().map(|names| Self(names.into()))
     }

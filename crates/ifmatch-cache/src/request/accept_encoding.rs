@@ -20,8 +20,8 @@ pub(crate) fn normalize(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the codings that the client accepts and likes at least as much as none. Wildcards and other codings do not count, and
-/// a member with a malformed weight is not a coding.
+/// Returns the codings that the client accepts and likes at least as much as none. Wildcards and other codings don't count, and
+/// a member with a malformed weight isn't a coding.
 fn normal(headers: &HeaderMap) -> String {
     let preferences: Vec<_> = members(headers.get_all(ACCEPT_ENCODING)).filter_map(parse).collect();
     let of = |names: &[&str]| {

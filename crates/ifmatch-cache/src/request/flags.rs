@@ -20,7 +20,7 @@ pub(crate) enum RequestFlag {
     Connection = 1,
     /// `Upgrade`.
     Upgrade = 1 << 1,
-    /// A condition for the origin alone (RFC 9111 §4.3.2), or content, which the cache key does not cover.
+    /// A condition for the origin alone (RFC 9111 §4.3.2), or content, which the cache key doesn't cover.
     OriginOnly = 1 << 2,
     /// A condition that a cache evaluates.
     Condition = 1 << 3,

@@ -27,7 +27,7 @@ impl Key {
         Self { text: [origin, path].concat().into(), path: origin.len() }
     }
 
-    /// Returns the key of a request. Returns `None` if it names no host or several, so that the origin may choose either.
+    /// Returns the key of a request. Returns `None` if it names no host or several, so the origin may choose either.
     pub(crate) fn of(head: &Parts, fixed_scheme: Option<&str>) -> Option<Self> {
         let scheme = fixed_scheme.or(head.uri.scheme_str()).unwrap_or("http");
         let mut lines = fields::lines(&head.headers, HOST);
@@ -60,7 +60,7 @@ impl Key {
         Some(Self { text: text.into(), path })
     }
 
-    /// Sets the host of a request to the one in the key, so that all requests that share a response present the same host
+    /// Sets the host of a request to the one in the key, so all requests that share a response present the same host
     /// to the origin.
     pub(crate) fn set_host(&self, head: &mut Parts) {
         let host = self.origin().split_once("://").map_or("", |(_, host)| host);
@@ -151,7 +151,7 @@ impl fmt::Debug for Key {
 
 /// An upper-case letter.
 const UPPER: u8 = 1;
-/// A byte that is not allowed in a host or port.
+/// A byte that isn't allowed in a host or port.
 const INVALID: u8 = 2;
 
 /// Returns the kinds of bytes in a host with an optional port.

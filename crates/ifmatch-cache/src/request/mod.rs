@@ -23,7 +23,7 @@ pub(crate) mod key;
 pub(crate) mod normalize;
 mod unkeyed_inputs;
 
-/// The handling of a request.
+/// A request's handling.
 pub(crate) enum Handling {
     /// Answer from the cache if possible.
     Read(Key, RequestFlags),
@@ -31,9 +31,9 @@ pub(crate) enum Handling {
     Write(Key),
     /// Forward: the method is safe but not cached.
     Method,
-    /// Forward: a cache cannot answer it.
+    /// Forward: a cache can't answer it.
     Bypass,
-    /// Reject: a cache cannot answer it, but the client rules out asking the origin (RFC 9111 §5.2.1.7).
+    /// Reject: a cache can't answer it, but the client rules out asking the origin (RFC 9111 §5.2.1.7).
     OnlyIfCached,
 }
 
@@ -151,7 +151,7 @@ fn implicit_key(head: &Parts, key: &Key, flags: RequestFlags, config: &Config) -
     text.into()
 }
 
-/// Appends the line of the user, who may change with `Authorization`. No request to a shared cache has one, so that a
+/// Appends the line of the user, who may change with `Authorization`. No request to a shared cache has one, so a
 /// shared cache on the same folder never finds the response.
 fn user(head: &Parts, text: &mut String) {
     let lines = head.headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);

@@ -1,7 +1,7 @@
 //! Normal form of a path and query. Targets with the same normal form are invalidated together, but stored separately.
 //!
 //! Targets that are equivalent under RFC 3986 §6.2.2 or the URL standard have one normal form: percent-encoding is decoded
-//! where the result is not a separator, backslashes in a path become slashes, and dot segments are removed. Some origins
+//! where the result isn't a separator, backslashes in a path become slashes, and dot segments are removed. Some origins
 //! treat fewer targets as one resource. That is safe, since a response is reused only for the same unnormalized target.
 
 use std::borrow::Cow;

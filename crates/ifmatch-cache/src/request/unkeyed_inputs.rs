@@ -1,5 +1,5 @@
 //! Unkeyed inputs: fields that many origins use without naming them in `Vary`. Requests with such fields get separate
-//! responses, so that they cannot poison the cache.
+//! responses, so they can't poison the cache.
 
 use std::borrow::Cow;
 
@@ -71,7 +71,7 @@ pub(crate) fn write(name: &str, line: &HeaderValue, text: &mut String) {
     }
 }
 
-/// Returns `true` if a pair of `Forwarded` (RFC 7239 §4) only identifies a client or proxy. Ambiguous pairs do not
+/// Returns `true` if a pair of `Forwarded` (RFC 7239 §4) only identifies a client or proxy. Ambiguous pairs don't
 /// count.
 fn is_of_client(pair: &[u8]) -> bool {
     let Some(at) = pair.iter().position(|byte| *byte == b'=') else { return pair.is_empty() };

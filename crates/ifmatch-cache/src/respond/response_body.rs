@@ -21,7 +21,7 @@ pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
 
 /// The body of a response from the cache.
 ///
-/// Stored bodies are not copied. A body that ends early or differs from its declared length ends with an error.
+/// Stored bodies aren't copied. A body that ends early or differs from its declared length ends with an error.
 pub struct ResponseBody<B> {
     kind: Kind<B>,
 }
@@ -30,7 +30,7 @@ pub struct ResponseBody<B> {
 type Resume<B> = Mutex<Box<dyn FnOnce(u64, Option<u64>) -> RestFuture<B> + Send>>;
 type RestFuture<B> = Pin<Box<dyn Future<Output = Result<B, BodyError>> + Send>>;
 
-/// Large variants are boxed, since responses from memory do not need them.
+/// Large variants are boxed, since responses from memory don't need them.
 enum Kind<B> {
     Inner { body: Pin<Box<B>> },
     Chunks { chunks: VecDeque<Bytes>, _holds: Vec<Hold> },
@@ -88,7 +88,7 @@ impl<B> ResponseBody<B> {
         }
     }
 
-    /// Continues with a request for the bytes that were not sent.
+    /// Continues with a request for the bytes that weren't sent.
     fn fall_behind(resume: Option<Resume<B>>, sent: u64, len: Option<u64>) -> Result<Kind<B>, BodyError> {
         let resume = resume
             .ok_or("the client read too slowly: the next bytes are no longer kept, and cannot be requested again")?;

@@ -1,7 +1,7 @@
 //! Stored responses on disk: those with a body in a file, also after the memory has evicted their head.
 //!
-//! The index excludes stale responses in three ways. A response is put only if its resource was not invalidated since its
-//! request, which is checked within the transaction. An invalidation changes first the memory, so that no later
+//! The index excludes stale responses in three ways. A response is put only if its resource wasn't invalidated since its
+//! request, which is checked within the transaction. An invalidation changes first the memory, so no later
 //! transaction puts an old response; then the index; then the memory again, for a response that was read from the index
 //! before. And a response that was read enters the memory only if the index still has it, which is checked under the lock
 //! that the last step takes.
@@ -28,7 +28,7 @@ use crate::store::stored_response::{Meta, Stored, StoredBody};
 const SEPARATOR: char = '\0';
 
 /// Begins the name of a row for a part of a response. The row lets the index evict and invalidate the file, and is never
-/// read: parts do not outlive the head in memory.
+/// read: parts don't outlive the head in memory.
 const SLICE: &str = "\0slice-";
 
 /// Ordinal of responses of earlier processes: older than all others.
@@ -169,7 +169,7 @@ impl Archive {
         uris(removed)
     }
 
-    /// Makes the responses for a URI, or with a prefix or in a group, stale. Returns the URIs of those that were not purged
+    /// Makes the responses for a URI, or with a prefix or in a group, stale. Returns the URIs of those that weren't purged
     /// before.
     pub(super) fn soft_purge(&self, what: &Scope<'_>, now: Timestamp) -> Vec<String> {
         let mut purged = Vec::new();

@@ -12,14 +12,14 @@ use crate::store::stored_response::{Meta, Stored};
 pub(crate) struct Entry {
     /// Newest first.
     pub(crate) variants: Vec<Stored>,
-    /// Time until which responses are not expected to be storable, so that no request should wait for another's response.
+    /// Time until which responses aren't expected to be storable, so no request should wait for another's response.
     /// By the interval clock.
     pub(crate) unshared_until: Timestamp,
     /// Like `unshared_until`, for responses to requests with credentials.
     pub(crate) personal_until: Timestamp,
-    /// Why the latest response was not stored, if it was not.
+    /// Why the latest response wasn't stored, if it wasn't.
     pub(crate) unstored: Option<Outcome>,
-    /// Latest failure of the origin, if it has not recovered since.
+    /// Latest failure of the origin, if it hasn't recovered since.
     pub(crate) failing: Option<Failing>,
     /// Approximate size in memory, in bytes.
     pub(crate) size: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Entry {
 /// A failure of the origin for a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failing {
-    /// Time until which the origin is not asked again, by the interval clock.
+    /// Time until which the origin isn't asked again, by the interval clock.
     pub(crate) until: Timestamp,
     /// `true` if the origin was unreachable or gave no answer.
     pub(crate) unreachable: bool,
@@ -57,7 +57,7 @@ impl Entry {
         Some(Arc::new(Self { personal_until: self.personal_until, ..Self::of(variants) }))
     }
 
-    /// Returns the entry without this response. Returns `None` if the response is not in it.
+    /// Returns the entry without this response. Returns `None` if the response isn't in it.
     pub(crate) fn without(&self, old: &Stored) -> Option<Arc<Self>> {
         let at = self.variants.iter().position(|known| Arc::ptr_eq(&known.meta, &old.meta))?;
         let mut variants = self.variants.clone();

@@ -148,7 +148,7 @@ impl Lifecycle<Key, Arc<Entry>> for Evictions {
     }
 }
 
-/// A fast hasher with a random seed, so that clients cannot choose colliding URIs.
+/// A fast hasher with a random seed, so clients can't choose colliding URIs.
 fn hasher() -> SeedableRandomState {
     static SHARED: OnceLock<SharedSeed> = OnceLock::new();
     let random = || RandomState::new().hash_one(());

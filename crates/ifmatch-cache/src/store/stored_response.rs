@@ -237,7 +237,7 @@ impl Meta {
         })
     }
 
-    /// Records a use. Skips the write if the ordinal has not changed.
+    /// Records a use. Skips the write if the ordinal hasn't changed.
     pub(crate) fn note_use(&self, ordinal: u64) {
         if self.used.0.load(Ordering::Relaxed) != ordinal {
             self.used.0.store(ordinal, Ordering::Relaxed);
@@ -347,6 +347,6 @@ impl Stored {
     }
 }
 
-/// Capacity for fields added to each response, so that its copy need not grow: `Age`, `Content-Length`, `Cache-Status`,
+/// Capacity for fields added to each response, so its copy needn't grow: `Age`, `Content-Length`, `Cache-Status`,
 /// and those of the server.
 const ADDED_FIELDS: usize = 6;

@@ -1,7 +1,7 @@
 //! The table of stored responses. A lookup after an invalidation finds nothing that was requested before it.
 //!
 //! Requests to the origin and invalidations draw ordinals from one counter. Each shard remembers the last invalidations of
-//! its URIs, and the table those of prefixes and groups; a response to an earlier request is not stored. Comparing and
+//! its URIs, and the table those of prefixes and groups; a response to an earlier request isn't stored. Comparing and
 //! storing is one step under the shard's lock, and so is remembering and removing.
 
 use std::collections::HashSet;
@@ -128,7 +128,7 @@ impl Table {
         newest
     }
 
-    /// Returns `true` if no group of the response was invalidated since its request. Soft purges do not count.
+    /// Returns `true` if no group of the response was invalidated since its request. Soft purges don't count.
     pub(crate) fn is_selectable(&self, key: &Key, stored: &Stored) -> bool {
         is_newer(&self.groups, key, &stored.meta.groups, stored.meta.began)
     }
@@ -154,12 +154,12 @@ impl Table {
         stored.is_some()
     }
 
-    /// Returns `true` if a response has not been invalidated since its request.
+    /// Returns `true` if a response hasn't been invalidated since its request.
     fn is_current(&self, key: &Key, meta: &Meta) -> bool {
         meta.began >= self.last_invalidation(key) && self.are_valid(key, &meta.groups, meta.began)
     }
 
-    /// Writes an evicted entry to disk, except for responses that have been replaced or cannot be used again.
+    /// Writes an evicted entry to disk, except for responses that have been replaced or can't be used again.
     pub(crate) fn spill(&self, key: &Key, entry: &Entry) {
         let Some(archive) = &self.archive else { return };
         for stored in entry.variants.iter().filter(|stored| stored.meta.is_useful()) {
@@ -197,7 +197,7 @@ impl Table {
     }
 
     /// Adds a response from disk to the memory, unless it was removed or replaced since it was read. Returns the entry even
-    /// if the memory does not keep it.
+    /// if the memory doesn't keep it.
     pub(super) fn admit(&self, archive: &Archive, key: &Key, loaded: &Loaded) -> Option<Arc<Entry>> {
         let mut admitted = None;
         drop(self.change(key, |entry| {
@@ -236,14 +236,14 @@ impl Table {
         }
     }
 
-    /// Notes that responses for the URI are not expected to be storable.
+    /// Notes that responses for the URI aren't expected to be storable.
     pub(crate) fn expect_unshared(&self, key: &Key, until: Timestamp, why: Outcome) {
         drop(self.change(key, |entry| {
             Some(Arc::new(Entry { unshared_until: until, unstored: Some(why), ..entry.cloned().unwrap_or_default() }))
         }));
     }
 
-    /// Notes that responses to requests with credentials are not expected to be storable.
+    /// Notes that responses to requests with credentials aren't expected to be storable.
     pub(crate) fn expect_personal(&self, key: &Key, until: Timestamp, why: Outcome) {
         drop(self.change(key, |entry| {
             Some(Arc::new(Entry { personal_until: until, unstored: Some(why), ..entry.cloned().unwrap_or_default() }))
@@ -410,7 +410,7 @@ impl Table {
         keys.filter_map(|key| sweep(&key)).count()
     }
 
-    /// Returns the ordinal of the last invalidation that may have included this key. Groups do not count.
+    /// Returns the ordinal of the last invalidation that may have included this key. Groups don't count.
     pub(crate) fn last_invalidation(&self, key: &Key) -> u64 {
         let hash = self.hash(key);
         self.last_invalidation_in(&self.shard(hash), hash, key)

@@ -116,7 +116,7 @@ pub(crate) fn asking(step: &Value, now: i64) -> Asking {
     Asking { method: text(":method", "GET"), path: text(":path", "/"), fields: pairs(fields, now) }
 }
 
-/// Returns the origin's reaction in a step. A 304 does not change the last response.
+/// Returns the origin's reaction in a step. A 304 doesn't change the last response.
 pub(crate) fn telling(step: &Value, last: &mut Last, now: i64) -> Option<Telling> {
     match &step["origin"] {
         Value::Null => None,

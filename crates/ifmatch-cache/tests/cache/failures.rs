@@ -75,7 +75,7 @@ async fn an_unstored_response_ends_the_failure() {
     assert_eq!(world.get("/").await.text(), "new");
 }
 
-/// A client has too many requests under way, so its next one is not sent. It may use a stale response, and the others still ask
+/// A client has too many requests under way, so its next one isn't sent. It may use a stale response, and the others still ask
 /// the origin.
 #[tokio::test]
 async fn a_request_that_was_not_sent_says_nothing_about_the_origin() {

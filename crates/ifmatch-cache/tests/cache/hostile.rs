@@ -6,7 +6,7 @@ use crate::support::{Answer, TestBody, World, get, response};
 
 const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 
-/// Requests twice, and checks that the first response was not stored.
+/// Requests twice, and checks that the first response wasn't stored.
 async fn not_stored(world: &World, path: &str) {
     world.origin.will(200, &[], "asked again");
     assert_eq!(world.get(path).await.text(), "asked again");

@@ -1,4 +1,4 @@
-//! Outcomes: every request counts exactly once, and `stored` is never claimed for a response that is not stored.
+//! Outcomes: every request counts exactly once, and `stored` is never claimed for a response that isn't stored.
 
 use ifmatch_cache::{Disk, NotStored, Outcome, Purge};
 

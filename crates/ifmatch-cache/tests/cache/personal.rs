@@ -1,4 +1,4 @@
-//! Requests with credentials: their responses are private, and they do not affect other clients.
+//! Requests with credentials: their responses are private, and they don't affect other clients.
 
 use futures_util::future::join_all;
 

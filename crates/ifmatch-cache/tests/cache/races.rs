@@ -1,4 +1,4 @@
-//! Reads that overlap writes and each other: responses requested before a write are not found after it.
+//! Reads that overlap writes and each other: responses requested before a write aren't found after it.
 
 use std::any::Any;
 

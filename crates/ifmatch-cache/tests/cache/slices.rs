@@ -1,4 +1,4 @@
-//! Long ranges of an object that is not stored as a whole, in files.
+//! Long ranges of an object that isn't stored as a whole, in files.
 
 use std::fs;
 use std::path::Path;

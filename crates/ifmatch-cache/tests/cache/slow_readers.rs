@@ -240,7 +240,7 @@ async fn client_conditions_do_not_apply_to_the_rest() {
     assert!(!headers.contains_key("if-none-match") && !headers.contains_key("if-modified-since"), "{headers:?}");
 }
 
-/// Slow, leaving and late clients on several threads. A lost wake-up shows as a test that does not end.
+/// Slow, leaving and late clients on several threads. A lost wake-up shows as a test that doesn't end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_clients_at_different_paces_get_the_same_body() {
     for (round, files) in (0..9).zip([Some(10 * LEN), Some(LEN), None].into_iter().cycle()) {

@@ -1,4 +1,4 @@
-//! A cache that cannot know the purges of others validates what it has, until it knows them again.
+//! A cache that can't know the purges of others validates what it has, until it knows them again.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ async fn no_request_waits_for_an_earlier_one() {
     assert_eq!((first.await.unwrap().text(), second.await.unwrap().text()), ("old", "new"));
 }
 
-/// What was found while the cache was not trusted stays untrusted:
+/// What was found while the cache wasn't trusted stays untrusted:
 ///
 /// ```text
 ///   request                        the purges of others

@@ -541,7 +541,7 @@ async fn equal_ranges_share_one_request() {
     assert_eq!(world.origin.count(), 1);
 }
 
-/// The clients wait for one validation, which turns out to be of no use, so that the first client's own condition is sent.
+/// The clients wait for one validation, which turns out to be of no use, so the first client's own condition is sent.
 #[tokio::test]
 async fn a_304_to_the_condition_of_one_client_is_not_given_to_those_without_it() {
     let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];

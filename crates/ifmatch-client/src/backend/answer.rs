@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
 /// The code of a write with a smaller fencing token than another one.
 const SUPERSEDED: &[u8] = b"LeaseTokenSuperseded";
-/// The code of a write to a container that does not exist.
+/// The code of a write to a container that doesn't exist.
 const NO_CONTAINER: &[u8] = b"ContainerNotFound";
 
 /// Returns the error that a response other than success stands for.

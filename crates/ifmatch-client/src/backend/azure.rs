@@ -26,8 +26,8 @@ const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
 /// Identity of a request. The ifmatch gateway recognises a repeated one by it.
 const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
 
-/// A container of Azure Blob Storage, of Azurite, or of an account of the ifmatch gateway. Keys are names of blobs. The
-/// container must exist.
+/// A container in Azure Blob Storage, Azurite, or an account of the ifmatch gateway. Keys are blob names. The container
+/// must exist.
 ///
 /// ```
 /// use ifmatch_client::{Azure, Client};
@@ -41,11 +41,11 @@ const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-reque
 pub struct Azure(Http);
 
 impl Azure {
-    /// Creates a backend of the container with this URL, such as `https://account.blob.core.windows.net/conf`. A query, such
-    /// as a shared access signature, is sent with every request.
+    /// Creates a backend for the container at this URL, such as `https://account.blob.core.windows.net/conf`. Sends the
+    /// URL's query, such as a shared access signature, with every request.
     ///
     /// # Errors
-    /// As [`Http::new`], or if the URL names no container.
+    /// Same as [`Http::new`]; also fails if the URL names no container.
     ///
     /// ```
     /// # use ifmatch_client::Azure;
@@ -59,7 +59,7 @@ impl Azure {
     /// Creates a backend that signs each request with the account's key, in base64 (`SharedKey`).
     ///
     /// # Errors
-    /// As [`new`](Self::new), or if the key is not base64.
+    /// Same as [`new`](Self::new); also fails if the key isn't base64.
     ///
     /// ```
     /// # use ifmatch_client::Azure;
@@ -73,11 +73,12 @@ impl Azure {
         Self::with_step(url, move |head| sign(head, &account, &key))
     }
 
-    /// Creates a backend of a container from a connection string, as Azure's portal shows it: `AccountName=…;AccountKey=…`
-    /// with `BlobEndpoint` or `EndpointSuffix`, `BlobEndpoint=…;SharedAccessSignature=…`, or `UseDevelopmentStorage=true`.
+    /// Creates a backend for a container from a connection string, as Azure's portal shows it:
+    /// `AccountName=…;AccountKey=…` with `BlobEndpoint` or `EndpointSuffix`, `BlobEndpoint=…;SharedAccessSignature=…`,
+    /// or `UseDevelopmentStorage=true`.
     ///
     /// # Errors
-    /// If a part is missing or malformed. The message does not contain the key.
+    /// Fails if a part is missing or malformed. The message doesn't contain the key.
     ///
     /// ```
     /// # use ifmatch_client::Azure;
@@ -208,7 +209,7 @@ struct Blob {
 
 #[derive(Deserialize)]
 struct Name {
-    /// `true` for a name with characters that XML does not allow, which is percent-encoded.
+    /// `true` for a name with characters that XML doesn't allow, which is percent-encoded.
     #[serde(rename = "@Encoded", default)]
     encoded: bool,
     #[serde(rename = "$text")]

@@ -63,7 +63,7 @@ const NOT_IN_SEGMENTS: &AsciiSet = &CONTROLS
     .add(b'+')
     .add(b'=');
 
-/// A server that is addressed by the URL of a folder, to which keys are appended.
+/// An HTTP server. Keys are appended to a folder's URL.
 ///
 /// ```
 /// use ifmatch_client::{Client, Http};
@@ -88,7 +88,7 @@ pub struct Http {
 /// Completes the head of a request.
 type Finish = Arc<dyn Fn(&mut Parts) -> Result<(), Error> + Send + Sync>;
 
-/// The address or the token of a server is invalid, or the system has no certificates to trust.
+/// A server's address or token is invalid, or the system has no certificates to trust.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct HttpError(pub(super) String);
@@ -96,10 +96,10 @@ pub struct HttpError(pub(super) String);
 impl Http {
     /// Creates a backend for keys below a URL. Trusts the system's certificates.
     ///
-    /// A query in the URL is sent with every request, such as a shared access signature of Azure.
+    /// Sends the URL's query, such as Azure's shared access signature, with every request.
     ///
     /// # Errors
-    /// If the URL is not an absolute `http` or `https` URL, or if TLS is needed and the system has no certificates.
+    /// Fails if the URL isn't an absolute `http` or `https` URL, or if TLS is needed and the system has no certificates.
     ///
     /// ```
     /// # use ifmatch_client::Http;
@@ -110,11 +110,11 @@ impl Http {
         Self::with_roots(url, None)
     }
 
-    /// Creates a backend as [`new`](Self::new) does, that trusts only the certificates in this text in PEM format, for example
-    /// that of a private certificate authority.
+    /// Creates a backend like [`new`](Self::new) that trusts only these certificates in PEM format, such as a private
+    /// certificate authority's.
     ///
     /// # Errors
-    /// As [`new`](Self::new), or if the text contains no certificate, or an invalid one.
+    /// Same as [`new`](Self::new); also fails if the text contains no certificate, or an invalid one.
     pub fn trusting(url: &str, pem: &[u8]) -> Result<Self, HttpError> {
         let wrong = |error: &dyn fmt::Display| HttpError(format!("can't use the certificates to trust: {error}"));
         let mut roots = RootCertStore::empty();
@@ -162,7 +162,7 @@ impl Http {
     /// Sets a bearer token (RFC 6750).
     ///
     /// # Errors
-    /// If the token contains characters other than visible ASCII ones.
+    /// Fails if the token contains anything but visible ASCII characters.
     pub fn with_token(self, token: &str) -> Result<Self, HttpError> {
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
         let mut value = value.map_err(|_| HttpError("the token has characters other than visible ASCII".into()))?;
@@ -170,15 +170,15 @@ impl Http {
         Ok(self.with_header(AUTHORIZATION, value))
     }
 
-    /// Sets a header field of every request, such as `x-ms-blob-type` for Azure.
+    /// Adds a header field to every request, such as `x-ms-blob-type` for Azure.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
 
-    /// Sets a function that sees the head of each request last, such as to sign it or to add a token that changes. If it
-    /// fails, the request is not sent, and its error is that of the request.
+    /// Sets a function that gets each request's head last, for example to sign it or to add a changing token. If it
+    /// fails, the request isn't sent, and fails with the same error.
     ///
     /// ```
     /// # use ifmatch_client::Http;

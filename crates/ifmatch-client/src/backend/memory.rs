@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use super::{Backend, Found, Put, Read, Version, When};
 use crate::error::{Error, ErrorKind};
 
-/// A backend in memory. It never waits for changes.
+/// In-memory backend. It never waits for changes.
 #[derive(Debug, Default)]
 pub struct Memory(Mutex<State>);
 

@@ -26,7 +26,7 @@ use crate::error::Error;
 
 /// A server or store with versions and conditional writes.
 ///
-/// An implementation makes one attempt for each call, and never repeats a request by itself.
+/// An implementation makes one attempt per call, and never retries on its own.
 ///
 /// | the request | the error's kind |
 /// |---|---|
@@ -45,26 +45,27 @@ pub trait Backend: Send + Sync + 'static {
         wait: Option<Duration>,
     ) -> BoxFuture<'a, Result<Read, Error>>;
 
-    /// Writes a key on a condition, atomically. Returns the new version, or `None` if the server does not tell it.
+    /// Writes a key atomically if the condition holds. Returns the new version, or `None` if the server doesn't name
+    /// it.
     fn put<'a>(&'a self, key: &'a str, put: &'a Put) -> BoxFuture<'a, Result<Option<Version>, Error>>;
 
     /// Deletes this version of a key.
     ///
-    /// A store without conditional deletion compares the version right before. Callers therefore delete only keys that no
+    /// A store without conditional deletion compares the version right before, so callers delete only keys that no
     /// client writes any more.
     fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// Makes sure that the server honours the conditions of writes: it must reject writes of these same bytes, the current
-    /// ones, on conditions that are false. Returns `Refused` if it accepts one, and `Conflict` if the key has been deleted meanwhile.
+    /// Checks that the server honours conditions on writes, by writing the key's current bytes on false conditions.
+    /// Returns `Refused` if the server accepts such a write, and `Conflict` if the key has been deleted since.
     ///
-    /// A client asks once, before it relies on conditions. By default, the backend is trusted.
+    /// A client calls this once, before it relies on conditions. By default, the backend is trusted.
     fn probe<'a>(&'a self, key: &'a str, body: &'a Bytes, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
         let _ = (key, body, version);
         std::future::ready(Ok(())).boxed()
     }
 
-    /// Deletes a key, whatever its version. A client does so only after a creation that it cannot rely on, since the server names no
-    /// version, or ignores conditions. By default, the key stays.
+    /// Deletes a key, whatever its version. A client calls this only after a creation that it can't rely on, because
+    /// the server names no version or ignores conditions. By default, the key stays.
     fn discard<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         std::future::ready(Err(Error::refused(format!("{key} cannot be deleted without a version")))).boxed()
     }
@@ -73,14 +74,14 @@ pub trait Backend: Send + Sync + 'static {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>>;
 }
 
-/// The version of a key, as a backend names it: for HTTP, a strong entity tag.
+/// A key's version, as a backend names it: for HTTP, a strong entity tag.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Version(Arc<str>);
 
 /// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// The key does not exist.
+    /// The key doesn't exist.
     Absent,
     /// The known version is still current.
     Unchanged {
@@ -96,9 +97,9 @@ pub enum Read {
 pub struct Found {
     /// The bytes.
     pub body: Bytes,
-    /// The version, or `None` if the server names none that a write could rely on: no tag, or a weak one.
+    /// The version, or `None` if the server sends no tag, or a weak one, which a write can't rely on.
     pub version: Option<Version>,
-    /// When this version was written, by the clock that dates all versions of the server, if it tells.
+    /// When this version was written, by the clock that dates all the server's versions, if it sends dates.
     pub modified: Option<SystemTime>,
     /// `true` if the backend has waited for a change, or would have.
     pub waited: bool,
@@ -111,8 +112,7 @@ pub struct Put {
     pub body: Bytes,
     /// The condition.
     pub when: When,
-    /// A random identity, the same in each attempt. A server that remembers it answers a repeated request like the
-    /// first one.
+    /// A random id, the same in each attempt. A server that remembers it answers a retry like the first request.
     pub id: String,
     /// The fencing token of the lock that the writer holds, for servers that check it.
     pub fence: Option<u64>,
@@ -121,7 +121,7 @@ pub struct Put {
 /// The condition of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
-    /// The key does not exist.
+    /// The key doesn't exist.
     Absent,
     /// The key has this version.
     Is(Version),

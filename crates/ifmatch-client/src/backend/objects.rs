@@ -15,11 +15,11 @@ use object_store::{
 use super::{Backend, Found, Put, Read, Version, When};
 use crate::error::{Error, ErrorKind};
 
-/// An object store: S3, Azure, Google Cloud Storage, R2, or one in memory. A store must support conditional updates, which
-/// local files do not.
+/// An object store: S3, Azure, Google Cloud Storage, R2, or one in memory. The store must support conditional updates,
+/// which local files don't.
 ///
-/// Configure the store without retries of its own (`RetryConfig { max_retries: 0, .. }`): it would repeat a write without an
-/// answer, and report the conflict with itself.
+/// Turn off the store's own retries (`RetryConfig { max_retries: 0, .. }`): it would repeat a write without an answer,
+/// and report a conflict with itself.
 ///
 /// ```
 /// use ifmatch_client::{Client, Objects};
@@ -35,7 +35,7 @@ use crate::error::{Error, ErrorKind};
 pub struct Objects(Arc<dyn ObjectStore>);
 
 impl Objects {
-    /// Creates a backend of a store. Keys are its paths.
+    /// Creates a backend for a store. Keys are its paths.
     pub fn new(store: impl ObjectStore) -> Self {
         Self(Arc::new(store))
     }

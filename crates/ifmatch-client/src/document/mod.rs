@@ -23,11 +23,11 @@ use crate::lock::Grant;
 
 /// A JSON document of type `T`.
 ///
-/// A JSON object gets an additional member, `$ifmatch`, with random numbers of the last writes and the largest fencing
-/// token; any other value is wrapped in an object. Readers that do not know the member ignore it.
+/// A JSON object gets an extra member, `$ifmatch`, with random numbers of the last writes and the largest fencing
+/// token; any other value is wrapped in an object. Other readers should ignore the member.
 ///
-/// Clones share the last version that was read, so that reading an unchanged document transfers no content. Their updates
-/// wait for each other instead of conflicting.
+/// Clones share the last version read, so reading an unchanged document transfers no content. Their updates wait for
+/// each other instead of conflicting.
 ///
 /// ```
 /// use ifmatch_client::{Client, Memory};
@@ -61,7 +61,7 @@ pub enum UpdateError<E> {
     /// The closure returned an error. Nothing was written.
     #[error("the update was aborted: {0}")]
     Aborted(E),
-    /// The document could not be read or written.
+    /// The document couldn't be read or written.
     #[error(transparent)]
     Failed(#[from] Error),
 }
@@ -108,7 +108,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     ///
     /// # Errors
     /// `Unknown` if there is no answer. `Refused` if the server rejects the request, names no strong tag, or if the content
-    /// is not a `T`.
+    /// isn't a `T`.
     pub async fn get(&self) -> Result<Option<Versioned<T>>, Error> {
         self.current(self.raw.client.until()).await?.map(|snapshot| self.versioned(&snapshot)).transpose()
     }
@@ -131,7 +131,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
         self.put(None, value).await
     }
 
-    /// Replaces this version, for example one that a form was filled in for.
+    /// Replaces this version, for example the one that a form was opened with.
     ///
     /// # Errors
     /// `Conflict` if the document has another version, or none.
@@ -163,7 +163,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// After a conflict, the closure runs again on the new value, so it must have no other effect.
     ///
     /// # Errors
-    /// `Contended` if every attempt within the time limit lost to another writer. `Unknown` if the document does not
+    /// `Contended` if every attempt within the time limit lost to another writer. `Unknown` if the document doesn't
     /// tell whether the update took effect.
     ///
     /// ```
@@ -182,10 +182,10 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
         failed(self.change(None, always(change)).await)
     }
 
-    /// Changes the document as [`update`](Self::update) does, unless the closure returns an error.
+    /// Changes the document like [`update`](Self::update), unless the closure returns an error.
     ///
     /// # Errors
-    /// As those of [`update`](Self::update), or the closure's.
+    /// Same as [`update`](Self::update), or the closure's own.
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory, UpdateError};
@@ -202,11 +202,11 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
         self.change(None, change).await
     }
 
-    /// Changes the document as [`update`](Self::update) does, for the holder of a lock. The fencing token is kept with the
-    /// document: once a later holder has written, writes of earlier ones are rejected.
+    /// Changes the document like [`update`](Self::update), for the holder of a lock. The document keeps the fencing
+    /// token: once a later holder has written, earlier holders' writes are rejected.
     ///
     /// # Errors
-    /// As those of [`update`](Self::update), or `Lost` if the lock is lost or a later holder has written.
+    /// Same as [`update`](Self::update); `Lost` if the lock is lost or a later holder has written.
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};

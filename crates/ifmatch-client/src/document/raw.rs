@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::pause::Backoff;
 
 /// Interval between looks at a document whose tag is weak, and their number. Some servers, such as Apache, call a tag weak for a
-/// second or two after a write, since a file's date cannot tell two writes of one second apart.
+/// second or two after a write, since a file's date can't tell two writes of one second apart.
 const LOOK: Duration = Duration::from_millis(250);
 const LOOKS: u32 = 12;
 /// Number of attempts without a pause, as long as the server answers reads.
@@ -58,7 +58,7 @@ pub(crate) enum Written {
     Done(Snapshot),
     /// The write took effect, and others have followed.
     Superseded,
-    /// Another write was first. Includes the document after it, unless it could not be read.
+    /// Another write was first. Includes the document after it, unless it couldn't be read.
     Conflict(Error, Option<Loaded>),
 }
 
@@ -125,7 +125,7 @@ impl Raw {
     /// has created one.
     ///
     /// # Errors
-    /// `Unknown` if the time is over or the document does not tell, `Refused` if nothing was written, or what was created has
+    /// `Unknown` if the time is over or the document doesn't tell, `Refused` if nothing was written, or what was created has
     /// been deleted again.
     pub(crate) async fn write(
         &self,
@@ -274,7 +274,7 @@ impl Attempt<'_> {
         self.stamp.fate(current, self.put.when == When::Absent)
     }
 
-    /// Returns the end of the write, given a read after it, or the attempt if the read does not tell.
+    /// Returns the end of the write, given a read after it, or the attempt if the read doesn't tell.
     fn settle(self: Box<Self>, read: Option<Loaded>) -> Result<Written, Box<Self>> {
         match (self.fate(read.as_ref()), read) {
             // With the value that was read: a program without stamps, which has kept this one, may have changed the document.

@@ -10,7 +10,7 @@ use crate::error::Error;
 
 /// Name of the stamp's member in a JSON object.
 const STAMP: &str = "$ifmatch";
-/// Name of the member with a value that is not an object.
+/// Name of the member with a value that isn't an object.
 const VALUE: &str = "value";
 /// Number of remembered writes.
 const RECENT: usize = 32;
@@ -27,7 +27,7 @@ pub(crate) struct Stamp {
     /// Largest fencing token of a write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fence: Option<u64>,
-    /// `true` if the document is not a JSON object.
+    /// `true` if the document isn't a JSON object.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     wrapped: bool,
 }
@@ -39,9 +39,9 @@ pub(crate) enum Fate {
     Current,
     /// The write took effect, and others have followed.
     Superseded,
-    /// The write did not take effect, and cannot any more.
+    /// The write didn't take effect, and can't any more.
     NotDone,
-    /// The stamp does not tell.
+    /// The stamp doesn't tell.
     Untold,
 }
 

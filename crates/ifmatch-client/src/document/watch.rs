@@ -16,18 +16,17 @@ use crate::pause::Backoff;
 
 /// Time to ask the server to wait for a change.
 pub(crate) const LONG_POLL: Duration = Duration::from_secs(25);
-/// Interval between polls of a server that does not wait.
+/// Interval between polls of a server that doesn't wait.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl<T: DeserializeOwned + Serialize + Send + Sync + 'static> Document<T> {
-    /// Returns the document, `None` while there is none, and its changes from now on. A version that is replaced at once may
-    /// be skipped.
+    /// Watches the document, which is `None` while it doesn't exist. A version that's replaced at once may be skipped.
     ///
-    /// The last version stays while the server does not answer, or while the content is not a `T`. The watch ends when all
+    /// While the server doesn't answer, or the content isn't a `T`, the last version stays. The watch ends when all
     /// receivers are dropped.
     ///
     /// # Errors
-    /// As [`get`](Self::get), for the first version.
+    /// Same as [`get`](Self::get), for the first version.
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};
@@ -71,7 +70,7 @@ impl<T: DeserializeOwned + Serialize + Send + Sync + 'static> Document<T> {
         }
     }
 
-    /// Reads once, and reports a change. Returns `true` if the server has waited, so that the next poll needs no pause.
+    /// Reads once, and reports a change. Returns `true` if the server has waited, so the next poll needs no pause.
     async fn poll(&self, changes: &Sender<Option<Arc<Versioned<T>>>>) -> Result<bool, Error> {
         let last = self.last();
         let known = last.as_ref().and_then(|last| last.version.as_ref());

@@ -21,7 +21,7 @@ use crate::pause::{Backoff, sleep_until};
 /// Time limit of a release.
 const RELEASE: Duration = Duration::from_secs(10);
 
-/// The right to work under a lock, until it is lost. Clones are the same right.
+/// The right to work under a lock, until it's lost. Clones share it.
 ///
 /// It ends on this machine's clock before another client can take over, even if the network fails.
 #[derive(Clone)]
@@ -68,7 +68,7 @@ impl Grant {
         &self.id
     }
 
-    /// Returns the time until the lock is lost unless it is renewed; zero once it is lost or released.
+    /// Returns the time until the lock is lost unless it's renewed, or zero once it's lost or released.
     pub fn remaining(&self) -> Duration {
         let State { deadline, ended } = *self.state.borrow();
         if ended { Duration::ZERO } else { self.clock.now().until(deadline) }
@@ -117,7 +117,7 @@ impl Grant {
         }
     }
 
-    /// Runs work while the lock is held. Drops it when the lock is lost, and does not poll it after that.
+    /// Runs work while the lock is held. Drops it when the lock is lost, without polling it again.
     ///
     /// # Errors
     /// `Lost` if the lock was lost before the work ended.
@@ -175,7 +175,7 @@ impl Held {
     /// Releases the lock. All its grants end before.
     ///
     /// # Errors
-    /// If the server did not confirm it. The lock then ends by itself.
+    /// Fails if the server didn't confirm it. The lock then expires.
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};

@@ -21,17 +21,17 @@ use crate::pause::{Backoff, sleep_until};
 
 /// Default time to live.
 const TTL: Duration = Duration::from_secs(30);
-/// Interval between looks at a lock that is held, if the server does not wait: a tenth of the time to live, within these.
+/// Interval between looks at a lock that is held, if the server doesn't wait: a tenth of the time to live, within these.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
-/// A lock in one key, which needs nothing but strong entity tags.
+/// A lock at one key. The server needs nothing but strong entity tags.
 ///
-/// The holder renews it every third of its time to live. Another client takes over after it has seen the same version for
-/// a whole time to live on its own clock. Clocks need not show the same time, but a second must have the same length to
-/// within a tenth. Suspended machines are no exception: their holders find the lock lost when they wake up.
+/// The holder renews it every third of its time to live. Another client takes over after it has seen the same version
+/// for a whole time to live on its own clock. Clocks needn't show the same time, but their rates must agree within a
+/// tenth. When a suspended machine wakes up, its holder finds the lock lost.
 ///
-/// A lock alone cannot stop a request that is already on its way. Use [`Grant::fence`] wherever the work writes, for example
-/// by [`Document::update_fenced`](crate::Document::update_fenced).
+/// A lock alone can't stop a request that's already in flight. Use [`Grant::fence`] wherever the work writes, for
+/// example with [`Document::update_fenced`](crate::Document::update_fenced).
 ///
 /// ```
 /// use std::time::Duration;
@@ -101,23 +101,23 @@ impl Lock {
         Self { raw: Raw { client, key }, ttl: TTL, holder, seen: Arc::default() }
     }
 
-    /// Sets the time to live, instead of 30 seconds; at least 3 seconds. A crashed holder blocks others for this long.
+    /// Sets the time to live, at least 3 seconds. Defaults to 30 seconds. A crashed holder blocks others for this long.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets the label that others see, instead of the process id.
+    /// Sets the label that others see. Defaults to the process id.
     #[must_use]
     pub fn holder(mut self, label: impl Into<Arc<str>>) -> Self {
         self.holder = label.into();
         self
     }
 
-    /// Acquires the lock, runs the work, and releases the lock. Waits without limit while others hold it.
+    /// Acquires the lock, runs the work, and releases the lock. Waits indefinitely while others hold it.
     ///
-    /// The work is dropped when the lock is lost, before it is released.
+    /// Drops the work if the lock is lost.
     ///
     /// # Errors
     /// `Lost` if the lock was lost before the work ended, or the errors of [`acquire`](Self::acquire).
@@ -138,7 +138,7 @@ impl Lock {
         done
     }
 
-    /// Acquires the lock. Waits without limit while others hold it, and while the server does not answer.
+    /// Acquires the lock. Waits indefinitely while others hold it, or the server doesn't answer.
     ///
     /// If the future is dropped, a lock that was acquired nevertheless is released.
     ///
@@ -148,10 +148,10 @@ impl Lock {
         self.acquire_until(Limit::Never).await?.ok_or_else(|| Error::unknown("the wait has no end"))
     }
 
-    /// Acquires the lock if that is possible within this time.
+    /// Acquires the lock, or gives up after this time.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), or `Unknown` if the server does not answer within the time and the client's patience. A
+    /// Same as [`acquire`](Self::acquire); `Unknown` if the server doesn't answer within the time and the client's patience. A
     /// lock that is acquired after that is released.
     ///
     /// ```
@@ -171,7 +171,7 @@ impl Lock {
     /// its whole time to live.
     ///
     /// # Errors
-    /// As [`acquire_within`](Self::acquire_within).
+    /// Same as [`acquire_within`](Self::acquire_within).
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};
@@ -193,7 +193,7 @@ impl Lock {
     /// the work: one that starts after the release acquires it, too.
     ///
     /// # Errors
-    /// `Unknown` if the server does not answer, or the errors of [`acquire`](Self::acquire).
+    /// `Unknown` if the server doesn't answer, or the errors of [`acquire`](Self::acquire).
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};
@@ -215,7 +215,7 @@ impl Lock {
         Document::new(self.raw.client.clone(), Arc::clone(&self.raw.key))
     }
 
-    /// Acquires in a task of its own, so that a request in flight is not abandoned with its outcome.
+    /// Acquires in a task of its own, so a request in flight isn't abandoned with its outcome.
     async fn acquire_until(&self, limit: Limit) -> Result<Option<Held>, Error> {
         if self.ttl < MIN_TTL {
             return Err(Error::refused(format!("a lock's time to live must be at least {MIN_TTL:?}")));

@@ -52,7 +52,7 @@ async fn of_16_writers_on_one_condition_one_succeeds_and_its_content_is_read() {
     }
 }
 
-/// Equal bytes have equal tags on S3, so that only the stamp tells two writes of one value apart.
+/// Equal bytes have equal tags on S3, so only the stamp tells two writes of one value apart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stored_version_does_not_come_back_with_its_value() {
     let server = s3::start().await;

@@ -201,7 +201,7 @@ async fn recover_a_job(dates_are_rounded_up: bool) {
     assert!(worker().max_attempts(3).take(VISIBILITY).await.unwrap().is_some());
 }
 
-/// A worker cannot write the document whose date it would read.
+/// A worker can't write the document whose date it would read.
 #[tokio::test(start_paused = true)]
 async fn without_the_clock_of_the_dates_a_job_is_taken_after_it_was_seen_for_its_time() {
     let store = Store::default();

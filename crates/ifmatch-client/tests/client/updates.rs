@@ -124,7 +124,7 @@ struct Page {
 }
 
 /// A server that names no tag in its answers to writes. After the first write, a program without this library sets the
-/// title, and keeps the members that it does not know.
+/// title, and keeps the members that it doesn't know.
 struct Edited(Memory);
 
 impl Edited {

@@ -9,7 +9,7 @@ use crate::lease::{self, Lease, LeaseAction, LeaseConflict, LeaseReceipt};
 use crate::record::{Answer, Record};
 
 impl Record {
-    /// Applies a lease operation. A lease cannot start to lock while a write is in flight, which was granted to another
+    /// Applies a lease operation. A lease can't start to lock while a write is in flight, which was granted to another
     /// client or to a former holder, or before the resource is known to exist.
     pub(super) fn operate(&self, operation: &LeaseOperation<'_>, now: Timestamp, kept: usize) -> Applied {
         let action = match self.remembered(operation, now) {
@@ -48,7 +48,7 @@ impl Record {
 
     /// Returns the result of a repeated operation. The lease's time runs from the answer, so the stored lease is never
     /// returned as is: the operation is run again on the lease it left. A lease acquired since then belongs to another
-    /// holder and is not changed.
+    /// holder and isn't changed.
     fn remembered(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Option<Repeated> {
         let Some(Answer::Leased(receipt)) = self.answer(operation.request) else { return None };
         let is_another = |left: &Lease| self.lease.is_none_or(|held| held.token() != left.token());
@@ -83,7 +83,7 @@ enum Repeated {
     Superseded,
 }
 
-/// Returns `true` if repeating the operation is not harmless. Renewing a lease twice is the same as renewing it once. A
+/// Returns `true` if repeating the operation isn't harmless. Renewing a lease twice is the same as renewing it once. A
 /// repeat of any other operation could be refused, act on the next holder's lease or, without an id, grant another
 /// lease.
 fn is_worth_remembering(action: LeaseAction) -> bool {

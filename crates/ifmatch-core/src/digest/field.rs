@@ -12,7 +12,7 @@ impl ContentHash {
     ///
     /// # Errors
     ///
-    /// If the field is not a dictionary, or its `sha-256` member is not a byte sequence of 32 bytes.
+    /// Fails if the field isn't a dictionary, or its `sha-256` member isn't a byte sequence of 32 bytes.
     ///
     /// ```
     /// use http::{HeaderMap, HeaderName};

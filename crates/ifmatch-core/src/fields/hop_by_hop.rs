@@ -6,7 +6,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Fields that are hop-by-hop even if `Connection` does not name them.
+/// Fields that are hop-by-hop even if `Connection` doesn't name them.
 pub const NAMES: [HeaderName; 10] = [
     CONNECTION,
     HeaderName::from_static("http2-settings"),
@@ -20,7 +20,7 @@ pub const NAMES: [HeaderName; 10] = [
     UPGRADE,
 ];
 
-/// Fields that `Connection` cannot remove: without them the message would have another meaning, or be stored for other
+/// Fields that `Connection` can't remove: without them the message would have another meaning, or be stored for other
 /// clients.
 const ESSENTIAL: [HeaderName; 5] =
     [HOST, CONTENT_LENGTH, CACHE_CONTROL, HeaderName::from_static("cdn-cache-control"), VARY];

@@ -3,7 +3,7 @@
 use http::header::ETAG;
 use http::{HeaderMap, HeaderName};
 
-/// Turns the header fields of a 200 into those of the corresponding 304.
+/// Turns a 200's header fields into the corresponding 304's.
 ///
 /// Drops fields that describe the representation or its transfer, since the client has them. Keeps `Last-Modified` only
 /// without an `ETag`. Keeps all other fields, since a 304 updates the client's stored response: the fields required by

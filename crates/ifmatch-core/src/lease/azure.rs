@@ -14,7 +14,7 @@ pub const ACTION: HeaderName = HeaderName::from_static("x-ms-lease-action");
 pub const DURATION: HeaderName = HeaderName::from_static("x-ms-lease-duration");
 /// The time for which a broken lease continues to lock.
 pub const BREAK_PERIOD: HeaderName = HeaderName::from_static("x-ms-lease-break-period");
-/// The id of the lease.
+/// The lease's id.
 pub const ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
 /// The id of a lease to acquire, or the new id of a lease.
 pub const PROPOSED_ID: HeaderName = HeaderName::from_static("x-ms-proposed-lease-id");
@@ -66,7 +66,7 @@ impl From<HeaderError> for Problem {
 /// Reads the lease operation of a request. `new_id` returns the id of an acquired lease if the request proposes none.
 ///
 /// # Errors
-/// If a field is missing or invalid, or if `new_id` fails.
+/// Fails if a field is missing or invalid, or if `new_id` fails.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
@@ -119,7 +119,7 @@ pub fn action_name(action: &LeaseAction) -> &'static str {
 /// Reads a lease id.
 ///
 /// # Errors
-/// If the field is repeated or not a GUID.
+/// Fails if the field is repeated or not a GUID.
 pub fn id(headers: &HeaderMap, name: HeaderName) -> Result<Option<LeaseId>, HeaderError> {
     let Some(text) = single(headers, name.clone())? else { return Ok(None) };
     text.parse().map(Some).map_err(|_| HeaderError::Invalid(name, "a GUID"))
@@ -136,7 +136,7 @@ fn required(headers: &HeaderMap, name: HeaderName) -> Result<&str, HeaderError> 
 /// Returns the value of a field that must not be repeated.
 ///
 /// # Errors
-/// If the field is repeated or not visible ASCII.
+/// Fails if the field is repeated or not visible ASCII.
 pub fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, HeaderError> {
     let mut lines = headers.get_all(&name).iter();
     match (lines.next(), lines.next()) {
@@ -249,7 +249,7 @@ impl Problem {
         self.member("code", code).header(ERROR_CODE, HeaderValue::from_static(code))
     }
 
-    /// 412: the lease does not permit the request. Unlike after a stale tag, a retry with a new tag does not help: the
+    /// 412: the lease doesn't permit the request. Unlike after a stale tag, a retry with a new tag doesn't help: the
     /// member `code` and the header field `x-ms-error-code` tell the two apart.
     ///
     /// ```

@@ -17,7 +17,7 @@ const MAX_TOKEN: u64 = u64::MAX >> 1;
 /// Reads the label of the holder.
 ///
 /// # Errors
-/// If the field is repeated or not a [`Holder`].
+/// Fails if the field is repeated or not a [`Holder`].
 pub fn holder(headers: &HeaderMap) -> Result<Option<Holder>, HeaderError> {
     let Some(text) = single(headers, HOLDER)? else { return Ok(None) };
     text.parse().map(Some).map_err(|_| HeaderError::Invalid(HOLDER, "1 to 64 visible ASCII characters"))
@@ -38,7 +38,7 @@ pub fn holder(headers: &HeaderMap) -> Result<Option<Holder>, HeaderError> {
 /// ```
 ///
 /// # Errors
-/// If the token is repeated, or not a number below 2^63.
+/// Fails if the token is repeated, or not a number below 2^63.
 pub fn write(headers: &HeaderMap, id: Option<LeaseId>) -> Result<LeaseUse, HeaderError> {
     let Some(text) = single(headers, TOKEN)? else { return Ok(LeaseUse::Write(id)) };
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));

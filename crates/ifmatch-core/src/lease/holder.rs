@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The name that the holder of a lease gives itself, for operators: 1 to 64 visible ASCII characters, with spaces between
-/// them. It grants no rights.
+/// A lease holder's name for itself, for operators: 1 to 64 visible ASCII characters, with spaces between them. It
+/// grants no rights.
 ///
 /// ```
 /// use ifmatch_core::lease::Holder;
@@ -22,7 +22,7 @@ pub struct Holder {
     text: [u8; Self::MAX_LEN],
 }
 
-/// The text cannot be the label of a holder.
+/// The text can't be the label of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a holder has 1 to {} visible ASCII characters, with spaces only between them", Holder::MAX_LEN)]
 pub struct InvalidHolder;

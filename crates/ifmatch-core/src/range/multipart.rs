@@ -45,7 +45,7 @@ impl Multipart {
     ///
     /// # Errors
     ///
-    /// If the boundary is empty, longer than 70 characters, or has characters other than letters, digits, `-` and `_`.
+    /// Fails if the boundary is empty, longer than 70 characters, or has characters other than letters, digits, `-` and `_`.
     pub fn new(
         boundary: &str,
         part_type: Option<HeaderValue>,

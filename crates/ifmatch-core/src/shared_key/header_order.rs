@@ -15,7 +15,7 @@ fn weights(text: &str) -> impl Iterator<Item = u8> {
     text.bytes().map(|byte| WEIGHTS[usize::from(byte)]).filter(|weight| *weight > 0)
 }
 
-/// The rank of each character; 0 for characters that do not count.
+/// The rank of each character; 0 for characters that don't count.
 const WEIGHTS: [u8; 256] = {
     let order = b"!#$%&*.^_`|~+0123456789abcdefghijklmnopqrstuvwxyz";
     let mut weights = [0; 256];

@@ -20,7 +20,7 @@ pub use string_to_sign::{blob, blob_lite, table, table_lite};
 pub const X_MS_DATE: HeaderName = HeaderName::from_static("x-ms-date");
 /// Account of `UseDevelopmentStorage=true` in every Azure SDK.
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
-/// Published key of that account, a constant in the source of every Azure SDK. It is not a secret.
+/// Published key of that account, a constant in the source of every Azure SDK. It isn't a secret.
 pub const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
@@ -48,7 +48,7 @@ impl Key {
     /// Parses the base64 form.
     ///
     /// # Errors
-    /// If the key is empty or not base64.
+    /// Fails if the key is empty or not base64.
     ///
     /// ```
     /// use ifmatch_core::shared_key::Key;

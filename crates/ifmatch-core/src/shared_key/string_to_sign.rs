@@ -1,6 +1,6 @@
 //! The string to sign.
 //!
-//! Every function returns `None` if a header or parameter is ambiguous or not text, so that no signature covers it.
+//! Every function returns `None` if a header or parameter is ambiguous or not text, so no signature covers it.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

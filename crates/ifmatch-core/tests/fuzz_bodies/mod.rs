@@ -39,7 +39,7 @@ pub(crate) fn http_date(data: &[u8]) {
     assert_eq!(HttpDate::parse(written.as_bytes()), Some(read));
 }
 
-/// A range header, for a representation with the length given by the first eight bytes. All parts lie within it and do not
+/// A range header, for a representation with the length given by the first eight bytes. All parts lie within it and don't
 /// overlap, and the multipart framing has the right length.
 pub(crate) fn range(data: &[u8]) {
     let Some((len, value)) = data.split_first_chunk() else { return };

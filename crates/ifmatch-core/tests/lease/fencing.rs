@@ -58,7 +58,7 @@ fn a_new_lease_raises_the_token_of_its_resource() {
     assert_eq!((write(&mut world, first), write(&mut world, second)), (LATE, Ok(())));
 }
 
-/// A token does not replace the lease id, and the lease is checked first.
+/// A token doesn't replace the lease id, and the lease is checked first.
 #[test]
 fn a_token_gives_no_access_to_a_leased_resource() {
     let mut world = World::new();

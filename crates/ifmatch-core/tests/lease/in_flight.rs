@@ -108,7 +108,7 @@ fn a_holders_write_with_an_unknown_effect_keeps_a_locking_lease() {
     world.lease(LeaseAction::Renew(id("A"))).unwrap();
 }
 
-/// The holder's write hangs, its lease ends and another client acquires it. The holder's write is not recorded.
+/// The holder's write hangs, its lease ends and another client acquires it. The holder's write isn't recorded.
 #[test]
 fn a_late_commit_is_refused_once_a_lease_was_acquired() {
     let mut world = World::in_state("Leased(A)");

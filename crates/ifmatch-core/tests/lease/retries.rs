@@ -141,7 +141,7 @@ fn a_repeated_break_succeeds_and_does_not_extend_the_lease() {
     assert_eq!(world.state(), "Breaking(B)");
 }
 
-/// Renewals can be repeated, so their answers need not be remembered.
+/// Renewals can be repeated, so their answers needn't be remembered.
 #[test]
 fn renewals_are_not_remembered() {
     let mut world = World::in_state("Leased(A)");

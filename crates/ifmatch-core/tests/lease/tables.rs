@@ -141,7 +141,7 @@ fn end(mut world: World, r#use: impl Fn(&mut World) -> Result<(), ifmatch_core::
     r#use(&mut world).map_or_else(|refusal| code(&refusal).to_owned(), |()| world.state())
 }
 
-/// Header fields and similar data are not protected by the lease, and changing them keeps an expired lease.
+/// Header fields and similar data aren't protected by the lease, and changing them keeps an expired lease.
 #[test]
 fn a_change_that_the_lease_does_not_protect_keeps_the_lease() {
     for state in ["Available", "Leased(A)", "Breaking(A)", "Broken(A)", "Expired(A)"] {

@@ -47,15 +47,15 @@ pub(crate) struct Client {
     pub(crate) peer: Arc<Peer>,
     /// The server's request slots.
     pub(crate) requests: Arc<RequestSlots>,
-    /// The phase of the server.
+    /// The server's phase.
     pub(crate) phase: Receiver<Phase>,
 }
 
-/// The phases of a server.
+/// A server's phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Serving,
-    /// The server will stop. Each response closes its connection, so that no client has one open when the server does.
+    /// The server will stop. Each response closes its connection, so no client has one open when the server does.
     Draining,
     /// The server has closed its ports. Requests in progress end.
     Stopping,
@@ -71,7 +71,7 @@ pub(crate) struct Snapshot {
     pub(crate) blocked: bool,
 }
 
-/// Marks a connection that is closed for another one. It is part of the number of requests in progress, so that a connection
+/// Marks a connection that is closed for another one. It is part of the number of requests in progress, so a connection
 /// is either evicted or begins a request, but not both.
 const EVICTED: u32 = 1 << 31;
 

@@ -267,7 +267,7 @@ enum Negotiated {
     Tls(Box<TlsStream<TcpStream>>, Protocol),
 }
 
-/// A request arrived on a connection that is evicted. It has not been processed.
+/// A request arrived on a connection that is evicted. It hasn't been processed.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection is evicted")]
 struct Evicted;

@@ -33,14 +33,14 @@ pub(crate) struct Watchdog {
     idle: Duration,
     /// Time with a partial head.
     in_head: Duration,
-    /// Time in which the client did not read enough of the available data.
+    /// Time in which the client didn't read enough of the available data.
     stuck: Duration,
 }
 
 /// Reason to close a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
-    /// The client has not sent a complete request head in time.
+    /// The client hasn't sent a complete request head in time.
     SlowHead,
     /// The client reads its response too slowly.
     SlowReader,

@@ -1,6 +1,6 @@
 //! HTTP/2: a connection with a task for each stream.
 //!
-//! [`h2`] provides frames, flow control and the limits on them. hyper is not used because it cannot send 102 or 103,
+//! [`h2`] provides frames, flow control and the limits on them. hyper isn't used because it can't send 102 or 103,
 //! and because it hides a reset with `NO_ERROR` from the body.
 
 mod request;
@@ -137,7 +137,7 @@ where
     }
 }
 
-/// Answers a request that the handler does not get.
+/// Answers a request that the handler doesn't get.
 fn refuse(reply: &mut SendResponse<Bytes>, status: StatusCode) {
     let mut response = Response::new(());
     *response.status_mut() = status;

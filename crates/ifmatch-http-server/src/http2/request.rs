@@ -13,7 +13,7 @@ use crate::interim::InterimSender;
 
 /// The content of one stream. Reading it opens the flow-control window.
 ///
-/// A reset is an error regardless of its code. `NO_ERROR` lets servers end a stream early (RFC 9113 §8.1), and does not
+/// A reset is an error regardless of its code. `NO_ERROR` lets servers end a stream early (RFC 9113 §8.1), and doesn't
 /// mean that the content is complete.
 #[derive(Debug)]
 pub(crate) struct StreamBody {
@@ -72,7 +72,7 @@ impl Body for StreamBody {
     }
 }
 
-/// Removes white space around values. RFC 9113 §8.2.1 calls such a request malformed. As in HTTP/1, the white space is not part of
+/// Removes white space around values. RFC 9113 §8.2.1 calls such a request malformed. As in HTTP/1, the white space isn't part of
 /// the value, so `Cookie`, `If-Match` and others mean the same to every recipient behind this server.
 pub(super) fn trim(headers: &mut HeaderMap) {
     for value in headers.values_mut() {

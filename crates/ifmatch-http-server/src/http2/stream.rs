@@ -185,7 +185,7 @@ pin_project! {
     }
 }
 
-/// Reason why a body was not sent completely.
+/// Reason why a body wasn't sent completely.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SendError {
     #[error("the client cancelled the request: {0}")]

@@ -1,4 +1,4 @@
-//! Processes with clocks that disagree. The server tells the time: permits and leases do not depend on the processes' clocks.
+//! Processes with clocks that disagree. The server tells the time: permits and leases don't depend on the processes' clocks.
 //!
 //! The test binary starts one process of itself for each clock, with libfaketime.
 

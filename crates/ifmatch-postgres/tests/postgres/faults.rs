@@ -97,7 +97,7 @@ async fn a_locked_row_blocks_no_other_swap() {
     assert_eq!(swap("locked".to_owned(), locked).await.unwrap().unwrap(), Swap::Done);
 }
 
-/// Makes the server wait for a standby that does not exist, and returns a swap that waits for it. The server's processes read
+/// Makes the server wait for a standby that doesn't exist, and returns a swap that waits for it. The server's processes read
 /// the setting some time after the call, so earlier swaps succeed.
 async fn waiting_swap(register: &Arc<PostgresRegister>, client: &Client) -> JoinHandle<Result<Swap, RegisterError>> {
     client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'").await.unwrap();
@@ -125,7 +125,7 @@ async fn waiting(client: &Client) -> i64 {
     client.query_one(waiting, &[]).await.unwrap().get(0)
 }
 
-/// An operator cancels the statement that waits for a synchronous standby. The server then shows the change, which is not
+/// An operator cancels the statement that waits for a synchronous standby. The server then shows the change, which isn't
 /// replicated, and warns.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swap_that_was_not_replicated_is_ambiguous() {
@@ -140,7 +140,7 @@ async fn a_swap_that_was_not_replicated_is_ambiguous() {
     assert!(error.to_string().contains("replicated"), "{error}");
 }
 
-/// The standby does not answer at all: the call ends within its time limit, and the server is not asked to cancel.
+/// The standby doesn't answer at all: the call ends within its time limit, and the server isn't asked to cancel.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swap_without_an_answer_is_ambiguous_and_not_cancelled() {
     let server = start().await;

@@ -27,7 +27,7 @@ impl engine::Engine for Postgres {
         server
     }
 
-    /// The table reaches the end of the disk. The log of changes does not: its files have 16 MiB, and are used again.
+    /// The table reaches the end of the disk. The log of changes doesn't: its files have 16 MiB, and are used again.
     async fn start_small() -> Server {
         let server = start().await;
         // In the middle of a page, so that the server can write a part of it.

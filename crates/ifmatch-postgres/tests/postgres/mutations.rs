@@ -88,7 +88,7 @@ async fn reads_from_a_standby_are_noticed() {
     assert_eq!(violation.kind(), ViolationKind::Stale, "{violation}");
 }
 
-/// A server that is asked to cancel answers that the change took place, although its standby does not have it.
+/// A server that is asked to cancel answers that the change took place, although its standby doesn't have it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cancellation_of_late_statements_is_noticed() {
     let mut primary = start().await;

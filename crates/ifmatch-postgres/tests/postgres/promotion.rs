@@ -147,7 +147,7 @@ async fn a_restart_forgets_nothing() {
     assert_eq!(driver.register().engine().epoch.number, 0);
 }
 
-/// The former primary runs again, was not fenced, and comes first in the URL. It lacks the swaps since the promotion, and
+/// The former primary runs again, wasn't fenced, and comes first in the URL. It lacks the swaps since the promotion, and
 /// acknowledges others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_former_primary_is_not_used_again() {
@@ -170,7 +170,7 @@ async fn a_former_primary_is_not_used_again() {
     }
 }
 
-/// The former primary was not stopped: both servers accept writes. A process that starts now has seen neither before.
+/// The former primary wasn't stopped: both servers accept writes. A process that starts now has seen neither before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_process_finds_the_present_primary_beside_a_former_one() {
     let primary = start().await;

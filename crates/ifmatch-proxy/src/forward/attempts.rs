@@ -30,7 +30,7 @@ pub(crate) enum Next {
 }
 
 impl Attempts {
-    /// Begins the attempts of a request. Only safe methods without content are repeatable. A PUT or DELETE is not, although it is
+    /// Begins the attempts of a request. Only safe methods without content are repeatable. A PUT or DELETE isn't, although it is
     /// idempotent: a server may have carried it out, and another writer may have written since, whose change a repetition would
     /// overwrite. With `If-Match`, the repetition would get 412 although the write took effect.
     pub(crate) fn of(method: &Method, is_empty: bool) -> Self {
@@ -61,7 +61,7 @@ impl Attempts {
     }
 }
 
-/// Returns `true` if a server says that it cannot process requests now.
+/// Returns `true` if a server says that it can't process requests now.
 pub(crate) fn is_faulty(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }

@@ -18,7 +18,7 @@ pub(crate) enum InvalidFraming {
 /// The registered transfer codings (RFC 9112 §7). Only `chunked` alone is supported.
 const CODINGS: [&str; 6] = ["chunked", "compress", "deflate", "gzip", "x-compress", "x-gzip"];
 
-/// Checks the rules of RFC 9112 §6.1 and §6.3 that hyper does not enforce. A repeated length is reduced to one. With
+/// Checks the rules of RFC 9112 §6.1 and §6.3 that hyper doesn't enforce. A repeated length is reduced to one. With
 /// unknown transfer codings, the content ends with the connection.
 pub(crate) fn check(headers: &mut HeaderMap) -> Result<(), InvalidFraming> {
     let has_length = headers.contains_key(CONTENT_LENGTH);

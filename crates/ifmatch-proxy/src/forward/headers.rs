@@ -80,7 +80,7 @@ impl Forwarding {
         headers
     }
 
-    /// Returns the predicate for request fields that the proxy changes, so that an upstream sees another value than the
+    /// Returns the predicate for request fields that the proxy changes, so an upstream sees another value than the
     /// client sent.
     pub(crate) fn overwritten(self) -> fn(&HeaderName) -> bool {
         if self.trust_forwarded {
@@ -90,7 +90,7 @@ impl Forwarding {
         }
     }
 
-    /// Sets the client information. Values from the client are not trusted.
+    /// Sets the client information. Values from the client aren't trusted.
     fn set_forwarded(self, headers: &mut HeaderMap, client: Option<&Client>, host: Option<&HeaderValue>) {
         if !self.trust_forwarded {
             let names: Vec<_> = headers.keys().filter(|name| forwarded::describes_client(name)).cloned().collect();

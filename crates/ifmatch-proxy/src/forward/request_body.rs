@@ -37,7 +37,7 @@ const RETURN: Duration = Duration::from_secs(5);
 /// one has processed it.
 pub(crate) struct RequestBody(Arc<Shared>);
 
-/// Holds the content while it is not lent.
+/// Holds the content while it isn't lent.
 struct Shared {
     empty: bool,
     state: Mutex<State>,
@@ -68,7 +68,7 @@ pub(crate) struct LentBody {
     content: Option<Content>,
     /// Number of kept frames that were sent.
     position: usize,
-    /// Number of bytes that may still be kept, or `None` if what is sent cannot be sent again.
+    /// Number of bytes that may still be kept, or `None` if what is sent can't be sent again.
     room: Option<usize>,
     begun: bool,
 }
@@ -108,10 +108,10 @@ impl RequestBody {
         self.0.empty || matches!(*self.0.state(), State::Whole(_))
     }
 
-    /// Lends the content to a connection. Lends nothing if it cannot be sent from its beginning.
+    /// Lends the content to a connection. Lends nothing if it can't be sent from its beginning.
     ///
     /// If `keep` is set, short content can be sent again after the connection has read it. This is for servers that
-    /// state that they have not processed a request.
+    /// state that they haven't processed a request.
     pub(crate) fn lend(&self, keep: bool) -> LentBody {
         self.0.expect_server(true);
         let mut state = self.0.state();
@@ -144,8 +144,8 @@ impl RequestBody {
         drop(timeout(RETURN, returned).await);
     }
 
-    /// Waits until the server has not taken the next part of the content, or after the last one not responded, for this
-    /// long. The time in which the client sends does not count.
+    /// Waits until the server hasn't taken the next part of the content, or after the last one not responded, for this
+    /// long. The time in which the client sends doesn't count.
     pub(crate) async fn wait_for_stall(&self, limit: Duration) {
         let mut left = limit;
         while !left.is_zero() {

@@ -49,7 +49,7 @@ impl UpgradeRequest {
 }
 
 /// Copies bytes between the two ends until both have closed, or until nothing was copied for too long: neither end sends,
-/// or the other one does not read.
+/// or the other one doesn't read.
 async fn connect(client: impl AsyncRead + AsyncWrite, upstream: impl AsyncRead + AsyncWrite) {
     let (from_client, to_client) = split(client);
     let (from_upstream, to_upstream) = split(upstream);

@@ -43,7 +43,7 @@ pub enum Messages {
 
 /// Changes to header fields: fields are removed, then set, then added.
 ///
-/// Removing or setting a field removes all its spellings that CGI takes for the same name, such as `X_Site` for `X-Site`, so that
+/// Removing or setting a field removes all its spellings that CGI takes for the same name, such as `X_Site` for `X-Site`, so
 /// no client can add another value.
 ///
 /// ```
@@ -81,7 +81,7 @@ impl FieldRules {
     /// Sets a field to one value.
     ///
     /// # Errors
-    /// As for [`remove`](Self::remove), or if the value is invalid.
+    /// Same as [`remove`](Self::remove); also fails if the value is invalid.
     pub fn set(mut self, name: &str, value: &str) -> Result<Self, InvalidUpstream> {
         self.set.push((self.name(name)?, parse(name, value)?));
         Ok(self)
@@ -90,7 +90,7 @@ impl FieldRules {
     /// Adds a line with this value.
     ///
     /// # Errors
-    /// As for [`set`](Self::set).
+    /// Same as [`set`](Self::set).
     pub fn add(mut self, name: &str, value: &str) -> Result<Self, InvalidUpstream> {
         self.add.push((self.name(name)?, parse(name, value)?));
         Ok(self)

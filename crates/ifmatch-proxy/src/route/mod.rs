@@ -31,7 +31,7 @@ pub(crate) mod redirect;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes(Vec<Entry>);
 
-/// The destination of a route, and its changes to requests and responses.
+/// A route's destination, and its changes to requests and responses.
 ///
 /// ```
 /// use ifmatch_proxy::{FieldRules, Messages, Proxy, Redirect, Route, Upstream};
@@ -122,7 +122,7 @@ impl Route {
         Self { strips_prefix: true, ..self }
     }
 
-    /// Changes the header fields of requests, after those of the proxy have been set.
+    /// Changes requests' header fields, after the proxy has set its own.
     #[must_use]
     pub fn request_fields(self, rules: FieldRules) -> Self {
         Self { request: rules, ..self }
@@ -134,19 +134,19 @@ impl Route {
         Self { response: rules, ..self }
     }
 
-    /// Sets the [answer timeout](crate::ProxyBuilder::answer_timeout) of this route, in place of that of the proxy.
+    /// Sets this route's [answer timeout](crate::ProxyBuilder::answer_timeout), instead of the proxy's.
     #[must_use]
     pub fn answer_timeout(self, timeout: Duration) -> Self {
         Self { answer_timeout: Some(timeout), ..self }
     }
 
-    /// Sets the [connect timeout](crate::ProxyBuilder::connect_timeout) of this route, in place of that of the proxy.
+    /// Sets this route's [connect timeout](crate::ProxyBuilder::connect_timeout), instead of the proxy's.
     #[must_use]
     pub fn connect_timeout(self, timeout: Duration) -> Self {
         Self { connect_timeout: Some(timeout), ..self }
     }
 
-    /// Sets the [health check](crate::ProxyBuilder::health_check) of this route's servers, in place of that of the proxy.
+    /// Sets the [health check](crate::ProxyBuilder::health_check) for this route's servers, instead of the proxy's.
     #[must_use]
     pub fn health_check(self, check: HealthCheck) -> Self {
         Self { health: Some(check), ..self }

@@ -7,7 +7,7 @@ const PIECES: [&str; 24] = [
     "/", "/", ";", "\\", "%2F", "%5C", "%3B", "%25", "%2525", "2F", "5C", "3B", ".", "%2e", "x", "admin", "/admin",
     "%61dmin", "%00", "%3F", "%23", "%", "=", "a",
 ];
-/// The path of the route.
+/// The route's path.
 const ROUTE: &[u8] = b"/admin";
 
 /// When a server drops the parameters of segments (`;x`).
@@ -116,7 +116,7 @@ fn is_below(path: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// A small generator of numbers, so that a failure can be repeated.
+    /// A small generator of numbers, so a failure can be repeated.
     fn inputs() -> impl Iterator<Item = Vec<u8>> {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         let mut next = move || {

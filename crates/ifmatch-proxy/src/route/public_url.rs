@@ -31,7 +31,7 @@ impl Forwarded<'_> {
         }
     }
 
-    /// Returns the URL for clients, or `None` if it is the same, or does not lead to the server.
+    /// Returns the URL for clients, or `None` if it is the same, or doesn't lead to the server.
     fn public(&self, reference: &HeaderValue) -> Option<HeaderValue> {
         let reference = str::from_utf8(reference.as_bytes()).ok()?;
         let origin = format!("{}://{}", self.server.scheme, self.server.authority);

@@ -29,7 +29,7 @@ impl Redirect {
     /// and the query of the request.
     ///
     /// # Errors
-    /// Fails if the status is not 301, 302, 307 or 308, or if the target is invalid, or could lead to a host that the client
+    /// Fails if the status isn't 301, 302, 307 or 308, or if the target is invalid, or could lead to a host that the client
     /// chooses.
     pub fn new(status: u16, target: &str) -> Result<Self, InvalidUpstream> {
         let invalid = || InvalidUpstream::redirect(target);

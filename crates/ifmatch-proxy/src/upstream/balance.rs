@@ -51,12 +51,12 @@ pub(crate) struct Candidate {
 /// The turns of an upstream's servers: smooth weighted round robin, as in nginx.
 ///
 /// At each turn, every available server earns its weight, and the one with the most credit pays what all have earned.
-/// The sum of all credits is therefore always zero.
+/// So the sum of all credits is always zero.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(Vec<i64>);
 
 impl Candidate {
-    /// Returns the servers that requests may wait for instead of this one. Requests do not leave healthy servers for
+    /// Returns the servers that requests may wait for instead of this one. Requests don't leave healthy servers for
     /// unhealthy ones or backups just because they are busy.
     pub(crate) fn group(&self) -> (bool, bool) {
         (self.health == Health::Unhealthy, self.backup)

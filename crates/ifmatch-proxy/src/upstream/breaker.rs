@@ -46,7 +46,7 @@ impl Default for BreakerRule {
 /// The client of a request, and what it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requester {
-    /// `None` if clients are not told apart.
+    /// `None` if clients aren't told apart.
     pub(crate) client: Option<IpAddr>,
     /// Hash of the path.
     pub(crate) path: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Requester {
 /// The result of a request, as far as it tells about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A response began that is not [`Faulty`](Self::Faulty).
+    /// A response began that isn't [`Faulty`](Self::Faulty).
     Answered,
     /// The server closed the connection, sent invalid HTTP, or answered 502, 503 or 504.
     Faulty,
@@ -109,7 +109,7 @@ struct Failures {
 #[derive(Clone, Debug)]
 struct Opened {
     until: Instant,
-    /// `true` if the server hangs, so that requests are rejected.
+    /// `true` if the server hangs, so requests are rejected.
     rejects: bool,
     /// The clients of the probes.
     probing: Vec<Option<IpAddr>>,
@@ -136,7 +136,7 @@ impl Breaker {
         self.open.as_ref().is_some_and(|open| now < open.until || !open.probing.is_empty())
     }
 
-    /// Returns the state for another value that stands for the same server. Probes in progress are not reported to it.
+    /// Returns the state for another value that stands for the same server. Probes in progress aren't reported to it.
     pub(crate) fn inherited(&self) -> Self {
         let open = self.open.as_ref().map(|open| Opened { probing: Vec::new(), ..*open });
         Self { open, failures: self.failures.clone(), ..*self }

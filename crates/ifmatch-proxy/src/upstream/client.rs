@@ -41,7 +41,7 @@ pub(crate) enum SendError {
     /// The connection failed.
     #[error(transparent)]
     Exchange(hyper::Error),
-    /// The content cannot be sent again.
+    /// The content can't be sent again.
     #[error("the connection closed after it had read a part of the content")]
     Consumed,
 }
@@ -206,7 +206,7 @@ async fn exchange_http2(
     })
 }
 
-/// Returns `true` if the server has not processed the request: it was not sent, or the server says so. HTTP/2 has two
+/// Returns `true` if the server hasn't processed the request: it wasn't sent, or the server says so. HTTP/2 has two
 /// ways to say so (RFC 9113 §8.7): `REFUSED_STREAM`, and GOAWAY with the last stream that may have been processed, which
 /// only fails later ones.
 pub(crate) fn is_unprocessed(error: &(dyn Error + 'static)) -> bool {
@@ -220,7 +220,7 @@ fn is_refusal(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
-/// Returns `true` if a connection was not made in time.
+/// Returns `true` if a connection wasn't made in time.
 pub(crate) fn is_timeout(error: &(dyn Error + 'static)) -> bool {
     let is_slow = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
     causes(error).any(|cause| cause.is::<Elapsed>() || cause.downcast_ref().is_some_and(is_slow))

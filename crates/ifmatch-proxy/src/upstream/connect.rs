@@ -24,7 +24,7 @@ use crate::forward::request_body::BoxError;
 
 /// Window of an HTTP/2 stream: the bytes that an upstream may send ahead of a slow client.
 const STREAM_WINDOW: u32 = 256 << 10;
-/// Window of an HTTP/2 connection: the maximum, so that slow clients do not stall others on the same connection.
+/// Window of an HTTP/2 connection: the maximum, so slow clients don't stall others on the same connection.
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 /// Bytes of a request's content that wait for the window of the upstream.
 const SEND_BUFFER: usize = 64 << 10;

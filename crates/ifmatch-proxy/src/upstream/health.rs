@@ -13,10 +13,10 @@ use crate::upstream::Upstream;
 use crate::upstream::client::Client;
 use crate::upstream::server::Server;
 
-/// Active health checks: each server is asked for a path, and fails if its response is not 2xx or comes too late.
+/// Active health checks: each server is asked for a path, and fails if its response isn't 2xx or comes too late.
 ///
-/// The first check of a server decides alone. After that, only several consecutive results change the verdict, so that
-/// one lost response does not move all requests to the other servers. Servers are checked concurrently.
+/// The first check of a server decides alone. After that, only several consecutive results change the verdict, so
+/// one lost response doesn't move all requests to the other servers. Servers are checked concurrently.
 ///
 /// ```
 /// use std::time::Duration;

@@ -126,7 +126,7 @@ impl Upstream {
     /// the others, and `backup`.
     ///
     /// # Errors
-    /// Fails if a URL or an option is invalid, or if there is no server that is not a backup.
+    /// Fails if a URL or an option is invalid, or if there is no server that isn't a backup.
     pub fn parse<T: AsRef<str>>(addresses: &[T]) -> Result<Self, InvalidUpstream> {
         let servers: Arc<[Server]> =
             addresses.iter().map(|address| Server::parse(address.as_ref())).collect::<Result<_, _>>()?;
@@ -147,7 +147,7 @@ impl Upstream {
         })
     }
 
-    /// Sets the distribution of requests over the servers. Round robin by default.
+    /// Sets how to distribute requests over the servers. Round robin by default.
     #[must_use]
     pub fn balance(self, balance: Balance) -> Self {
         Self { balance, ..self }
@@ -169,8 +169,8 @@ impl Upstream {
     /// Limits the number of concurrent requests to each server, and the number of requests that wait for a slot at any
     /// of them. Further requests fail with [`Overloaded`](crate::ProxyErrorKind::Overloaded). Unlimited by default.
     ///
-    /// A [`Client`](crate::Client) gets another slot as long as more are free than it has, so that one client takes at most half
-    /// of them.
+    /// A [`Client`](crate::Client) gets another slot while free slots outnumber its own, so one client takes at most
+    /// half of them.
     #[must_use]
     pub fn limit(self, requests: u32, queue: u32) -> Self {
         let requests = vec![requests; self.servers.len()];
@@ -178,8 +178,8 @@ impl Upstream {
         self.with_limits(Limits { requests, queue, per_client })
     }
 
-    /// Limits the number of slots that one client gets at each server and in the queue, instead of leaving some to others. Useful
-    /// if all requests come from one address, for example of a load balancer.
+    /// Limits the slots that one client gets at each server and in the queue, instead of leaving some to others. Useful
+    /// if all requests come from one address, such as a load balancer's.
     #[must_use]
     pub fn per_client(self, per_client: Option<u32>) -> Self {
         let limits = Limits { per_client, ..self.limits.clone() };

@@ -14,11 +14,11 @@ use crate::forward::request_body::LentBody;
 /// which use 5 seconds.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// Maximum time for which an unused HTTP/2 connection is kept. A server announces the end of a connection, so that no
+/// Maximum time for which an unused HTTP/2 connection is kept. A server announces the end of a connection, so no
 /// request is lost.
 const IDLE_HTTP2: Duration = Duration::from_mins(1);
 
-/// Number of cancelled requests after which a connection is not used for new ones. Servers close a connection, and with it
+/// Number of cancelled requests after which a connection isn't used for new ones. Servers close a connection, and with it
 /// the requests of other clients, after too many: those on Rust's h2 from 20 on, before they have looked at the requests.
 const CANCELLED: u32 = 8;
 
@@ -30,7 +30,7 @@ pub(crate) type Http2 = Connection<http2::SendRequest<LentBody>>;
 /// A connection, and the address of the server.
 pub(crate) struct Connection<S> {
     pub(crate) sender: S,
-    /// `None` if the connection does not tell.
+    /// `None` if the connection doesn't tell.
     pub(crate) peer: Option<IpAddr>,
 }
 
@@ -49,7 +49,7 @@ struct Connections {
     /// Unused connections, in the order of their last use.
     idle: Vec<(Http1, Instant)>,
     shared: Option<Shared>,
-    /// `true` while a task closes connections that are not used.
+    /// `true` while a task closes connections that aren't used.
     watched: bool,
 }
 
@@ -62,7 +62,7 @@ struct Shared {
 }
 
 impl Pool {
-    /// Takes the unused connection that was used last. Closes those with addresses that are not `current`.
+    /// Takes the unused connection that was used last. Closes those with addresses that aren't `current`.
     pub(crate) fn take(&self, current: impl Fn(IpAddr) -> bool) -> Option<Http1> {
         let mut connections = self.lock();
         connections.expire();
@@ -74,7 +74,7 @@ impl Pool {
         None
     }
 
-    /// Returns the shared connection, unless it was closed or its address is not `current`.
+    /// Returns the shared connection, unless it was closed or its address isn't `current`.
     pub(crate) fn shared(&self, current: impl Fn(IpAddr) -> bool) -> Option<Arc<Http2>> {
         let mut connections = self.lock();
         let shared = connections.shared.as_mut()?;

@@ -69,7 +69,7 @@ impl Resolver {
         Self(Arc::new(Shared { lookup: Box::new(lookup), max_age, answers: Mutex::default() }))
     }
 
-    /// Returns `false` if the last answer for a name, if there is one, does not contain this address. Never waits: an
+    /// Returns `false` if the last answer for a name, if there is one, doesn't contain this address. Never waits: an
     /// old answer is looked up again in the background.
     pub(crate) fn is_current(&self, name: &str, address: IpAddr) -> bool {
         let mut answers = self.answers();
@@ -127,7 +127,7 @@ impl Resolver {
     }
 }
 
-/// Moves the first address behind the others of its family, so that connections are distributed over the addresses. The
+/// Moves the first address behind the others of its family, so connections are distributed over the addresses. The
 /// system prefers one family for a reason.
 fn rotate(addresses: &mut [SocketAddr]) {
     if let Some(first) = addresses.first().copied() {

@@ -38,7 +38,7 @@ pub(crate) enum Rejected {
 }
 
 impl Upstream {
-    /// Finds a slot at a server that was not tried, queueing if none is free. Returns `None` if all servers were tried.
+    /// Finds a slot at a server that wasn't tried, queueing if none is free. Returns `None` if all servers were tried.
     ///
     /// Servers that fail their health checks are skipped while others are available.
     ///
@@ -78,7 +78,7 @@ impl Upstream {
         Some(Admission { server, rule: self.breaker, ticket: Some(ticket) })
     }
 
-    /// Returns the servers that were not tried, in the order in which to try them.
+    /// Returns the servers that weren't tried, in the order in which to try them.
     fn order(&self, tried: &[&Server], requester: Requester) -> Result<Vec<Candidate>, Rejected> {
         let now = Instant::now();
         let servers = self.servers.iter().enumerate().filter(|(_, server)| !is_among(server, tried));

@@ -168,7 +168,7 @@ impl Server {
         self.scheme == Scheme::HTTPS
     }
 
-    /// Returns a path, with its query, at this server. Returns `None` if the result is not valid in a URL.
+    /// Returns a path, with its query, at this server. Returns `None` if the result isn't valid in a URL.
     pub(crate) fn path(&self, path: &str) -> Option<PathAndQuery> {
         match self.base.as_str() {
             "" => path.parse(),

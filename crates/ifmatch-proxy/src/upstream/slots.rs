@@ -1,6 +1,6 @@
 //! The slots of an upstream's servers, and the places of requests that wait for one. Clients share both.
 //!
-//! A client gets another slot of a server as long as more slots are free than it holds ([`SlotLimit`]), so that slow requests
+//! A client gets another slot of a server as long as more slots are free than it holds ([`SlotLimit`]), so slow requests
 //! of one client leave some to the others. A request keeps its slot until the end of the response, also after its client has
 //! left.
 //!

@@ -91,7 +91,7 @@ impl Platter {
         self.world().creations_fail = they_fail;
     }
 
-    /// Returns `true` if there is a storage that has not replaced the database.
+    /// Returns `true` if there is a storage that hasn't replaced the database.
     pub(crate) fn has_leftover(&self) -> bool {
         self.world().fresh.is_some()
     }

@@ -145,7 +145,7 @@ async fn a_database_that_was_not_closed_is_intact() {
     );
 }
 
-/// redb discards the commit if a page of it is damaged, and one that was not closed may lack it after a loss of power.
+/// redb discards the commit if a page of it is damaged, and one that wasn't closed may lack it after a loss of power.
 #[tokio::test]
 async fn an_older_record_is_never_returned_from_an_intact_database() {
     let (database, mut rolled_back) = (database(false).await, 0);

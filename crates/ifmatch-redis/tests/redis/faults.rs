@@ -83,7 +83,7 @@ async fn a_swap_that_was_never_sent_does_not_take_place() {
     assert_eq!(register.load(&key).await.unwrap(), Some(record(1)));
 }
 
-/// The positive control: a replica that has not received the latest swaps takes over, and the checker sees the loss.
+/// The positive control: a replica that hasn't received the latest swaps takes over, and the checker sees the loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_with_loss_is_seen() {
     let (primary, replica) = (durable().await, start(&[]).await);
@@ -158,7 +158,7 @@ async fn a_former_primary_is_not_used_again() {
     }
 }
 
-/// A server that syncs each swap ends when it cannot write. Acknowledged swaps are there once it has space.
+/// A server that syncs each swap ends when it can't write. Acknowledged swaps are there once it has space.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_loses_no_acknowledged_swap() {
     let mut server = durable().await;

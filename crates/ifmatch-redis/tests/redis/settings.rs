@@ -1,4 +1,4 @@
-//! Servers that cannot hold a register, and encrypted connections.
+//! Servers that can't hold a register, and encrypted connections.
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_redis::{ConnectErrorKind, Options, RedisRegister};

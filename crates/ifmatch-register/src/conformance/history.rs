@@ -1,6 +1,6 @@
 //! Checks recorded histories of a register: are they linearizable?
 //!
-//! Revisions are unique, so the successful swaps of a key form one chain. Each check is therefore linear after a sort,
+//! Revisions are unique, so the successful swaps of a key form one chain. So each check is linear after a sort,
 //! and a history of millions of operations is checked in seconds.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use crate::key::Key;
 
 /// A recorded operation on a register.
 ///
-/// `Display` writes an operation as one line, which [`FromStr`] reads, so that processes can exchange histories.
+/// `Display` writes an operation as one line, which [`FromStr`] reads, so processes can exchange histories.
 ///
 /// ```
 /// use ifmatch_register::conformance::history::Operation;
@@ -40,7 +40,7 @@ pub struct Operation {
 /// A call with its answer. [`Revision::NONE`] means that there is no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A load, or an entry of a scan, that found this revision. Failed loads are not recorded.
+    /// A load, or an entry of a scan, that found this revision. Failed loads aren't recorded.
     Load(Revision),
     /// A swap.
     Swap {
@@ -58,7 +58,7 @@ pub enum Action {
 pub enum Answer {
     /// The swap took place.
     Done,
-    /// The swap did not take place. Contains the revision that was found.
+    /// The swap didn't take place. Contains the revision that was found.
     Conflict(Revision),
     /// The swap may have taken place, or may still do so. Also stands for a caller that ended before the answer.
     Ambiguous,
@@ -66,7 +66,7 @@ pub enum Answer {
     Failed,
 }
 
-/// A history is not linearizable, or cannot be checked.
+/// A history isn't linearizable, or can't be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     kind: ViolationKind,
@@ -87,7 +87,7 @@ pub enum ViolationKind {
     Stale,
     /// A revision was seen or replaced before the call that wrote it.
     Early,
-    /// The history cannot be checked: a swap's `next` is not later than its `expected`, an operation ends before it
+    /// The history can't be checked: a swap's `next` isn't later than its `expected`, an operation ends before it
     /// starts, or two swaps that may have taken place propose the same revision.
     Malformed,
 }
@@ -313,7 +313,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A line is not an operation.
+/// A line isn't an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an operation: expected `STARTED ENDED load FOUND KEY` or `STARTED ENDED swap EXPECTED NEXT ANSWER KEY`")]
 pub struct InvalidOperation;

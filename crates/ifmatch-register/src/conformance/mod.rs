@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Each check uses its own keys, so the register may have other records, and the suite can run repeatedly on one
-//! register. Run it on tokio's multi-threaded runtime, so that the races run in parallel.
+//! register. Run it on tokio's multi-threaded runtime, so the races run in parallel.
 
 #![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a test suite reports failures by panicking")]
 
@@ -62,7 +62,7 @@ impl RaceSize {
 /// Each call of a check goes through another handle than the call before, and so do the calls of the races.
 ///
 /// # Panics
-/// As for [`run`].
+/// Same as [`run`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -81,7 +81,7 @@ pub async fn run_shared<R: Register>(open: impl AsyncFn() -> R, size: RaceSize) 
 /// Checks the whole contract of [`Register`].
 ///
 /// # Panics
-/// If the register violates the contract. The message states the requirement.
+/// Panics if the register violates the contract. The message states the requirement.
 pub async fn run(register: impl Register, size: RaceSize) {
     let register: Arc<dyn Register> = Arc::new(register);
     contract::absent_key_loads_nothing(&*register).await;

@@ -26,7 +26,7 @@ const OPERATION: &str = "operation: ";
 /// processes write from before the first operation of the second one until after its last one.
 ///
 /// # Panics
-/// If the history is not linearizable, or the second process fails.
+/// Panics if the history isn't linearizable, or the second process fails.
 ///
 /// ```no_run
 /// # struct MyServer;

@@ -36,7 +36,7 @@ pub(super) async fn one_creator(register: &Arc<dyn Register>, size: RaceSize) {
     }
 }
 
-/// Every racer repeatedly reads a number and writes its successor if the number has not changed since.
+/// Every racer repeatedly reads a number and writes its successor if the number hasn't changed since.
 pub(super) async fn increments_are_exact(register: &Arc<dyn Register>, size: RaceSize) {
     let key = fresh_key("counter");
     race(size.racers, |_| {

@@ -69,17 +69,17 @@ impl Workload {
     /// have records under this prefix.
     ///
     /// # Panics
-    /// If the prefix is not part of a valid key.
+    /// Panics if the prefix isn't part of a valid key.
     pub fn new(prefix: &str, keys: usize, clients: usize) -> Self {
         let key = |number| Key::new(format!("{prefix}/{number:04}")).expect("a valid prefix");
         let keys: Arc<[Key]> = (0..keys).map(key).collect();
         Self { prefix: format!("{prefix}/").into(), often: keys.len(), keys, clients: clients.max(1) as u64 }
     }
 
-    /// Adds keys that one operation of two selects from. They are not listed.
+    /// Adds keys that one operation of two selects from. They aren't listed.
     ///
     /// # Panics
-    /// If the prefix is not part of a valid key.
+    /// Panics if the prefix isn't part of a valid key.
     #[must_use]
     pub fn with_rare_keys(mut self, keys: usize) -> Self {
         let prefix = self.prefix.trim_end_matches('/');
@@ -117,10 +117,10 @@ impl Client {
     /// Carries out one operation on a random key: a swap, a load, a question for the revision that is known without waiting,
     /// or a listing of the frequent keys. Returns `false` if the register failed: pause before the next operation.
     ///
-    /// `now` is a clock that all clients share. Failed operations are not repeated.
+    /// `now` is a clock that all clients share. Failed operations aren't repeated.
     ///
     /// # Panics
-    /// If a record has another content than the one written with its revision.
+    /// Panics if a record has another content than the one written with its revision.
     pub async fn step(&mut self, register: &dyn Register, now: impl FnMut() -> u64) -> bool {
         let random = ifmatch_runtime::nonce().expect("the system gives random numbers");
         let key = self.workload.random_key(random >> 8);
@@ -154,7 +154,7 @@ impl Client {
     /// Loads all keys, as the last operation of a history. Shows acknowledged swaps that were lost since.
     ///
     /// # Panics
-    /// As for [`step`](Self::step).
+    /// Same as [`step`](Self::step).
     pub async fn load_all(&mut self, register: &dyn Register, mut now: impl FnMut() -> u64) {
         for key in 0..self.workload.keys.len() {
             self.load(register, key, &mut now).await;

@@ -162,7 +162,7 @@ async fn changes_that_wait_are_stored_by_one_swap_in_order_of_arrival() {
     assert_eq!(fixture.swaps(), [1, 6]);
 }
 
-/// The refusal depends on a record that is not stored before the swap. If the swap failed, it would have been false.
+/// The refusal depends on a record that isn't stored before the swap. If the swap failed, it would have been false.
 #[tokio::test]
 async fn no_answer_goes_out_before_the_swap_not_even_a_refusal() {
     let (fixture, first) = Fixture::new(&[]).await;

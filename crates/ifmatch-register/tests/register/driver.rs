@@ -34,7 +34,7 @@ pub(crate) enum Fault {
     DoneWithoutAnswerThenUnreadable,
     /// The swap takes place, its answer is lost, and the client library sends it again: it conflicts with itself.
     DoneTwice,
-    /// The swap does not take place, and the answer is lost.
+    /// The swap doesn't take place, and the answer is lost.
     LostWithoutAnswer,
     /// The swap fails and reports the failure.
     Unavailable,
@@ -357,7 +357,7 @@ async fn contention_ends_by_time_alone() {
     assert!(matches!(applied.outcome, Outcome::Written(_)));
 }
 
-/// The swap may still take place. The end of the lease before the next attempt does not decide the first one.
+/// The swap may still take place. The end of the lease before the next attempt doesn't decide the first one.
 #[tokio::test]
 async fn an_ambiguous_swap_is_not_denied_because_time_has_passed() {
     let register = Faulty::new(&[]);

@@ -40,7 +40,7 @@ use crate::{convert, error, objects};
 const MIN_PART: u64 = 5 * 1024 * 1024;
 /// Time after which a request that completes an upload renews its claim.
 const RENEWAL: Duration = Duration::from_secs(20);
-/// Seconds after which a claim that was not renewed counts as that of a request that ended in a crash.
+/// Seconds after which a claim that wasn't renewed counts as that of a request that ended in a crash.
 const STALE: i64 = 2 * 60;
 /// Seconds after which to try again while another request completes the upload.
 const RETRY: u64 = 1;
@@ -77,7 +77,7 @@ pub(crate) async fn complete(
     )))
 }
 
-/// Returns `true` if a request that began to complete an upload at this time, in seconds since 1970, cannot be running.
+/// Returns `true` if a request that began to complete an upload at this time, in seconds since 1970, can't be running.
 pub(super) fn is_stale(backend: &Backend, since: i64) -> bool {
     now(backend).saturating_sub(since) > STALE
 }
@@ -268,10 +268,10 @@ fn whole(headers: &HeaderMap) -> HeaderMap {
     given.filter(|_| !is_composite).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The parts of an object.
+/// An object's parts.
 struct Source {
     parts: Vec<SourcePart>,
-    /// The length of the object.
+    /// The object's length.
     length: u64,
     algorithm: Algorithm,
     /// The checksum of the object, if it is known from those of its parts.
@@ -355,7 +355,7 @@ impl Claim {
 }
 
 /// Reads the parts. It ends with an error unless the upload is still claimed by this request, and the bucket is the one for which
-/// the parts arrived: the store has looked up the bucket before reading the body, so it cannot write to another one.
+/// the parts arrived: the store has looked up the bucket before reading the body, so it can't write to another one.
 struct Reader {
     claim: Claim,
     algorithm: Algorithm,
@@ -555,7 +555,7 @@ mod tests {
         assert_eq!(again.tag, done.tag);
     }
 
-    /// The request does not come to renew its claim, as if its process had stopped.
+    /// The request doesn't come to renew its claim, as if its process had stopped.
     #[tokio::test]
     async fn a_request_that_lost_its_claim_writes_nothing() {
         let setup = setup().await;

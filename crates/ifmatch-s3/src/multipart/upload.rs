@@ -64,13 +64,13 @@ pub(crate) enum State {
         parts: String,
         /// The tag in quotes.
         tag: Option<String>,
-        /// The checksum of the object.
+        /// The object's checksum.
         #[serde(default)]
         checksum: Option<String>,
     },
 }
 
-/// The place of an upload. It contains the time at which the bucket was created, so that a bucket created again under the same
+/// The place of an upload. It contains the time at which the bucket was created, so a bucket created again under the same
 /// name has no uploads.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -130,7 +130,7 @@ impl Place {
         loaded.filter(|loaded| loaded.upload.key == key).ok_or_else(no_such_upload)
     }
 
-    /// Loads an upload, which must be one for this key, and its parts after this number. If the upload has not ended, no part is
+    /// Loads an upload, which must be one for this key, and its parts after this number. If the upload hasn't ended, no part is
     /// missing: the parts are listed before the upload is loaded, and are removed only after its end.
     pub(crate) async fn find_with_parts(
         &self,
@@ -189,14 +189,14 @@ impl Place {
         query.blobs(store, &PARTS).try_filter_map(|entry| ready(Ok(part(entry)))).try_collect().await
     }
 
-    /// Removes all parts. Those that cannot be removed now are collected later.
+    /// Removes all parts. Those that can't be removed now are collected later.
     pub(crate) async fn remove_parts(&self, store: &dyn BlobStore) {
         let parts = self.parts(store, 0).await.unwrap_or_default();
         let remove = async |part: Part| drop(store.delete(&part.path, Delete::of_version(part.tag.as_ref())).await);
         stream::iter(parts).for_each_concurrent(PARALLEL, remove).await;
     }
 
-    /// Returns `true` if the bucket was not replaced or removed. Without a known creation time, assumes so.
+    /// Returns `true` if the bucket wasn't replaced or removed. Without a known creation time, assumes so.
     pub(crate) async fn has_bucket(&self, store: &dyn BlobStore) -> Result<bool, StoreError> {
         let Some(created) = self.created else { return Ok(true) };
         Ok(store.container(&self.container).await?.is_some_and(|info| info.created == Some(created)))

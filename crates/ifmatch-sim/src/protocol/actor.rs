@@ -70,16 +70,16 @@ pub enum Step {
 pub struct Seen {
     /// The snapshot at the start of the probe.
     pub snapshot: Snapshot,
-    /// The content of the resource.
+    /// The resource's content.
     pub bytes: Bytes,
 }
 
 /// The permit that an actor holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// The token of the permit.
+    /// The permit's token.
     pub token: Token,
-    /// The deadline of the permit.
+    /// The permit's deadline.
     pub deadline: Timestamp,
     /// The end of the lease that the permit was granted under, as known to its holder.
     pub lease_end: Option<Timestamp>,
@@ -105,7 +105,7 @@ pub struct Held {
     pub end: Timestamp,
     /// The content of the resource when the holder last acquired or renewed the lease, or wrote.
     pub bytes: Bytes,
-    /// `true` if another actor has broken the lease, which the holder does not know.
+    /// `true` if another actor has broken the lease, which the holder doesn't know.
     pub broken: bool,
 }
 
@@ -114,7 +114,7 @@ pub struct Held {
 pub enum End {
     /// The write took effect.
     Commit,
-    /// The write did not take effect.
+    /// The write didn't take effect.
     Abort,
     /// The effect is unknown.
     Doubt,

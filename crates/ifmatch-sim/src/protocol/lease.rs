@@ -9,7 +9,7 @@ use super::actor::{Actor, Grant, Held, Operation, Seen, Step, Task, observed};
 use super::{Fault, Protocol, Sabotage, World, without_permit};
 
 impl World {
-    /// Returns the actors that believe they hold the lease and have not lost it by a break.
+    /// Returns the actors that believe they hold the lease and haven't lost it by a break.
     pub(crate) fn holders(&self) -> impl Iterator<Item = usize> {
         let held = self.actors.iter().enumerate().filter_map(|(at, actor)| Some((at, actor.held?)));
         held.filter(|(_, held)| !held.broken && held.end > self.now()).map(|(at, _)| at)

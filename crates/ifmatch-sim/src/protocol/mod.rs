@@ -27,7 +27,7 @@ pub enum Sabotage {
     IgnorePermits,
     /// Reads are recorded even if the record has changed since they began.
     ObserveLate,
-    /// The service is not cancelled at the deadline.
+    /// The service isn't cancelled at the deadline.
     NeverCancel,
     /// A write without an answer counts as not done.
     AssumeNotDone,

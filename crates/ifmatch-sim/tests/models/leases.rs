@@ -7,7 +7,7 @@ use stateright::{Checker, Model};
 
 use crate::common::holds;
 
-/// Permits last longer than leases, so that only the lease ends a write in time.
+/// Permits last longer than leases, so only the lease ends a write in time.
 fn protocol(tasks: &[Task], ticks: u8) -> Protocol {
     Protocol {
         tasks: tasks.to_vec(),

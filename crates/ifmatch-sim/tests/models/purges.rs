@@ -13,7 +13,7 @@ fn breaks(sabotage: Sabotage, model: Purges) {
     crate::common::breaks(Purges { sabotage, ..model }, NOTHING_OLDER);
 }
 
-/// Purges arrive at the first node only, so that the other one learns of them from the log.
+/// Purges arrive at the first node only, so the other one learns of them from the log.
 fn one() -> Purges {
     purges(1, &[1_000, 985], 4)
 }

@@ -30,7 +30,7 @@ impl<B: Body> Reader<B> {
         Self { body: Box::pin(body), chunks: VecDeque::new(), remaining: limit }
     }
 
-    /// Reads to the end or the limit. Stores each frame immediately, so that cancelling this future loses nothing.
+    /// Reads to the end or the limit. Stores each frame immediately, so cancelling this future loses nothing.
     pub(crate) async fn read(&mut self) -> ReadEnd<B::Error> {
         loop {
             if let Some(end) = self.read_frame().await {

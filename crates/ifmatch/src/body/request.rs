@@ -16,7 +16,7 @@ use super::response::{Buffered, ResponseBody, Rest};
 pin_project! {
     /// Request body that [`ConditionalService`](crate::ConditionalService) passes to its inner service.
     ///
-    /// It is the client's body; or that body received in full, before a write got its permit; or the empty body of a GET
+    /// It's the client's body, that body received in full before a write got its permit, or the empty body of a GET
     /// that the layer sends. axum's `Router`, tonic's `Routes` and tower-http's services take any body. A service of
     /// your own takes this one:
     ///
@@ -85,7 +85,7 @@ impl<B: Body> Received<B> {
 }
 
 impl<B: Body> RequestBody<B> {
-    /// Passes on a body as it is.
+    /// Passes a body on unchanged.
     pub fn new(body: B) -> Self {
         Self { body: ResponseBody::inner(body), progress: None }
     }

@@ -13,8 +13,8 @@ use pin_project_lite::pin_project;
 pin_project! {
     /// Response body of [`ConditionalService`](crate::ConditionalService).
     ///
-    /// It is the inner service's body, passed on frame by frame; or a body that was buffered to hash it; or the buffered
-    /// beginning of a body that proved too long, followed by the rest.
+    /// It's the inner service's body, passed on frame by frame; a body that was buffered to hash it; or the buffered
+    /// start of a body that proved too long, followed by the rest.
     ///
     /// ```
     /// use http::Response;

@@ -14,7 +14,7 @@ use crate::read::cached::Lookup;
 use crate::shared::Shared;
 use crate::{read, responses};
 
-/// Answers a read that presents a lease. The lease is checked before and after, so that it has protected the resource all
+/// Answers a read that presents a lease. The lease is checked before and after, so it has protected the resource all
 /// the time.
 pub(crate) async fn read<S, B>(
     shared: Arc<Shared>,

@@ -38,7 +38,7 @@ impl LeaseRequest {
 /// Returns the lease that a write presents.
 ///
 /// # Errors
-/// 400 if it is not a lease id.
+/// 400 if it isn't a lease id.
 pub(crate) fn lease_of_write(config: &Config, head: &Parts) -> Result<LeaseUse, Problem> {
     if names_lease(config, head) { lease_id(&head.headers).map(LeaseUse::Write) } else { Ok(LeaseUse::default()) }
 }
@@ -51,7 +51,7 @@ pub(crate) fn names_lease(config: &Config, head: &Parts) -> bool {
 /// Returns the lease id that a request presents.
 ///
 /// # Errors
-/// 400 if it is not a lease id.
+/// 400 if it isn't a lease id.
 pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
     Ok(azure::id(headers, ID)?)
 }

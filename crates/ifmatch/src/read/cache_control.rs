@@ -81,7 +81,7 @@ fn seconds(value: &[u8]) -> Duration {
     Duration::from_secs(digits.and_then(|text| text.parse::<u32>().ok()).unwrap_or_default().into())
 }
 
-/// Returns the names and values of the directives in a line. Commas in quotes do not separate.
+/// Returns the names and values of the directives in a line. Commas in quotes don't separate.
 fn directives(line: &HeaderValue) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut quoted = false;
     let items = line.as_bytes().split(move |byte| {

@@ -1,4 +1,4 @@
-//! GET and HEAD. HEAD runs the inner service as GET and drops the body, so that both have the same tag.
+//! GET and HEAD. HEAD runs the inner service as GET and drops the body, so both have the same tag.
 //!
 //! A read passes the modules in this order.
 

@@ -37,7 +37,7 @@ pub(crate) struct Recorded {
 
 /// Records the tag of a response, unless it is in the record already.
 ///
-/// Returns `None` if it could not be recorded: a write was in flight or took place meanwhile, the response has no tag, or
+/// Returns `None` if it couldn't be recorded: a write was in flight or took place meanwhile, the response has no tag, or
 /// the register failed.
 pub(crate) async fn observe(context: &ReadContext, headers: &HeaderMap, tag: Option<&EntityTag>) -> Option<Recorded> {
     let vary = Vary::of(headers)?;

@@ -85,7 +85,7 @@ impl ReadRequest {
     }
 }
 
-/// Removes the conditions, so that the inner service sends the whole representation, with its tag.
+/// Removes the conditions, so the inner service sends the whole representation, with its tag.
 pub(crate) fn strip_conditions(headers: &mut HeaderMap) {
     if headers.keys().any(|name| CONDITIONAL_HEADERS.contains(name)) {
         for name in CONDITIONAL_HEADERS {

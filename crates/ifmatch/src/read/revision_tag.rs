@@ -1,6 +1,6 @@
 //! The tag of a representation that is too long to hash: a revision of its record, and a fingerprint of its header fields.
 //!
-//! A write changes the record, so that the next read finds no such tag there and makes one of a later revision. A tag of
+//! A write changes the record, so the next read finds no such tag there and makes one of a later revision. A tag of
 //! a revision that two readers share is the same for both.
 
 use http::HeaderMap;
@@ -34,7 +34,7 @@ impl TooLong<'_> {
         })
     }
 
-    /// Makes the tag of a revision. A record that does not exist yet has none, so that a random number takes its place.
+    /// Makes the tag of a revision. A record that doesn't exist yet has none, so a random number takes its place.
     /// Returns `None` if the system has no random numbers.
     pub(crate) fn tag(&self, revision: Revision) -> Option<EntityTag> {
         let number = if revision == Revision::NONE { ifmatch_runtime::nonce().ok()? } else { revision.get() };

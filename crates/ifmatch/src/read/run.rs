@@ -46,7 +46,7 @@ where
 
 impl ReadContext {
     /// Runs the inner service. Runs it again for the whole representation if it sends a part on which the conditions
-    /// cannot be evaluated.
+    /// can't be evaluated.
     async fn run<S, B>(
         self,
         mut inner: S,

@@ -19,7 +19,7 @@ use crate::shared::Shared;
 
 /// Time limit for buffering a body of unknown length. A slow stream is then passed on, as a long one is.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time limit for buffering a body of known length. It is not a stream, but its source may stall.
+/// Time limit for buffering a body of known length. It isn't a stream, but its source may stall.
 const SIZED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A response with its tag, which is also among the header fields.
@@ -94,7 +94,7 @@ pub(crate) fn own_tag(headers: &HeaderMap) -> Option<EntityTag> {
     }
 }
 
-/// Returns `true` if the bytes have a content coding. A compression layer inside keeps the tag of its input, so that one
+/// Returns `true` if the bytes have a content coding. A compression layer inside keeps the tag of its input, so one
 /// strong tag would name both the plain and the compressed bytes.
 pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
     let coding = headers.get(CONTENT_ENCODING).map(|coding| coding.as_bytes().trim_ascii());

@@ -8,10 +8,9 @@ use ifmatch_register::Key;
 use crate::key::KeyExtractor;
 use crate::mount;
 
-/// Response extension that names other resources changed by a write.
+/// Response extension that names other resources that a write has changed.
 ///
-/// The layer then treats their state as unknown. Targets of `Location` and `Content-Location` on the same host need not
-/// be repeated here.
+/// The layer then treats their state as unknown. You needn't repeat `Location` and `Content-Location` on the same host.
 ///
 /// ```
 /// use http::{Response, Uri};

@@ -1,6 +1,6 @@
 //! Writes: every method that may change something.
 //!
-//! A write passes the modules in this order. It fails closed: without a permit the inner service does not run.
+//! A write passes the modules in this order. It fails closed: without a permit the inner service doesn't run.
 
 pub(crate) mod request;
 

@@ -22,11 +22,11 @@ use crate::read::tag::{Tagged, own_tag};
 use crate::read::vary::Vary;
 use crate::shared::Shared;
 
-/// Response extension with which a handler states the version that it has written.
+/// Response extension that states the version that the handler has written.
 ///
 /// The response then carries its `ETag`, without the GET that the layer would otherwise send to the handler
-/// ([`Builder::get_after_writes`](crate::Builder::get_after_writes)). A 201 with a `Location` states the version of the new resource
-/// there.
+/// ([`Builder::get_after_writes`](crate::Builder::get_after_writes)). In a 201 with a `Location`, it's the new
+/// resource's version.
 ///
 /// ```
 /// use axum::response::IntoResponse;
@@ -58,7 +58,7 @@ pub(super) struct WrittenVersion {
     pub(super) content: Content,
     /// The tag for the response, unless the handler has set it.
     pub(super) tag: Option<EntityTag>,
-    /// `true` if the tag is of what a probe found after the write, so that another change may have come in between.
+    /// `true` if the tag is of what a probe found after the write, so another change may have come in between.
     pub(super) is_probed: bool,
 }
 
@@ -106,7 +106,7 @@ impl WriteContext {
     }
 
     /// Returns `true` if the handler has given no validators, and the layer should find some. Where others write past the layer, a GET
-    /// may find their version, which this client has not seen.
+    /// may find their version, which this client hasn't seen.
     fn probes_after<T>(&self, response: &Response<T>, located: Option<bool>) -> bool {
         self.shared.config.gets_after_writes
             && !self.shared.config.handlers_check_versions
@@ -184,7 +184,7 @@ async fn hash<T: Body>(shared: &Shared, response: Response<T>) -> (Option<Entity
     (tagged.tag.clone().filter(|tag| !tag.is_weak()), tagged.into_response())
 }
 
-/// Returns `true` if the validators of a response describe the resource that its `Location` names, which is not the target: a 201
+/// Returns `true` if the validators of a response describe the resource that its `Location` names, which isn't the target: a 201
 /// does (RFC 9110 §15.3.2).
 fn describes_another<T>(response: &Response<T>, request: &Parts) -> bool {
     let location = response.headers().get(LOCATION).filter(|_| response.status() == StatusCode::CREATED);

@@ -1,4 +1,4 @@
-//! Probing: asking the inner service for the current state before a write with conditions that the record cannot decide.
+//! Probing: asking the inner service for the current state before a write with conditions that the record can't decide.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! Receiving the request's body before the permit, so that a slow client keeps no other writer waiting.
+//! Receiving the request's body before the permit, so a slow client keeps no other writer waiting.
 
 use std::pin::pin;
 

@@ -57,7 +57,7 @@ impl WriteContext {
     /// Derives the key.
     ///
     /// # Errors
-    /// 400 if the request does not name a valid resource.
+    /// 400 if the request doesn't name a valid resource.
     pub(crate) fn with_conditions(
         shared: Arc<Shared>,
         head: Parts,

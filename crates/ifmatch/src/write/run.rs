@@ -34,7 +34,7 @@ pub(crate) enum End<T, E> {
     Failed(E),
     Panicked,
     Cancelled,
-    /// It was not started, since the permit had expired already.
+    /// It wasn't started, since the permit had expired already.
     TooLate,
     /// It has written without asking for the version that it should compare.
     Unchecked,
@@ -147,7 +147,7 @@ impl<T, E> End<T, E> {
     }
 }
 
-/// Removes the conditions, since the inner service does not know the tags. `*` names no tag, and stays for a second check
+/// Removes the conditions, since the inner service doesn't know the tags. `*` names no tag, and stays for a second check
 /// by the service.
 fn strip_evaluated(headers: &mut HeaderMap) {
     let kept = [IF_MATCH, IF_NONE_MATCH].map(|name| {

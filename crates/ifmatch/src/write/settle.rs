@@ -139,7 +139,7 @@ impl WriteContext {
     /// Derives the effect from a response.
     ///
     /// - 2xx: done. After 202 the effect may come at any time until the deadline. For POST, 202 usually means a task
-    ///   somewhere else, which the next POST need not wait for.
+    ///   somewhere else, which the next POST needn't wait for.
     /// - 3xx: the handler has ended, perhaps without an effect. The next probe shows which.
     /// - 4xx: none, except for 408, the response of a timeout that has cut off the handler: unknown.
     /// - Others: unknown.
@@ -171,7 +171,7 @@ impl WriteContext {
     }
 }
 
-/// Removes the validators, since they are not in the record.
+/// Removes the validators, since they aren't in the record.
 fn without_validators<T: Body>(mut response: Response<ResponseBody<T>>) -> Response<ResponseBody<T>> {
     response.headers_mut().remove(ETAG);
     response.headers_mut().remove(LAST_MODIFIED);

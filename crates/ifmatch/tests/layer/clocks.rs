@@ -88,7 +88,7 @@ async fn an_expired_permit_admits_no_second_handler_while_the_first_runs() {
 }
 
 /// The handler has ended, but its result is slow to reach the register. If another write overtook it, the first client
-/// would not learn the outcome.
+/// wouldn't learn the outcome.
 #[tokio::test]
 async fn an_expired_permit_lets_no_write_overtake_a_pending_commit() {
     let (clock, world, register) = (Skewed::default(), World::with(&[("/a", "one")]), durable());

@@ -1,4 +1,4 @@
-//! Request bodies that arrive slowly: no other writer waits for the client, and a long upload is not cut off.
+//! Request bodies that arrive slowly: no other writer waits for the client, and a long upload isn't cut off.
 
 use std::convert::Infallible;
 use std::sync::Arc;

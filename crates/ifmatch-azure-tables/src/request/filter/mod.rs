@@ -19,7 +19,7 @@ pub(crate) enum Filter {
     All(Vec<Filter>),
     /// At least one of these holds.
     Any(Vec<Filter>),
-    /// This does not hold.
+    /// This doesn't hold.
     Not(Box<Filter>),
     /// A comparison.
     Compare(Operand, Comparison, Operand),
@@ -51,12 +51,12 @@ pub(crate) trait Row {
     fn property(&self, name: &str) -> Property<'_>;
 }
 
-/// The value of a property, or the fact that it was not read yet.
+/// The value of a property, or the fact that it wasn't read yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Property<'a> {
-    /// The property was not read yet.
+    /// The property wasn't read yet.
     Unknown,
-    /// The property does not exist.
+    /// The property doesn't exist.
     Missing,
     /// The property has this value.
     Is(Scalar<'a>),
@@ -78,14 +78,14 @@ impl Filter {
     /// Parses a filter.
     ///
     /// # Errors
-    /// The text is not a filter; the message gives the position.
+    /// The text isn't a filter; the message gives the position.
     pub(crate) fn parse(text: &str) -> Result<Self, TableError> {
         parse::filter(text)
     }
 
-    /// Returns `true` if the filter holds, or `None` if that depends on properties that were not read yet.
+    /// Returns `true` if the filter holds, or `None` if that depends on properties that weren't read yet.
     ///
-    /// A comparison with a missing property, or one of another type, does not hold.
+    /// A comparison with a missing property, or one of another type, doesn't hold.
     pub(crate) fn holds(&self, row: &impl Row) -> Option<bool> {
         match self {
             Self::All(filters) => all(filters.iter().map(|filter| filter.holds(row))),
@@ -219,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    /// A row of which some properties are not known yet.
+    /// A row of which some properties aren't known yet.
     struct Known<'a> {
         properties: &'a BTreeMap<&'static str, Value>,
         hidden: &'static [&'static str],

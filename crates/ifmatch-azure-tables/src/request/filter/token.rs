@@ -74,7 +74,7 @@ fn word(word: &str) -> Option<Token> {
     })
 }
 
-/// Parses a number in lower case. Without a suffix, an integer is an `Edm.Int32`, an `Edm.Int64` if it does not fit, and an
+/// Parses a number in lower case. Without a suffix, an integer is an `Edm.Int32`, an `Edm.Int64` if it doesn't fit, and an
 /// `Edm.Double` if it fits neither. `l` makes an `Edm.Int64`; `d`, a point or an exponent makes an `Edm.Double`.
 fn number(word: &str) -> Option<Value> {
     if let Some(digits) = word.strip_suffix('l') {

@@ -207,7 +207,7 @@ fn a_purge_and_a_change_of_the_index_do_not_wait_for_each_other() {
     assert_eq!((disk.0.index.rows("").len(), table.disk_bytes()), (0, 0));
 }
 
-/// A change of the index looks at a response in memory, which is removed meanwhile, so that the change drops it. Dropping
+/// A change of the index looks at a response in memory, which is removed since, so the change drops it. Dropping
 /// its part in a file changes the index, too.
 #[test]
 fn a_change_of_the_index_may_drop_a_part_in_a_file() {

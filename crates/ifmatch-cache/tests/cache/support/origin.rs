@@ -13,7 +13,7 @@ use tower::Service;
 
 use super::{TestBody, response};
 
-/// The origin could not be reached.
+/// The origin couldn't be reached.
 #[derive(Debug)]
 pub(crate) struct Unreachable;
 

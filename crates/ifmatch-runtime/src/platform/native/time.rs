@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use elapsed::elapsed;
 
 /// Returns the system's time since 1970 at the first call, plus the time elapsed since that call. It never goes back,
-/// and setting the system time does not affect it.
+/// and setting the system time doesn't affect it.
 pub(crate) fn interval() -> Duration {
     /// Time of day and elapsed time at the first call.
     static START: LazyLock<(Duration, Duration)> = LazyLock::new(|| {

@@ -1,4 +1,4 @@
-//! No locks: workerd neither finishes nor drops the futures of a request that it ends, so that their locks would stay. Tasks
+//! No locks: workerd neither finishes nor drops the futures of a request that it ends, so their locks would stay. Tasks
 //! of one isolate exclude each other as those of different isolates do.
 
 use std::hash::Hash;

@@ -16,7 +16,7 @@ use web_time::{Instant, SystemTime};
 const LONGEST: u32 = i32::MAX.cast_unsigned();
 
 /// Returns the system's time since 1970 at the first call, plus the time elapsed since that call. It never goes back:
-/// it does not advance when workerd's `performance.now` goes back because the system time was set.
+/// it doesn't advance when workerd's `performance.now` goes back because the system time was set.
 pub(crate) fn interval() -> Duration {
     static START: LazyLock<(Duration, Instant)> = LazyLock::new(|| (since_1970(), Instant::now()));
     /// Latest time returned so far, in microseconds since the start.
