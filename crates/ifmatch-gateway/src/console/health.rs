@@ -3,8 +3,8 @@
 use super::text::{self, Text};
 use crate::endpoints::overview::{Certificate, Disk, Overview, RegisterState};
 
-/// Share of a disk below which it is nearly full.
-const LOW: u64 = 10;
+/// Part of a disk below which it is nearly full: one of this number.
+const LOW: u64 = 20;
 /// Time before the end of a certificate at which it should be renewed, in seconds.
 const SOON: f64 = 14.0 * 86_400.0;
 
@@ -50,7 +50,7 @@ pub(super) fn cards(state: &Overview) -> Vec<Card> {
         cards.push(if is_down("register") {
             card.down(
                 state.reason.clone(),
-                "Check the server of --register. Writes fail until it answers; reads that don't need it keep working.",
+                "Bring the server of --register back. Until then, writes fail; reads that don't need it keep working.",
             )
         } else {
             card

@@ -250,6 +250,9 @@ impl Visit<'_> {
         let is_all = self.form.get("expired") == "shown";
         let count = listed.leases.len();
         listed.leases.retain(|lease| is_all || lease.is_locked());
+        for lease in &mut listed.leases {
+            lease.waiting.sort_by_key(|waiting| Reverse(waiting.count));
+        }
         listed.leases.sort_by_key(|lease| Reverse((lease.waiting.len(), lease.refusals())));
         let hidden = count - listed.leases.len();
         page(&Leases { frame: self.frame("leases"), prefix, now: now(), listed, hidden, is_all })

@@ -158,7 +158,7 @@ pub(super) fn number(number: f64) -> String {
 /// Returns a share in percent.
 pub(super) fn percent(part: impl Borrow<f64>, whole: impl Borrow<f64>) -> String {
     let (part, whole) = (*part.borrow(), *whole.borrow());
-    if whole > 0.0 { format!("{:.1} %", 100.0 * part / whole) } else { "–".to_owned() }
+    if whole > 0.0 { format!("{:.1}%", 100.0 * part / whole) } else { "–".to_owned() }
 }
 
 /// Returns a share of a count in percent.
