@@ -490,13 +490,12 @@ impl Visit<'_> {
     pub(super) async fn delete_blob(&self) -> Result {
         let path = self.form.get("path");
         let fields = [(IF_MATCH, self.shown_tag()?)];
-        match self.inside.whole(Method::DELETE, &target(path)?, &fields, Bytes::new()).await {
-            Err(failure) => self.refused(failure, None).await,
-            Ok(_) => {
-                let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-                Ok(Answer::Redirect(format!("/blobs?done=deleted&path={}%2F", encode(folder))))
-            }
+        let deleted = self.inside.whole(Method::DELETE, &target(path)?, &fields, Bytes::new()).await;
+        if let Err(failure) = deleted {
+            return self.refused(failure, None).await;
         }
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        Ok(Answer::Redirect(format!("/blobs?done=deleted&path={}%2F", encode(folder))))
     }
 
     /// Reads a version of a blob, and its content if that can be shown. Both are of one version: a text comes with its tag.

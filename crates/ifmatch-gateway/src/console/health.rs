@@ -64,16 +64,12 @@ pub(super) fn cards(state: &Overview) -> Vec<Card> {
 }
 
 fn facts_of(register: &RegisterState) -> String {
-    let mut facts = format!("{} guarantee, epoch {}", register.guarantee, register.epoch);
+    let mut facts = vec![format!("{} guarantee, epoch {}", register.guarantee, register.epoch)];
     for (name, seconds) in [("load", register.mean_load), ("swap", register.mean_swap)] {
-        if seconds.is_some() {
-            facts += &format!(", {name} {} on average", text::millis(seconds.as_ref()));
-        }
+        facts.extend(seconds.map(|seconds| format!("{name} {} on average", text::millis(Some(&seconds)))));
     }
-    if register.clock_error.is_some() {
-        facts += &format!(", clock within {}", text::millis(register.clock_error.as_ref()));
-    }
-    facts
+    facts.extend(register.clock_error.map(|error| format!("clock within {}", text::millis(Some(&error)))));
+    facts.join(", ")
 }
 
 fn disk(disk: &Disk) -> Card {
@@ -101,10 +97,13 @@ fn certificate(certificate: &Certificate, now: f64) -> Card {
 /// Returns the card of the servers of all upstreams.
 fn servers(state: &Overview) -> Option<Card> {
     let all = state.servers.len();
-    let down: Vec<String> =
-        state.servers.iter().filter(|server| !server.healthy).map(|server| server.name.to_string()).collect();
-    let routes: Vec<String> = state.upstreams.iter().flatten().map(ToString::to_string).collect();
-    let card = Card::new("Upstreams", routes.join(", "));
+    let names = |are_healthy: bool| {
+        let servers = state.servers.iter().filter(|server| server.healthy == are_healthy);
+        servers.map(|server| format!("{} ({})", server.name, server.route)).collect::<Vec<_>>()
+    };
+    let (healthy, down) = (names(true), names(false));
+    let facts = if healthy.is_empty() { "none in use".to_owned() } else { format!("in use: {}", healthy.join(", ")) };
+    let card = Card::new("Upstreams", facts);
     let cause = Some(Text(format!("{} of {all} out of use: {}", down.len(), down.join(", "))));
     let next = "Check that these servers run and answer. They are used again once they do.";
     match down.len() {

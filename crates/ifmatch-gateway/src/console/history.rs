@@ -58,7 +58,7 @@ fn sample(state: &AppState) -> Sample {
         server_errors: requests.server_errors,
         bytes_out: requests.bytes_out,
         cache_hits: hits as f64,
-        cache_requests: cache.as_ref().map_or(0, |cache| cache.requests()) as f64,
+        cache_requests: cache.as_ref().map_or(0, ifmatch_cache::Metrics::requests) as f64,
         bytes_not_fetched: cache.map_or(0, |cache| cache.bytes) as f64,
     }
 }

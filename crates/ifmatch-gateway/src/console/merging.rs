@@ -110,7 +110,8 @@ impl Region {
 
 /// Returns lines to show, with their control characters visible.
 fn shown(lines: &[String]) -> String {
-    lines.iter().map(|line| format!("{}\n", Text(line.trim_end_matches('\n').to_owned()))).collect()
+    let shown = |line: &String| Text(line.trim_end_matches('\n').to_owned()).to_string();
+    lines.iter().flat_map(|line| [shown(line), "\n".to_owned()]).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The screens of the service, its leases, its conflicts and its cache.
 
+use std::borrow::Borrow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -42,8 +43,8 @@ struct OverviewPage {
 
 impl OverviewPage {
     /// Returns a rate per second of the last ten minutes.
-    fn rate(&self, count: &f64) -> String {
-        text::number(if self.seconds > 0.0 { count / self.seconds } else { 0.0 })
+    fn rate(&self, count: impl Borrow<f64>) -> String {
+        text::number(if self.seconds > 0.0 { count.borrow() / self.seconds } else { 0.0 })
     }
 
     /// Returns the settings that were set, or those that were not.

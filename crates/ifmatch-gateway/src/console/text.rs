@@ -108,8 +108,8 @@ pub(super) fn span(seconds: f64) -> String {
 
 /// Returns a number of seconds in words.
 #[expect(clippy::cast_precision_loss, reason = "a lifetime")]
-pub(super) fn seconds(count: &u64) -> String {
-    span(*count as f64)
+pub(super) fn seconds(count: u64) -> String {
+    span(count as f64)
 }
 
 /// Returns the element of a past time, in seconds since 1970. The script counts on.
@@ -124,7 +124,7 @@ pub(super) fn until(now: impl Borrow<f64>, then: impl Borrow<f64>) -> String {
 
 /// Returns the element of a date of HTTP.
 #[expect(clippy::cast_precision_loss, reason = "seconds of dates are below 2^53")]
-pub(super) fn since_date(now: &f64, date: &Text) -> String {
+pub(super) fn since_date(now: impl Borrow<f64>, date: &Text) -> String {
     HttpDate::parse(date.0.as_bytes()).map(|date| since(now, date.unix() as f64)).unwrap_or_default()
 }
 
@@ -202,7 +202,7 @@ mod tests {
         let time = since(1_000_000_060.0, 1_000_000_000.4);
         assert!(time.contains("title=\"2001-09-09 01:46:40 UTC\">60 seconds ago<"), "{time}");
         assert!(time.contains("datetime=\"2001-09-09T01:46:40Z\""), "{time}");
-        let date = since_date(&1_000_000_060.0, &"Sun, 09 Sep 2001 01:46:40 GMT".into());
+        let date = since_date(1_000_000_060.0, &"Sun, 09 Sep 2001 01:46:40 GMT".into());
         assert!(date.ends_with(">60 seconds ago</time>"), "{date}");
     }
 

@@ -44,14 +44,14 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    fn has(&self, conflict: &Conflict) -> bool {
-        let key = |of: &Conflict| (of.client, of.status, of.by_lease);
-        let texts = |of: &Conflict| {
-            [Some(&of.path), Some(&of.method), of.user_agent.as_ref(), of.code.as_ref()].map(|text| text.cloned())
-        };
-        let names = |of: &Conflict| of.conditions.keys().cloned().collect::<Vec<_>>();
-        let other = &self.latest;
-        key(other) == key(conflict) && texts(other) == texts(conflict) && names(other) == names(conflict)
+    fn has(&self, other: &Conflict) -> bool {
+        let latest = &self.latest;
+        latest.path == other.path
+            && latest.client == other.client
+            && latest.user_agent == other.user_agent
+            && (&latest.method, latest.status, latest.by_lease) == (&other.method, other.status, other.by_lease)
+            && latest.code == other.code
+            && latest.conditions.keys().eq(other.conditions.keys())
     }
 }
 
