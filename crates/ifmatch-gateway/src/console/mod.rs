@@ -72,6 +72,7 @@ enum Answer {
 }
 
 /// What all pages show.
+#[expect(clippy::struct_excessive_bools, reason = "each shows a part of a page")]
 struct Frame {
     screen: &'static str,
     has_blobs: bool,

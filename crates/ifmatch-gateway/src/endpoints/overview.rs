@@ -118,7 +118,7 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
     let samples = Samples::parse(&text);
     let disk = state.facts.folder.as_deref().and_then(|folder| rustix::fs::statvfs(folder).ok());
     let certificates = state.certificate_ends().into_iter();
-    let upstreams = state.proxy.as_ref().map(|proxy| proxy.upstreams());
+    let upstreams = state.proxy.as_ref().map(ifmatch_proxy::Proxy::upstreams);
     let servers = upstreams.iter().flatten().flat_map(|upstream| {
         let server = |server: &ServerState| Server {
             route: upstream.route.as_str().into(),
