@@ -28,7 +28,7 @@ test("find who blocks a deployment, and break the lease", async (t) => {
   await row.getByRole("link", { name: "Break" }).focus();
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Break the lease of deploy/production?" }).waitFor();
-  assert.match(await page.getByRole("main").innerText(), /alice@laptop holds it. The holder loses write access and isn't notified./);
+  assert.match(await page.getByRole("main").innerText(), /alice@laptop holds it. If you break it, alice@laptop loses write access and isn't notified./);
   await check(page);
   await page.getByLabel("Seconds until others can write").focus();
   await page.keyboard.press("Tab");

@@ -150,6 +150,11 @@ pub(super) fn short(tag: &Text) -> Text {
     Text(opaque.chars().take(SHORT).collect())
 }
 
+/// Returns `true` if one of these tags differs from `current`, but not in what is shown of it.
+pub(super) fn look_same<'a>(mut tags: impl Iterator<Item = &'a Text>, current: &Text) -> bool {
+    tags.any(|tag| tag != current && short(tag) == short(current))
+}
+
 /// Returns a number with one digit after the point, if it is small.
 pub(super) fn number(number: f64) -> String {
     if number < 10.0 && number.fract() > 0.0 { format!("{number:.1}") } else { format!("{number:.0}") }
@@ -219,5 +224,8 @@ mod tests {
         for (tag, expected) in [("\"0123456789\"", "01234567"), ("W/\"a\"", "a"), ("\"äöüß\"", "äöüß")] {
             assert_eq!(short(&tag.into()).0, expected);
         }
+        let [one, two, other] = ["\"01234567-1\"", "\"01234567-2\"", "\"x\""].map(Text::from);
+        assert!(look_same([&other, &one].into_iter(), &two));
+        assert!(!look_same([&other, &two].into_iter(), &two));
     }
 }
