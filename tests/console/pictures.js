@@ -16,7 +16,7 @@ const test = { after: (end) => ends.push(end) };
 const chromium = await browser(test);
 const blobs = await gateway(test, ["serve", "--data", "FOLDER/data"]);
 const put = (path, headers, body) => send(blobs.service + path, "PUT", headers, body);
-await put("/docs/plan/week.md", { "content-type": "text/markdown" }, "# Week 48\n\n- Monday: release\n- Tuesday: rest\n");
+await put("/docs/plan/week.md", { "content-type": "text/markdown" }, "# Week 48\n\n- Monday: release\n- Tuesday: rest\n- Wednesday: plan\n");
 await put("/docs/plan/month.md", { "content-type": "text/markdown" }, "# November\n");
 await put("/docs/logo.txt", {}, "if-match\n");
 await put("/deploy/production", { "content-type": "application/json" }, '{ "version": 41 }\n');
@@ -50,9 +50,11 @@ const traffic = (async () => {
 await new Promise((resolve) => setTimeout(resolve, MINUTES * 60_000));
 await acquire("/deploy/production", "alice@laptop", "-1");
 await acquire("/deploy/staging", "ci-runner-3", "60");
-for (let count = 0; count < 6; count += 1) await put("/deploy/production", { "user-agent": "deploy/2.1" }, "{}");
+for (const [agent, tries] of [["deploy/2.1", 6], ["terraform/1.13", 14]]) {
+  for (let count = 0; count < tries; count += 1) await put("/deploy/production", { "user-agent": agent }, "{}");
+}
 for (let count = 0; count < 9; count += 1) {
-  await put("/docs/plan/week.md", { "if-match": '"31f2-old"', "user-agent": "editor/5.0" }, "mine");
+  await put("/docs/plan/week.md", { "if-match": '"31f2c09ad57e-1795885247124460"', "user-agent": "editor/5.0" }, "mine");
 }
 await put("/docs/logo.txt", { "if-none-match": "*", "user-agent": "upload.sh" }, "again");
 const basket = encodeURIComponent(`${proxy.service}/basket`);
@@ -77,10 +79,10 @@ for (const [name, url] of [
 // An edit conflict.
 const pages = [await open(chromium, `${blobs.console}/blob?path=docs%2Fplan%2Fweek.md`, { viewport: WIDE })];
 const [page] = pages;
-await put("/docs/plan/week.md", { "content-type": "text/markdown" }, "# Week 48\n\n- Monday: release 42\n- Tuesday: rest\n");
-await page.getByLabel("Text").fill("# Week 48\n\n- Monday: release\n- Tuesday: rest\n- Friday: retrospective\n");
+await put("/docs/plan/week.md", { "content-type": "text/markdown" }, "# Week 48\n\n- Monday: release 42\n- Tuesday: rest\n- Wednesday: plan\n");
+await page.getByLabel("Text").fill("# Week 48\n\n- Monday: release at noon\n- Tuesday: rest\n- Wednesday: plan\n- Friday: retrospective\n");
 await page.getByRole("button", { name: "Save" }).click();
-await page.getByText("was changed meanwhile").waitFor();
+await page.getByText("changed while you were editing").waitFor();
 await page.screenshot({ path: join(folder, "console-merge-wide.png") });
 isOver = true;
 await traffic;

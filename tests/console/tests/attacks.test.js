@@ -34,7 +34,8 @@ test("nothing is shown or changed without the token that the API asks for", asyn
     const name = `ifmatch-console-${new URL(at.console).port}`;
     for (const cookie of ["", `${name}=${TOKEN}`, `${name}=`]) {
       const answer = await send(at.console + path, "GET", { cookie });
-      const text = await answer.text();
+      // The page that was asked for is where the sign-in leads to.
+      const text = (await answer.text()).replace(/name="to" value="[^"]*"/, "");
       assert.equal(answer.status, 401, path);
       assert.ok(!text.includes("secret") && !text.includes("hush"), path);
     }
@@ -49,7 +50,7 @@ test("nothing is shown or changed without the token that the API asks for", asyn
   const page = await open(chromium, at.console, { viewport: { width: 390, height: 844 } });
   await check(page);
   await signIn(page, "wrong-token");
-  await page.getByText("this token is not accepted").waitFor();
+  await page.getByText("This token isn't accepted.").waitFor();
   await signIn(page, TOKEN);
   await page.getByText("Ready", { exact: true }).waitFor();
   const [cookie] = await page.context().cookies();
@@ -69,7 +70,7 @@ test("nothing is shown or changed without the token that the API asks for", asyn
   const frame = page.frames()[1];
   assert.ok(!frame || !(await frame.content()).includes("Ready"), "the console is in a frame of another site");
   await page.getByRole("button", { name: "win" }).click();
-  await page.getByText("another site sent this request").waitFor();
+  await page.getByText("Another site sent this request").waitFor();
   assert.equal((await send(`${at.service}/c/secret.txt`, "GET", authorization)).status, 200);
   await page.goto(at.console);
   await page.getByRole("button", { name: "Sign out" }).click();
@@ -77,12 +78,24 @@ test("nothing is shown or changed without the token that the API asks for", asyn
   const replayed = await send(at.console, "GET", { cookie: `${cookie.name}=${cookie.value}` });
   assert.equal(replayed.status, 401, "a session that has ended");
 
-  // A reader sees, and changes nothing.
-  await signIn(page, READ);
+  // A reader comes to the page that was asked for, sees, and changes nothing.
   await page.goto(`${at.console}/blob?path=c%2Fsecret.txt`);
-  await page.getByLabel("Text").fill("changed");
-  await page.getByRole("button", { name: "Save" }).click();
-  await page.getByText("403: this token may only read").waitFor();
+  await signIn(page, READ);
+  await page.waitForURL(/blob\?path=c%2Fsecret\.txt/);
+  assert.equal(await page.getByLabel("Text").inputValue(), "hush");
+  for (const name of [/save/i, /delete/i, /break/i, /create/i]) {
+    assert.equal(await page.getByRole("button", { name }).or(page.getByRole("link", { name })).count(), 0, String(name));
+  }
+  const [, formToken] = /name="form_token" value="([^"]+)"/.exec(await page.content());
+  const tried = { path: "c/secret.txt", tag: '"a"', text: "changed", form_token: formToken };
+  const refused = await page.request.post(`${at.console}/blob/save`, { form: tried, headers: { origin: at.console } });
+  assert.deepEqual([refused.status(), (await refused.text()).includes("changed")], [403, true]);
+  // No sign-in leads to another site.
+  for (const to of ["//evil.example/", "https://evil.example/", "/\\evil.example/", "/\t/evil.example/"]) {
+    const sent = new URLSearchParams({ token: READ, to });
+    const answer = await fetch(`${at.console}/sign-in`, { method: "POST", body: sent, redirect: "manual", signal: AbortSignal.timeout(LIMIT) });
+    assert.equal(answer.headers.get("location"), "/", to);
+  }
 });
 
 test("foreign names and foreign origins reach nothing", async (t) => {
@@ -214,7 +227,7 @@ test("no path of a page leads to an endpoint, and odd paths are refused in words
   for (const path of [...endpoints, ...odd]) {
     for (const page of ["/raw", "/blob"]) {
       const answer = await send(`${at.console}${page}?path=${encoded(path)}`);
-      assert.deepEqual([answer.status, (await answer.text()).includes("there is no such blob")], [404, true], `${page} ${path}`);
+      assert.deepEqual([answer.status, (await answer.text()).includes("No such blob")], [404, true], `${page} ${path}`);
     }
     const broken = await send(`${at.console}/leases/break?path=${encoded(path)}`);
     assert.ok([400, 404].includes(broken.status) || path === "c", `${broken.status} for the lease of ${path}`);

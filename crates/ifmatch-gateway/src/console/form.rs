@@ -22,8 +22,8 @@ use super::inside::Failure;
 
 /// Maximum size of a form with a file, in bytes.
 pub(super) const LONGEST_UPLOAD: usize = 16 << 20;
-/// Maximum size of a form with a text, in bytes. A character takes up to three times its size there.
-pub(super) const LONGEST_TEXT: usize = 1 << 20;
+/// Maximum size of a form with a text and the version that it began as, in bytes. A character takes up to three times its size there.
+pub(super) const LONGEST_TEXT: usize = 2 << 20;
 /// Maximum size of other forms, in bytes.
 pub(super) const LONGEST: usize = 16 << 10;
 
@@ -66,8 +66,7 @@ impl Form {
             body.size_hint().upper().map_or(longest, |length| longest.min(usize::try_from(length).unwrap_or(longest)));
         let kibibytes = u32::try_from(length.div_ceil(1024)).unwrap_or(u32::MAX);
         let share = memory.take(Some(client), kibibytes.max(1)).ok_or_else(|| {
-            let detail =
-                "other forms take the memory for forms, in all or from this client: try again in a few seconds";
+            let detail = "The console is busy with other forms. Try again in a few seconds.";
             Failure::new(StatusCode::SERVICE_UNAVAILABLE, detail)
         })?;
         let form = Self::read_body(head, body, longest).await?;
@@ -75,12 +74,14 @@ impl Form {
     }
 
     async fn read_body(head: &Parts, body: RequestBody, longest: usize) -> Result<Self, Failure> {
-        let failed =
-            |error: &dyn std::fmt::Display| Failure::new(StatusCode::BAD_REQUEST, format!("the form: {error}"));
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::new(StatusCode::BAD_REQUEST, format!("The form is malformed: {error}"))
+        };
         let body = Limited::new(body, longest).collect().await;
         let body = body.map_err(|error| match error.downcast::<LengthLimitError>() {
             Ok(_) => {
-                let detail = format!("the console takes up to {longest} bytes here: send more to the service by PUT");
+                let detail =
+                    format!("The console takes up to {longest} bytes here. Send larger blobs to the service by PUT.");
                 Failure::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
             }
             Err(error) => failed(&error),

@@ -28,7 +28,7 @@ const SANDBOX: &str = "sandbox; default-src 'none'; frame-ancestors 'self'";
 /// Refuses a request for a foreign host, if the console has local ones only, and one that a foreign page sends.
 pub(super) fn check(head: &Parts, is_secure: bool, is_local: bool) -> Result<(), Failure> {
     if is_local && !host_check::is_for_this_machine(head) {
-        let detail = "the console has no such host: use http://127.0.0.1 or localhost";
+        let detail = "The console doesn't answer to this host name. Use 127.0.0.1 or localhost.";
         return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, detail));
     }
     let field = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
@@ -41,7 +41,7 @@ pub(super) fn check(head: &Parts, is_secure: bool, is_local: bool) -> Result<(),
     let is_of_foreign_origin =
         !head.method.is_safe() && field(ORIGIN.as_str()).is_some_and(|origin| origin != own(host));
     if is_foreign && !is_link || is_of_foreign_origin {
-        return Err(Failure::new(StatusCode::FORBIDDEN, "another site sent this request: open the console itself"));
+        return Err(Failure::new(StatusCode::FORBIDDEN, "Another site sent this request. Open the console itself."));
     }
     Ok(())
 }

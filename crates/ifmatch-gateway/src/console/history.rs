@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::endpoints::cache::{HITS, count_of};
+use crate::endpoints::overview::Requests;
 use crate::gateway::state::AppState;
 use crate::metrics::Samples;
-use crate::metrics::table::gateway::REQUESTS;
 
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Number of samples: ten minutes.
@@ -16,12 +16,18 @@ const KEPT: usize = 121;
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 60.0;
 
-/// Counts at a time.
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    requests: f64,
-    cache_hits: f64,
-    cache_requests: f64,
+/// Counts at a time, or in a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sample {
+    pub(super) requests: f64,
+    pub(super) not_modified: f64,
+    pub(super) conflicts: f64,
+    pub(super) client_errors: f64,
+    pub(super) server_errors: f64,
+    pub(super) bytes_out: f64,
+    pub(super) cache_hits: f64,
+    pub(super) cache_requests: f64,
+    pub(super) bytes_not_fetched: f64,
 }
 
 /// Samples, oldest first.
@@ -41,23 +47,36 @@ pub(crate) async fn watch(state: Arc<AppState>, history: Weak<History>) {
 #[expect(clippy::cast_precision_loss, reason = "a plot needs no more digits")]
 fn sample(state: &AppState) -> Sample {
     let text = state.metrics.render();
-    let samples = Samples::parse(&text);
+    let requests = Requests::of(&Samples::parse(&text));
     let cache = state.cache.as_ref().map(ifmatch_cache::CacheHandle::metrics);
     let hits = cache.as_ref().map_or(0, |cache| count_of(cache, &HITS));
     Sample {
-        requests: samples.sum(REQUESTS, &[]),
+        requests: requests.total,
+        not_modified: requests.not_modified,
+        conflicts: state.conflicts.total() as f64,
+        client_errors: requests.client_errors,
+        server_errors: requests.server_errors,
+        bytes_out: requests.bytes_out,
         cache_hits: hits as f64,
-        cache_requests: cache.map_or(0, |cache| cache.requests()) as f64,
+        cache_requests: cache.as_ref().map_or(0, ifmatch_cache::Metrics::requests) as f64,
+        bytes_not_fetched: cache.map_or(0, |cache| cache.bytes) as f64,
     }
 }
 
 impl Sample {
     /// Returns what was counted since another sample.
     fn since(self, other: Self) -> Self {
+        let since = |of: fn(Self) -> f64| (of(self) - of(other)).max(0.0);
         Self {
-            requests: (self.requests - other.requests).max(0.0),
-            cache_hits: (self.cache_hits - other.cache_hits).max(0.0),
-            cache_requests: (self.cache_requests - other.cache_requests).max(0.0),
+            requests: since(|of| of.requests),
+            not_modified: since(|of| of.not_modified),
+            conflicts: since(|of| of.conflicts),
+            client_errors: since(|of| of.client_errors),
+            server_errors: since(|of| of.server_errors),
+            bytes_out: since(|of| of.bytes_out),
+            cache_hits: since(|of| of.cache_hits),
+            cache_requests: since(|of| of.cache_requests),
+            bytes_not_fetched: since(|of| of.bytes_not_fetched),
         }
     }
 }
@@ -69,6 +88,14 @@ impl History {
             samples.pop_front();
         }
         samples.push_back(sample);
+    }
+
+    /// Returns what was counted in the last ten minutes, or since the start, and the number of seconds.
+    pub(super) fn lately(&self) -> (Sample, f64) {
+        let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(first), Some(last)) = (samples.front(), samples.back()) else { return (Sample::default(), 0.0) };
+        let steps = u32::try_from(samples.len() - 1).unwrap_or(u32::MAX);
+        (last.since(*first), (INTERVAL * steps).as_secs_f64())
     }
 
     /// Returns the line of the requests per second, and the highest rate. Before the start there were none.
@@ -109,8 +136,8 @@ fn line(values: &[Option<f64>], highest: f64) -> String {
 mod tests {
     use super::*;
 
-    const fn sample(requests: f64, cache_hits: f64, cache_requests: f64) -> Sample {
-        Sample { requests, cache_hits, cache_requests }
+    fn sample(requests: f64, cache_hits: f64, cache_requests: f64) -> Sample {
+        Sample { requests, cache_hits, cache_requests, ..Sample::default() }
     }
 
     fn history(samples: &[Sample]) -> History {
@@ -129,6 +156,8 @@ mod tests {
         idle.add(sample(57.0, 0.0, 0.0));
         let (line, highest) = idle.requests();
         assert_eq!((line.matches('L').count(), highest), (KEPT - 2, 10.0));
+        let (lately, seconds) = idle.lately();
+        assert_eq!((lately.requests, seconds), (50.0, 600.0));
         assert!(line.starts_with("M0.0,59.0L") && line.ends_with("L240.0,1.0"), "{line}");
     }
 

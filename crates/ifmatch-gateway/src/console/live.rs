@@ -62,7 +62,7 @@ pub(super) fn is_wanted(head: &Parts) -> bool {
 pub(super) fn follow(console: Arc<Console>, head: Parts, context: RequestContext) -> Result<AnyBody, Failure> {
     let Some(session) = console.session(&head.headers) else { return Ok(events(stream::iter([Bytes::from(END)]))) };
     let Some(share) = console.streams.take(Some(session.form_token), 1) else {
-        let detail = "too many live pages are open: this one stays as it is until it is loaded again";
+        let detail = "Too many live pages are open. Reload this one to update it.";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, detail));
     };
     let ended = console.sessions.ended();
@@ -164,9 +164,9 @@ fn event(page: &str) -> Bytes {
 
 /// Returns a page without the times that the browser counts by itself.
 fn without_times(page: &str) -> String {
-    let mut parts = page.split("<span data-seconds=");
+    let mut parts = page.split("<time data-seconds=");
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |page, part| page + part.split_once("</span>").map_or(part, |(_, rest)| rest))
+    parts.fold(first, |page, part| page + part.split_once("</time>").map_or(part, |(_, rest)| rest))
 }
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_page_is_the_same_if_only_times_differ() {
         let page =
-            |seconds: u32, name: &str| format!("<p><span data-seconds=\"{seconds}\">{seconds} s</span> {name}</p>");
+            |seconds: u32, name: &str| format!("<p><time data-seconds=\"{seconds}\">{seconds} s</time> {name}</p>");
         assert_eq!(without_times(&page(1, "a")), "<p> a</p>");
         assert_eq!(without_times(&(page(1, "a") + &page(5, "b"))), "<p> a</p><p> b</p>");
         assert_ne!(without_times(&page(1, "a")), without_times(&page(1, "b")));

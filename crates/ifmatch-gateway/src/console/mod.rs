@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use askama::Template;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, SET_COOKIE};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, SET_COOKIE};
 use http::request::Parts;
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext, RequestHandler, framing};
@@ -27,8 +28,10 @@ pub(crate) mod history;
 mod blobs;
 mod form;
 mod guard;
+mod health;
 mod inside;
 mod live;
+mod merging;
 mod screens;
 pub(crate) mod session;
 pub(crate) mod text;
@@ -37,6 +40,9 @@ use history::History;
 
 const STYLE: &str = include_str!("assets/console.css");
 const SCRIPT: &str = include_str!("assets/console.js");
+
+/// The pages that a sign-in leads to.
+const PAGES: [&str; 8] = ["/", "/conflicts", "/leases", "/leases/break", "/blobs", "/blob", "/blob/delete", "/cache"];
 
 /// The pages in front of a gateway.
 pub(crate) struct Console {
@@ -57,8 +63,8 @@ enum Answer {
     Page(StatusCode, String),
     /// To this path.
     Redirect(String),
-    /// With a cookie, to the first page.
-    Cookie(HeaderValue),
+    /// With a cookie, to this path.
+    Cookie(HeaderValue, String),
     /// The content of a blob.
     Raw(Response<AnyBody>),
     Live(AnyBody),
@@ -66,13 +72,16 @@ enum Answer {
 }
 
 /// What all pages show.
+#[expect(clippy::struct_excessive_bools, reason = "each shows a part of a page")]
 struct Frame {
     screen: &'static str,
     has_blobs: bool,
     has_cache: bool,
     signed_in: bool,
+    /// `false` if the operator's token may only read.
+    can_write: bool,
     form_token: String,
-    notice: Option<&'static str>,
+    notice: Option<String>,
 }
 
 #[derive(Template)]
@@ -80,6 +89,8 @@ struct Frame {
 struct SignIn {
     frame: Frame,
     problem: Option<&'static str>,
+    /// The page that was asked for.
+    to: Text,
 }
 
 #[derive(Template)]
@@ -136,7 +147,8 @@ impl Console {
         if live::is_wanted(&head) {
             return live::follow(Arc::clone(self), head, context).map(Answer::Live);
         }
-        let Some(session) = self.session(&head.headers) else { return Ok(self.sign_in_page(None)) };
+        let asked = if is_write { "/" } else { head.uri.path_and_query().map_or("/", PathAndQuery::as_str) };
+        let Some(session) = self.session(&head.headers) else { return Ok(self.sign_in_page(None, asked)) };
         let longest = match head.uri.path() {
             "/blobs/new" => form::LONGEST_UPLOAD,
             "/blob/save" => form::LONGEST_TEXT,
@@ -144,13 +156,15 @@ impl Console {
         };
         let form = Form::read(&head, body, longest, (&self.form_memory, client)).await?;
         if is_write && !session.has_form_token(form.get("form_token")) {
-            return Err(Failure::new(StatusCode::FORBIDDEN, "this form is out of date: load the page again"));
+            return Err(Failure::new(StatusCode::FORBIDDEN, "This form is out of date. Load the page again."));
         }
         let visit = self.visit(session, head, form, context);
         match visit.respond().await {
             Err(failure) if failure.status == StatusCode::UNAUTHORIZED && failure.unsaved.is_none() => {
                 self.sessions.end(&visit.head.headers);
-                Ok(self.sign_in_page(Some("this token is no longer accepted")))
+                let asked = if is_write { None } else { visit.head.uri.path_and_query() };
+                let asked = asked.map_or("/", PathAndQuery::as_str);
+                Ok(self.sign_in_page(Some("This token is no longer accepted. Sign in again."), asked))
             }
             answer => answer,
         }
@@ -159,6 +173,14 @@ impl Console {
     /// Returns the session of a request, which is that of everyone if no token is needed.
     fn session(&self, headers: &HeaderMap) -> Option<Session> {
         if self.state.access.load().is_open() { Some(self.sessions.open()) } else { self.sessions.of(headers) }
+    }
+
+    /// Returns `true` if the token of a session may change anything.
+    fn can_write(&self, session: &Session) -> bool {
+        let access = self.state.access.load();
+        let bearer = session.token.as_ref().and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
+        let headers = bearer.map(|bearer| (AUTHORIZATION, bearer)).into_iter().collect();
+        access.is_open() || access.check_token(&Method::PUT, &headers).is_ok()
     }
 
     fn visit(&self, session: Session, head: Parts, form: Form, context: RequestContext) -> Visit<'_> {
@@ -173,21 +195,22 @@ impl Console {
     }
 
     async fn sign_in(&self, form: &Form, context: RequestContext) -> Result<Answer, Failure> {
+        let to = form.get("to");
         let (token, is_secure) = (form.get("token").trim().to_owned(), context.is_secure());
         let token_of = Some(token.clone());
         let inside = Inside { gateway: &self.gateway, context, token: token_of, has_blobs: false, counts_looks: true };
         match inside.get("/-/overview").await {
-            Ok(_) => Ok(Answer::Cookie(self.sessions.begin(token, is_secure)?)),
+            Ok(_) => Ok(Answer::Cookie(self.sessions.begin(token, is_secure)?, own_page(to).to_owned())),
             // A token that no header field can hold is a bad request.
             Err(Failure {
                 status: StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST, ..
-            }) => Ok(self.sign_in_page(Some("this token is not accepted"))),
+            }) => Ok(self.sign_in_page(Some("This token isn't accepted."), to)),
             Err(failure) => Err(failure),
         }
     }
 
-    fn sign_in_page(&self, problem: Option<&'static str>) -> Answer {
-        let page = SignIn { frame: self.frame("sign-in", None), problem };
+    fn sign_in_page(&self, problem: Option<&'static str>, to: &str) -> Answer {
+        let page = SignIn { frame: self.frame("sign-in", None), problem, to: own_page(to).into() };
         Answer::Page(StatusCode::UNAUTHORIZED, page.render().unwrap_or_default())
     }
 
@@ -197,6 +220,7 @@ impl Console {
             has_blobs: self.state.blobs.is_some(),
             has_cache: self.state.cache.is_some(),
             signed_in: session.is_some_and(|session| session.token.is_some()),
+            can_write: session.is_some_and(|session| self.can_write(session)),
             form_token: session.map(|session| session.form_token.clone()).unwrap_or_default(),
             notice: None,
         }
@@ -232,7 +256,7 @@ impl Visit<'_> {
             (&Method::POST, "/blobs/new") => self.create_blob().await,
             (&Method::GET, "/blob") => self.blob().await,
             (&Method::POST, "/blob/save") => self.save_blob().await,
-            (&Method::GET, "/blob/delete") => self.ask_to_delete(),
+            (&Method::GET, "/blob/delete") => self.ask_to_delete().await,
             (&Method::POST, "/blob/delete") => self.delete_blob().await,
             (&Method::GET, "/raw") => self.raw().await,
             (&Method::GET, "/cache") => self.cache().await,
@@ -241,7 +265,7 @@ impl Visit<'_> {
                 self.console.sessions.end(&self.head.headers);
                 Ok(Answer::Redirect("/".to_owned()))
             }
-            _ => Err(Failure::new(StatusCode::NOT_FOUND, "there is no such page")),
+            _ => Err(Failure::new(StatusCode::NOT_FOUND, "There's no such page.")),
         }
     }
 
@@ -249,16 +273,26 @@ impl Visit<'_> {
     fn frame(&self, screen: &'static str) -> Frame {
         // By name, so that no link can make the console say anything else.
         let notice = match self.form.get("done") {
-            "broken" => Some("The lease is broken."),
-            "created" => Some("The blob is created."),
-            "saved" => Some("The blob is saved."),
-            "deleted" => Some("The blob is deleted."),
-            "purged" => Some("The responses are purged."),
-            "nothing" => Some("No response was stored there: nothing was purged."),
+            "broken" => Some("Lease broken.".to_owned()),
+            "created" => Some("Blob created.".to_owned()),
+            "saved" => Some("Blob saved.".to_owned()),
+            "deleted" => Some("Blob deleted.".to_owned()),
+            "purged" => Some(match self.form.get("count").parse::<u64>() {
+                Ok(0) => "Nothing was stored there, so nothing was purged.".to_owned(),
+                Ok(count) => format!("Purged {}.", text::counted(count, "response")),
+                Err(_) => "Purged.".to_owned(),
+            }),
             _ => None,
         };
         Frame { notice, ..self.console.frame(screen, Some(&self.session)) }
     }
+}
+
+/// Returns the path and query of a page to show after the sign-in: of the console itself, and the first page otherwise.
+fn own_page(asked: &str) -> &str {
+    let path = asked.split('?').next().unwrap_or_default();
+    let is_text = asked.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_text && PAGES.contains(&path) { asked } else { PAGES[0] }
 }
 
 fn page(page: &impl Template) -> Result<Answer, Failure> {
@@ -301,8 +335,8 @@ impl RequestHandler for Console {
             Answer::Page(status, text) => own(status, "text/html; charset=utf-8", text.into()),
             Answer::Asset(media_type, text) => own(StatusCode::OK, media_type, text.into()),
             Answer::Redirect(path) => to(&path),
-            Answer::Cookie(cookie) => {
-                let mut response = to("/");
+            Answer::Cookie(cookie, path) => {
+                let mut response = to(&path);
                 response.headers_mut().insert(SET_COOKIE, cookie);
                 response
             }
@@ -318,5 +352,28 @@ impl RequestHandler for Console {
         };
         guard::protect(response.headers_mut());
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_page;
+
+    #[test]
+    fn a_sign_in_leads_to_a_page_of_the_console_only() {
+        for own in ["/", "/leases?prefix=docs", "/blob?path=a%2Fb", "/cache?url=http%3A%2F%2Fa%2F"] {
+            assert_eq!(own_page(own), own);
+        }
+        for other in [
+            "",
+            "//evil.example/",
+            "/\\evil.example",
+            "https://evil.example/",
+            "/leases?a\r\nb",
+            "/raw?path=a",
+            "/\t/x",
+        ] {
+            assert_eq!(own_page(other), "/", "{other:?}");
+        }
     }
 }

@@ -192,7 +192,7 @@ fn counters(cache: &CacheHandle) -> Response<Bytes> {
 
 /// The outcomes of requests that the cache answered, and of those that it did not.
 pub(crate) const HITS: [&str; 3] = ["hit", "stale", "revalidated"];
-pub(super) const MISSES: [&str; 3] = ["miss", "pass", "error"];
+pub(crate) const MISSES: [&str; 3] = ["miss", "pass", "error"];
 
 /// Returns the number of requests with one of these outcomes.
 pub(crate) fn count_of(metrics: &ifmatch_cache::Metrics, outcomes: &[&str]) -> u64 {

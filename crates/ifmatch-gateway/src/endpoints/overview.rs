@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
+use ifmatch_proxy::ServerState;
 use ifmatch_register::Register;
 use ifmatch_runtime::{Clock, SystemClock};
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,8 @@ pub(crate) struct Overview {
     pub(crate) status: Text,
     /// Why it is unavailable.
     pub(crate) reason: Option<Text>,
+    /// What is unavailable: `store` or `register`.
+    pub(crate) component: Option<Text>,
     /// What an operator should know although it is ready.
     pub(crate) warning: Option<Text>,
     pub(crate) storage: Option<Text>,
@@ -43,6 +46,8 @@ pub(crate) struct Overview {
     pub(crate) cache: Option<CacheCounts>,
     /// The routes to upstreams.
     pub(crate) upstreams: Option<Vec<Text>>,
+    /// The servers of the upstreams.
+    pub(crate) servers: Vec<Server>,
     pub(crate) settings: Vec<InForce>,
     pub(crate) now: f64,
 }
@@ -62,6 +67,15 @@ pub(crate) struct RegisterState {
     pub(crate) clock_error: Option<f64>,
     pub(crate) mean_load: Option<f64>,
     pub(crate) mean_swap: Option<f64>,
+}
+
+/// A server of an upstream.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Server {
+    pub(crate) route: Text,
+    pub(crate) name: Text,
+    /// `false` while its health checks fail, or its circuit breaker is open.
+    pub(crate) healthy: bool,
 }
 
 /// A certificate, and when it ends.
@@ -95,20 +109,31 @@ pub(crate) struct CacheCounts {
 
 /// Returns whether the gateway is ready or why not, its storage and register, its requests, and its settings.
 pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
-    let (status, reason) = match ready::check(state).await {
+    let (status, down) = match ready::check(state).await {
         Ready::Yes => ("ready", None),
         Ready::Stopping => ("stopping", None),
-        Ready::Unavailable(reason) => ("unavailable", Some(reason)),
+        Ready::Unavailable(down) => ("unavailable", Some(down)),
     };
     let text = metrics_text(state);
     let samples = Samples::parse(&text);
     let disk = state.facts.folder.as_deref().and_then(|folder| rustix::fs::statvfs(folder).ok());
     let certificates = state.certificate_ends().into_iter();
+    let upstreams = state.proxy.as_ref().map(ifmatch_proxy::Proxy::upstreams);
+    let servers = upstreams.iter().flatten().flat_map(|upstream| {
+        let server = |server: &ServerState| Server {
+            route: upstream.route.as_str().into(),
+            name: server.name.as_str().into(),
+            healthy: server.healthy,
+        };
+        upstream.servers.iter().map(server)
+    });
+    let servers = servers.collect();
     let overview = Overview {
         version: env!("CARGO_PKG_VERSION").into(),
         started: seconds(state.started),
         status: status.into(),
-        reason: reason.map(Text),
+        component: down.as_ref().map(|down| down.component.into()),
+        reason: down.map(|down| Text(down.reason)),
         warning: ready::warning(state).map(Text),
         storage: state.facts.storage.clone().map(Text),
         disk: disk.map(|disk| Disk {
@@ -122,7 +147,8 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
         requests: Requests::of(&samples),
         conflicts: state.conflicts.total(),
         cache: state.cache.as_ref().map(|cache| CacheCounts::of(&cache.metrics())),
-        upstreams: state.proxy.as_ref().map(|proxy| proxy.upstreams().into_iter().map(|up| Text(up.route)).collect()),
+        upstreams: upstreams.map(|upstreams| upstreams.into_iter().map(|upstream| Text(upstream.route)).collect()),
+        servers,
         settings: state.facts.settings.clone(),
         now: seconds(SystemClock.wall()),
     };
@@ -130,7 +156,7 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
 }
 
 impl Requests {
-    fn of(samples: &Samples<'_>) -> Self {
+    pub(crate) fn of(samples: &Samples<'_>) -> Self {
         let of = |status: &str| samples.sum(table::gateway::REQUESTS, &[("status", status)]);
         Self {
             total: samples.sum(table::gateway::REQUESTS, &[]),
@@ -147,7 +173,7 @@ impl Requests {
 }
 
 impl CacheCounts {
-    fn of(metrics: &ifmatch_cache::Metrics) -> Self {
+    pub(crate) fn of(metrics: &ifmatch_cache::Metrics) -> Self {
         let (hits, misses) = (count_of(metrics, &HITS), count_of(metrics, &MISSES));
         Self { hits, misses, bytes_not_fetched: metrics.bytes }
     }

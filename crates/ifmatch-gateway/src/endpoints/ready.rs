@@ -33,11 +33,19 @@ const KEY: &str = "i/ready";
 
 /// The last answer of the store. One request asks the store at a time; others wait for its answer.
 #[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<(Result<(), String>, Timestamp)>>);
+pub(crate) struct Readiness(Mutex<Option<(Result<(), Down>, Timestamp)>>);
+
+/// A component that does not work, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct Down {
+    /// `register` or `store`.
+    pub(crate) component: &'static str,
+    pub(crate) reason: String,
+}
 
 impl Readiness {
-    /// Checks that the store answers, and that its register would accept a change. An error is the reason why not.
-    async fn check(&self, blobs: &MeteredStore, register: Option<&dyn Register>) -> Result<(), String> {
+    /// Checks that the register would accept a change, and that the store answers, which needs its register.
+    async fn check(&self, blobs: &MeteredStore, register: Option<&dyn Register>) -> Result<(), Down> {
         let mut last = self.0.lock().await;
         if let Some((checked, at)) = &*last
             && SystemClock.now() < at.saturating_add(REUSE)
@@ -45,11 +53,11 @@ impl Readiness {
             return checked.clone();
         }
         let checked = async {
-            answers(blobs).await?;
-            accepts_changes(register).await
+            accepts_changes(register).await.map_err(|reason| Down { component: "register", reason })?;
+            answers(blobs).await.map_err(|reason| Down { component: "store", reason })
         };
         let checked = checked.await;
-        if let Err(reason) = &checked {
+        if let Err(Down { reason, .. }) = &checked {
             tracing::warn!("not ready: {reason}");
         }
         *last = Some((checked.clone(), SystemClock.now()));
@@ -95,7 +103,7 @@ pub(super) enum Ready {
     /// The gateway is about to stop.
     Stopping,
     /// The store or its register does not answer, or refuses changes, for this reason.
-    Unavailable(String),
+    Unavailable(Down),
 }
 
 /// Checks whether requests can be served.
@@ -104,7 +112,7 @@ pub(super) async fn check(state: &AppState) -> Ready {
         _ if state.is_stopping() => Ready::Stopping,
         Some(blobs) => match state.readiness.check(blobs, state.register.as_deref()).await {
             Ok(()) => Ready::Yes,
-            Err(reason) => Ready::Unavailable(reason),
+            Err(down) => Ready::Unavailable(down),
         },
         None => Ready::Yes,
     }

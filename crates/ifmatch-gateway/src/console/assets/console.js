@@ -1,9 +1,13 @@
-// Keeps the live parts of a page current, and counts seconds. Everything else works without it.
+// Keeps the live parts of a page current, counts seconds, filters lists and copies tags. Everything else works without it.
 "use strict";
 
 const AGAIN = 10_000;
+const COPIED = 1500;
 let stream;
 let page;
+
+// What works with scripts only is shown.
+document.documentElement.classList.add("has-scripts");
 
 // The gateway sends the page whenever it has changed. A page that is not seen needs no stream.
 function follow() {
@@ -26,18 +30,40 @@ function follow() {
   });
 }
 
+// Nothing moves under the keyboard or the mouse of a reader. A part waits until the focus and the selection are elsewhere.
+function isInUse(part) {
+  const selection = getSelection();
+  return part.contains(document.activeElement) || !selection.isCollapsed && selection.containsNode(part, true);
+}
+
 function show() {
   for (const part of page?.querySelectorAll("[data-live]") ?? []) {
     const shown = document.getElementById(part.id);
-    // Nothing moves under the keyboard of a reader. The part waits until the focus is elsewhere.
-    if (shown && !shown.contains(document.activeElement)) shown.replaceWith(document.adoptNode(part));
+    if (!shown || isInUse(shown)) continue;
+    const open = [...shown.querySelectorAll("details")].map((details) => details.open);
+    const next = document.adoptNode(part);
+    next.querySelectorAll("details").forEach((details, nr) => (details.open = open[nr] ?? false));
+    shown.replaceWith(next);
+  }
+  document.querySelectorAll("[data-filter]").forEach(filter);
+}
+
+// Hides the rows of a list that do not have the text in their first column.
+function filter(input) {
+  if (input.value === input.defaultValue && !input.dataset.filtered) return;
+  input.dataset.filtered = "true";
+  const wanted = input.value.trim().toLowerCase();
+  for (const row of document.querySelectorAll(`#${input.dataset.filter} tbody tr`)) {
+    row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
   }
 }
 
 function span(seconds) {
-  if (seconds < 120) return `${seconds} s`;
-  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
-  return seconds < 172_800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86_400)} days`;
+  for (const [limit, unit, name] of [[120, 1, "second"], [7200, 60, "minute"], [172_800, 3600, "hour"], [Infinity, 86_400, "day"]]) {
+    if (seconds >= limit) continue;
+    const count = Math.round(seconds / unit);
+    return `${count} ${name}${count === 1 ? "" : "s"}`;
+  }
 }
 
 function count() {
@@ -45,12 +71,33 @@ function count() {
   for (const time of times) {
     const seconds = Math.max(0, Number(time.dataset.seconds) + Number(time.dataset.step));
     time.dataset.seconds = seconds;
-    time.textContent = span(seconds) + (time.dataset.step === "1" ? " ago" : "");
+    const text = span(seconds) + (time.dataset.step === "1" ? " ago" : "");
+    // A text that stays the same stays selected.
+    if (time.textContent !== text && (time.ownerDocument !== document || !isInUse(time))) time.textContent = text;
   }
 }
 
+async function copy(button) {
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Failed";
+  }
+  setTimeout(() => (button.textContent = "Copy"), COPIED);
+}
+
+document.addEventListener("click", ({ target }) => {
+  if (target.matches("[data-copy]")) copy(target);
+});
+document.addEventListener("input", ({ target }) => {
+  if (target.matches("[data-filter]")) filter(target);
+});
 document.addEventListener("visibilitychange", follow);
 // What has changed meanwhile.
 document.addEventListener("focusout", () => setTimeout(show));
+document.addEventListener("selectionchange", () => {
+  if (getSelection().isCollapsed) show();
+});
 setInterval(count, 1000);
 follow();
