@@ -1,6 +1,7 @@
 //! The permit around every change of an object, which makes writers take turns.
 
 use std::future::Future;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use http::Method;
@@ -64,14 +65,14 @@ impl Guarded<'_> {
         cover: Cover::Permit,
     };
 
-    /// Returns the refusal by a version that another writer of this register has written since revision `before`, while this one
+    /// Returns the refusal by a version that another writer of this register has written since revision `since`, while this one
     /// waited. At that moment the condition was false, whatever other programs do to the object, so nobody needs to look at it.
     ///
     /// The date in a record is not the store's, so only conditions on tags are evaluated.
-    fn overtaken(&self, before: Revision, record: &Record, now: Timestamp) -> Option<StoreError> {
+    fn overtaken(&self, since: Revision, record: &Record, now: Timestamp) -> Option<StoreError> {
         // A refusal by the lease comes first.
         record.check_lease(self.lease, now).ok()?;
-        let version = record.state(now).version().filter(|version| version.generation() > before)?;
+        let version = record.state(now).version().filter(|version| version.generation() > since)?;
         let on_tags =
             Preconditions { if_unmodified_since: None, if_modified_since: None, ..self.preconditions.clone() };
         match on_tags.evaluate(self.method, Some(&Validators { tags: version.tags(), last_modified: None })) {
@@ -193,9 +194,12 @@ impl Shared {
         seen: Option<Record>,
     ) -> Result<(Grant, Record, KeyLock<'_>), StoreError> {
         let begin = Begin::new(request.method, &Preconditions::NONE, nonce()?, request.cover.ttl());
-        let before = seen.as_ref().map(Record::revision);
-        let overtaken =
-            |record: &Record| before.and_then(|before| request.overtaken(before, record, self.driver.now()));
+        // The first record that is loaded while it waits. An earlier one may be outdated, and what came after it the past.
+        let since = OnceLock::new();
+        let overtaken = |record: &Record| {
+            let since = *since.get_or_init(|| record.revision());
+            request.overtaken(since, record, self.driver.now())
+        };
         let is_overtaken = |record: &Record| overtaken(record).is_some();
         let begun = self.driver.begin(key, seen, begin.with_lease(request.lease), is_overtaken).await;
         let (applied, lock) = begun.map_err(unbegun)?;

@@ -573,3 +573,20 @@ async fn a_lease_is_shown_by_the_clock_that_ends_it() {
         }
     }
 }
+
+/// A process whose record of a blob is outdated creates the blob. Another process has written it since, and then deleted it, with a
+/// lost answer. There is no blob as long as the creation waits for the end of the deletion, so it is never told that there is one.
+#[tokio::test(start_paused = true)]
+async fn an_outdated_record_refuses_no_creation() {
+    let (store, register) = (Faulty::in_memory(false), Slow::new());
+    let [outdated, other] = [process(&store, &register, LONG).await, process(&store, &register, LONG).await];
+    let blob = blob("c", "b");
+    outdated.write(&blob, "1").await;
+    other.write(&blob, "2").await;
+    store.schedule([Fault::Delayed]);
+    assert_eq!(kind(other.store.delete(&blob, Delete::default()).await), StoreErrorKind::OutcomeUnknown);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(outdated.read(&blob).await.is_none(), "the deletion took effect");
+    let created = outdated.write_if(&blob, Preconditions::absent(), "3").await;
+    assert!(created.expect("there is no blob").created);
+}
