@@ -190,7 +190,7 @@ impl Refusal {
     fn words(&self) -> &'static str {
         match (&*self.outcome.0, &*self.reason.0) {
             (_, "no-store") => "the response, or the request, says no-store",
-            (_, "private") => "the response says private: it is for one client only",
+            (_, "private") => "the response says private, so it's for one client only",
             (_, "authorization") => {
                 "the request has Authorization, and the response does not permit sharing (public, s-maxage)"
             }
@@ -202,7 +202,7 @@ impl Refusal {
             (_, "lifetime") => {
                 "the response has neither a lifetime (Cache-Control, Expires) nor a validator (ETag, Last-Modified)"
             }
-            (_, "too-large") => "the response is larger than the cache permits: see --cache-body-size",
+            (_, "too-large") => "the response is larger than the cache permits (see --cache-body-size)",
             (_, "malformed") => "the length or the range of the response is malformed",
             (_, "invalidated") => "the resource was changed or purged while the response arrived",
             _ => "the response may not be stored",
