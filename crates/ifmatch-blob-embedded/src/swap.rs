@@ -36,10 +36,13 @@ impl WriteRequest {
     }
 }
 
+/// Returns the content that replaces a version, or `None` if there is none.
+type ContentOf = Box<dyn Fn(Option<&Version>) -> Result<Content, StoreError> + Send + Sync>;
+
 /// A change of a record.
 pub(super) enum Edit {
-    /// A write of the content that this function returns for the version that it replaces, or for `None` if there is none.
-    Write(WriteRequest, Box<dyn Fn(Option<&Version>) -> Result<Content, StoreError> + Send + Sync>),
+    /// A write of the content that the function returns.
+    Write(WriteRequest, ContentOf),
     /// A lease operation, with its random number.
     Lease(LeaseRequest, u64),
 }

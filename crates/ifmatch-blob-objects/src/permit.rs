@@ -65,8 +65,9 @@ impl Guarded<'_> {
         cover: Cover::Permit,
     };
 
-    /// Returns the refusal by a version that another writer of this register has written since revision `since`, while this one
-    /// waited. At that moment the condition was false, whatever other programs do to the object, so nobody needs to look at it.
+    /// Returns the refusal by a version that another writer of this register has committed since revision `since`, while this one
+    /// waited. So nobody needs to look at the object. If a program without the register wrote it after that writer, before its
+    /// commit, the client gets a 412 that the object would not have given, and reads again.
     ///
     /// The date in a record is not the store's, so only conditions on tags are evaluated.
     fn overtaken(&self, since: Revision, record: &Record, now: Timestamp) -> Option<StoreError> {
@@ -195,17 +196,19 @@ impl Shared {
     ) -> Result<(Grant, Record, KeyLock<'_>), StoreError> {
         let begin = Begin::new(request.method, &Preconditions::NONE, nonce()?, request.cover.ttl());
         // The first record that is loaded while it waits. An earlier one may be outdated, and what came after it the past.
-        let since = OnceLock::new();
-        let overtaken = |record: &Record| {
+        let (since, refusal) = (OnceLock::new(), OnceLock::new());
+        let is_overtaken = |record: &Record| {
             let since = *since.get_or_init(|| record.revision());
-            request.overtaken(since, record, self.driver.now())
+            match request.overtaken(since, record, self.driver.now()) {
+                Some(error) => refusal.set(error).is_ok(),
+                None => false,
+            }
         };
-        let is_overtaken = |record: &Record| overtaken(record).is_some();
-        let begun = self.driver.begin(key, seen, begin.with_lease(request.lease), is_overtaken).await;
-        let (applied, lock) = begun.map_err(unbegun)?;
+        let asked = self.driver.begin(key, seen, begin.with_lease(request.lease), is_overtaken).await;
+        let (applied, lock) = asked.map_err(unbegun)?;
         match (applied.outcome, lock) {
             (Outcome::Granted(grant), Some(lock)) => Ok((grant, applied.after, lock)),
-            (outcome, _) => Err(overtaken(&applied.before).unwrap_or_else(|| refused(outcome, self.driver.now()))),
+            (outcome, _) => Err(refusal.into_inner().unwrap_or_else(|| refused(outcome, self.driver.now()))),
         }
     }
 

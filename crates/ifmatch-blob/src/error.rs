@@ -6,7 +6,7 @@ use std::time::Duration;
 use ifmatch_core::EntityTag;
 use ifmatch_core::lease::{LeaseConflict, LeaseFailure};
 use ifmatch_core::precondition::Precondition;
-use ifmatch_register::RegisterError;
+use ifmatch_register::{DriverError, RegisterError};
 use thiserror::Error;
 
 /// Any error.
@@ -149,13 +149,19 @@ impl StoreError {
 
     /// Logs and counts an error that a dialect answers with 5xx. A client may try again after contention; the store has not failed.
     pub fn report(&self) {
-        match self.kind {
-            StoreErrorKind::Unsupported => return,
-            StoreErrorKind::InFlight { .. } => {
-                return tracing::warn!(error = %self, "a write gave up: other writers of the same blob were in the way");
-            }
-            _ => tracing::error!(error = %self, "the store failed"),
+        let is_contention = matches!(self.kind, StoreErrorKind::InFlight { .. })
+            || self
+                .source
+                .as_ref()
+                .is_some_and(|source| matches!(source.downcast_ref(), Some(DriverError::Contention)));
+        if is_contention {
+            tracing::warn!(error = %self, "a write gave up: other writers of the same resource were in the way");
+            return;
         }
+        if self.kind == StoreErrorKind::Unsupported {
+            return;
+        }
+        tracing::error!(error = %self, "the store failed");
         count(match self.kind {
             StoreErrorKind::Unavailable | StoreErrorKind::OutcomeUnknown => "unavailable",
             StoreErrorKind::Full => "full",

@@ -54,14 +54,11 @@ pub fn of_register(error: RegisterError) -> StoreError {
     StoreError::new(kind, error)
 }
 
-/// Time after which a client may try again that other writers were in the way of.
-const CONTENTION_PAUSE: Duration = Duration::from_secs(1);
-
 /// Converts a failure of the driver.
 pub fn of_driver(error: DriverError) -> StoreError {
     match error {
         DriverError::Register(error) => of_register(error),
-        contention => StoreError::new(StoreErrorKind::InFlight { retry_after: CONTENTION_PAUSE }, contention),
+        contention => StoreError::new(StoreErrorKind::Unavailable, contention),
     }
 }
 

@@ -265,8 +265,8 @@ pub struct Record {
 pub struct Snapshot(pub(crate) Revision);
 
 impl Record {
-    /// Number of answers remembered for retries; after a [group](crate::group), as many as it has answers, if those are more. The
-    /// oldest is dropped first.
+    /// Number of answers remembered for retries; after a [group](crate::group), as many as it has answers, if those are more, until
+    /// the next command with a name. The oldest is dropped first.
     pub const MAX_REPLIES: usize = 4;
 
     /// Creates the record of a resource that was never requested.
