@@ -221,7 +221,7 @@ impl Driver {
         seen: Option<Record>,
         command: &Command<'_>,
     ) -> Result<Applied, DriverError> {
-        self.apply_as(&mut Writer::Passing, key, seen, command).await
+        self.apply_as(&mut Writer::Passing, key, seen, command, &|_| false).await
     }
 
     /// Gives a permit back. If the register fails, keeps trying in the background until `deadline`, when the permit
@@ -338,7 +338,7 @@ impl Driver {
     ) -> Result<Applied, DriverError> {
         // By the process's own clock: the engine's may stand still.
         let give_up = self.shared.clock.now().saturating_add(self.patience);
-        let applied = self.apply_as(writer, key, seen, command).await?;
+        let applied = self.apply_as(writer, key, seen, command, &|_| false).await?;
         if in_flight(&applied.outcome).is_none() {
             return Ok(applied);
         }
@@ -346,12 +346,7 @@ impl Driver {
         let mut turn = self.shared.waiters.join(key);
         let mut pauses = pauses().with_max_delay(MAX_POLL_INTERVAL).build();
         loop {
-            let record = self.load(key).await?;
-            if is_overtaken(&record) {
-                let outcome = Outcome::Refused(Refusal::Stale);
-                return Ok(Applied { before: record.clone(), after: record, outcome });
-            }
-            let applied = self.apply_as(writer, key, Some(record), command).await?;
+            let applied = self.apply_as(writer, key, None, command, &is_overtaken).await?;
             let Some(deadline) = in_flight(&applied.outcome) else {
                 if matches!(applied.outcome, Outcome::Granted(_)) {
                     turn.leave_silently();
@@ -377,9 +372,13 @@ impl Driver {
         key: &Key,
         seen: Option<Record>,
         command: &Command<'_>,
+        is_overtaken: &(impl Fn(&Record) -> bool + ?Sized),
     ) -> Result<Applied, DriverError> {
         let mut ambiguous = Ambiguous::default();
         let propose = |before: Record, now| {
+            if is_overtaken(&before) {
+                return Ok(Applied { after: before.clone(), before, outcome: Outcome::Refused(Refusal::Stale) });
+            }
             self.check_time(command)?;
             let mut transition = before.apply(command, now);
             if self.is_locked_out(writer, key, &Proposed::of(command, &before, &transition, now)) {
