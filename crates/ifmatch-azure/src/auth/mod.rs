@@ -88,7 +88,7 @@ pub(crate) fn authenticate_part(
 /// Verifies that the signature in the URL of a copy's source permits reading it.
 ///
 /// # Errors
-/// There is no such signature, or it doesn't permit it.
+/// No such signature, or it doesn't permit the request.
 pub(crate) fn authenticate_source(
     accounts: &Accounts,
     request: &Parts,

@@ -149,7 +149,7 @@ pub(crate) async fn all(context: &Context, blob: &BlobPath) -> Result<StagedBloc
     BlobPaths::within(&container, blob).staged(&*context.store).await
 }
 
-/// Removes staged blocks, unless they were staged again meanwhile. Blocks that can't be removed now are garbage
+/// Removes staged blocks, unless they have been staged again since. Blocks that can't be removed now are garbage
 /// collected later.
 pub(crate) fn discard(store: &dyn BlobStore, staged: StagedBlocks) -> BoxFuture<'_, ()> {
     if staged.is_empty() {
