@@ -22,11 +22,6 @@ impl Record {
     /// The result is a proposal: it takes effect only if `next` replaces this exact revision in the register. A command
     /// that is refused or changes nothing has no `next`.
     pub fn apply(&self, command: &Command<'_>, now: Timestamp) -> Transition {
-        self.transition(command, now, Self::MAX_REPLIES)
-    }
-
-    /// Applies a command. If its answer is remembered, the last `kept` answers are.
-    pub(crate) fn transition(&self, command: &Command<'_>, now: Timestamp, kept: usize) -> Transition {
         let result = match command {
             Command::Begin(begin) => self.begin(begin, now),
             Command::Commit(commit) => self.commit(commit, now),
@@ -35,8 +30,8 @@ impl Record {
             Command::Renew(renew) => self.renew(*renew, now),
             Command::Invalidate(nonce) => Ok(self.invalidate(*nonce, now)),
             Command::Observe(observed) => self.observe(observed, now),
-            Command::Write(write) => self.write(write, now, kept),
-            Command::Lease(operation) => self.operate(operation, now, kept),
+            Command::Write(write) => self.write(write, now),
+            Command::Lease(operation) => self.operate(operation, now),
         };
         match result {
             Ok((next, outcome)) => Transition { next, outcome },
@@ -129,7 +124,7 @@ impl Record {
         Ok((next, Outcome::Observed))
     }
 
-    fn write(&self, write: &Write<'_>, now: Timestamp, kept: usize) -> Applied {
+    fn write(&self, write: &Write<'_>, now: Timestamp) -> Applied {
         if let Some(Answer::Written(receipt)) = self.answer(write.request) {
             return Ok((None, Outcome::Replayed(receipt.clone())));
         }
@@ -149,7 +144,7 @@ impl Record {
         };
         let (mut next, receipt) = self.become_content(&write.content, write.nonce, lease, now);
         next.fence = self.fence_after(write.lease);
-        next.remember(write.request, kept, || Answer::Written(receipt.clone()));
+        next.remember(write.request, now, || Answer::Written(receipt.clone()));
         Ok((Some(next), Outcome::Written(receipt)))
     }
 
@@ -273,11 +268,14 @@ impl Record {
         self.replies.iter().find(|reply| reply.request == request).map(|reply| &reply.answer)
     }
 
-    fn remember(&mut self, request: Option<RequestId>, kept: usize, answer: impl FnOnce() -> Answer) {
+    fn remember(&mut self, request: Option<RequestId>, now: Timestamp, answer: impl FnOnce() -> Answer) {
         let Some(request) = request else { return };
         self.replies.retain(|reply| reply.request != request);
         self.replies.push(Reply { request, answer: answer() });
-        self.replies.drain(..self.replies.len().saturating_sub(kept));
+        let is_old = |reply: &&Reply| reply.answer.at().until(now) >= Self::REPLY_TIME;
+        let excess = |most: usize| self.replies.len().saturating_sub(most);
+        let old = self.replies.iter().take(excess(Self::MIN_REPLIES)).take_while(is_old).count();
+        self.replies.drain(..old.max(excess(Self::MAX_REPLIES)));
     }
 }
 

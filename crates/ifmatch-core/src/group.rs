@@ -42,6 +42,8 @@ impl Record {
     /// The result is a proposal, as for [`Record::apply`]: it takes effect only if `next` replaces this exact revision, and
     /// no answer counts before.
     ///
+    /// A group of at most [`MAX_REPLIES`](Self::MAX_REPLIES) changes forgets none of its own answers.
+    ///
     /// Of the versions that are created, only the last is stored, so only its date must differ from all others. The skipped
     /// ones share a date, one second earlier: `Last-Modified` runs ahead of the time by at most two seconds with each group,
     /// not by one with each version.
@@ -52,10 +54,9 @@ impl Record {
     ) -> Group<C::Error> {
         let (mut record, mut applied) = (self.clone(), Vec::new());
         let (mut latest, mut versions) = (self.latest, 0_usize);
-        for (at, change) in changes.into_iter().enumerate() {
+        for change in changes {
             let result = change.command(&record, now).map(|command| {
-                // A group forgets none of its own answers.
-                let Transition { next, outcome } = record.transition(&command, now, Self::MAX_REPLIES.max(at + 1));
+                let Transition { next, outcome } = record.apply(&command, now);
                 let after = next.unwrap_or_else(|| record.clone());
                 Applied { before: record.clone(), after, outcome }
             });

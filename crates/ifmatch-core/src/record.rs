@@ -239,6 +239,16 @@ pub(crate) enum Answer {
     Leased(LeaseReceipt),
 }
 
+impl Answer {
+    /// Returns when the change was made.
+    pub(crate) const fn at(&self) -> Timestamp {
+        match self {
+            Self::Written(receipt) => receipt.generation.timestamp(),
+            Self::Leased(receipt) => receipt.at,
+        }
+    }
+}
+
 /// The record of one resource.
 ///
 /// A record never changes in place: [`Record::apply`](crate::command) computes the next one, and a register swaps it
@@ -265,9 +275,12 @@ pub struct Record {
 pub struct Snapshot(pub(crate) Revision);
 
 impl Record {
-    /// Number of answers remembered for retries; after a [group](crate::group), as many as it has answers, if those are more, until
-    /// the next command with a name. The oldest is dropped first.
-    pub const MAX_REPLIES: usize = 4;
+    /// Number of answers that are remembered for retries whatever their age. The oldest is dropped first.
+    pub const MIN_REPLIES: usize = 4;
+    /// Maximum number of answers remembered for retries, some 130 bytes each.
+    pub const MAX_REPLIES: usize = 128;
+    /// Time during which an answer is remembered, unless [`MAX_REPLIES`](Self::MAX_REPLIES) later ones replace it.
+    pub const REPLY_TIME: Duration = Duration::from_secs(10);
 
     /// Creates the record of a resource that was never requested.
     pub const fn unknown() -> Self {

@@ -329,19 +329,22 @@ fn a_retry_gets_the_first_answer_even_if_its_condition_is_false_now() {
 }
 
 #[test]
-fn answers_for_retries_are_bounded() {
+fn answers_for_retries_are_bounded_by_number_and_age() {
     let none = Preconditions::default();
     let id = |number: usize| Some(RequestId::of(&[&number.to_le_bytes()]));
-    let mut record = Record::absent();
-    for number in 0..=Record::MAX_REPLIES {
-        record = written(&record, put(&none, b"1").with_request(id(number)), at(0.0));
-    }
-    let retry = |number| {
-        let command = Command::Write(put(&none, b"1").with_request(id(number)));
-        record.apply(&command, at(1.0)).outcome
+    let write = |record: &Record, number, now| written(record, put(&none, b"1").with_request(id(number)), now);
+    let is_remembered = |record: &Record, number| {
+        let retry = Command::Write(put(&none, b"1").with_request(id(number)));
+        matches!(record.apply(&retry, at(30.0)).outcome, Outcome::Replayed(_))
     };
-    assert!(matches!(retry(1), Outcome::Replayed(_)));
-    assert!(matches!(retry(0), Outcome::Written(_)), "the oldest answer was dropped");
+    let most = Record::MAX_REPLIES;
+    let full = (0..most).fold(Record::absent(), |record, number| write(&record, number, at(0.0)));
+    assert!(is_remembered(&full, 0));
+    let over = write(&full, most, at(9.0));
+    assert!(!is_remembered(&over, 0) && is_remembered(&over, 1), "the oldest makes room");
+    let later = write(&full, most, at(10.5));
+    let remembered: Vec<usize> = (0..=most).filter(|number| is_remembered(&later, *number)).collect();
+    assert_eq!(remembered, (most + 1 - Record::MIN_REPLIES..=most).collect::<Vec<_>>());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ifmatch_core::command::Applied;
 use ifmatch_core::group::Change;
+use ifmatch_core::record::Record;
 use ifmatch_runtime::task::detach;
 use tokio::sync::oneshot;
 
@@ -12,8 +13,8 @@ use crate::driver::{Driver, DriverError};
 use crate::key::Key;
 use crate::register::{RegisterError, RegisterErrorKind};
 
-/// Maximum number of changes in one swap. A record remembers the answers of a whole group, some 130 bytes each.
-const MAX_GROUP: usize = 128;
+/// Maximum number of changes in one swap, so a record remembers the answers of a whole group.
+const MAX_GROUP: usize = Record::MAX_REPLIES;
 
 /// Runs the changes of one process on a register, so a key that many writers change at once is as fast as many keys.
 ///

@@ -29,7 +29,7 @@ pub enum GroupSabotage {
     RefuseFirst,
     /// A group is applied in another order than that of arrival.
     Reorder,
-    /// A group forgets answers as single changes do.
+    /// A group forgets its first answers.
     ForgetAnswers,
     /// A swap without an answer counts as not done.
     AssumeNotDone,
@@ -209,10 +209,11 @@ impl GroupModel {
         }
         let edits: Vec<Edit> = clients.iter().map(|client| self.edit(*client)).collect();
         if self.sabotage == GroupSabotage::ForgetAnswers {
-            let (mut record, mut effects) = (loaded.clone(), Vec::new());
+            let (mut record, mut effects, mut now) = (loaded.clone(), Vec::new(), NOW);
             for edit in &edits {
-                let Ok(command) = edit.command(&record, NOW);
-                let transition = record.apply(&command, NOW);
+                now = now.saturating_add(Record::REPLY_TIME);
+                let Ok(command) = edit.command(&record, now);
+                let transition = record.apply(&command, now);
                 effects.push(effect(edit.client, &transition.outcome));
                 record = transition.next.unwrap_or(record);
             }

@@ -11,7 +11,7 @@ use crate::record::{Answer, Record};
 impl Record {
     /// Applies a lease operation. A lease can't start to lock while a write is in flight, which was granted to another
     /// client or to a former holder, or before the resource is known to exist.
-    pub(super) fn operate(&self, operation: &LeaseOperation<'_>, now: Timestamp, kept: usize) -> Applied {
+    pub(super) fn operate(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Applied {
         let action = match self.remembered(operation, now) {
             Some(Repeated::Done(receipt)) => return Ok((None, Outcome::Leased(LeaseReceipt { at: now, ..receipt }))),
             Some(Repeated::Again(action)) => action,
@@ -41,7 +41,7 @@ impl Record {
         if is_worth_remembering(action) {
             // The answer to a retry is computed from the lease, which has the label.
             let unlabelled = LeaseReceipt { lease: after.map(|lease| lease.held_by(None)), at: now };
-            next.remember(operation.request, kept, || Answer::Leased(unlabelled));
+            next.remember(operation.request, now, || Answer::Leased(unlabelled));
         }
         Ok((Some(next), Outcome::Leased(receipt)))
     }
