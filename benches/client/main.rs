@@ -4,7 +4,7 @@
 //! client IFMATCH PYTHON [--quick]
 //! ```
 //!
-//! `IFMATCH` is the gateway's program, `PYTHON` that of an environment with Azure's SDK. Starts the gateway and etcd, both of
+//! `IFMATCH` is the gateway's program, `PYTHON` an environment's with Azure's SDK. Starts the gateway and etcd, both of
 //! which sync each write to the disk before they answer.
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its tables, and its progress")]

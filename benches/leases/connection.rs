@@ -21,7 +21,7 @@ pub(crate) struct Connection {
 
 /// The needed parts of a response.
 pub(crate) struct Reply {
-    status: u16,
+    pub(crate) status: u16,
     tag: Option<String>,
     content_length: usize,
     /// `true` if the server closes the connection.

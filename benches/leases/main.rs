@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The first server is compared with the others, with the same number of clients, and with each one's best number. Its writes
-//! with many clients, which share disk syncs, are compared with those of one client.
+//! with many clients, which share disk syncs, are compared with one client's.
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its tables, and its progress")]
 

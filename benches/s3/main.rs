@@ -1,4 +1,4 @@
-//! Reads or conditional writes of 1 KiB, with as many connections as objects, in the plain dialect or in that of S3.
+//! Reads or conditional writes of 1 KiB, with as many connections as objects, in the plain dialect or in S3's.
 //!
 //! ```text
 //! s3 get|put plain|s3 127.0.0.1:10004 ACCESS_KEY SECRET_KEY

@@ -68,6 +68,8 @@ enum Subject {
     Leases,
     /// The client toolkit compared with Azure's SDK for Python and with etcd: updates under contention, failover of locks.
     Client,
+    /// Hot keys: changes of one key beside changes of many, and beside PostgreSQL, Redis and etcd.
+    Contention,
     /// Reads and conditional writes in the dialect of S3 compared with the plain dialect, s3s-fs and moto.
     S3,
     /// The shared registers compared with the tools of their engines.
@@ -95,6 +97,7 @@ fn run(options: &Options) -> Result {
         Subject::Hits => programs::hits(&workspace, deadline),
         Subject::Leases => leases::run(&workspace, options.quick, deadline),
         Subject::Client => programs::client(&workspace, options.quick, deadline),
+        Subject::Contention => programs::contention(&workspace, options.quick, deadline),
         Subject::S3 => s3::run(&workspace, options.quick, deadline),
         Subject::Registers => programs::registers(&workspace, options.quick, deadline),
         Subject::Worker => programs::worker(&workspace, options.quick, deadline),

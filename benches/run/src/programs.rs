@@ -91,6 +91,18 @@ fn require_runner(root: &Path) -> Result {
         .into())
 }
 
+/// Builds and runs benches/contention.
+pub(crate) fn contention(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
+    CONTENTION_TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
+    let (gateway, program) = (gateway(workspace)?, program(workspace, "contention")?);
+    Run::new(program, workspace.root()).args([gateway]).args(quick.then_some("--quick")).passes(deadline)
+}
+
+const CONTENTION_TOOLS: &[Tool] = &[
+    Tool { name: "etcd", probe: &["etcd", "--version"], install: "apt-get install etcd-server" },
+    Tool { name: "Redis", probe: &["redis-server", "--version"], install: "apt-get install redis-server" },
+];
+
 const CLIENT_TOOLS: &[Tool] = &[
     sdk::PYTHON,
     Tool { name: "etcd", probe: &["etcd", "--version"], install: "apt-get install etcd-server" },

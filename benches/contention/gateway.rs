@@ -1,0 +1,138 @@
+//! The gateway and its clients.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use ifmatch_testbed::{Program, Server, etcd};
+use tokio::time::Instant;
+use xtask_registers::engine::Engine;
+
+use crate::connection::{Connection, Reply};
+use crate::{Tally, together};
+
+const CONTENT: &[u8] = &[b'x'; 64];
+
+/// A gateway, and the engine with its records.
+pub(crate) struct Gateway {
+    pub(crate) name: &'static str,
+    server: Server,
+    _engine: Option<Server>,
+}
+
+/// What a client repeats.
+#[derive(Clone, Copy)]
+pub(crate) enum Work {
+    /// PUT without a condition.
+    Put,
+    /// GET, then PUT with `If-Match`.
+    Update,
+    /// Acquires a lease, and releases it.
+    Lease,
+}
+
+impl Work {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Put => "PUT",
+            Self::Update => "GET and PUT If-Match",
+            Self::Lease => "lease and release",
+        }
+    }
+}
+
+impl Gateway {
+    pub(crate) async fn start_each(binary: &str) -> Vec<Self> {
+        let postgres = Engine::Postgres.start().await.unwrap().remove(0);
+        let etcd = etcd::start(&[]).await;
+        vec![
+            Self::start(binary, "folder", None).await,
+            Self::start(binary, "PostgreSQL", Some(postgres)).await,
+            Self::start(binary, "etcd", Some(etcd)).await,
+        ]
+    }
+
+    async fn start(binary: &str, name: &'static str, engine: Option<Server>) -> Self {
+        let register = engine.as_ref().map(Server::url);
+        let serve = move |port: u16, folder: &std::path::Path| {
+            let listen = format!("127.0.0.1:{port}");
+            let mut args = vec!["serve", "--listen", &listen, "--listen-tables", "off", "--listen-s3", "off"];
+            args.extend([
+                "--console",
+                "off",
+                "--max-requests-per-client",
+                "1000",
+                "--max-connections-per-client",
+                "1000",
+            ]);
+            let data = folder.join("data").display().to_string();
+            match &register {
+                Some(register) => args.extend(["--store", "memory://", "--register", register]),
+                None => args.extend(["--data", &data]),
+            }
+            args.into_iter().map(str::to_owned).collect::<Vec<_>>().into()
+        };
+        let server = Server::start(Program::new(binary, "ifmatch", ("http://", ""), serve)).await;
+        Self { name, server, _engine: engine }
+    }
+
+    /// Creates the keys, and runs clients on them.
+    pub(crate) async fn run(&self, work: Work, keys: &[String], clients: usize, time: Duration) -> Vec<Tally> {
+        let address = self.server.address();
+        let mut ready = Vec::new();
+        for number in 0..clients {
+            let path = format!("/hot/{}", keys[number % keys.len()]);
+            let mut client = Client { connection: Connection::open(address).await, path, number };
+            if number < keys.len() {
+                client.ask(Method::PUT, "", &[]).await.expect(&[201]);
+            }
+            ready.push(client);
+        }
+        together(ready, time, move |client, end| client.run(work, end)).await
+    }
+}
+
+struct Client {
+    connection: Connection,
+    path: String,
+    number: usize,
+}
+
+impl Client {
+    async fn run(mut self, work: Work, end: Instant) -> Tally {
+        let mut tally = Tally::default();
+        let mut done = 0_u64;
+        while Instant::now() < end {
+            done += 1;
+            let is_accepted = match work {
+                Work::Put => self.ask(Method::PUT, "", &[]).await.status < 300,
+                Work::Update => self.update().await,
+                Work::Lease => self.lease(done).await,
+            };
+            tally.count(is_accepted);
+        }
+        tally
+    }
+
+    async fn update(&mut self) -> bool {
+        let tag = self.ask(Method::GET, "", &[]).await.expect(&[200]).unwrap();
+        self.ask(Method::PUT, "", &[("if-match", &tag)]).await.status < 300
+    }
+
+    async fn lease(&mut self, done: u64) -> bool {
+        let id = format!("00000000-0000-4000-8000-{:06x}{:06x}", self.number, done & 0xff_ffff);
+        let acquire = [("lease-duration", "15"), ("lease-id", &*id)];
+        if self.ask(Method::POST, "?lease", &acquire).await.status != 201 {
+            return false;
+        }
+        while self.ask(Method::DELETE, "?lease", &[("lease-id", &id)]).await.status >= 300 {}
+        true
+    }
+
+    async fn ask(&mut self, method: Method, query: &str, fields: &[(&str, &str)]) -> Reply {
+        let body = if method == Method::PUT { Bytes::from_static(CONTENT) } else { Bytes::new() };
+        let request = Request::builder().method(method).uri(format!("{}{query}", self.path));
+        let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        self.connection.exchange(&request.body(body).unwrap()).await
+    }
+}
