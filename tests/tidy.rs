@@ -116,7 +116,7 @@ fn lock_files_name_no_host() {
     );
 }
 
-/// The site's step checks the links between its pages, with their anchors; this, those of all other documents.
+/// The site's step checks the links between its pages, with their anchors; this one checks all other documents'.
 #[test]
 fn every_link_leads_to_a_file() {
     let rule = |files: &[File]| {

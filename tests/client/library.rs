@@ -132,7 +132,7 @@ enum Flaw {
     WeakTags,
     /// The answer to a write takes a while.
     SlowAnswers,
-    /// Tags are weak for the first few reads, as those of Apache are for the first second.
+    /// Tags are weak for the first few reads, as Apache's are for the first second.
     WeakAtFirst,
 }
 

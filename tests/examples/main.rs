@@ -1,4 +1,4 @@
-//! The examples run and work as described, those of the client are short, and the register of one passes the conformance suite.
+//! The examples run and work as described, the client's are short, and one's register passes the conformance suite.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;

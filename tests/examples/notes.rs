@@ -92,7 +92,7 @@ async fn the_steps_of_the_guide_are_true() {
     assert!(page.header("access-control-expose-headers").contains("etag"), "{page:?}");
 }
 
-/// The tags of compressed responses are those of the rows, so that a browser can save.
+/// Compressed responses have the rows' tags, so a browser can save.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compressed_note_is_saved_by_its_tag() {
     let service = Service::start().await;

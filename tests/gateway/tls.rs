@@ -76,12 +76,12 @@ impl Files {
         Self::request(files, gateway, "localhost", alpn).await
     }
 
-    /// Connects to a gateway with one of several certificates, and requests that of a host.
+    /// Connects to a gateway with one of several certificates, and requests a host's.
     pub(crate) async fn request(files: &[&Self], gateway: &Gateway, host: &str, alpn: &[&str]) -> TlsStream<TcpStream> {
         Self::connect_at(files, gateway.address(), host, alpn).await
     }
 
-    /// Connects to a server with one of several certificates, and requests that of a host.
+    /// Connects to a server with one of several certificates, and requests a host's.
     pub(crate) async fn connect_at(
         files: &[&Self],
         address: SocketAddr,

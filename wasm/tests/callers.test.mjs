@@ -1,4 +1,4 @@
-// The entry point for other Workers: a Worker that calls that of the blobs by a service binding.
+// The entry point for other Workers: a Worker that calls the blobs' Worker by a service binding.
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";

@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_hours(3);
 /// Time limit of an installation.
 const INSTALLATION: Duration = Duration::from_mins(15);
 
-/// How long another installation may hold the locks of apt-get, for example that of another step, or the system's daily one.
+/// How long another installation may hold the locks of apt-get, for example another step's, or the system's daily one.
 const LOCKED: Duration = Duration::from_mins(5);
 
 /// A check.

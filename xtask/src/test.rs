@@ -223,7 +223,7 @@ fn test(context: &Context<'_>) -> Result {
 
 /// Builds the gateway and returns the path of a copy: later builds may replace the original while it is in use.
 pub(crate) fn gateway(context: &Context<'_>) -> Result<PathBuf> {
-    // With a test beside it, its dependencies have the same features as those of all tests, and are compiled once.
+    // With a test beside it, its dependencies have the same features as for all tests, and are compiled once.
     cargo(context, &format!("build --locked {SELECTION} --bin ifmatch --test tidy"))?;
     let binary = format!("ifmatch{}", std::env::consts::EXE_SUFFIX);
     let folder = context.workspace.target().join("gateway-under-test");

@@ -179,7 +179,7 @@ pub(super) fn is_missing(file: &Path) -> bool {
     }
 }
 
-/// Returns `true` if a folder is that of a store that was open before, and had an index at that time.
+/// Returns `true` if a folder belongs to a store that was open before, and had an index then.
 pub(super) fn is_in_use(root: &Path) -> bool {
     root.join(LAID_OUT).exists() || has_bodies(root)
 }

@@ -1,4 +1,4 @@
-//! Garbage collection: at startup the remains of a crash, later those of deleted containers and deletions.
+//! Garbage collection: what a crash left at startup, later what deletions of containers and blobs leave.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

@@ -29,7 +29,7 @@ const REMOVED: &str = "snapshot.old";
 
 /// A complete snapshot: a data folder of its own.
 ///
-/// Its bodies are hard links to those of the store, which never change. They keep their space after the store has removed
+/// Its bodies are hard links to the store's, which never change. They keep their space after the store has removed
 /// its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {

@@ -197,7 +197,7 @@ async fn a_flipped_bit_in_the_index_is_found_or_changes_nothing() {
         tokio::task::yield_now().await;
     }
     let intact = fs::read(&index).expect("readable");
-    // In the keys, which nothing else covers. Some of them are those of earlier commits.
+    // In the keys, which nothing else covers. Some of them belong to earlier commits.
     let places = intact.windows(7).enumerate().filter(|(_, text)| *text == b"b/docs/").map(|(place, _)| place + 3);
     let places: Vec<usize> = places.collect();
     let mut found = 0;

@@ -88,7 +88,7 @@ impl DirectUpload {
         self.length
     }
 
-    /// Takes the body if it has this type and is unread: a request's body, or that of an object being rewritten.
+    /// Takes the body if it has this type and is unread: a request's body, or the body of an object being rewritten.
     pub fn take<B: 'static>(&self) -> Option<B> {
         let mut state = lock(&self.state);
         match mem::replace(&mut *state, State::Taken) {

@@ -135,7 +135,7 @@ impl ObjectRegister {
 
 #[async_trait]
 impl Register for ObjectRegister {
-    /// The time is that of the processes that share the register, if it is known to differ: a store has none.
+    /// The processes that share the register have another time, if that's known: a store has none.
     fn engine(&self) -> Engine {
         Engine { time: self.peers.time(SystemClock.now()), ..Engine::default() }
     }

@@ -101,7 +101,7 @@ struct Version {
 }
 
 impl Version {
-    /// Requests bytes on the condition that they are still those of this version, and verifies that, since some stores
+    /// Requests bytes on the condition that the object still has this version, and verifies that, since some stores
     /// ignore the condition.
     fn part(&self, range: Option<Range<u64>>) -> impl Future<Output = Result<BlobBody, StoreError>> + Send + 'static {
         let (objects, location) = (Arc::clone(&self.objects), self.location.clone());

@@ -3,7 +3,7 @@
 //! # Removal
 //!
 //! Records that only repeat the object store's state are removed. Otherwise the register would grow with every name ever written,
-//! including those of blocks.
+//! including the blocks' records.
 //!
 //! # Memory
 //!

@@ -29,9 +29,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) enum Keeps {
     /// It survives a restart.
     Leases,
-    /// It is that of the only process.
+    /// The only process has it.
     Containers,
-    /// It is that of one of several processes, which know only the store.
+    /// Several processes have it, and each knows only the store.
     Nothing,
 }
 

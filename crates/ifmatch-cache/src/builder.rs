@@ -221,8 +221,8 @@ impl Builder {
         self
     }
 
-    /// Normalizes `Accept-Encoding` for GET and HEAD: the inner service gets those of `gzip, br, zstd` that the client
-    /// accepts. Clients with different spellings then share responses that vary by the field. Off by default, since the
+    /// Normalizes `Accept-Encoding` for GET and HEAD: the inner service gets those codings of `gzip, br, zstd` that
+    /// the client accepts. Clients with different spellings then share responses that vary by the field. Off by default, since the
     /// inner service no longer sees weights and other codings.
     #[must_use]
     pub fn normalize_accept_encoding(mut self) -> Self {

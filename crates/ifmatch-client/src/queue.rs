@@ -58,7 +58,7 @@ pub struct Queue {
     dates: Arc<OnceLock<Option<Reading>>>,
 }
 
-/// A reading of the clock that dates versions, which may be neither this machine's nor that of the server's `Date`.
+/// A reading of the clock that dates versions, which may be neither this machine's nor the one behind the server's `Date`.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     date: SystemTime,

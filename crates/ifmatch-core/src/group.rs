@@ -85,7 +85,7 @@ impl Record {
         self.state.version().map(|version| version.generation)
     }
 
-    /// Sets the latest date, which becomes that of the newest version, also in the answers remembered.
+    /// Sets the latest date, which becomes the newest version's, also in the answers remembered.
     fn redate(&mut self, newest: Option<Revision>, latest: HttpDate) {
         self.latest = latest;
         if let State::Present(version) = &mut self.state

@@ -348,7 +348,7 @@ pub fn state(lease: Option<&Lease>, now: Timestamp) -> LeaseState {
     lease.map_or(LeaseState::Available, |lease| lease.state(now))
 }
 
-/// Returns the lease after an operation at `now`, or `None` if it was released. `token` is that of a new lease.
+/// Returns the lease after an operation at `now`, or `None` if it was released. A new lease gets `token`.
 ///
 /// # Errors
 /// Fails if the state of the lease or the id doesn't permit the operation.
@@ -379,7 +379,7 @@ pub(crate) fn apply(
     }
 }
 
-/// Returns the token of a lease to acquire: that of the lease that the client holds already, or a `new` one.
+/// Returns the token of a lease to acquire: the one of the lease that the client holds already, or a `new` one.
 fn acquired_token(
     lease: Option<&Lease>,
     id: LeaseId,

@@ -69,7 +69,7 @@ impl fmt::Display for Revision {
 
 /// Identifies a grant. `Commit`, `Abort` and `Doubt` must present it.
 ///
-/// The revision is the fencing token: it is larger than that of every earlier grant for the resource. The nonce
+/// The revision is the fencing token: it is larger than in every earlier grant for the resource. The nonce
 /// distinguishes grants that two processes computed from the same record in the same microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Token {

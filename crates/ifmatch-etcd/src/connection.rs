@@ -30,7 +30,7 @@ use crate::rpc::{
     Operand, PutRequest, RANGE, RangeRequest, RangeResponse, RequestOp, TXN, Target, TxnRequest, TxnResponse, call,
 };
 
-/// Maximum number of operations in a transaction. Servers accept 128 by default, and count those of one nested one, too.
+/// Maximum number of operations in a transaction. Servers accept 128 by default, and count a nested one's, too.
 const OPERATIONS: usize = 64;
 /// Maximum length of the values in a transaction. Servers accept 1.5 MiB by default, and a larger value only alone.
 const BYTES: usize = 1 << 20;

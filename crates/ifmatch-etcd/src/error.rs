@@ -36,7 +36,7 @@ pub(crate) fn is_full(status: &Status) -> bool {
 }
 
 /// Returns the meaning of a failed transaction. These codes are given by checks before a transaction; any other one, for
-/// example that of a lost connection or of a lost leader, may have followed it.
+/// example for a lost connection or a lost leader, may have followed it.
 pub(crate) fn failed(status: Status) -> RegisterError {
     let kind = match status.code() {
         Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated => RegisterErrorKind::Unavailable,

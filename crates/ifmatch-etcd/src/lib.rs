@@ -84,7 +84,7 @@ impl EtcdRegister {
 
 #[async_trait]
 impl Register for EtcdRegister {
-    /// The time is that of the processes that share the register, if it is known to differ: etcd has none.
+    /// The processes that share the register have another time, if that's known: etcd has none.
     fn engine(&self) -> Engine {
         Engine { time: self.peers.time(SystemClock.now()), ..Engine::default() }
     }

@@ -138,7 +138,7 @@ impl RequestContext {
     }
 
     /// Takes a slot for the request, which counts towards [`Limits::requests`](crate::Limits::requests) until dropped.
-    /// Returns `None` if all slots are taken, or those of this client.
+    /// Returns `None` if all slots are taken, or all of this client's.
     pub fn take_slot(&self) -> Option<RequestSlot> {
         RequestSlots::take(&self.activity.client.requests, &self.activity.client.peer)
     }

@@ -55,7 +55,7 @@ pub enum Event {
     ConnectionRefused,
     /// An idle connection was closed to make room for a new one.
     IdleConnectionEvicted,
-    /// A request was refused because all slots are taken, or those of its client.
+    /// A request was refused because all slots are taken, or all of its client's.
     RequestRefused,
     /// A connection was closed because a request head or a TLS handshake took too long.
     SlowHead,

@@ -65,7 +65,7 @@ use settings::Settings;
 
 /// Time limit of a call.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Time limit of a statement, after which its connection is replaced. Shorter than that of a call, so the call ends
+/// Time limit of a statement, after which its connection is replaced. Shorter than a call's, so the call ends
 /// with the error of its statement.
 const STATEMENT_LIMIT: Duration = Duration::from_millis(4_500);
 /// Maximum number of records that one statement lists.

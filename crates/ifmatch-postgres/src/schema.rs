@@ -73,7 +73,7 @@ async fn migrate_at(settings: &Settings) -> Result<(), ConnectError> {
 }
 
 impl Connection {
-    /// Checks that the tables are those of this release.
+    /// Checks that the tables are this release's.
     pub(crate) async fn check_schema(&self) -> Result<(), ConnectError> {
         let missing = || {
             let text = "the database has no register. Create it with `ifmatch register migrate --register URL`, or with \

@@ -1,4 +1,4 @@
-//! The encryption of connections by URL: rustls, with the system's authorities or those of a file.
+//! The encryption of connections by URL: rustls, with the system's authorities or a file's.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::connection::{By, Connector};
 
-/// Returns the connector that trusts the authorities in a file, or those of the system.
+/// Returns the connector that trusts the authorities in a file, or the system's.
 pub(crate) fn connector(roots: Option<PathBuf>) -> Result<Arc<dyn Connector>, ConnectError> {
     Ok(Arc::new(By(MakeRustlsConnect::new(config(roots)?))))
 }

@@ -155,7 +155,7 @@ impl Proxy {
         self.shared.borrow().routes.states()
     }
 
-    /// Replaces the routes, the upstreams and their settings by those of `other`, for this proxy and its clones.
+    /// Replaces the routes, the upstreams and their settings with `other`'s, for this proxy and its clones.
     ///
     /// Requests in progress, including queued ones, end as they began, so none is lost. Servers that remain keep
     /// their health. The proxy also keeps its name, [`trust_forwarded`](ProxyBuilder::trust_forwarded) and

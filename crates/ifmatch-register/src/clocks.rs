@@ -9,7 +9,7 @@ use ifmatch_core::record::{Record, Revision};
 
 use crate::key::Key;
 
-/// Permitted error of the rates of the clocks, in parts per million: that of a clock without NTP, and of one that is slewed.
+/// Permitted error of the rates of the clocks, in parts per million: for a clock without NTP, and for one that is slewed.
 const RATE_ERROR: u64 = 500;
 /// Age of the last sample at which the time is unknown.
 const MAX_AGE: Duration = Duration::from_secs(60);
@@ -249,7 +249,7 @@ mod tests {
         assert!(error < Duration::from_millis(3), "{error:?}");
     }
 
-    /// The new primary's clock is behind that of the old one. Other processes know only the new one.
+    /// The new primary's clock is behind the old one's. Other processes know only the new one.
     #[test]
     fn the_time_goes_back_with_the_engines() {
         let clock = EngineClock::default();

@@ -80,7 +80,7 @@ pub fn encode(record: &Record) -> Vec<u8> {
 /// Decodes a record with its revision in front.
 ///
 /// # Errors
-/// [`RegisterErrorKind::Unreadable`] if the bytes aren't those of [`encode`].
+/// [`RegisterErrorKind::Unreadable`] if [`encode`] didn't write the bytes.
 pub fn decode(bytes: &[u8]) -> Result<Record, RegisterError> {
     let (_, record) = bytes.split_at_checked(REVISION).ok_or(RegisterErrorKind::Unreadable)?;
     Ok(Record::decode(record)?)

@@ -190,7 +190,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Evicts an arbitrary record other than that of `spared` that a probe would restore. The newcomer's revision is close to the current time.
+    /// Evicts an arbitrary record other than `spared`'s that a probe would restore. The newcomer's revision is close to the current time.
     fn forget_one(&mut self, newcomer: Revision, spared: &Key) -> Result<(), RegisterError> {
         let len = self.records.len();
         let start = index(newcomer.get() % len as u64);

@@ -238,7 +238,7 @@ impl RegisterError {
         Self { source, ..*self }
     }
 
-    /// Returns the error as that of a load or a scan, which changes nothing: an ambiguous one is then
+    /// Returns the error as one of a load or a scan, which changes nothing: an ambiguous one is then
     /// [`RegisterErrorKind::Unavailable`].
     #[must_use]
     pub fn of_read(self) -> Self {

@@ -40,7 +40,7 @@ impl Cause {
             if let Some(error) = innermost.downcast_ref::<rustls::Error>() {
                 return Self::of_tls(error, plain, trust);
             }
-            // The source of these two is that of the error that they wrap.
+            // These two have the source of the error that they wrap.
             let in_io = innermost.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
             let wrapped = in_io.or_else(|| innermost.downcast_ref::<Shared>().map(|shared| &**shared));
             match wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| innermost.source()) {
@@ -57,7 +57,7 @@ impl Cause {
     }
 
     /// Returns these words in place of an error that no other attempt avoids, and any other error as it is. `plain` and
-    /// `trust` are those of [`naming`](Self::naming).
+    /// `trust` mean the same as in [`naming`](Self::naming).
     pub fn explain(
         error: impl Into<Box<dyn Error + Send + Sync>>,
         plain: &str,

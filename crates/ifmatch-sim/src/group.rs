@@ -27,7 +27,7 @@ pub enum GroupSabotage {
     AnswerFirst,
     /// The refusals of a group go out before its swap.
     RefuseFirst,
-    /// A group is applied in another order than that of arrival.
+    /// A group isn't applied in order of arrival.
     Reorder,
     /// A group forgets its first answers.
     ForgetAnswers,

@@ -244,7 +244,7 @@ pub async fn check_without_connections<E: Engine>(settings: &'static [&'static s
     }
 }
 
-/// The connection ends with the server's next bytes, which may be those of the answer or earlier ones. The swap takes place
+/// The connection ends with the server's next bytes, which may belong to the answer or come before it. The swap takes place
 /// or doesn't, but never after another one that expects the same revision.
 pub async fn a_swap_without_an_answer_is_ambiguous_and_never_sent_twice<E: Engine>() {
     let (server, proxy, register) = behind_proxy::<E>().await;

@@ -54,7 +54,7 @@ pub fn faketime() -> PathBuf {
     found.expect("libfaketime is missing: apt-get install libfaketime, or set IFMATCH_FAKETIME to its path")
 }
 
-/// The lines that this thread logs, and those of its tasks on a runtime of one thread.
+/// The lines that this thread logs, and its tasks on a runtime of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 

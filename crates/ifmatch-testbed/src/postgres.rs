@@ -151,7 +151,7 @@ fn path(name: &str) -> PathBuf {
     if name.starts_with('/') { name.into() } else { programs().join(name) }
 }
 
-/// Returns the folder of the programs. Debian keeps those of each version in a folder of their own.
+/// Returns the folder of the programs. Debian has a folder for each version.
 fn programs() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path());

@@ -17,7 +17,7 @@ struct Entry {
     parent: u32,
     /// It is neither suspended nor ended.
     is_running: bool,
-    /// CPU time with that of its children that have ended, in the system's ticks.
+    /// CPU time in the system's ticks, with its ended children's.
     ticks: u64,
 }
 

@@ -202,7 +202,7 @@ impl Builder {
     /// A write with one strong tag in `If-Match`, or with `If-None-Match: *`, then needs no GET before it: its handler
     /// gets the [`ExpectedVersion`](crate::ExpectedVersion), and answers
     /// [`PreconditionFailed`](crate::PreconditionFailed) if the store has another one. The layer still compares all
-    /// other conditions, and those of POST. GET must return the store's version as `ETag`, and a version must never
+    /// other conditions, and all of POST's. GET must return the store's version as `ETag`, and a version must never
     /// recur for a URL: don't reuse ids of deleted rows. Responses to writes have a tag only if the handler states it,
     /// since a GET after the write might find another writer's version.
     ///

@@ -241,7 +241,7 @@ async fn keys_by_closure_differ_where_the_sent_paths_differ() {
     }
 }
 
-/// A middleware between an outer router and the layer gives a resource another name. Its key is that of the resource: under two keys,
+/// A middleware between an outer router and the layer gives a resource another name. Its key is the resource's: under two keys,
 /// two writers with one tag would both succeed.
 #[tokio::test]
 async fn a_rewritten_uri_is_the_resource_that_it_names() {
@@ -569,7 +569,7 @@ async fn a_new_version_is_part_of_a_response() {
     assert_no_lost_update(routes.guarded_by(layer), "/note", &[], "mine", "theirs").await;
 }
 
-/// Its tag is that of the new resource, and never confirms the list that it was added to.
+/// Its tag is the new resource's, and never confirms the list that it was added to.
 #[tokio::test]
 async fn a_created_resource_has_the_tag_that_the_handler_states() {
     async fn add(State(note): State<Note>, text: String) -> impl IntoResponse {

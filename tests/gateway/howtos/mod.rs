@@ -304,7 +304,7 @@ fn cells(page: &str) -> BTreeSet<String> {
     rows.map(|row| row.split(" | ").next().unwrap().to_owned()).collect()
 }
 
-/// Returns the rows of a table, which are those of its page, beside those that are named with the reason why nothing is to be compared.
+/// Returns the rows of a table, which match its page's, apart from the ones named with the reason why nothing is compared.
 fn rows(table: &str, page: &str, others: &[(&str, &str)]) -> Vec<Row> {
     let Table { row: rows } = toml::from_str(table).unwrap();
     let tested: BTreeSet<String> =

@@ -117,7 +117,7 @@ async fn certificates_and_the_redirection_to_them_are_as_in_nginx() {
     let request = "GET /a?b HTTP/1.1\r\nhost: shop.example\r\nconnection: close\r\n\r\n";
     let moved = exchange(redirecting.address(), request).expect(301);
     assert_eq!(moved.header("location"), "https://shop.example/a?b");
-    // The method stays the same, and the port is that of the test.
+    // The method stays the same, and the port is the test's.
     let moved = exchange(plain, request).expect(308);
     assert_eq!(moved.header("location"), format!("https://shop.example:{}/a?b", gateway.address().port()));
 }
@@ -212,7 +212,7 @@ async fn a_response_that_nginx_compresses_is_revalidated() {
     let second = ask(gzip);
     assert!(second.header("cache-status").contains("fwd-status=304"), "{second:?}");
     assert_eq!((second.etag(), second.header("content-encoding"), &second.body), (first.etag(), "gzip", &first.body));
-    // The strong tag is that of the bytes before compression.
+    // The strong tag names the bytes before compression.
     let plain = ask("");
     assert_eq!((plain.etag(), plain.text()), (first.etag().trim_start_matches("W/"), text.as_str()));
     let log = eventually("three requests in the log", || {

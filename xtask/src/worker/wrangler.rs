@@ -95,7 +95,7 @@ impl Copied {
         }
         for entry in fs::read_dir(from.join("src"))? {
             let file = entry?;
-            // This task's build has another entry than that of worker-build.
+            // This task's build has another entry than worker-build's.
             let text = fs::read_to_string(file.path())?.replace("../build/index.js", "../build/entry.js");
             fs::write(copied.folder.join("src").join(file.file_name()), text)?;
         }

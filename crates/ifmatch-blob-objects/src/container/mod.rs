@@ -22,7 +22,7 @@
 //!
 //!   read                               deletion in any process, still incomplete
 //!   has seen the mark
-//!   asks again, gets no answer: fails, since the blobs are hidden, or those of the next container
+//!   asks again, gets no answer: fails, since the blobs are hidden, or the next container's
 //! ```
 
 use std::collections::BTreeMap;

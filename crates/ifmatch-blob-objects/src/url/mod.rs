@@ -30,8 +30,8 @@ impl Backing {
     /// Opens the store of a URL: `file:///folder`, `memory://`, `s3://bucket/prefix`, `az://container/prefix` or
     /// `gs://bucket/prefix`.
     ///
-    /// `settings` are names and values as in the environment, such as `AWS_ENDPOINT`. Names other than those of the
-    /// three clouds are ignored, so the whole environment can be passed. A missing folder is created.
+    /// `settings` are names and values as in the environment, such as `AWS_ENDPOINT`. Names of other than the
+    /// three clouds' settings are ignored, so the whole environment can be passed. A missing folder is created.
     ///
     /// # Errors
     /// [`OpenErrorKind::Url`], [`OpenErrorKind::Folder`] or [`OpenErrorKind::Settings`]. The message says what to do.

@@ -67,7 +67,7 @@ impl FlightKey {
         Self { vary, selection, ..self.clone() }
     }
 
-    /// Returns the key of a request that no longer waits for those of this client.
+    /// Returns the key of a request that no longer waits for this client's others.
     #[must_use]
     pub(crate) fn apart_from(self, client: Option<IpAddr>) -> Self {
         Self { apart_from: client, ..self }

@@ -23,7 +23,7 @@ pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 pub struct CacheStatus {
     /// Reason for forwarding the request, if it was.
     pub forward: Option<Forward>,
-    /// The origin's status, if it differs from that of the response.
+    /// The origin's status, if it differs from the response's.
     pub origin: Option<StatusCode>,
     /// `true` if room for the whole response is reserved: it is stored once it has arrived completely.
     pub stored: bool,
@@ -75,7 +75,7 @@ impl CacheStatus {
         self
     }
 
-    /// Appends the member to the field, after those of caches closer to the origin.
+    /// Appends the member to the field, after the members of caches closer to the origin.
     ///
     /// ```
     /// use http::HeaderMap;

@@ -81,7 +81,7 @@ impl Lifetimes {
         Self::SUCCESSES.into_iter().map(|status| (status, lifetime)).collect()
     }
 
-    /// Returns the lifetime of responses with this status. Those with 206 have that of the 200 that they are parts of.
+    /// Returns the lifetime of responses with this status. A 206 has the lifetime of the 200 that it's part of.
     pub fn get(&self, status: StatusCode) -> Option<Duration> {
         let status = if status == StatusCode::PARTIAL_CONTENT { StatusCode::OK } else { status };
         self.0.iter().find(|(known, _)| *known == status).map(|(_, lifetime)| *lifetime)

@@ -145,7 +145,7 @@ impl Exchange<'_> {
         (!allowed && !is_cacheable).then_some(Refusal::NotAllowed)
     }
 
-    /// Returns `true` if the response sets no cookie, a public one, or that of the only user. An excluded `Set-Cookie` does
+    /// Returns `true` if the response sets no cookie, a public one, or the only user's. An excluded `Set-Cookie` does
     /// not count.
     fn may_share_cookie(&self) -> bool {
         let directives = &self.governing.directives;

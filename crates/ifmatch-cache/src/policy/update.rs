@@ -41,7 +41,7 @@ pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
 
 /// Returns `true` if a 304 refers to the stored response that the request named, so this may be reused (§4.3.3, §4.3.4).
 ///
-/// `If-None-Match` compares weakly (RFC 9110 §13.1.2), so the tag of the 304 must match that of the stored response weakly.
+/// `If-None-Match` compares weakly (RFC 9110 §13.1.2), so the 304's tag must match the stored response's weakly.
 /// Without a tag, the dates must agree. A 304 without validators refers to the stored response.
 ///
 /// A weak tag in the store and a strong one in the 304 are usual: a server that compresses weakens the tag of the 200, and answers

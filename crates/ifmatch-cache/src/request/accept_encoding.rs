@@ -1,7 +1,7 @@
 //! A normal form of `Accept-Encoding`, which the origin gets in place of the client's.
 //!
 //! A response that varies by the field is then selected by what the origin has seen, and browsers with different spellings share
-//! it. The normal form lists those of the usual codings that the client accepts, in a fixed order and without weights.
+//! it. The normal form lists the usual codings that the client accepts, in a fixed order and without weights.
 
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderValue};

@@ -22,7 +22,7 @@ pub(crate) fn apply(rules: &QueryRules, uri: &mut Uri) {
     if after != before {
         let mut parts = uri.clone().into_parts();
         parts.path_and_query = after.parse().ok();
-        // The characters are those of the old target, so it remains valid.
+        // The old target has the same characters, so it remains valid.
         if let Ok(new) = Uri::from_parts(parts) {
             *uri = new;
         }

@@ -348,5 +348,5 @@ impl Stored {
 }
 
 /// Capacity for fields added to each response, so its copy needn't grow: `Age`, `Content-Length`, `Cache-Status`,
-/// and those of the server.
+/// and the server's.
 const ADDED_FIELDS: usize = 6;

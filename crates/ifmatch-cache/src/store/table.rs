@@ -1,7 +1,7 @@
 //! The table of stored responses. A lookup after an invalidation finds nothing that was requested before it.
 //!
 //! Requests to the origin and invalidations draw ordinals from one counter. Each shard remembers the last invalidations of
-//! its URIs, and the table those of prefixes and groups; a response to an earlier request isn't stored. Comparing and
+//! its URIs, and the table remembers prefixes and groups. A response to an earlier request isn't stored. Comparing and
 //! storing is one step under the shard's lock, and so is remembering and removing.
 
 use std::collections::HashSet;

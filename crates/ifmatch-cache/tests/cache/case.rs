@@ -1,5 +1,5 @@
 //! The cases in tests/data/cases: scripted requests, origin responses and expected results. Shared by the tests of this
-//! crate and those of the whole proxy.
+//! crate and the whole proxy's.
 //!
 //! A file is a list of cases. A case has an `id`, the section of an RFC in `rfc`, and `steps`. `"required": false` marks
 //! behaviour that the RFC leaves to the cache. Members of a step:
@@ -10,7 +10,7 @@
 //! | `request` | header fields; `:method`, `:path` |
 //! | `origin` | the origin's response: header fields; `:status`, `:body`; or `"fails"`. If absent, the origin must not be asked |
 //! | `from` | source of the response: `origin`; `cache`; `validated`: the cache after a 304; `failure`: 502 or 504; `any` |
-//! | `status`, `body` | expected status and body; default to those of the source; `*` matches any body |
+//! | `status`, `body` | expected status and body; default to the source's; `*` matches any body |
 //! | `fields` | expected header fields; null: absent |
 //! | `sent` | header fields that the origin must receive; null: absent |
 //!

@@ -71,7 +71,7 @@ pub(super) fn strong_tag(headers: &HeaderMap) -> Option<Version> {
     std::str::from_utf8(tag.as_bytes()).ok().map(Version::new)
 }
 
-/// Returns the date of the content. `Date` may be of another clock, such as that of a gateway in front of a store.
+/// Returns the date of the content. `Date` may come from another clock, such as a gateway's in front of a store.
 pub(super) fn modified(headers: &HeaderMap) -> Option<SystemTime> {
     let seconds = HttpDate::from_headers(headers, LAST_MODIFIED)?.unix();
     u64::try_from(seconds).ok().map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))

@@ -44,7 +44,7 @@ struct Inner {
     memory: Memory,
     writes: AtomicUsize,
     faults: Mutex<Option<Faults>>,
-    /// Tags are hashes of the bytes, as those of S3.
+    /// Tags are hashes of the bytes, as in S3.
     hashes: AtomicBool,
     /// Answers date the content, as `Last-Modified` does, if set.
     dates: Mutex<Option<Dates>>,
@@ -55,7 +55,7 @@ struct Inner {
 /// Dates by a clock of the store's own, in whole seconds, as in HTTP.
 struct Dates {
     start: Instant,
-    /// Dates are those of the next whole second, and told once they have come, as those of ifmatch.
+    /// Dates are the next whole second's, and told once it has come, as in ifmatch.
     are_rounded_up: bool,
     /// Seconds from the start until each key was written.
     written: HashMap<String, u64>,

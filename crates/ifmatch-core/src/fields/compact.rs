@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
 
-/// Copies header fields for storage. The values share one allocation: those of a received message are slices of a much larger
+/// Copies header fields for storage. The values share one allocation: a received message's are slices of a much larger
 /// buffer, which they would keep in memory. Leaves room in the index for `added` more names.
 pub fn compact(headers: &HeaderMap, added: usize) -> HeaderMap {
     let mut text = BytesMut::with_capacity(headers.values().map(HeaderValue::len).sum());

@@ -44,7 +44,7 @@ const NAMES: [HeaderName; 30] = [
     WWW_AUTHENTICATE,
 ];
 
-/// Removes the fields that aren't allowed in a trailer section: those of [one connection](hop_by_hop), those that
+/// Removes the fields that aren't allowed in a trailer section: [one connection's](hop_by_hop), those that
 /// [describe a client](forwarded), preconditions, and all fields that frame, route, authenticate, modify or describe a
 /// message. Keeps checksums, tags and application fields.
 ///

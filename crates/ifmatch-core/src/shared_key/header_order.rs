@@ -1,4 +1,4 @@
-//! The order of headers in the string to sign: that of .NET's culture "en-US", used by the service and the SDKs.
+//! The order of headers in the string to sign: as .NET's culture "en-US" sorts, which the service and the SDKs use.
 //!
 //! Punctuation precedes digits, and digits precede letters; hyphens count only if the rest is equal. Byte order would
 //! reject valid signatures of requests with unusual metadata names.

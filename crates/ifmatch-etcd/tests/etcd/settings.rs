@@ -63,7 +63,7 @@ async fn another_cluster_is_noticed() {
         proxy.redirect(second.address());
         tokio::time::sleep(pause).await;
         let scan = Scan { limit: 1, ..Scan::default() };
-        // The first failure may be that of the old connection.
+        // The first failure may be the old connection's.
         let mut errors = Vec::new();
         for _ in 0..3 {
             errors.push(register.scan(&scan).await.unwrap_err());

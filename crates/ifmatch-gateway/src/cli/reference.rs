@@ -100,7 +100,7 @@ fn is_of_clients(arg: &Arg) -> bool {
     OF_CLIENTS.contains(&arg.get_id().as_str()) && is_usual
 }
 
-/// Adds the sections of all commands below this one, or that of the command.
+/// Adds the sections of all commands below this one, or the command's own.
 fn section(page: &mut String, name: &str, command: &Command) {
     let children: Vec<&Command> = command.get_subcommands().filter(|child| !child.is_hide_set()).collect();
     if children.is_empty() && !command.is_hide_set() {

@@ -71,7 +71,7 @@ pub(crate) fn print_banner(format: LogFormat, rest: impl FnOnce(&mut dyn Write, 
     }
 }
 
-/// Prints an object for each line of a text, like those of the log.
+/// Prints an object for each line of a text, as the log does.
 fn print_objects(out: &mut dyn Write, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut text = Vec::new();
     print(&mut text)?;

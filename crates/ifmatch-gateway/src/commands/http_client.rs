@@ -76,7 +76,7 @@ impl Token {
 }
 
 impl Connection {
-    /// Creates a client for `url` that sends the token with each request. The timeout is that of a whole exchange.
+    /// Creates a client for `url` that sends the token with each request. The timeout covers a whole exchange.
     ///
     /// # Errors
     /// Fails if the token is invalid, or a file cannot be used.
@@ -101,7 +101,7 @@ impl Trust {
         create(url, self.ca.as_deref(), HeaderMap::new(), Some(timeout))
     }
 
-    /// Reads the certificates in PEM format. Returns `None` if those of the system are trusted.
+    /// Reads the certificates in PEM format. Returns `None` if the system's are trusted.
     ///
     /// # Errors
     /// Fails if the file cannot be used.

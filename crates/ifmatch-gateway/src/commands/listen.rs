@@ -90,7 +90,7 @@ impl Listeners {
         if let Some(reserved) = self.console {
             let (listeners, address) = reserved.listen()?;
             let console = Arc::new(Console::new(Arc::new(gateway.clone()).into(), Arc::clone(&state), address)?);
-            // A browser on this machine needs no certificate, and those of the service have other names.
+            // A browser on this machine needs no certificate, and the service's have other names.
             let listening = Listening::from(listeners).limits(self.operators);
             let is_local = address.ip().is_loopback();
             server.serve(if is_local { listening.plain() } else { listening }, console);

@@ -132,7 +132,7 @@ fn invalid(source: &str, text: &str, why: &dyn Display) -> Error {
     ))
 }
 
-/// The file of this process. The log is that of the process, too.
+/// This process's file: the log is the process's, too.
 static FILE: OnceLock<AccessFile> = OnceLock::new();
 /// Readable for the group, for programs that collect logs.
 const MODE: u32 = 0o640;
@@ -269,7 +269,7 @@ impl Line {
         })
     }
 
-    /// Writes the line of a request that has ended at `end`, since 1970. Its time is that of the beginning.
+    /// Writes the line of a request that has ended at `end`, since 1970. Its time is when the request began.
     fn write(&self, out: &mut dyn fmt::Write, end: Duration) -> fmt::Result {
         let begin = end.saturating_sub(Duration::from_micros(self.duration_us));
         let Self { method, path, version, .. } = self;
@@ -280,7 +280,7 @@ impl Line {
         writeln!(out, "{client} - - [{time}] \"{method} {path} {version}\" {status} {bytes} \"{referer}\" \"{agent}\"")
     }
 
-    /// Returns the address of the client: the one that a trusted proxy in front names, or that of the connection.
+    /// Returns the address of the client: the one that a trusted proxy in front names, or the connection's.
     fn client(&self) -> &str {
         let named = self.forwarded_for.rsplit(',').next().map(|last| last.trim_start_matches("%20"));
         let address = self.client.rsplit_once(':').map_or(self.client.as_str(), |(address, _)| address);

@@ -36,7 +36,7 @@ pub(crate) fn is_store(url: &str) -> bool {
     url.split_once("://").is_some_and(|(scheme, _)| matches!(scheme, "s3" | "az" | "gs"))
 }
 
-/// Opens the store of a URL, which sends a request again if it fails. `name` is that of the URL in errors.
+/// Opens the store of a URL, which sends a request again if it fails. `name` names the URL in errors.
 ///
 /// # Errors
 /// Fails if the URL or a setting is invalid.

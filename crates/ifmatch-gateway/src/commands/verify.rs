@@ -252,7 +252,7 @@ impl fmt::Display for Interrupted {
     }
 }
 
-/// Saves the state of an unfinished run, or removes that of a finished one.
+/// Saves the state of an unfinished run, or removes a finished one's.
 fn save(file: &Path, run: Option<Interrupted>) -> Result<(), Error> {
     let saved = match run {
         Some(run) => fs::write(file, run.to_string()),

@@ -209,7 +209,7 @@ fn overlap(
     })
 }
 
-/// Returns `true` if an address of this list includes another one with the same port. `[::]` includes those of IPv4, unless its list
+/// Returns `true` if an address of this list includes another one with the same port. `[::]` includes IPv4's, unless its list
 /// has one with the same port.
 fn includes(list: &[ListenAddress], address: SocketAddr, other: SocketAddr) -> bool {
     let is_both = || {

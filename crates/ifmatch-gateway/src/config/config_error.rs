@@ -50,7 +50,7 @@ pub(crate) fn describe(text: &str, error: &Error) -> String {
     format!("TOML parse error at line {number}, column {column}\n{what}")
 }
 
-/// Returns the line of a route's table that an error of the whole table is about, counted from that of its header: the first one with
+/// Returns the line of a route's table that an error of the whole table is about, counted from its header's: the first one with
 /// what the message quotes, or else the one that sets the key that it begins with. The line itself may have a secret.
 fn line_in_route(table: &str, message: &str) -> Option<usize> {
     // The table ends at the header of another one. Those of its own tables begin with its name.
@@ -72,7 +72,7 @@ fn line_in_route(table: &str, message: &str) -> Option<usize> {
     find(&has_quoted).or_else(|| find(&names_key))
 }
 
-/// Smallest similarity of two names for a suggestion: that of a name of eight letters with one of them wrong, or two swapped.
+/// Smallest similarity of two names for a suggestion: one wrong or two swapped letters of eight.
 const SIMILAR: f64 = 0.8;
 
 /// Returns the message about an unknown key with a suggestion in place of the long list of known ones, if there is one.
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    /// The last line of each text is that of the fault.
+    /// The last line of each text has the fault.
     #[test]
     fn an_error_of_a_route_has_the_line_of_the_fault() {
         let route = "[proxy]\n[[proxy.route]]\nmatch = '/first'\nupstream = ['http://a']\n[[proxy.route]]\n";

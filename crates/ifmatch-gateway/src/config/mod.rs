@@ -160,7 +160,7 @@ impl Config {
         is_implicit || accounts::have_published_key(&self.server.settings.accounts)
     }
 
-    /// Returns `true` if signed requests are those of the same accounts with the same keys.
+    /// Returns `true` if the same accounts with the same keys may sign requests.
     pub(crate) fn has_accounts_of(&self, other: &Self) -> bool {
         // Without settings, the tokens determine if there is the development account.
         self.server.settings.accounts == other.server.settings.accounts

@@ -36,7 +36,7 @@ const HEALTH_SUCCESSES: u32 = 2;
 /// Configuration of `ifmatch proxy`. Always valid, since only [`ProxyConfig::from_settings`] creates it.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
-    /// Listeners, TLS, access and limits, and all settings, of which those of the proxy without a field here are valid as they are.
+    /// Listeners, TLS, access and limits, and all settings. The proxy's settings without a field here are valid as they are.
     pub server: ServerConfig,
     /// Routes to upstreams. `/` is the route of requests that match no other.
     pub routes: Vec<Route>,
@@ -271,7 +271,7 @@ fn configured(upstream: Upstream, settings: &ProxySettings, max_requests: SlotLi
 }
 
 /// Limits the requests of an upstream. By default, a hanging upstream leaves slots to the others. Clients share its slots as they
-/// share those of the proxy.
+/// share the proxy's.
 fn limit(upstream: Upstream, settings: &ProxySettings, max_requests: SlotLimit) -> Result<Upstream, Error> {
     let queue = max_requests.total / 4;
     let upstream = upstream.per_client(max_requests.per_client);

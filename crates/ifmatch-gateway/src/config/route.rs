@@ -69,7 +69,7 @@ pub struct Route {
 /// What the layers in front of the proxy do for a route.
 #[derive(Debug)]
 pub(crate) struct InFront {
-    /// Maximum size of a request body, in place of that of the server.
+    /// Maximum size of a request body, in place of the server's.
     pub(crate) max_body: Option<u64>,
     /// The rules of the cache, if it has any for the route.
     pub(crate) cache: Option<Arc<ResourceRules>>,

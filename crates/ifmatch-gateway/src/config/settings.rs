@@ -290,7 +290,7 @@ pub struct Settings {
 
     /// Access log format: text, json or combined; by default the log's.
     ///
-    /// `combined` is that of Apache and nginx.
+    /// `combined` is what Apache and nginx write.
     #[arg(long, hide_short_help = true, value_name = "FORMAT", help_heading = "Running")]
     pub access_log_format: Option<AccessLogFormat>,
 

@@ -167,7 +167,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Returns a value without secrets: those of URLs, and all of header fields, which may have credentials.
+/// Returns a value without secrets: without a URL's password, and without header fields, which may have credentials.
 fn public(value: &Value) -> Value {
     let is_secret = |key: &str| config_error::SECRETS.contains(&key);
     match value {

@@ -19,7 +19,7 @@ pub(super) struct Inside<'a> {
     pub(super) token: Option<String>,
     /// `false` if the gateway would forward everything but its endpoints, and the token with it.
     pub(super) has_blobs: bool,
-    /// `true` to count and log reads of endpoints as those of clients are. An open page does not count as a client.
+    /// `true` to count and log reads of endpoints as a client's. An open page doesn't count as a client.
     pub(super) counts_looks: bool,
 }
 

@@ -170,7 +170,7 @@ impl Console {
         }
     }
 
-    /// Returns the session of a request, which is that of everyone if no token is needed.
+    /// Returns the session of a request, which everyone shares if no token is needed.
     fn session(&self, headers: &HeaderMap) -> Option<Session> {
         if self.state.access.load().is_open() { Some(self.sessions.open()) } else { self.sessions.of(headers) }
     }

@@ -18,7 +18,7 @@ use super::inside::Failure;
 
 /// Beginning of the names of all consoles' cookies. The port follows, since cookies do not distinguish ports.
 const NAME: &str = "ifmatch-console-";
-/// Maximum number of sessions of a token. The one that was idle for longest makes room, and those of other tokens stay.
+/// Maximum number of sessions of a token. The one that was idle for longest makes room; other tokens' sessions stay.
 const MOST: usize = 20;
 /// Time after which an idle session ends.
 const IDLE: Duration = Duration::from_hours(12);

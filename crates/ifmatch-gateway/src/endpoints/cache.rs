@@ -92,7 +92,7 @@ pub(super) async fn respond(
     }
 }
 
-/// Purges this cache, and then those of other proxies.
+/// Purges this cache, then other proxies'.
 async fn purge(
     cache: &CacheHandle,
     others: &Purges,

@@ -188,7 +188,7 @@ fn key(key: &str) -> Result<Key, RegisterError> {
     Key::new(key).map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))
 }
 
-/// Returns the key of a segment. Their order is that of their numbers.
+/// Returns the key of a segment. Keys sort as the numbers do.
 fn segment_key(number: u64) -> Result<Key, RegisterError> {
     key(&format!("{SEGMENTS}{number:020}"))
 }

@@ -86,7 +86,7 @@ impl RequestSpan {
         self.0.is_recording()
     }
 
-    /// Makes the span the parent of those of a server to which the request is forwarded.
+    /// Makes the span the parent of the spans of the server that gets the request.
     pub(crate) fn put_into(&self, headers: &mut HeaderMap) {
         let context = Context::new().with_remote_span_context(self.0.span_context().clone());
         TraceContextPropagator::new().inject_context(&context, &mut HeaderInjector(headers));

@@ -36,7 +36,7 @@ async fn write(driver: &PostgresDriver, name: &str, bytes: &[u8]) -> Record {
     applied.after
 }
 
-/// Requests a permit, if the current version is that of a record.
+/// Requests a permit, if the current version is a record's.
 async fn begin(driver: &PostgresDriver, name: &str, version: Option<&Record>) -> Outcome {
     let mut headers = HeaderMap::new();
     if let Some(version) = version.and_then(|record| record.state(record.revision().timestamp()).version()) {

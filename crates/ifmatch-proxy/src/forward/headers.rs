@@ -110,7 +110,7 @@ impl Forwarding {
     }
 }
 
-/// Returns the host and port in a request, which is those of its URL before `Host` (RFC 9112 §3.2.2).
+/// Returns a request's host and port, from its URL rather than from `Host` (RFC 9112 §3.2.2).
 pub(crate) fn host(head: &Parts) -> Option<&str> {
     let field = || head.headers.get(HOST)?.to_str().ok();
     head.uri.authority().map(Authority::as_str).or_else(field)

@@ -22,7 +22,7 @@ use crate::upstream::slots::Slot;
 struct PauseTooLong;
 
 pin_project! {
-    /// A body that fails if its upstream pauses for too long. Unlike that of tower-http, it tells the end and the length of its
+    /// A body that fails if its upstream pauses for too long. Unlike tower-http's, it tells the end and the length of its
     /// content: a response that ends with its head must be forwarded as such, above all an error of gRPC (Trailers-Only).
     struct PausedBody<B> {
         #[pin]

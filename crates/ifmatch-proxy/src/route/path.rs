@@ -62,7 +62,7 @@ fn plain_segments(path: &[u8]) -> Option<Vec<u8>> {
 /// Number of times that a path is decoded by servers that drop parameters in between.
 const LEVELS: usize = 4;
 
-/// Returns the loosest reading of a path, and those of servers that drop the parameters of segments (`;x`) before they decode
+/// Returns the loosest reading of a path, and how servers read it that drop the parameters of segments (`;x`) before they decode
 /// escapes: to them, `/;%2Fx/admin` is `/admin`. Several servers in a row may decode it before. Returns `None` if a reading has dot
 /// segments, or if there are too many.
 pub(crate) fn readings(path: &str) -> Option<Vec<Vec<u8>>> {

@@ -36,7 +36,7 @@ const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs
 /// The certificates of both sides of a TLS connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Certificates {
-    /// The trusted authorities, or `None` for those of the system.
+    /// The trusted authorities, or `None` for the system's.
     pub(crate) roots: Option<RootCertStore>,
     /// The proxy's own certificate and its key, for servers that ask for them.
     pub(crate) own: Option<Arc<CertifiedKey>>,

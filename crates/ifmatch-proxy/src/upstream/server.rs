@@ -60,7 +60,7 @@ impl Server {
             _ => return Err(invalid()),
         };
         let is_host = |authority: &Authority| {
-            // Other characters are valid in a URL, but in no name of a host. `$` is that of a variable of another server.
+            // Other characters are valid in a URL, but in no host name. `$` begins another server's variable.
             let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:%~".contains(&byte);
             !authority.as_str().contains('@') && authority.host().bytes().all(is_valid)
         };

@@ -17,7 +17,7 @@ fn record(revision: u64) -> Record {
     Record::forgotten(Revision::new(revision))
 }
 
-/// Each call samples the server's time, which is that of this machine.
+/// Each call samples the server's time, which is this machine's.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_servers_time_is_known() {
     let server = start(&[]).await;

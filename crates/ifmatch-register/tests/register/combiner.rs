@@ -94,7 +94,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// The first swap is stuck, with one change, and these faults are those of the swaps from then on.
+    /// The first swap is stuck, with one change, and these faults happen to the swaps from then on.
     async fn new(faults: &[Fault]) -> (Self, JoinHandle<Answer>) {
         let inner = Faulty::new(faults);
         let register = Arc::new(Gated { inner, gate: Semaphore::new(0), swaps: Mutex::default() });
@@ -218,7 +218,7 @@ async fn a_group_whose_swap_lost_its_answer_is_recognised_by_its_last_record() {
     }
 }
 
-/// The swap may have preceded that of the other process. A refusal may have been computed on a record that was never there.
+/// The swap may have preceded the other process's. A refusal may have been computed on a record that was never there.
 #[tokio::test]
 async fn the_changes_of_a_group_share_its_fate() {
     for (fault, expected) in [

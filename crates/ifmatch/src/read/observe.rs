@@ -69,7 +69,7 @@ pub(crate) async fn observe(context: &ReadContext, headers: &HeaderMap, tag: Opt
     Some(Recorded::from_record(version, record.revision(), variant, vary, tag))
 }
 
-/// Returns the tag of a representation that is too long to hash: the recorded one if it fits, otherwise that of the
+/// Returns the tag of a representation that is too long to hash: the recorded one if it fits, otherwise the one in the
 /// record's revision at the beginning of the read.
 pub(crate) fn tag_of_revision<T: Body>(context: &ReadContext, tagged: &Tagged<T>) -> Option<EntityTag> {
     let variant = context.request.select(&Vary::of(&tagged.head.headers)?)?;

@@ -65,7 +65,7 @@ pub(crate) struct Unguarded {
 #[derive(Debug, Default)]
 struct InFlight {
     writes: usize,
-    /// The marks that they have requested, and those of them that were made.
+    /// The marks that they have requested, and the ones that were made.
     requested: u64,
     made: u64,
 }

@@ -100,7 +100,7 @@ async fn a_reader_that_began_before_a_write_gets_no_tag_of_the_new_version() {
     assert_ne!(early.header("etag"), Some(written));
 }
 
-/// The read begins before a write, and finds its bytes: the recorded tag is that of the bytes before.
+/// The read begins before a write, and finds its bytes: the recorded tag names the bytes before.
 #[tokio::test]
 async fn a_reader_that_finds_the_bytes_of_a_later_write_does_not_get_the_tag_before_it() {
     for (authoritative, write) in [(true, "PUT /a"), (false, "PUT /a"), (true, "POST /a"), (false, "POST /a")] {

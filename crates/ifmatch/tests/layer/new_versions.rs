@@ -245,7 +245,7 @@ async fn a_tag_never_names_the_bytes_of_an_unguarded_write() {
         world.release("post");
         assert_eq!(post.await.unwrap().status, 204);
         assert_eq!((written.status.as_u16(), written.header("etag")), (204, None), "{elsewhere} {ends_first}");
-        // Its tag must not pass for that of the POST.
+        // Its tag must not pass for the POST's.
         let current = ask(&here, "GET /a", &[]).await;
         assert_eq!(&current.body[..], b"post");
     }

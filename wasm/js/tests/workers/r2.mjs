@@ -25,7 +25,7 @@ async function read(request, bucket, key) {
   const [part, ...others] = selection.outcome === "parts" ? selection.ranges : [];
   const range = part && others.length === 0 ? { offset: part.start, length: part.end - part.start + 1 } : undefined;
 
-  // The bytes must be those of this version.
+  // The bytes must belong to this version.
   const object = await bucket.get(key, { onlyIf: { etagMatches: found.etag }, range });
   if (!object?.body) return new Response("replaced meanwhile\n", { status: 503, headers: { "retry-after": "1" } });
   if (!range) return new Response(object.body, { headers });

@@ -141,7 +141,7 @@ fn unanswered(why: &impl ToString) -> Trouble {
     Trouble::Unanswered { why: why.to_string(), is_overloaded: false }
 }
 
-/// Only an answer from the object is definite. Any exception, including that of an overloaded object, may occur after
+/// Only an answer from the object is definite. Any exception, even an overloaded object's, may occur after
 /// the object carried out the request.
 fn failed(error: &Error) -> Trouble {
     let flag = Reflect::get(&error.to_js_value(), &"overloaded".into());

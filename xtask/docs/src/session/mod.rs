@@ -114,12 +114,12 @@ impl Session {
         named.into_iter().try_for_each(|port| listening::wait(command, ([127, 0, 0, 1], port).into()))
     }
 
-    /// Replaces places of the page by those of this session.
+    /// Replaces places of the page with this session's.
     fn here(&self, text: &str) -> String {
         self.places.iter().fold(text.to_owned(), |text, (shown, here)| text.replace(shown, here))
     }
 
-    /// Replaces places of this session by those of the page.
+    /// Replaces places of this session with the page's.
     fn shown(&self, text: &str) -> String {
         self.places.iter().fold(text.to_owned(), |text, (shown, here)| text.replace(here, shown))
     }

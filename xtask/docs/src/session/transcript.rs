@@ -10,7 +10,7 @@ const UUID: [usize; 5] = [8, 4, 4, 4, 12];
 /// Number of digits of a time in microseconds.
 const MICROSECONDS: usize = 16;
 
-/// Values of the page that differ in each run, with those of this run.
+/// Values of the page that differ in each run, with this run's.
 #[derive(Default)]
 pub(super) struct Transcript(BTreeMap<String, String>);
 
@@ -27,7 +27,7 @@ impl Transcript {
         shown.try_for_each(|line| rest.find(|actual| self.matches(line, actual)).map(drop).ok_or(&**line))
     }
 
-    /// Replaces values of the page by those of this run.
+    /// Replaces values of the page with this run's.
     pub(super) fn with_actual_values(&self, command: &str) -> String {
         self.0.iter().fold(command.to_owned(), |command, (shown, actual)| command.replace(shown, actual))
     }

@@ -18,7 +18,7 @@ pub(crate) use team::{WorkerOptions, work};
 const HOT_KEYS: usize = 20;
 /// Keys that the other half of the operations use.
 const COLD_KEYS: usize = 10_000;
-/// Maximum number of clients, those of killed processes included.
+/// Maximum number of clients, killed processes' included.
 const CLIENT_NUMBERS: usize = 1 << 20;
 
 /// Options of a soak test.

@@ -27,7 +27,7 @@ pub(super) enum Kind {
 /// The outcome of a race.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// This many requests succeeded, and the content is that of the last one.
+    /// This many requests succeeded, and the content is the last one's.
     Won(usize),
     /// The content is of none that succeeded. `true` if a request without a clear outcome explains it.
     Foreign(bool),

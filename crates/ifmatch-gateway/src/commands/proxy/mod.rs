@@ -206,7 +206,7 @@ fn build(builder: ProxyBuilder) -> Result<Proxy, Error> {
     })
 }
 
-/// Replaces the upstreams, the certificate and the tokens by those of the current configuration. Changes nothing if that
+/// Replaces the upstreams, the certificate and the tokens with the current configuration's. Changes nothing if that
 /// is invalid.
 ///
 /// # Errors

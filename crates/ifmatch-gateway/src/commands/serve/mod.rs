@@ -127,7 +127,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
 }
 
-/// Exchanges the certificate and the tokens for those of the current configuration. Changes nothing if that is invalid.
+/// Exchanges the certificate and the tokens for the current configuration's. Changes nothing if that is invalid.
 fn reload(running: &Reloadable<'_>, started: &Config, load: &Load<'_>) -> Result<(), Error> {
     let config = load()?;
     if config.listen_tables.address != started.listen_tables.address {

@@ -69,7 +69,7 @@ impl Export<'_> {
         (entry.name, result)
     }
 
-    /// Returns the path of a blob and that of its file, which has no symbolic link below the folder.
+    /// Returns the paths of a blob and of its file, which has no symbolic link below the folder.
     fn target(&self, entry: &Entry) -> Result<(BlobPath, PathBuf), Fault> {
         let invalid = || Fault::failed("the gateway listed an invalid name");
         let name = entry.name.strip_prefix(&self.location.prefix).ok_or_else(invalid)?;

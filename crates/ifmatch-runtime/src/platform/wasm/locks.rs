@@ -1,5 +1,5 @@
 //! No locks: workerd neither finishes nor drops the futures of a request that it ends, so their locks would stay. Tasks
-//! of one isolate exclude each other as those of different isolates do.
+//! of one isolate exclude each other as in different isolates.
 
 use std::hash::Hash;
 use std::marker::PhantomData;

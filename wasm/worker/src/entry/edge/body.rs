@@ -1,4 +1,4 @@
-//! Bodies between the runtime's streams and those of the `http` crates.
+//! Bodies: the runtime's streams, as the `http` crates' and back.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Conversions between the runtime's requests, responses and streams and those of the `http` crates.
+//! Converts the runtime's requests, responses and streams to the `http` crates' and back.
 
 pub(crate) mod body;
 
