@@ -1,6 +1,6 @@
 //! Hit ratios of the cache over traces, compared with an LRU cache and the optimum.
 //!
-//! All objects have the same size, so that the optimum is known (Belady: evict the object used furthest in the future).
+//! All objects have the same size, so the optimum is known (Belady: evict the object used furthest in the future).
 //! The traces are the same in each run.
 #![allow(
     clippy::unwrap_used,

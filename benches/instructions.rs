@@ -1,4 +1,4 @@
-//! Instruction counts of functions, and of the layer compared with the bare service. They do not depend on the machine's load.
+//! Instruction counts of functions, and of the layer compared with the bare service. They don't depend on the machine's load.
 //!
 //! `cargo xtask bench functions` runs this. It needs valgrind, and the runner of the library's version.
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]

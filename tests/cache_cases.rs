@@ -114,7 +114,7 @@ fn ask(gateway: &Gateway, asking: &Asking) -> Answer {
     if method == "HEAD" { connection.answer_to_head() } else { connection.answer() }
 }
 
-/// Maximum duration of a case. Longer ones cannot be judged by whole seconds.
+/// Maximum duration of a case. Longer ones can't be judged by whole seconds.
 const MOST: Duration = Duration::from_millis(900);
 
 /// A clock for one process.
@@ -307,7 +307,7 @@ fn written(framing: Framing, method: &str, status: u16, fields: &[(String, Strin
     }
     let named = |wanted: &str| fields.iter().any(|(name, _)| name == wanted);
     let bodiless = method == "HEAD" || [204, 304].contains(&status);
-    // A chunked part of the wrong length would be truncated, so that the client gets no response.
+    // A chunked part of the wrong length would be truncated, so the client gets no response.
     let framing = if named("content-range") { Framing::Length } else { framing };
     match framing {
         _ if bodiless => text.push_str("\r\n"),

@@ -84,7 +84,7 @@ async fn echo(request: Request<Incoming>) -> Result<Response<Body>, Infallible> 
     let body = Full::new(content).with_trailers(std::future::ready(Some(Ok(trailers))));
     let mut response = Response::new(body.map_err(|never: Infallible| match never {}).boxed_unsync());
     response.headers_mut().insert("trailer", HeaderValue::from_static("etag"));
-    // A body with a declared length cannot have trailers.
+    // A body with a declared length can't have trailers.
     response.headers_mut().insert("transfer-encoding", HeaderValue::from_static("chunked"));
     Ok(response)
 }

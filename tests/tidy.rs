@@ -70,7 +70,7 @@ fn nothing_is_unfinished_or_ignored() {
     check(rule, &[("a.rs", "    // TODO: later"), ("a.rs", "#[ignore]")]);
 }
 
-/// Twin modules depend on the target, and their callers do not. rustfmt indents all but the items of a file.
+/// Twin modules depend on the target, and their callers don't. rustfmt indents all but the items of a file.
 #[test]
 fn only_whole_modules_depend_on_the_target() {
     let rule = |files: &[File]| {
@@ -195,7 +195,7 @@ fn every_problem_is_documented() {
             literal.trim_start().strip_prefix('"')?.split('"').next()
         });
         let is_kebab = |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
-        // Reasons of decisions, which are no problems.
+        // Reasons of decisions, which aren't problems.
         let problems = names.filter(is_kebab).filter(|name| *name != "not-modified");
         let missing = problems.filter(|name| !page.contains(&format!("`{name}`")));
         missing.map(|name| format!("docs/reference/errors.md does not explain {name}")).collect()

@@ -29,7 +29,7 @@ impl Number {
         Self { channel: endpoint.connect().await.unwrap(), key: key.into() }
     }
 
-    /// Returns the number, zero if it is not there.
+    /// Returns the number, zero if it isn't there.
     pub(crate) async fn get(&self) -> u64 {
         self.read().await.value
     }

@@ -46,7 +46,7 @@ impl Subject {
         self.run(self.size, &Method::PUT, None, StatusCode::NO_CONTENT).await;
     }
 
-    /// Reads each resource, so that its response is cached.
+    /// Reads each resource, so its response is cached.
     pub(crate) async fn read_all(&mut self) {
         self.run(self.size, &Method::GET, None, StatusCode::OK).await;
         self.run(self.size, &Method::GET, Some((IF_NONE_MATCH, TAG)), StatusCode::NOT_MODIFIED).await;
@@ -104,7 +104,7 @@ impl Subject {
     }
 }
 
-/// Resources with the same tag, so that every condition holds.
+/// Resources with the same tag, so every condition holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Resources;
 

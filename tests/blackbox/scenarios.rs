@@ -49,7 +49,7 @@ pub(crate) fn add(suite: &mut Suite) {
 struct Scenario<'a> {
     site: &'a Site,
     dialect: Dialect,
-    /// The path of its container, and one that does not exist.
+    /// The path of its container, and one that doesn't exist.
     own: String,
     new: String,
     /// The values of names that begin with a dollar.
@@ -84,7 +84,7 @@ impl<'a> Scenario<'a> {
         Self { site, dialect, own, new: format!("/{}", site.name()), values }
     }
 
-    /// Replaces names by their values, `/box` by the path of the container, and `/new` by one that does not exist.
+    /// Replaces names by their values, `/box` by the path of the container, and `/new` by one that doesn't exist.
     fn meaning(&self, text: &str) -> String {
         let mut names: Vec<&String> = self.values.keys().collect();
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));

@@ -114,7 +114,7 @@ impl Site {
         self.token().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default()
     }
 
-    /// Returns a name for a container or table that is not used elsewhere.
+    /// Returns a name for a container or table that isn't used elsewhere.
     pub(crate) fn name(&self) -> String {
         format!("b{:016x}n{}", self.run, self.names.fetch_add(1, Ordering::Relaxed))
     }

@@ -218,7 +218,7 @@ fn a_lost_lock_is_no_success_of_the_command() {
     }
 }
 
-/// The command ends, the server does not answer the release, and the signal ends the wait for it.
+/// The command ends, the server doesn't answer the release, and the signal ends the wait for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_ends_a_release() {
     let gateway = Gateway::embedded(&[]);
@@ -255,7 +255,7 @@ fn a_killed_holder_is_followed() {
     killed.signal("KILL");
     assert_eq!(killed.code(), None);
     assert_eq!(locked(&url, &["--wait", "10m"], "true").status.code(), Some(0));
-    // SIGKILL cannot be passed on: the command went on without the lock.
+    // SIGKILL can't be passed on: the command went on without the lock.
     kill("KILL", &command);
 }
 
@@ -305,7 +305,7 @@ fn a_private_certificate_authority_is_trusted_by_a_flag() {
     assert_eq!(code(&["lock", &lock, "--ca", &cert, "--wait", "5s", "--", "true"]), Some(0));
     assert_eq!(code(&["elect", &lock, "--ca", &cert, "--", "sh", "-c", "exit 4"]), Some(4));
     assert_eq!(code(&["check", &container, "--ca", &cert]), Some(0));
-    // The system does not trust it, and `http` is not its protocol: no other attempt can succeed.
+    // The system doesn't trust it, and `http` isn't its protocol: no other attempt can succeed.
     let plain = [&lock, &container].map(|url| url.replace("https:", "http:"));
     for (lock, container, advice) in [(&lock, &container, "certificate"), (&plain[0], &plain[1], "use https://")] {
         for arguments in [&["lock", lock, "--", "true"][..], &["elect", lock, "--", "true"], &["check", container]] {

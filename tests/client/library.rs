@@ -1,4 +1,4 @@
-//! The library over HTTP, on the gateway and on servers whose conditions or tags cannot be relied on.
+//! The library over HTTP, on the gateway and on servers whose conditions or tags can't be relied on.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -50,7 +50,7 @@ async fn answers_lost_after_the_commit_neither_fail_nor_repeat_an_update() {
     let proxy = Proxy::start(gateway.address()).await;
     let document = client(&format!("http://{}/box", proxy.address())).json::<u64>("hits");
     for number in 0..1_000 {
-        // The closure runs after the read, so that the answer of the write is lost.
+        // The closure runs after the read, so the answer of the write is lost.
         let cut = if number % 2 == 0 { Network::CutAfterCommit } else { Network::CutBeforeSending };
         document
             .update(|count| {
@@ -78,7 +78,7 @@ async fn the_gateway_itself_fences_late_writes_off() {
     assert!(next.fence() > old.fence());
     let bill = client.json::<u64>("bill");
     bill.update_fenced(&next, |sum| *sum += 1).await.unwrap();
-    // Replaces the document with one that has no stamp, so that only the gateway knows the larger token.
+    // Replaces the document with one that has no stamp, so only the gateway knows the larger token.
     let version = bill.get().await.unwrap().unwrap().version;
     let server = Http::new(&gateway.url("/box")).unwrap();
     let headers = http::HeaderMap::from_iter([(http::header::IF_MATCH, version.as_str().parse().unwrap())]);

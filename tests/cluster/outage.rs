@@ -165,7 +165,7 @@ const GATEWAYS: usize = 8;
 const COUNTERS: usize = 16;
 /// Writers of each gateway.
 const WRITERS: usize = 3;
-/// Pause of a writer while its gateway is not there.
+/// Pause of a writer while its gateway isn't there.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The increments of one counter.
@@ -224,7 +224,7 @@ impl Race {
             let read = match self.send(gateway, Method::GET, &path(counter), None, String::new()).await {
                 Some(read) if read.status == 200 => read,
                 Some(read) if read.status != 503 => panic!("{read:?}"),
-                // The gateway is not there, or its register is not.
+                // The gateway isn't there, or its register isn't.
                 _ => {
                     tokio::time::sleep(PAUSE).await;
                     continue;

@@ -23,7 +23,7 @@ const READS: usize = 10_000;
 const NODES: usize = 3;
 const READERS: usize = 24;
 const PURGERS: usize = 8;
-/// Pause of a client while its node is not there.
+/// Pause of a client while its node isn't there.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What all tasks share.

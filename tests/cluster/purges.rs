@@ -236,7 +236,7 @@ async fn nodes_come_and_go() {
     }
 }
 
-/// Without a register, the purge is acknowledged if all peers have confirmed it, and otherwise names those that have not.
+/// Without a register, the purge is acknowledged if all peers have confirmed it, and otherwise names those that haven't.
 #[tokio::test(flavor = "multi_thread")]
 async fn peers_are_asked_one_by_one() {
     let origin = Origin::start(0).await;

@@ -152,7 +152,7 @@ fn an_origin_with_a_path_is_refused() {
     assert!(refused.stderr.contains("--cors-origin") && refused.stderr.contains("https://HOST"), "{}", refused.stderr);
 }
 
-/// A page of another site cannot embed what only this machine may read.
+/// A page of another site can't embed what only this machine may read.
 #[tokio::test]
 async fn pages_of_other_sites_embed_public_blobs_only() {
     for (flags, path, expected) in [

@@ -61,7 +61,7 @@ async fn kill_9_during_a_hundred_writes() {
         for writer in 0..WRITERS {
             writers.spawn(write_until_the_end(round.clone(), writer));
         }
-        // A short pause, so that the kill does not coincide with the step before a response.
+        // A short pause, so the kill doesn't coincide with the step before a response.
         within("the writes before the kill", async {
             while round.acknowledged.load(Relaxed) < killed_after {
                 assert!(writers.try_join_next().is_none(), "a write has failed before the kill");

@@ -15,7 +15,7 @@ fn memory(flags: &[&str]) -> Gateway {
     Gateway::start(["serve", "--store", "memory://"].iter().chain(flags))
 }
 
-/// Connects with prior knowledge. The stream windows are small, so that responses do not fit.
+/// Connects with prior knowledge. The stream windows are small, so responses don't fit.
 async fn connect(gateway: &Gateway) -> SendRequest<Bytes> {
     let stream = TcpStream::connect(gateway.address()).await.unwrap();
     let mut builder = Builder::new();

@@ -69,7 +69,7 @@ fn excess_requests_get_503_and_health_stays_available() {
     eventually("200 again", || (exchange(gateway.address(), get("/")).status == 200).then_some(()));
 }
 
-/// If the rest were not read, closing would reset the connection while the client is still sending, and the reset could
+/// If the rest weren't read, closing would reset the connection while the client is still sending, and the reset could
 /// overtake the response.
 #[test]
 fn a_client_that_keeps_sending_sees_the_rejection() {

@@ -76,7 +76,7 @@ fn no_other_listener_serves_the_endpoints() {
     }
 }
 
-/// Clients of the site hold all connections, with requests whose bodies do not arrive.
+/// Clients of the site hold all connections, with requests whose bodies don't arrive.
 #[test]
 fn an_operator_gets_through_while_all_connections_are_taken() {
     let flags = ["--max-connections", "1", "--admin-listen", "127.0.0.1:0", "--console", "127.0.0.1:0"];
@@ -153,7 +153,7 @@ async fn tables_are_served_alongside_blobs() {
     let stale = tables.table(Method::PUT, path, &[JSON, ("if-match", &old)], seven).await.expect(412);
     assert!(stale.text().contains("UpdateConditionNotSatisfied"), "{}", stale.text());
 
-    // Entities are not visible as blobs.
+    // Entities aren't visible as blobs.
     let client = Client::new(gateway.address());
     assert_eq!(client.get("/", &[]).await.expect(200).json()["containers"], serde_json::json!([]));
     let end = gateway.stop();

@@ -184,7 +184,7 @@ fn clients_without_a_token_get_no_cached_blobs() {
     });
     get(&gateway, "/c/a", "").expect(401);
     get(&gateway, "/c/a", "authorization: Bearer other\r\n").expect(401);
-    // A header that claims a signature does not help.
+    // A header that claims a signature doesn't help.
     for signed in ["x-ms-version: 2025-01-05\r\n", "x-ms-version: 2025-01-05\r\nauthorization: SharedKey a:b\r\n"] {
         let refused = get(&gateway, "/c/a", signed);
         assert!([400, 401, 403].contains(&refused.status.as_u16()), "{refused:?}");

@@ -207,7 +207,7 @@ async fn signatures_are_verified_with_their_time_and_their_headers() {
         let old = s3.signer().presigned(&Method::GET, "/docs/a", time, 15 * 60);
         assert_eq!(Client::new(address).get(&old, &[]).await.status, status, "{old}");
     }
-    // The holder of a URL cannot add what its signature does not cover.
+    // The holder of a URL can't add what its signature doesn't cover.
     let upload = s3.signer().presigned(&Method::PUT, "/docs/c", now, 60);
     let copied = Client::new(address).put(&upload, &[("x-amz-copy-source", "/docs/a")], "").await;
     refused(&copied, 403, "AccessDenied");

@@ -73,7 +73,7 @@ fn begin(
     connection
 }
 
-/// Lists of blocks that do not end, from one client, fill its half of the memory for documents. Another client's list is taken, and so
+/// Lists of blocks that don't end, from one client, fill its half of the memory for documents. Another client's list is taken, and so
 /// is a read of the same client; its entity, on another listener, is refused like its lists, until the connections end.
 #[test]
 fn one_client_cannot_take_all_memory_for_documents() {
@@ -113,7 +113,7 @@ fn one_client_cannot_take_all_memory_for_documents() {
     eventually("the memory is free again", || (commit(ONE).status == 201).then_some(()));
 }
 
-/// The gateway's own responses and rejections do not occupy request slots, and are not read here.
+/// The gateway's own responses and rejections don't occupy request slots, and aren't read here.
 #[test]
 fn one_client_cannot_accumulate_unread_responses() {
     let gateway = memory(&["--max-requests-per-client", "1"]);
@@ -135,7 +135,7 @@ fn one_client_cannot_accumulate_unread_responses() {
     }
 }
 
-/// The client does not read the response to its request without a signature.
+/// The client doesn't read the response to its request without a signature.
 #[test]
 fn a_rejected_request_takes_no_slot() {
     let gateway = memory(&["--max-requests-per-client", "1", "--body-timeout", "1h"]);

@@ -61,7 +61,7 @@ async fn a_write_beyond_the_grace_period_changes_nothing() {
     assert_eq!((kept.text(), kept.etag()), ("old", &*tag));
 }
 
-/// Its machine is gone, so it does not respond to the PING that follows the GOAWAY.
+/// Its machine is gone, so it doesn't respond to the PING that follows the GOAWAY.
 #[test]
 fn a_client_that_is_gone_does_not_delay_the_shutdown() {
     let flags = ["--shutdown-grace", "1h", "--keep-alive", "1h", "--head-timeout", "100ms"];

@@ -165,7 +165,7 @@ async fn interfering(blobs: &'static [&'static str], seen: Arc<Mutex<Vec<String>
             let condition = ["if-match", "if-none-match"].map(|name| request.headers().get(name).cloned());
             let condition = condition.into_iter().flatten().next();
             let line = format!("{} {} {condition:?}", request.method(), request.uri().path());
-            // Reads the body, so that the connection can be used again.
+            // Reads the body, so the connection can be used again.
             let (method, path) = (request.method().clone(), request.uri().path().to_owned());
             request.into_body().collect().await.unwrap();
             seen.lock().unwrap().push(line);

@@ -1,5 +1,5 @@
 //! Clients that increment a counter with GET and conditional PUT, over real sockets. The handler stores any value that it
-//! receives, so that every lost update shows in the sum.
+//! receives, so every lost update shows in the sum.
 
 use std::collections::HashSet;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! Requests signed with `SharedKey`, by hand, so that tests can introduce errors.
+//! Requests signed with `SharedKey`, by hand, so tests can introduce errors.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request};

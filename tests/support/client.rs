@@ -44,7 +44,7 @@ impl Client {
     /// Like [`Client::send`], for a server that may disconnect.
     ///
     /// # Errors
-    /// Fails if there is no complete response. The request may have been processed nevertheless.
+    /// Fails if there is no complete response. The request may still have been processed.
     pub fn try_send(
         &self,
         request: Request<Body>,

@@ -1,4 +1,4 @@
-//! Requests to S3 with Signature Version 4, by hand, so that tests can introduce errors.
+//! Requests to S3 with Signature Version 4, by hand, so tests can introduce errors.
 
 use std::net::SocketAddr;
 use std::time::SystemTime;

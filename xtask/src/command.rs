@@ -12,7 +12,7 @@ use crate::Result;
 /// Interval between checks of a running command.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A command that has not been started yet.
+/// A command that hasn't been started yet.
 pub struct Run {
     command: Command,
 }
@@ -20,7 +20,7 @@ pub struct Run {
 impl Run {
     /// Returns a command that runs `program` in the directory `dir`.
     ///
-    /// It does not inherit cargo's variables about this package. Some build scripts depend on them, and would run again
+    /// It doesn't inherit cargo's variables about this package. Some build scripts depend on them, and would run again
     /// whenever cargo is started in turn by this task and by hand.
     pub fn new(program: impl AsRef<OsStr>, dir: &Path) -> Self {
         let mut command = Command::new(program);

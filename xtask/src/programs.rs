@@ -1,4 +1,4 @@
-//! Tasks that are programs of their own, so that the others need not compile what they use: the benchmarks, the documentation
+//! Tasks that are programs of their own, so the others needn't compile what they use: the benchmarks, the documentation
 //! site, and the soak test of the shared registers.
 
 use std::ffi::OsString;

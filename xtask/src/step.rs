@@ -110,7 +110,7 @@ impl Tool {
         is_read && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
     }
 
-    /// Runs the command that installs the program, printing each step. Returns `false` if it cannot run here.
+    /// Runs the command that installs the program, printing each step. Returns `false` if it can't run here.
     fn install(&self, workspace: &Workspace) -> Result<bool> {
         let run = |program: &str, args: &str| Run::new(program, workspace.root()).args(args.split_whitespace());
         let deadline = Instant::now() + INSTALLATION;
@@ -122,7 +122,7 @@ impl Tool {
         if !is_root || run("apt-get", "--version").output().is_err() {
             return Ok(false);
         }
-        // Unlike an installation, an update does not wait for the lock.
+        // Unlike an installation, an update doesn't wait for the lock.
         let locked = Instant::now() + LOCKED;
         while let Err(error) = run("apt-get", "update -qq").passes(deadline) {
             if Instant::now() > locked {

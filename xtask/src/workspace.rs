@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Result;
 use crate::command::Run;
 
-/// One selection of packages and features for all native builds and tests, so that nothing is compiled twice. With its
+/// One selection of packages and features for all native builds and tests, so nothing is compiled twice. With its
 /// feature, the harness builds only with the Worker's toolchain.
 pub(crate) const SELECTION: &str = "--workspace --exclude wasm-harness --all-features";
 

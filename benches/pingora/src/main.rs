@@ -21,7 +21,7 @@ use pingora::server::configuration::ServerConf;
 
 /// Capacity in bytes, as for the other caches.
 const LIMIT: usize = 4 << 30;
-/// Responses without explicit freshness are not fresh.
+/// Responses without explicit freshness aren't fresh.
 const DEFAULTS: CacheMetaDefaults = CacheMetaDefaults::new(|_| None, 0, 0);
 
 static STORED: LazyLock<MemCache> = LazyLock::new(MemCache::new);

@@ -70,7 +70,7 @@ pub(crate) fn functions(workspace: &Workspace, quick: bool, deadline: Instant) -
     require_runner(workspace.root())?;
     let benches = "bench --locked --manifest-path benches/Cargo.toml --target-dir target/benches --bench";
     let bench = |name| Run::cargo(&format!("{benches} {name}"), workspace.root());
-    // rustix reads the clock through the vDSO otherwise, which valgrind does not have.
+    // rustix reads the clock through the vDSO otherwise, which valgrind doesn't have.
     bench("instructions").env("RUSTFLAGS", "--cfg rustix_use_libc").passes(deadline)?;
     if quick {
         return Ok(());

@@ -85,7 +85,7 @@ impl Subject {
         if answer.status == 201 { Ok(()) } else { Err(format!("{}: PUT is answered {answer:?}", self.name).into()) }
     }
 
-    /// Returns the response to a row's request, or an error if it is not the expected one.
+    /// Returns the response to a row's request, or an error if it isn't the expected one.
     pub(crate) fn check(&self, row: &Row) -> Result<Answer> {
         let fields = self.fields(row)?;
         let answer = ask(self.address, &format!("GET {}", self.path(row.file)), &fields, &[])?;

@@ -102,7 +102,7 @@ pub(crate) fn decide<T>(state: &CacheState, request: &CacheRequest, found: &Foun
             reuse = Reuse::StaleWhileRevalidate;
         }
     }
-    // An origin that has just failed is not asked again by each request.
+    // An origin that has just failed isn't asked again by each request.
     let is_resting = || found.entry.failing.is_some_and(|failing| state.now() < failing.until);
     if reuse == Reuse::StaleWhileRevalidate && is_resting() {
         reuse = Reuse::Stale;

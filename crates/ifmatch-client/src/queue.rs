@@ -158,7 +158,7 @@ impl Queue {
             match taken {
                 Ok(Some(job)) => return Ok(Some(job)),
                 Ok(None) => {}
-                // A document that is no job must not hold up the others.
+                // A document that isn't a job must not hold up the others.
                 Err(error) if *error.kind() == ErrorKind::Refused => refused = refused.or(Some(error)),
                 Err(error) => return Err(error),
             }
@@ -333,7 +333,7 @@ impl Job {
             Err(error) if error.is_unknown() && self.is_deleted().await => return Ok(()),
             written => written?,
         }
-        // From here on, no client writes the job. If it cannot be deleted, the next worker tries.
+        // From here on, no client writes the job. If it can't be deleted, the next worker tries.
         if let Some(version) = &self.snapshot.version {
             let _ = self.raw.client.delete(&self.raw.key, version).await;
         }

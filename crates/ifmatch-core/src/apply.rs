@@ -40,7 +40,7 @@ impl Record {
     }
 
     fn begin(&self, begin: &Begin<'_>, now: Timestamp) -> Applied {
-        // The lease is checked first: a writer without it need not wait for the holder's write.
+        // The lease is checked first: a writer without it needn't wait for the holder's write.
         self.check_lease(begin.lease, now).map_err(Refusal::Lease)?;
         self.refuse_in_flight(now)?;
         let revision = self.revision.next(now);

@@ -163,7 +163,7 @@ impl Selection {
     pub fn parse(value: &[u8], len: u64, limits: Limits) -> Self {
         let Some(specs) = RangeSpec::parse_set(value, limits) else { return Self::Whole };
         if len == 0 && specs.iter().any(|spec| matches!(spec, RangeSpec::Suffix(1..))) {
-            // Satisfiable, but a 206 cannot express an empty range.
+            // Satisfiable, but a 206 can't express an empty range.
             return Self::Whole;
         }
         let parts: Vec<_> = specs.iter().filter_map(|spec| spec.resolve(len)).collect();

@@ -240,7 +240,7 @@ const WEAK: &[u8] = b"W/";
 
 fn check(bytes: &[u8]) -> Result<(), InvalidTag> {
     match bytes.strip_prefix(WEAK).unwrap_or(bytes) {
-        // Without an early exit, so that the compiler can vectorise it.
+        // Without an early exit, so the compiler can vectorise it.
         [b'"', opaque @ .., b'"'] if opaque.iter().fold(true, |valid, byte| valid & is_etagc(*byte)) => Ok(()),
         _ => Err(InvalidTag),
     }

@@ -289,7 +289,7 @@ impl Place {
         let after = scan.after.filter(|after| *after >= scan.prefix);
         // The first key after `after` is the same with a byte 0.
         let after = after.map(|after| [self.address.prefix.as_bytes(), after.as_bytes(), b"\0"].concat());
-        // The key after all that begin with the prefix, which is not empty. UTF-8 has no byte 255.
+        // The key after all that begin with the prefix, which isn't empty. UTF-8 has no byte 255.
         let mut range_end = prefix.clone();
         range_end.iter_mut().last().into_iter().for_each(|last| *last += 1);
         let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);

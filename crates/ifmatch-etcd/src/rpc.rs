@@ -30,7 +30,7 @@ where
     A: Message + Default + 'static,
 {
     let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(MAX_ANSWER);
-    // The call has not begun.
+    // The call hasn't begun.
     grpc.ready().await.map_err(|error| Status::new(Code::Unavailable, error.to_string()))?;
     let mut request = Request::new(request);
     if let Some(token) = token {

@@ -45,7 +45,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Returns the attempt of a request, or `None` if the request cannot lose: it reads, and its condition, if any, can only
+    /// Returns the attempt of a request, or `None` if the request can't lose: it reads, and its condition, if any, can only
     /// lead to 304.
     pub(crate) fn of<B>(
         request: &Request<B>,
@@ -123,7 +123,7 @@ struct Memory {
     paths: HashMap<String, Counts>,
 }
 
-/// Counts of a path by minute. A path that takes the place of another inherits its count, so that a frequent path cannot be missed
+/// Counts of a path by minute. A path that takes the place of another inherits its count, so a frequent path can't be missed
 /// (the algorithm Space-Saving).
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {

@@ -25,7 +25,7 @@ pub struct Error {
 pub enum ErrorKind {
     /// The flags, the environment or the configuration file are invalid.
     Usage,
-    /// An error of the environment, such as a port in use or a folder that cannot be written.
+    /// An error of the environment, such as a port in use or a folder that can't be written.
     Runtime,
     /// Stored data is damaged.
     Damaged,

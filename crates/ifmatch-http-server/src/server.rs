@@ -107,7 +107,7 @@ impl Server {
     /// Closes the ports, and waits up to `grace` until the requests in progress have ended.
     pub async fn shut_down(&mut self, grace: Duration) {
         self.phase.send_replace(Phase::Stopping);
-        // The ports close first, so that no connection arrives during the wait.
+        // The ports close first, so no connection arrives during the wait.
         while self.accepting.join_next().await.is_some() {}
         let all_free = async {
             for connections in self.slots() {

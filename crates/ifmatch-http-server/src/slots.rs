@@ -71,7 +71,7 @@ impl ConnectionSlots {
             self.observer.observe(Event::ConnectionRefused);
             return None;
         }
-        // Counted before waiting, so that this client's next connection on another listener does not wait as well.
+        // Counted before waiting, so this client's next connection on another listener doesn't wait as well.
         peer.connections.fetch_add(1, Relaxed);
         let mut slot = ConnectionSlot { peer, permit: None };
         slot.permit = self.permit().await;

@@ -28,7 +28,7 @@ pub(crate) fn of_attempt(config: &Config, error: tokio_postgres::Error) -> Conne
     ConnectError::new(ConnectErrorKind::Unreachable, text)
 }
 
-/// Says that the hosts of `config` do not answer.
+/// Says that the hosts of `config` don't answer.
 pub(crate) fn unanswered(config: &Config) -> String {
     let server = hosts(config);
     format!("PostgreSQL at {server} doesn't answer. Check that it runs, and that no firewall drops the connection.")

@@ -128,7 +128,7 @@ impl Lane {
         is_ambiguous: impl FnOnce(&T) -> bool,
     ) -> Result<T, RegisterError> {
         let prepared = self.0.take().await?;
-        // The sample is first in the pipeline, and is not delayed by the work.
+        // The sample is first in the pipeline, and isn't delayed by the work.
         // Without one, the bounds of the time widen; the work has its own result.
         let both = join(prepared.sample(&self.0.server().clock), work(&prepared));
         let (_, result) = tokio::time::timeout(STATEMENT_LIMIT, both).await.map_err(|_| {

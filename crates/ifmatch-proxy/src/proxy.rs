@@ -282,7 +282,7 @@ impl Shared {
             if next != Next::Return {
                 body.wait_for_return().await;
                 tried.push(server);
-                // With a slot in hand, a request does not wait for another one, which may belong to a request that waits for this one.
+                // With a slot in hand, a request doesn't wait for another one, which may belong to a request that waits for this one.
                 let has_response = outcome != Err(ProxyErrorKind::Unreachable);
                 let patience = if has_response { Duration::ZERO } else { self.timeouts_of(&target).connect };
                 if body.is_whole()

@@ -5,7 +5,7 @@
 //! may keep pages of a commit from the disk that wasn't acknowledged yet. It is wrong if a bit has flipped since: an
 //! acknowledged write is gone, and a client that holds the tag before it may write over it unseen.
 //!
-//! - **The slot is damaged.** A slot lies within one sector, which a disk writes as a whole or not at all, so this is no trace of
+//! - **The slot is damaged.** A slot lies within one sector, which a disk writes as a whole or not at all, so this isn't a trace of
 //!   a loss of power: [`newest_commit_is_readable`] is `false`, and the database isn't opened unless that is asked for.
 //! - **A page of the newest commit is damaged or missing.** Both causes look alike, so the database is opened, with a warning.
 //!

@@ -227,7 +227,7 @@ impl Shared {
         let mut current = self.current_mut();
         if matches!(current.state, State::Failed(None)) {
             let found = storage.open().and_then(|found| found.ok_or_else(|| std::io::ErrorKind::NotFound.into()));
-            // A commit that failed was not acknowledged, so it may be lost. After a failed read, nothing may be.
+            // A commit that failed wasn't acknowledged, so it may be lost. After a failed read, nothing may be.
             let rollback = if self.doubtful().is_empty() { Rollback::Refuse } else { Rollback::Accept };
             let view = View::open(found.map_err(unavailable_now)?, rollback).map_err(unavailable_now)?;
             if rollback == Rollback::Refuse && view.end == End::RolledBack {

@@ -342,7 +342,7 @@ impl Driver {
         if in_flight(&applied.outcome).is_none() {
             return Ok(applied);
         }
-        // Joined before the record is read again, so that no wakeup is missed.
+        // Joined before the record is read again, so no wakeup is missed.
         let mut turn = self.shared.waiters.join(key);
         let mut pauses = pauses().with_max_delay(MAX_POLL_INTERVAL).build();
         loop {

@@ -267,7 +267,7 @@ async fn swap_lane<B: Batches>(mut batches: B, mut waiting: mpsc::Receiver<Job<Q
             match &result {
                 Ok(Swap::Done) => drop(left.insert(swap.key, swap.next)),
                 Ok(Swap::Conflict(found)) => drop(left.insert(swap.key, found.clone())),
-                // The record is not known: the next swap of the key finds out.
+                // The record isn't known: the next swap of the key finds out.
                 Err(_) => {}
             }
             // The caller may be gone.

@@ -33,7 +33,7 @@ pub trait Connect: Send + Sync + 'static {
 /// every 250 ms until it succeeds.
 ///
 /// [`take`](Self::take) the connection before a call, and [`keep`](Self::keep) it after an answer. A call that fails, or
-/// is dropped halfway, doesn't keep it; the next one gets another. One that has ended since is replaced, and is no failure.
+/// is dropped halfway, doesn't keep it; the next one gets another. One that has ended since is replaced, which doesn't count as a failure.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -142,10 +142,10 @@ impl<S: Connect> Reconnecting<S> {
     }
 }
 
-/// Tries to connect until it succeeds, or until there are no calls any more.
+/// Tries to connect until it succeeds, or until no call waits.
 async fn probe<S: Connect>(server: Arc<S>, answer: oneshot::Sender<S::Connection>) {
     while !answer.is_closed() {
-        // From half of the interval to one and a half, so that processes do not probe at the same time.
+        // From half of the interval to one and a half, so processes don't probe at the same time.
         let jitter = ifmatch_runtime::nonce().unwrap_or_default() % PROBE_INTERVAL;
         SystemClock.sleep(Duration::from_millis(PROBE_INTERVAL / 2 + jitter)).await;
         if let Ok(open) = server.connect().await {

@@ -93,7 +93,7 @@ struct Returned {
     revived: bool,
     /// A blob.
     found: bool,
-    /// Nothing for an object that is no blob.
+    /// Nothing for an object that isn't a blob.
     hidden: bool,
 }
 

@@ -191,7 +191,7 @@ impl Server {
         });
         for _ in 0..CONNECTS {
             if let Some(status) = child.try_wait().expect("the process is ours") {
-                // That of `env` if there is no such program.
+                // `env`'s, if there is no such program.
                 if status.code() == Some(127) {
                     self.program.missing();
                 }

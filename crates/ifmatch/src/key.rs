@@ -225,7 +225,7 @@ fn encode(text: &mut String, bytes: &[u8], reserved: &[u8]) {
         if byte.is_ascii_graphic() && *byte != b'%' && !reserved.contains(byte) {
             text.push(char::from(*byte));
         } else {
-            // Writing to a string cannot fail.
+            // Writing to a string can't fail.
             let _ = write!(text, "%{byte:02X}");
         }
     }

@@ -102,7 +102,7 @@ fn skewed(site: &Site, minutes: i64, status: u16) {
     assert_eq!(reply.code(), if status == 403 { "AuthenticationFailed" } else { "" });
 }
 
-/// Signs with a key that is not the account's.
+/// Signs with a key that isn't the account's.
 fn another(site: &Site, account: &str, status: u16) {
     let mut http = site.azure();
     let path = blob(&mut http, site);

@@ -127,7 +127,7 @@ pub(crate) fn add_rejections(suite: &mut Suite) {
     }
 }
 
-/// In the rows, `/box` is a container with a blob `a`, and `/new` does not exist.
+/// In the rows, `/box` is a container with a blob `a`, and `/new` doesn't exist.
 fn check_rejections(site: &Site, request: &str, fields: &[(String, String)], body: &str, status: &str, code: &str) {
     let mut http = site.azure();
     let own = container(&mut http, site);

@@ -156,7 +156,7 @@ fn last_character(site: &Site) {
     }
 }
 
-/// XML cannot represent most control characters, so no response may contain one.
+/// XML can't represent most control characters, so no response may contain one.
 fn control_characters(site: &Site) {
     let (mut http, own) = filled(site, &["a"]);
     for query in ["&prefix=%01", "&delimiter=%1F", "&%02=x", "&include=%03", "&prefix=%EF%BF%BF", "&marker=AQ%3D%3D"] {

@@ -250,7 +250,7 @@ pub(crate) fn target(path: &str, is_container: bool) -> String {
     if is_container { format!("{path}?restype=container") } else { path.to_owned() }
 }
 
-/// Returns the state of a lease, or `gone` if the resource does not exist.
+/// Returns the state of a lease, or `gone` if the resource doesn't exist.
 pub(crate) fn state(http: &mut Http<'_>, target: &str) -> String {
     let reply = http.head(target);
     if reply.status == 404 { "gone".to_owned() } else { reply.is(200).field("x-ms-lease-state").to_owned() }

@@ -120,7 +120,7 @@ pub(crate) fn add_ranges(suite: &mut Suite) {
     let shared = Shared::default();
     for row in rows(include_str!("../../../crates/ifmatch-core/tests/data/ranges.txt")) {
         let [fields, length, expected] = row.try_into().expect("three columns");
-        // Other rows are about lengths that no blob here has, or about bytes that are not text.
+        // Other rows are about lengths that no blob here has, or about bytes that aren't text.
         let Some(length) = length.parse::<usize>().ok().filter(|length| *length <= 1000) else { continue };
         if fields.contains("\\x") {
             continue;

@@ -225,13 +225,13 @@ impl History {
                 _ => gaps.push(at + 1),
             }
         }
-        // A change takes place between its beginning and its end, so later changes cannot have ended before it began.
+        // A change takes place between its beginning and its end, so later changes can't have ended before it began.
         for pair in changes.windows(2) {
             assert!(pair[0].start < pair[1].end, "a change was overtaken by its own successor: {pair:?}");
         }
         for event in &events {
             let What::Saw(seen) = &event.what else { continue };
-            // States that ended before the read began are over; states that began after its end are not visible yet.
+            // States that ended before the read began are over; states that began after its end aren't visible yet.
             let over = changes.iter().rposition(|change| change.end < event.start).map_or(0, |at| at + 1);
             let begun = changes.iter().rposition(|change| change.start < event.end).map_or(0, |at| at + 1);
             if let Some(tag) = seen {

@@ -51,7 +51,7 @@ impl Slow {
     }
 }
 
-/// A's lease ends during A's write; B acquires it and writes. In any order, B's write is not lost, and A's write does
+/// A's lease ends during A's write; B acquires it and writes. In any order, B's write isn't lost, and A's write does
 /// not succeed after B's acquisition.
 fn lost(site: &Site, seconds: i32, broken: bool) {
     let mut http = site.azure();

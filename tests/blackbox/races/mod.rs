@@ -34,7 +34,7 @@ pub(crate) fn race<T: Send>(racers: usize, run: impl Fn(usize) -> T + Sync) -> V
     })
 }
 
-/// Returns the path of a blob that does not exist.
+/// Returns the path of a blob that doesn't exist.
 fn path(site: &Site) -> String {
     format!("/{}/blob", site.name())
 }

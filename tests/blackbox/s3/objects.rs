@@ -53,7 +53,7 @@ fn errors(site: &Site) {
     http.send("GET", &format!("{own}/missing?attributes"), &wanted, "").refused(404, "NoSuchKey");
 }
 
-/// A body in chunks, of any length if they are not signed.
+/// A body in chunks, of any length if they aren't signed.
 fn chunks(site: &Site) {
     let mut http = site.s3();
     let path = format!("{}/a", bucket(&mut http, site).0);

@@ -24,7 +24,7 @@ pub(crate) fn add(suite: &mut Suite) {
         let served = served.iter().find(|served| served[0] == row[3]).cloned();
         suite.case(format!("s3: the operation {}", row[3]), move |site| match &served {
             Some(served) => operation(site, &row, "", served[1].parse().expect("a status"), &served[2]),
-            // The library for S3 takes a request with a name that it does not know for the plain operation.
+            // The library for S3 takes a request with a name that it doesn't know for the plain operation.
             None => ["", "=", "=1"].into_iter().for_each(|after| operation(site, &row, after, 501, "-")),
         });
     }

@@ -60,7 +60,7 @@ impl<'a> Table<'a> {
         self.send("DELETE", ENTITY, &[("if-match", if_match)], "")
     }
 
-    /// Returns the properties of the entity `p`, `r`, or null if it does not exist.
+    /// Returns the properties of the entity `p`, `r`, or null if it doesn't exist.
     #[track_caller]
     fn properties(&mut self) -> Value {
         let reply = self.send("GET", ENTITY, &[], "");

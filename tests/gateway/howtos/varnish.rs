@@ -25,7 +25,7 @@ const OTHERS: [(&str, &str); 7] = [
     ("`X-Varnish`, `obj.hits`", "other names for the same: below"),
 ];
 
-/// A configuration with both origins, and these subroutines. Without others, both are used, so that it is valid, and the first one is
+/// A configuration with both origins, and these subroutines. Without others, both are used, so it is valid, and the first one is
 /// for all requests. A whole configuration is left as it is.
 fn vcl(subroutines: &str) -> String {
     if subroutines.starts_with("vcl ") {

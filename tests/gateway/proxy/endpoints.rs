@@ -35,7 +35,7 @@ fn the_log_contains_the_cache_status() {
     assert!(statuses.last().is_some_and(|last| last.starts_with("ifmatch; hit; ttl=")), "{log}");
 }
 
-/// A look-up says why a URL is not cached, and what is stored for one that is.
+/// A look-up says why a URL isn't cached, and what is stored for one that is.
 #[test]
 fn a_look_up_explains_what_is_cached() {
     let origin = Origin::start(|request| {

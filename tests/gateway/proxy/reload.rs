@@ -175,7 +175,7 @@ async fn certificates_are_exchanged() {
         let gateway = Gateway::start([command, &["--tls-cert", &cert, "--tls-key", &key]].concat());
         let before = presented(&first, &gateway).await;
         let open = first.connect(&gateway, &["http/1.1"]).await;
-        // A key that does not match the certificate.
+        // A key that doesn't match the certificate.
         fs::copy(second.path("key.pem"), &key).unwrap();
         hang_up(&gateway, FAILED);
         assert_eq!(presented(&first, &gateway).await, before);

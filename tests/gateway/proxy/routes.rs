@@ -128,7 +128,7 @@ fn a_hidden_field_still_names_the_groups_of_a_purge() {
     assert!(!super::is_hit(&ask(&gateway, "a.example", "/", "")));
 }
 
-/// The upstream does not get the cookie, so its response belongs to no client, and may have a lifetime by a guess or by a rule.
+/// The upstream doesn't get the cookie, so its response belongs to no client, and may have a lifetime by a guess or by a rule.
 #[test]
 fn a_cookie_that_the_route_removes_rules_out_no_lifetime() {
     let origin = Origin::start(|_| ok("last-modified: mon, 01 jan 2024 00:00:00 gmt\r\n", "hello"));

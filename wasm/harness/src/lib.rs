@@ -1,6 +1,6 @@
 //! Test harness for WebAssembly. `cargo xtask test --only wasm` passes it to the compiler.
 //!
-//! The standard harness cannot print there. This one writes to the console, and throws an error if a test fails.
+//! The standard harness can't print there. This one writes to the console, and throws an error if a test fails.
 #![cfg(feature = "run")]
 #![feature(test)]
 
@@ -21,7 +21,7 @@ extern "C" {
 /// Runs the tests one by one. The last line has their numbers: `N passed, N ignored`.
 ///
 /// # Panics
-/// Throws an error in JavaScript if a test fails or cannot run here.
+/// Throws an error in JavaScript if a test fails or can't run here.
 pub fn run(tests: &[&TestDescAndFn]) {
     set_hook(Box::new(|panic| log(&panic.to_string())));
     let (ignored, tests): (Vec<&TestDescAndFn>, Vec<&TestDescAndFn>) =

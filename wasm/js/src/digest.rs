@@ -26,7 +26,7 @@ const STEP: u32 = 64 << 10;
 /// Returns the content tag of bytes: their SHA-256 in lower-case hexadecimal digits, in quotes. It is strong and verifiable.
 ///
 /// # Errors
-/// A `TypeError` if the argument is not bytes, such as a string.
+/// A `TypeError` if the argument isn't bytes, such as a string.
 #[wasm_bindgen(js_name = contentTag)]
 pub fn content_tag(bytes: &Bytes) -> Result<String, JsValue> {
     Ok(ContentHash::of(bytes)?.content_tag())
@@ -42,7 +42,7 @@ impl ContentHash {
     /// Hashes bytes. For a stream, see `ContentHasher`.
     ///
     /// # Errors
-    /// A `TypeError` if the argument is not bytes, such as a string.
+    /// A `TypeError` if the argument isn't bytes, such as a string.
     pub fn of(bytes: &Bytes) -> Result<Self, JsValue> {
         let mut hasher = Hasher::default();
         bytes.hash(&mut hasher)?;
@@ -55,10 +55,10 @@ impl ContentHash {
         self.0.content_tag().to_string()
     }
 
-    /// Returns a tag with the number of the write. It changes with every write, even if the bytes do not.
+    /// Returns a tag with the number of the write. It changes with every write, even if the bytes don't.
     ///
     /// # Errors
-    /// A `TypeError` if the argument is not a `bigint` of 64 bits, such as `1`.
+    /// A `TypeError` if the argument isn't a `bigint` of 64 bits, such as `1`.
     #[wasm_bindgen(js_name = versionedTag)]
     pub fn versioned_tag(&self, generation: &Long) -> Result<String, JsValue> {
         let generation =
@@ -90,7 +90,7 @@ impl ContentHasher {
     /// Adds bytes.
     ///
     /// # Errors
-    /// A `TypeError` if the argument is not bytes, such as a string, or after `finish`.
+    /// A `TypeError` if the argument isn't bytes, such as a string, or after `finish`.
     pub fn update(&mut self, bytes: &Bytes) -> Result<(), JsValue> {
         bytes.hash(self.0.as_mut().ok_or_else(finished)?)
     }

@@ -22,7 +22,7 @@ extern "C" {
 /// RFC 9110 §13.2.2.
 ///
 /// Call this only if the response without conditions would be 2xx or 412: after authentication, and after a 404 or 405.
-/// For a write this is not enough, since another write may happen in between: pass the condition on to your storage (R2's
+/// For a write this isn't enough, since another write may happen in between: pass the condition on to your storage (R2's
 /// `onlyIf`, a Durable Object, `WHERE version = ?`).
 ///
 /// # Errors
@@ -54,7 +54,7 @@ pub fn evaluate_preconditions(request: &RequestLike, current: &MaybeValidators) 
 /// Returns `true` if a write has a condition, as a 428 requires (RFC 6585 §3).
 ///
 /// # Errors
-/// A `TypeError` if the argument is not a set of header fields.
+/// A `TypeError` if the argument isn't a set of header fields.
 #[wasm_bindgen(js_name = hasWriteCondition)]
 pub fn has_write_condition(request: &RequestLike) -> Result<bool, JsValue> {
     Ok(Preconditions::from_headers(&read(&request.headers()?, &Preconditions::WRITE_HEADERS)?).has_write_condition())

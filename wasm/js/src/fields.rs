@@ -12,7 +12,7 @@ extern "C" {
     /// A request.
     #[wasm_bindgen(typescript_type = "RequestLike")]
     pub type RequestLike;
-    // An exception that is not caught here would leave its part of the stack in use: after some hundreds, nothing works.
+    // An exception that isn't caught here would leave its part of the stack in use: after some hundreds, nothing works.
     #[wasm_bindgen(method, getter, structural, catch, js_name = method)]
     fn its_method(this: &RequestLike) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(method, getter, structural, catch, js_name = headers)]
@@ -60,7 +60,7 @@ impl RequestLike {
 }
 
 impl HeadersLike {
-    /// Rejects what is not a set of fields, such as `{ etag: … }`.
+    /// Rejects what isn't a set of fields, such as `{ etag: … }`.
     pub(crate) fn check(&self) -> Result<(), JsValue> {
         let get = if self.is_object() { Reflect::get(self, &"get".into())? } else { JsValue::UNDEFINED };
         let what = "headers are a Headers, or an object with a method get(name): of plain fields, new Headers(fields)";
@@ -109,7 +109,7 @@ pub(crate) fn tag(text: &str) -> Result<EntityTag, JsValue> {
 /// The properties of a representation.
 const PROPERTIES: [&str; 3] = ["etag", "lastModified", "length"];
 
-/// Rejects properties that are not known, such as `eTag`: they would be ignored, and a condition would silently not match.
+/// Rejects properties that aren't known, such as `eTag`: they would be ignored, and a condition would silently not match.
 pub(crate) fn check_properties(object: &JsValue) -> Result<(), JsValue> {
     if !object.is_instance_of::<Object>() {
         return Err(invalid("validators are an object, as in { etag: '\"v1\"' }"));

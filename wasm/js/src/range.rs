@@ -24,7 +24,7 @@ extern "C" {
 /// Evaluate the preconditions first: a 304 or 412 takes precedence over a 206 or 416. Only GET has ranges.
 ///
 /// # Errors
-/// A `TypeError` for an `etag` without quotes, an invalid `lastModified`, a `length` that is not a whole number, or an unknown
+/// A `TypeError` for an `etag` without quotes, an invalid `lastModified`, a `length` that isn't a whole number, or an unknown
 /// property.
 #[wasm_bindgen(js_name = selectRange)]
 pub fn select_range(request: &RequestLike, sent: &JsRepresentation) -> Result<JsSelection, JsValue> {

@@ -1,4 +1,4 @@
-//! The register on Durable Objects over HTTP, so that native tests of registers reach it. For tests only.
+//! The register on Durable Objects over HTTP, so native tests of registers reach it. For tests only.
 //!
 //! | request | answer |
 //! |---|---|

@@ -53,7 +53,7 @@ fn read(site: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, Page>) -> Resu
     Ok(())
 }
 
-/// Returns the reason why a link does not work.
+/// Returns the reason why a link doesn't work.
 fn objection(link: &Link, from: &Path, pages: &BTreeMap<PathBuf, Page>, site: &Path) -> Option<&'static str> {
     let target = &link.target;
     if target.contains("://") || target.starts_with("//") {

@@ -32,7 +32,7 @@ impl Preprocessor for Links {
 fn rewritten(page: &str, folder: &Path, repository: &Path) -> String {
     let mut text = page.to_owned();
     let events: Vec<_> = Parser::new_ext(page, Options::all()).into_offset_iter().collect();
-    // From the end, so that the ranges of earlier links remain valid.
+    // From the end, so the ranges of earlier links remain valid.
     for (event, range) in events.into_iter().rev() {
         let Event::Start(Tag::Link { dest_url, .. }) = event else { continue };
         let Some(target) = target(&dest_url, folder, repository) else { continue };

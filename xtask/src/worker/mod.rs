@@ -30,7 +30,7 @@ pub struct Options {
     /// Port for blobs on 127.0.0.1.
     #[arg(long, default_value_t = 8787)]
     port: u16,
-    /// Port for tables on 127.0.0.1. Without it, tables are not served.
+    /// Port for tables on 127.0.0.1. Without it, tables aren't served.
     #[arg(long, value_name = "PORT")]
     listen_tables: Option<u16>,
     /// Folder for the blobs. Without it, they are kept in memory.

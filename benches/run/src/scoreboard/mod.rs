@@ -111,7 +111,7 @@ impl Site<'_> {
             command.args(["--header", header]);
         }
         let output = command.envs(started.env.iter().cloned()).output()?;
-        // 3: a server that does not honour conditions.
+        // 3: a server that doesn't honour conditions.
         if !matches!(output.status.code(), Some(0 | 3)) {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
         }

@@ -72,7 +72,7 @@ pub(super) const SERVERS: [Server; 14] = [
     Server { name: "s3s-fs", part: Part::S3, needs: &[], start: s3::s3s_fs },
 ];
 
-/// A signature that moto does not verify. Unsigned requests would need a public bucket.
+/// A signature that moto doesn't verify. Unsigned requests would need a public bucket.
 const SIGNATURE: &str = "authorization: AWS4-HMAC-SHA256 Credential=test/20200101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
 /// Where Debian keeps Apache's modules.
 const APACHE_MODULES: &str = "/usr/lib/apache2/modules";

@@ -244,7 +244,7 @@ impl Change<'_> {
         for group in &row.groups {
             self.groups.insert(&*member(group, key), ())?;
         }
-        // Encoding to memory does not fail.
+        // Encoding to memory doesn't fail.
         let encoded = postcard::to_allocvec(&row).unwrap_or_default();
         self.rows.insert(key, &*encoded)?;
         self.changed = true;

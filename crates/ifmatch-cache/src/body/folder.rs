@@ -158,7 +158,7 @@ impl Folder {
             drop(contents);
             if missing > 0 {
                 self.warn(&"the disk is nearly full: the cache evicts files before it has reached its own limit");
-                // An evicted file that is being read takes its space until then. Others are not evicted in its place.
+                // An evicted file that is being read takes its space until then. Others aren't evicted in its place.
                 if mem::replace(&mut has_evicted_for_disk, true) {
                     return false;
                 }
@@ -172,7 +172,7 @@ impl Folder {
     /// Handles a failure to write `bytes` of a body: makes room for the next one if that helps.
     pub(crate) fn note_failure(&self, error: &io::Error, bytes: u64) {
         self.warn(error);
-        // A quota does not show in the free space.
+        // A quota doesn't show in the free space.
         if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             self.evict(bytes);
         }

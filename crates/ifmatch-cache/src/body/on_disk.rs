@@ -306,7 +306,7 @@ impl DiskWriter {
         so_far: impl IntoIterator<Item = Bytes>,
     ) -> io::Result<(Self, Arc<DiskBody>, Arc<File>)> {
         let body = Arc::new(DiskBody::new(folder, folder.new_file(), Written::default()));
-        // Created first, so that the file is deleted if anything fails.
+        // Created first, so the file is deleted if anything fails.
         let mut writer = Self { body: Some(Arc::clone(&body)), output: None, pending: BytesMut::new() };
         let new = Arc::clone(&body);
         let file = folder.threads.run(move || new.create_file()).await?;

@@ -66,7 +66,7 @@ impl Fill {
                 Ok(chunk) => {
                     len += chunk.len() as u64;
                     let is_complete = body.is_end_stream() && self.is_length_valid(len);
-                    // Stored before the last bytes are sent, so that a client that has them finds the response stored.
+                    // Stored before the last bytes are sent, so a client that has them finds the response stored.
                     if in_memory && is_complete && self.broadcast.covers(len) {
                         stored = Some(self.store(Some(&chunk), len, None));
                     }

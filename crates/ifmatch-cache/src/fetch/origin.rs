@@ -228,7 +228,7 @@ impl Fetch {
             return None;
         };
         let meta = stored.meta.freshened(&head.headers, &self.arrival(times));
-        // Without a tag of its own, the part may be of another version: its origin does not know `If-Range`.
+        // Without a tag of its own, the part may be of another version: its origin doesn't know `If-Range`.
         let is_tagged = head.headers.contains_key(ETAG);
         let same = is_tagged && meta.strong_tag().is_some() && meta.tag == stored.meta.tag && received.bytes == range;
         if !same || received.total != parts.total {

@@ -271,7 +271,7 @@ impl RequestDirectives {
                 self.min_fresh = Some(self.min_fresh.unwrap_or_default().max(wanted));
             }
             b"max-stale" if value.is_none() => shorten(&mut self.max_stale, Duration::MAX),
-            // A permission that cannot be parsed is not granted.
+            // A permission that can't be parsed isn't granted.
             b"max-stale" => {
                 if let Some(time) = value.and_then(number) {
                     shorten(&mut self.max_stale, time);

@@ -8,9 +8,9 @@ pub const CACHE_GROUPS: HeaderName = HeaderName::from_static("cache-groups");
 /// `Cache-Group-Invalidation`: the groups that an unsafe request invalidates.
 pub const CACHE_GROUP_INVALIDATION: HeaderName = HeaderName::from_static("cache-group-invalidation");
 
-/// `Surrogate-Key`, as of Fastly and Varnish's xkey: groups, separated by blanks.
+/// `Surrogate-Key`, used by Fastly and Varnish's xkey: groups, separated by blanks.
 const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
-/// `Cache-Tag`, as of Cloudflare and Akamai: groups, separated by commas.
+/// `Cache-Tag`, used by Cloudflare and Akamai: groups, separated by commas.
 const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
 
 /// Maximum number of groups per response. §2 requires 32.

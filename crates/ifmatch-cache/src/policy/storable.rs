@@ -111,7 +111,7 @@ impl Exchange<'_> {
         if self.status.is_informational() || self.status == StatusCode::NOT_MODIFIED {
             return Some(Refusal::Status);
         }
-        // The range is not part of the cache key.
+        // The range isn't part of the cache key.
         if self.status == StatusCode::RANGE_NOT_SATISFIABLE && self.request.contains_key(RANGE) {
             return Some(Refusal::Status);
         }

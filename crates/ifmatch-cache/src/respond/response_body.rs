@@ -161,7 +161,7 @@ where
                     Some(Ok(frame)) => Poll::Ready(Some(Ok(frame))),
                     Some(Err(damage)) => match resume.take() {
                         None => Poll::Ready(Some(Err(damage.into()))),
-                        // The piece was not sent. The origin may still have this version.
+                        // The piece wasn't sent. The origin may still have this version.
                         resume => match Self::fall_behind(resume, sent, Some(len)) {
                             Ok(rest) => {
                                 self.kind = rest;

@@ -113,14 +113,14 @@ impl Archive {
             if is_current() && has_file && !is_older {
                 change.put(row_key, row)?;
                 put = true;
-                // Before the transaction ends, so that the file belongs to exactly one of both.
+                // Before the transaction ends, so the file belongs to exactly one of both.
                 if is_slice { body.lend(row_key) } else { body.hand_over(row_key) }
             }
             Ok(())
         };
         let committed = blocking(|| self.folder.try_change(durable, change));
         if put && !committed {
-            // The row may or may not exist. The index is not used again.
+            // The row may or may not exist. The index isn't used again.
             self.folder.free(body.len());
         }
     }

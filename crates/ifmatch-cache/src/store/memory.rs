@@ -228,7 +228,7 @@ mod tests {
         }
         let handed: usize = held.iter().map(|gone| gone.0.len()).sum();
         assert_eq!(handed, 10 - memory.keys("").len());
-        // Replacing an entry is not an eviction.
+        // Replacing an entry isn't an eviction.
         let before = memory.evictions();
         let last = memory.keys("").remove(0);
         assert_eq!(memory.insert(&last, entry(10)).0.len(), 1);

@@ -63,7 +63,7 @@ pub(super) fn encode(meta: &Meta, body: Written) -> Vec<u8> {
         hash: body.hash,
         trailers: body.trailers.as_ref().map(fields),
     };
-    // Encoding to memory does not fail.
+    // Encoding to memory doesn't fail.
     postcard::to_allocvec(&record).unwrap_or_default()
 }
 
@@ -96,7 +96,7 @@ pub(super) fn decode(bytes: &[u8], began: u64, len: u64) -> Option<(Meta, Writte
 
 /// Returns a name for the requests that a response answers, among those for its URI.
 pub(super) fn variant_name(key: &SecondaryKey) -> String {
-    // Encoding to memory does not fail.
+    // Encoding to memory doesn't fail.
     let encoded = postcard::to_allocvec(&variant(key)).unwrap_or_default();
     ContentHash::of(&encoded).hex()
 }

@@ -158,7 +158,7 @@ async fn unkeyed_inputs_do_not_poison_the_cache() {
         ("x-http-method-override", "DELETE"),
         ("x-method-override", "DELETE"),
         ("x-http-host-override", "evil.example"),
-        // CGI and WSGI cannot distinguish the two.
+        // CGI and WSGI can't distinguish the two.
         ("x_forwarded_host", "evil.example"),
         ("script_name", "/evil"),
         ("forwarded", "host=evil.example"),
@@ -285,7 +285,7 @@ async fn responses_with_too_many_header_fields_are_not_stored() {
         assert_eq!(world.get(path).await.text(), "hello");
         not_stored(&world, path).await;
     }
-    // A 304 cannot add too many either.
+    // A 304 can't add too many either.
     world.origin.will_answer(many(900));
     world.get("/").await;
     world.pass(61);

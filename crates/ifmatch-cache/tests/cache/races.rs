@@ -105,7 +105,7 @@ async fn a_response_requested_before_a_write_is_not_found_after_it() {
     let reader = world.try_send(get("/", &[])).await.unwrap();
     world.origin.will(204, &[], "");
     world.send(request("PUT", "/", &[])).await;
-    // A request after the write does not get the old body either.
+    // A request after the write doesn't get the old body either.
     world.origin.will(200, &FRESH, "new");
     assert_eq!(world.get("/").await.text(), "new");
     feed.send("old");

@@ -292,7 +292,7 @@ async fn evicted_responses_are_hits_from_disk() {
         written(&world).await;
     }
     assert_eq!((world.origin.count(), world.handle.metrics().count(Outcome::Hit)), (400, 400));
-    // An eviction is no way around a purge.
+    // An eviction isn't a way around a purge.
     assert_eq!(world.handle.purge(&Purge::Prefix(String::new())), 400);
     world.origin.will_each(|_| response(200, &FRESH, "new"));
     for at in 0..400 {

@@ -65,7 +65,7 @@ async fn a_long_range_is_a_hit_at_the_second_go() {
     }
     assert_eq!(world.get_with("/", &[("range", "bytes=2000000-")]).await.status, 416);
     assert_eq!(world.origin.count(), 2);
-    // Bytes that are not stored, or in two files.
+    // Bytes that aren't stored, or in two files.
     for (first, last) in [(99_999, 100_000), (299_999, 300_000), (200_000, 600_000)] {
         let answer = get(&world, first, last).await;
         assert!(!answer.is_hit() && answer.text() == &whole[first..=last]);

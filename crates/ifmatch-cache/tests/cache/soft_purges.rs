@@ -81,7 +81,7 @@ async fn the_time_for_stale_responses_begins_with_the_purge() {
     held.send(response(200, &FRESH, "new")).unwrap();
     settle().await;
     assert_eq!(world.get("/").await.text(), "new");
-    // After that time, the response is not used.
+    // After that time, the response isn't used.
     let world = world_with(&[("cache-control", "max-age=60, stale-while-revalidate=10")]).await;
     world.handle.soft_purge(&purges()[0]);
     world.pass(10);

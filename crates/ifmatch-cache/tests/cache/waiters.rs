@@ -166,7 +166,7 @@ async fn a_private_response_goes_to_one_client() {
         for answer in join_all(waiters).await {
             assert_eq!(answer.unwrap().text(), "for another");
         }
-        // Later requests do not wait.
+        // Later requests don't wait.
         let held = [world.origin.will_wait(), world.origin.will_wait()];
         let clients = [spawn(&world, "/", &[]), spawn(&world, "/", &[])];
         world.origin.reached(6).await;
@@ -415,7 +415,7 @@ async fn waiters_may_use_a_response_that_is_stale_on_arrival() {
             assert_eq!(answer.text(), "hello");
         }
         assert_eq!(world.origin.count(), 1, "{fields:?}");
-        // Later requests did not wait for it.
+        // Later requests didn't wait for it.
         world.origin.will(200, &FRESH, "new");
         assert_eq!(world.get("/").await.text(), "new", "{fields:?}");
     }

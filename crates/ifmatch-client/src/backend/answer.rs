@@ -41,9 +41,9 @@ fn kind(response: &Response<Bytes>) -> ErrorKind {
     let conflict = || ErrorKind::Conflict { current: strong_tag(response.headers()) };
     match response.status() {
         StatusCode::PRECONDITION_FAILED if lease_error(response.headers()) == Some(SUPERSEDED) => ErrorKind::Lost,
-        // A lease of another client, which reading again would not change.
+        // A lease of another client, which reading again wouldn't change.
         StatusCode::PRECONDITION_FAILED if lease_error(response.headers()).is_some() => ErrorKind::Refused,
-        // Reading again would not change that there is no container.
+        // Reading again wouldn't change that there is no container.
         StatusCode::NOT_FOUND if error_code(response.headers()) == Some(NO_CONTAINER) => ErrorKind::Refused,
         // Also: 409 of a store with concurrent writers, and 404 of one that was told to replace an absent key.
         StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT | StatusCode::NOT_FOUND | StatusCode::GONE => conflict(),

@@ -264,7 +264,7 @@ impl Http {
         if response.status().is_success() {
             return Err(Error::ignores(condition));
         }
-        // Another rejection does not concern the conditions: the write that follows gets it, too.
+        // Another rejection doesn't concern the conditions: the write that follows gets it, too.
         let error = failure(&response);
         if error.is_unknown() { Err(error) } else { Ok(strong_tag(response.headers())) }
     }

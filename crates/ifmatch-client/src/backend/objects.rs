@@ -78,7 +78,7 @@ impl Backend for Objects {
             let options = PutOptions { mode, ..PutOptions::default() };
             let written = self.0.put_opts(&path(key)?, PutPayload::from(put.body.clone()), options).await;
             let written = written.map_err(|error| match (&put.when, error) {
-                // Reading again would not change that there is no bucket.
+                // Reading again wouldn't change that there is no bucket.
                 (When::Absent, error @ object_store::Error::NotFound { .. }) => Error::refused(error.to_string()),
                 (_, error) => failure(&error),
             })?;
@@ -108,7 +108,7 @@ impl Backend for Objects {
             let options = PutOptions { mode: PutMode::Update(never), ..PutOptions::default() };
             match self.0.put_opts(&path(key)?, PutPayload::from(body.clone()), options).await {
                 Ok(_) => Err(Error::ignores("If-Match")),
-                // Another rejection does not concern the condition: the write that follows gets it, too.
+                // Another rejection doesn't concern the condition: the write that follows gets it, too.
                 Err(error) => Some(failure(&error)).filter(Error::is_unknown).map_or(Ok(()), Err),
             }
         }

@@ -255,7 +255,7 @@ impl Lock {
                     return Ok(None);
                 }
             }
-            // A write is not abandoned, even if the caller has gone.
+            // A write isn't abandoned, even if the caller has gone.
             let result = match next {
                 Ok(Next::Take(base)) => self.take(base).await,
                 Ok(Next::Wait(_, end, waited)) => {
@@ -292,7 +292,7 @@ impl Lock {
             Loaded::Unchanged(waited) => (known, waited),
             Loaded::Found(snapshot, waited) => (Some(snapshot), waited),
         };
-        // After the read, so that the holder has sent this version before.
+        // After the read, so the holder has sent this version before.
         let now = self.raw.client.clock().now();
         let Some(snapshot) = snapshot else { return Ok(Next::Take(None)) };
         let version = snapshot.version.clone().ok_or_else(|| self.raw.no_strong_tag())?;

@@ -179,7 +179,7 @@ async fn an_update_is_applied_once_or_not_at_all() {
             Some(updated) => assert_eq!((*updated.as_ref().unwrap(), found), (11, 11)),
             None => assert!([10, 11].contains(&found), "{found} after {polls} polls"),
         }
-        // Another client's update is not mistaken for the abandoned one.
+        // Another client's update isn't mistaken for the abandoned one.
         let other = store.client().json::<u32>("count");
         assert_eq!(other.update(|count| *count += 1).await.unwrap(), found + 1);
         done.is_some()

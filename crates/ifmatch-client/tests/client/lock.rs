@@ -194,7 +194,7 @@ async fn steps_of_the_time_of_day_neither_lose_a_lock_nor_free_it() {
     let other = lock(&client, "b");
     let waiting = tokio::spawn(async move { other.acquire().await.unwrap() });
     for wall in [1 << 51, 1 << 49, 0, 1 << 52, 1] {
-        // Between two renewals, so that the challenger has already seen the version.
+        // Between two renewals, so the challenger has already seen the version.
         sleep(TTL / 2).await;
         clock.set(Timestamp::from_micros(wall));
         sleep(TTL * 3).await;
@@ -297,7 +297,7 @@ async fn an_attempt_without_an_answer_ends_long_before_the_time_to_live() {
 async fn an_attempt_that_succeeds_after_its_time_leaves_the_lock_free() {
     let store = Store::default();
     let connection = store.connect();
-    // An existing record, so that the attempt replaces it.
+    // An existing record, so the attempt replaces it.
     lock(&store.client(), "b").acquire().await.unwrap().release().await.unwrap();
     let late = Client::new(connection.clone()).with_clock(Steady).lock("locks/bill").ttl(Duration::from_hours(1));
     let (attempt, ()) = tokio::join!(late.try_acquire(), async {

@@ -138,7 +138,7 @@ async fn a_job_whose_extension_was_not_answered_is_finished_or_its_end_is_unknow
         assert_eq!(*unknown.kind(), ErrorKind::Unknown);
         connection.heal();
         if is_cut_again {
-            // The conflict arrives, and the read after it does not.
+            // The conflict arrives, and the read after it doesn't.
             let ((), done) = join(cut_after(3), timeout(LIMIT, job.done())).await;
             let unknown = done.expect("the end of the job is settled within two minutes").unwrap_err();
             assert_eq!(*unknown.kind(), ErrorKind::Unknown);

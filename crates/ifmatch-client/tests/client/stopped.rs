@@ -52,7 +52,7 @@ async fn a_write_without_a_fence_keeps_the_fence() {
     bill.update(|sum| *sum += 1).await.unwrap();
     assert!(old.fence() < next.fence());
     let held = client.lock("locks/other").acquire().await.unwrap();
-    // Tokens of different locks are not compared by meaning: protect a document by one lock.
+    // Tokens of different locks aren't compared by meaning: protect a document by one lock.
     let smaller = bill.update_fenced(&old, |sum| *sum += 1).await;
     assert!(smaller.is_err());
     drop(held);

@@ -92,7 +92,7 @@ fn only_get_and_head_are_answered_304() {
 #[test]
 fn a_client_without_conditions_gets_no_304() {
     assert_eq!(verdict(&Method::GET, &[], &["\"a\""], Some(1)), Verdict::Proceed);
-    // The same holds for preconditions that do not concern the current representation.
+    // The same holds for preconditions that don't concern the current representation.
     assert_eq!(verdict(&Method::GET, &[(IF_NONE_MATCH, "\"\"")], &[], None), Verdict::Proceed);
     assert_eq!(verdict(&Method::GET, &[(IF_MATCH, "\"a\"")], &["\"a\""], None), Verdict::Proceed);
 }

@@ -59,7 +59,7 @@ fn a_lease_starts_to_lock_only_without_a_write_in_flight() {
         let mut aborted = world.clone();
         aborted.apply(&Command::Abort(grant.token)).unwrap();
         assert_eq!(attempt(&mut aborted), Ok(()), "{action} in {state}");
-        // After a write, an expired lease cannot be renewed.
+        // After a write, an expired lease can't be renewed.
         world.commit(grant.token, hashed()).unwrap();
         match action {
             "renew" => assert_eq!(code(&attempt(&mut world).unwrap_err()), ID_MISMATCH),

@@ -95,7 +95,7 @@ fn a_repeated_release_succeeds() {
     world.lease_by(release, Some("request")).unwrap();
     assert_eq!(world.lease_by(release, Some("request")).unwrap().lease, None);
     assert_eq!(code(&world.lease_by(release, Some("other")).unwrap_err()), "LeaseIdMismatchWithLeaseOperation");
-    // Another client has acquired the lease since: its lease is not released.
+    // Another client has acquired the lease since: its lease isn't released.
     world.acquire("B", 30).unwrap();
     assert_eq!(world.lease_by(release, Some("request")).unwrap().lease, None);
     assert_eq!(world.state(), "Leased(B)");
@@ -133,7 +133,7 @@ fn a_repeated_break_succeeds_and_does_not_extend_the_lease() {
     assert_eq!(world.state(), "Available");
     assert_eq!(world.lease_by(action, Some("request")).unwrap().seconds_left(), Some(0));
     assert_eq!(code(&world.lease_by(action, Some("other")).unwrap_err()), "LeaseNotPresentWithLeaseOperation");
-    // A lease acquired since belongs to another holder: the retry does not break it.
+    // A lease acquired since belongs to another holder: the retry doesn't break it.
     world.acquire("B", 30).unwrap();
     assert_eq!(world.lease_by(action, Some("request")).unwrap().seconds_left(), Some(0));
     assert_eq!(world.state(), "Leased(B)");

@@ -104,7 +104,7 @@ fn fencing_tokens_grow_with_every_holder_and_stay_with_one() {
         world.lease(action).unwrap();
         world.now = ifmatch_core::date::Timestamp::from_micros(world.now.micros() - back * 1_000_000);
         if world.record.lease_state(world.now).is_locked() {
-            // By a clock that went back, the lease is not broken yet.
+            // By a clock that went back, the lease isn't broken yet.
             world.pass(100.0);
         }
         world.acquire("C", 30).unwrap();

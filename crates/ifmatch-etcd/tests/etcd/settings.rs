@@ -48,7 +48,7 @@ async fn a_cluster_that_lacks_changes_is_noticed() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // A new process cannot notice: it has seen no change.
+    // A new process can't notice: it has seen no change.
     assert_eq!(connect(&server.url()).await.load(&key).await.unwrap(), None);
 }
 

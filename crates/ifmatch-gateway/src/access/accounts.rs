@@ -33,7 +33,7 @@ pub struct AccountSetting {
     pub key2: Option<String>,
 }
 
-/// Never fails, so that no error message shows a key. The parts are validated on use.
+/// Never fails, so no error message shows a key. The parts are validated on use.
 impl FromStr for AccountSetting {
     type Err = Infallible;
 

@@ -23,7 +23,7 @@ pub(crate) fn reject<B>(request: &Request<B>) -> Option<Response<Bytes>> {
     Some(problem.to_response())
 }
 
-/// Returns `true` if a request names only hosts of this machine, or of a network that an attacker's name cannot lead to.
+/// Returns `true` if a request names only hosts of this machine, or of a network that an attacker's name can't lead to.
 pub(crate) fn is_for_this_machine(head: &Parts) -> bool {
     are_local(&head.uri, &head.headers)
 }
@@ -34,7 +34,7 @@ fn are_local(uri: &Uri, headers: &HeaderMap) -> bool {
     hosts.all(is_local)
 }
 
-/// Returns `true` for a host that cannot be registered: an address, a name without a dot, or a name below `localhost`
+/// Returns `true` for a host that can't be registered: an address, a name without a dot, or a name below `localhost`
 /// (RFC 6761 §6.3), with an optional port. Trailing dots mark the name as absolute, and a resolver may ignore any
 /// number of them.
 fn is_local(host: &[u8]) -> bool {

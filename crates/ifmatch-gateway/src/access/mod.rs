@@ -22,7 +22,7 @@ const MIN_LENGTH: usize = 16;
 /// Returns access by the tokens in `settings` and in the token files.
 ///
 /// # Errors
-/// Fails if a file cannot be read or contains no token, or if a token is malformed or short enough to guess.
+/// Fails if a file can't be read or contains no token, or if a token is malformed or short enough to guess.
 pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<Access, Error> {
     let mut read = settings.read_token.clone();
     let mut write = settings.write_token.clone();
@@ -47,7 +47,7 @@ pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<A
 /// Reads the tokens in the file of a flag, at least one.
 ///
 /// # Errors
-/// Fails if the file cannot be read or contains no token.
+/// Fails if the file can't be read or contains no token.
 pub(crate) fn read_tokens(flag: &str, path: &Path) -> Result<Vec<String>, Error> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Error::usage(format!("can't read {flag} {}: {error}", path.display())))?;

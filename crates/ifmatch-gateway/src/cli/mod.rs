@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// clap breaks longer lines without regard to their indentation, and does not join lines into paragraphs.
+    /// clap breaks longer lines without regard to their indentation, and doesn't join lines into paragraphs.
     #[test]
     fn examples_fit_a_terminal_and_paragraphs_are_one_line() {
         fn check(command: &mut clap::Command) {

@@ -77,7 +77,7 @@ impl Display {
     /// Waits for `work` and shows its progress. Calls `stop` at SIGINT and SIGTERM, after which the work must end soon.
     ///
     /// # Errors
-    /// Fails if a line cannot be written.
+    /// Fails if a line can't be written.
     pub(crate) async fn during<F: Future>(
         &mut self,
         work: F,
@@ -99,7 +99,7 @@ impl Display {
     /// Prints a line of the result on stdout, above the bar.
     ///
     /// # Errors
-    /// Fails if the line cannot be written.
+    /// Fails if the line can't be written.
     pub(crate) fn print(&self, line: &str) -> Result<(), Error> {
         match &self.form {
             Form::Bar(bar) => bar.suspend(|| print_line(line)),

@@ -298,7 +298,7 @@ pub(super) fn print_completions(args: &CompletionsArgs, command: &mut clap::Comm
 /// Writes a page for each command.
 ///
 /// # Errors
-/// Fails if the folder cannot be written.
+/// Fails if the folder can't be written.
 pub(super) fn write_manual(args: &ManArgs, command: clap::Command) -> Result<(), Error> {
     let written =
         fs::create_dir_all(&args.folder).and_then(|()| clap_mangen::generate_to(command, &args.folder).map(drop));

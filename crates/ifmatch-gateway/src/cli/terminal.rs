@@ -57,7 +57,7 @@ pub(crate) fn print_text(text: &str) -> Result<(), Error> {
 }
 
 /// Prints the name of the program and the `rest` of the banner, as text or with a JSON object for each line. Errors are ignored,
-/// since a closed stdout is no reason to stop.
+/// since a closed stdout isn't a reason to stop.
 pub(crate) fn print_banner(format: LogFormat, rest: impl FnOnce(&mut dyn Write, Style) -> io::Result<()>) {
     let out = stdout();
     let style = Style::new(format == LogFormat::Text && supports_colour(&out));
@@ -85,7 +85,7 @@ fn print_title(out: &mut dyn Write, style: Style) -> io::Result<()> {
     writeln!(out, "{}ifmatch{} {}", style.bold, style.plain, env!("CARGO_PKG_VERSION"))
 }
 
-/// Returns `true` if `out` is a terminal and `NO_COLOR` is not set (<https://no-color.org>).
+/// Returns `true` if `out` is a terminal and `NO_COLOR` isn't set (<https://no-color.org>).
 pub(crate) fn supports_colour(out: &impl IsTerminal) -> bool {
     out.is_terminal() && !disables(std::env::var_os("NO_COLOR").as_deref())
 }

@@ -89,7 +89,7 @@ struct Copy {
 /// Brings a backup up to date.
 ///
 /// # Errors
-/// Fails if the gateway takes no snapshot, or a folder cannot be used.
+/// Fails if the gateway takes no snapshot, or a folder can't be used.
 pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
     block_on(async {
         let (progress, stopped) = (Progress::start(None), Arc::new(AtomicBool::new(false)));
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
     })
 }
 
-/// Returns `true` if a folder, which need not exist, is another one or below it. The snapshot is removed at the end, and a
+/// Returns `true` if a folder, which needn't exist, is another one or below it. The snapshot is removed at the end, and a
 /// backup in its place would be as well.
 fn is_within(folder: &Path, other: &Path) -> bool {
     let existing = std::path::absolute(folder).ok();

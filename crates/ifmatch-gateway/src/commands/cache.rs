@@ -13,7 +13,7 @@ use crate::gateway::request_id::X_REQUEST_ID;
 /// Returns the builder for either kind of cache.
 ///
 /// # Errors
-/// Fails if the folder for large bodies cannot be used.
+/// Fails if the folder for large bodies can't be used.
 pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
     // Each request has its own id.
     let builder = CacheLayer::builder().capacity(config.memory).entry_limit(config.body).never_store([X_REQUEST_ID]);
@@ -31,12 +31,12 @@ pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
 /// Returns a cache in front of an object store.
 ///
 /// Each response is revalidated, and the cache only saves the transfer of the bytes. Other programs may change the
-/// store, and a blob has several URLs that a cache cannot recognise as the same. A request in the plain dialect has
+/// store, and a blob has several URLs that a cache can't recognise as the same. A request in the plain dialect has
 /// already been authorised for all blobs. Requests in Azure's dialect bypass the cache, since the blob service checks
 /// their signature.
 ///
 /// # Errors
-/// Fails if the folder for large bodies cannot be used.
+/// Fails if the folder for large bodies can't be used.
 pub(crate) fn before_blobs(config: &CacheConfig, scheme: &str) -> Result<CacheLayer, Error> {
     Ok(builder(config)?.scheme(scheme).heuristic(None).always_validate().bypass(bypasses).build())
 }
@@ -49,7 +49,7 @@ fn bypasses(uri: &Uri, headers: &HeaderMap) -> bool {
         || headers.keys().any(|header| names.iter().any(|name| header.as_str().starts_with(name)))
 }
 
-/// Removes the token from an authorised request, so that its response can be shared with other clients.
+/// Removes the token from an authorised request, so its response can be shared with other clients.
 pub(crate) fn without_token<B>(mut request: Request<B>) -> Request<B> {
     if !bypasses(request.uri(), request.headers()) {
         request.headers_mut().remove(header::AUTHORIZATION);

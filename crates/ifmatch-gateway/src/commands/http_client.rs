@@ -79,7 +79,7 @@ impl Connection {
     /// Creates a client for `url` that sends the token with each request. The timeout covers a whole exchange.
     ///
     /// # Errors
-    /// Fails if the token is invalid, or a file cannot be used.
+    /// Fails if the token is invalid, or a file can't be used.
     pub(crate) fn client(&self, url: &Url, timeout: Option<Duration>) -> Result<Client, Error> {
         let mut fields = HeaderMap::new();
         if let Some(token) = self.token.read()? {
@@ -96,7 +96,7 @@ impl Trust {
     /// Creates a client for `url` without a token.
     ///
     /// # Errors
-    /// Fails if the file of certificates cannot be used.
+    /// Fails if the file of certificates can't be used.
     pub(crate) fn client(&self, url: &Url, timeout: Duration) -> Result<Client, Error> {
         create(url, self.ca.as_deref(), HeaderMap::new(), Some(timeout))
     }
@@ -104,7 +104,7 @@ impl Trust {
     /// Reads the certificates in PEM format. Returns `None` if the system's are trusted.
     ///
     /// # Errors
-    /// Fails if the file cannot be used.
+    /// Fails if the file can't be used.
     pub(crate) fn pem(&self) -> Result<Option<Vec<u8>>, Error> {
         let Some(file) = &self.ca else { return Ok(None) };
         let (pem, _) = read(file)?;
@@ -123,7 +123,7 @@ fn create(url: &Url, ca: Option<&Path>, fields: HeaderMap, timeout: Option<Durat
     if let Some(file) = ca {
         http = http.tls_certs_only(read(file)?.1);
     } else if url.scheme() == "http" {
-        // The system's certificates, which may be missing, are not needed.
+        // The system's certificates, which may be missing, aren't needed.
         http = http.tls_certs_only([]);
     }
     http.build().map_err(|error| Error::runtime(format!("can't create an HTTP client: {error}")))
@@ -148,7 +148,7 @@ pub(crate) fn gateway_url(text: &str) -> Result<Url, String> {
 /// Sends a request to an endpoint of a gateway, and returns its answer.
 ///
 /// # Errors
-/// Fails if the gateway cannot be reached or refuses the request, or if the answer is not one of a gateway.
+/// Fails if the gateway can't be reached or refuses the request, or if the answer isn't one of a gateway.
 pub(crate) async fn send<T: DeserializeOwned>(url: &Url, request: RequestBuilder) -> Result<T, Error> {
     match ask(url, request).await? {
         Ok(answer) => Ok(answer),
@@ -159,7 +159,7 @@ pub(crate) async fn send<T: DeserializeOwned>(url: &Url, request: RequestBuilder
 /// Sends a request to an endpoint of a gateway, and returns its answer, or the status and the detail of its refusal.
 ///
 /// # Errors
-/// Fails if the gateway cannot be reached, or if the answer is not one of a gateway.
+/// Fails if the gateway can't be reached, or if the answer isn't one of a gateway.
 pub(crate) async fn ask<T: DeserializeOwned>(
     url: &Url,
     request: RequestBuilder,
@@ -180,7 +180,7 @@ pub(crate) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// Says that the answer of a server is not one of a gateway.
+/// Says that the answer of a server isn't one of a gateway.
 pub(crate) fn not_a_gateway(url: &Url) -> String {
     format!("{} isn't an ifmatch gateway. Check the URL.", origin(url))
 }
@@ -195,7 +195,7 @@ pub(crate) fn rejected(server: &str, status: StatusCode, detail: &str) -> String
     }
 }
 
-/// Says why there is no answer of a server, and what to do.
+/// Says why a server doesn't answer, and what to do.
 pub(crate) fn unreachable(url: &Url, error: &reqwest::Error) -> String {
     let server = origin(url);
     let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
@@ -252,7 +252,7 @@ impl Remote {
     /// Creates a connection to the server of a URL.
     ///
     /// # Errors
-    /// Fails if the URL or the token is invalid, or the file of certificates cannot be used.
+    /// Fails if the URL or the token is invalid, or the file of certificates can't be used.
     pub(crate) fn connect(&self, url: &str) -> Result<Http, Error> {
         let usage = |error: ifmatch_client::HttpError| Error::usage(error.to_string());
         let server = match self.trust.pem()? {

@@ -97,7 +97,7 @@ Once the lease is broken, writes with its ID get 412. A gateway with tokens requ
 /// Runs the command, and prints its result.
 ///
 /// # Errors
-/// Fails if the gateway cannot be reached, or rejects the request.
+/// Fails if the gateway can't be reached, or rejects the request.
 pub(crate) fn run(lease: &Lease) -> Result<(), Error> {
     block_on(async {
         match &lease.command {

@@ -32,7 +32,7 @@ pub(crate) const S3: &str = "--listen-s3";
 /// The flag for the address of the console.
 pub(crate) const CONSOLE: &str = "--console";
 
-/// Maximum number of connections to the endpoints, and to the console. Clients of the site do not count, so that an operator
+/// Maximum number of connections to the endpoints, and to the console. Clients of the site don't count, so an operator
 /// gets through when they have taken all of theirs. The console has 64 live pages, each with a connection.
 const OPERATORS: SlotLimit = SlotLimit { total: 256, per_client: None };
 
@@ -152,7 +152,7 @@ impl Bound {
     }
 }
 
-/// Bound addresses that do not accept connections yet.
+/// Bound addresses that don't accept connections yet.
 ///
 /// Addresses are bound before the store is opened, to detect a port in use early, and accept connections afterwards.
 pub(crate) struct Reserved {
@@ -182,7 +182,7 @@ impl Socket {
 
 impl Reserved {
     /// Binds an optional address. Another gateway on this machine usually has the default address, so unless the address was set,
-    /// this one goes on without it, and says that it does not serve `what`.
+    /// this one goes on without it, and says that it doesn't serve `what`.
     ///
     /// # Errors
     /// Fails if an address that was set is in use, unavailable or not permitted.
@@ -311,7 +311,7 @@ impl Inherited {
     /// Takes the sockets of this process.
     ///
     /// # Errors
-    /// Fails if one of them is no TCP socket that listens.
+    /// Fails if one of them isn't a listening TCP socket.
     pub(crate) fn from_env() -> Result<Self, Error> {
         let mut sockets = ListenFd::from_env();
         let invalid = |error| {

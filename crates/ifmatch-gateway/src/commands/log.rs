@@ -32,7 +32,7 @@ const DEFAULT_FILTER: &str = "info";
 /// Starts logging.
 ///
 /// # Errors
-/// Fails if the filter is malformed, if the file of the access log cannot be opened, or if logging has already been started.
+/// Fails if the filter is malformed, if the file of the access log can't be opened, or if logging has already been started.
 pub(crate) fn start(settings: &Settings) -> Result<(), Error> {
     let format = settings.access_log_format.unwrap_or_else(|| settings.log_format.into());
     let access = match &settings.access_log {
@@ -93,7 +93,7 @@ impl From<LogFormat> for AccessLogFormat {
 const S3S_OFF: &str = "s3s=off";
 
 /// Returns the filter of `--log`, else of `RUST_LOG`, else `info`. `--access-log` enables the access log, at level debug,
-/// regardless of the filter; one with a destination of its own is not repeated here.
+/// regardless of the filter; one with a destination of its own isn't repeated here.
 fn filter(settings: &Settings) -> Result<EnvFilter, Error> {
     let from_env = || std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|text| !text.is_empty());
     let (text, source) = match (&settings.log, from_env()) {
@@ -151,7 +151,7 @@ impl AccessFile {
     /// Opens the file of this process, and creates it if it is missing.
     ///
     /// # Errors
-    /// Fails if the file cannot be opened.
+    /// Fails if the file can't be opened.
     pub(super) fn open(path: PathBuf) -> Result<Self, Error> {
         let file = open_file(&path)?;
         let opened = Self { path: path.into(), file: Arc::new(ArcSwap::from_pointee(file)) };
@@ -162,7 +162,7 @@ impl AccessFile {
 /// Opens the file of this process again, if there is one.
 ///
 /// # Errors
-/// Fails if the file cannot be opened. Lines then still go to the one that was open.
+/// Fails if the file can't be opened. Lines then still go to the one that was open.
 pub(super) fn reopen_access() -> Result<(), Error> {
     if let Some(AccessFile { path, file }) = FILE.get() {
         file.store(Arc::new(open_file(path)?));

@@ -76,7 +76,7 @@ impl Credentials<'_> {
 /// Checks the configuration of `ifmatch serve`, and prints `ok`.
 ///
 /// # Errors
-/// Describes the first setting or file that cannot be used.
+/// Describes the first setting or file that can't be used.
 pub(crate) fn check_serve(config: &Config) -> Result<(), Error> {
     match &config.storage {
         Storage::Folder(data) | Storage::Store { records: Records::Folder(data), .. } => check_folder("--data", data)?,
@@ -88,7 +88,7 @@ pub(crate) fn check_serve(config: &Config) -> Result<(), Error> {
 /// Checks the configuration of `ifmatch proxy`, and prints `ok`.
 ///
 /// # Errors
-/// Describes the first setting or file that cannot be used, or states that this machine has no root certificates.
+/// Describes the first setting or file that can't be used, or states that this machine has no root certificates.
 pub(crate) fn check_proxy(config: &ProxyConfig) -> Result<(), Error> {
     super::proxy::check(config).map_err(|error| match error.kind() {
         ErrorKind::Usage => error,

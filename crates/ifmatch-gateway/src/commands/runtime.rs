@@ -1,5 +1,5 @@
 //! The run of a server: its log and threads, the signals that reload and stop it, and messages to the service manager, such as
-//! systemd with `Type=notify`. Without `NOTIFY_SOCKET`, they are not sent.
+//! systemd with `Type=notify`. Without `NOTIFY_SOCKET`, they aren't sent.
 
 use std::future::Future;
 use std::num::NonZero;
@@ -25,7 +25,7 @@ const FILE_GRACE: Duration = Duration::from_secs(2);
 /// Starts the log and the threads, and runs a server until a signal stops it.
 ///
 /// # Errors
-/// Fails if the server cannot start, or had to cut off requests in flight.
+/// Fails if the server can't start, or had to cut off requests in flight.
 pub(crate) fn run(config: &ServerConfig, serving: impl Future<Output = Result<End, Error>>) -> Result<(), Error> {
     log::start(&config.settings)?;
     let runtime = runtime()?;
@@ -40,7 +40,7 @@ pub(crate) fn run(config: &ServerConfig, serving: impl Future<Output = Result<En
 /// Runs a command to its end, on threads of its own.
 ///
 /// # Errors
-/// The command's, or the reason why the threads cannot start.
+/// The command's, or the reason why the threads can't start.
 pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     runtime()?.block_on(command)
 }

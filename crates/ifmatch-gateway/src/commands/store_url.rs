@@ -44,7 +44,7 @@ pub(crate) fn open(name: &str, url: &str) -> Result<Backing, Error> {
     Backing::from_url(url, settings()).map_err(|error| failed(name, &error))
 }
 
-/// Returns the error of a command for a store that cannot be used.
+/// Returns the error of a command for a store that can't be used.
 pub(crate) fn failed(name: &str, error: &OpenError) -> Error {
     let mut message = format!("{name}: {error}");
     // The messages of HTTP clients name the request only.

@@ -31,7 +31,7 @@ impl Keys {
     /// Reads the certificates and their keys.
     ///
     /// # Errors
-    /// Fails if a file cannot be read or contains no certificate or key, or if they do not match.
+    /// Fails if a file can't be read or contains no certificate or key, or if they don't match.
     pub(crate) fn read(files: &[TlsFiles]) -> Result<Self, Error> {
         let read = |files: &TlsFiles| {
             let key = files.certified_key()?;
@@ -51,7 +51,7 @@ impl Tls {
     /// Reads the certificates and their keys, and tells `state` about them. Returns `None` if there are none.
     ///
     /// # Errors
-    /// Fails if a file cannot be read or contains no certificate or key, or if they do not match.
+    /// Fails if a file can't be read or contains no certificate or key, or if they don't match.
     pub(crate) fn open(files: &[TlsFiles], state: &AppState) -> Result<Option<Self>, Error> {
         if files.is_empty() {
             return Ok(None);
@@ -64,7 +64,7 @@ impl Tls {
     /// Returns the acceptor of connections.
     ///
     /// # Errors
-    /// Fails if the library rejects its settings. They are constants, so this does not happen.
+    /// Fails if the library rejects its settings. They are constants, so this doesn't happen.
     pub(crate) fn acceptor(&self) -> Result<TlsAcceptor, Error> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()

@@ -138,7 +138,7 @@ Exit codes:
 /// Verifies a data folder, or the bodies of a running gateway, and prints a line for each damaged body.
 ///
 /// # Errors
-/// Fails if a body is damaged, or if the folder cannot be read or is in use.
+/// Fails if a body is damaged, or if the folder can't be read or is in use.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
     block_on(async {
         // Not by clap, for which a variable would conflict with the other flag.
@@ -162,7 +162,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
 /// Removes files that belong to no blob, and prints them.
 ///
 /// # Errors
-/// Fails if the folder cannot be read or is in use.
+/// Fails if the folder can't be read or is in use.
 pub(crate) fn gc(args: &GcArgs) -> Result<(), Error> {
     block_on(async {
         let verification = Verification::open(&args.data).await.map_err(|error| failed(&error))?;
@@ -364,7 +364,7 @@ struct Tally {
 /// Verifies the bodies of a running gateway, and prints a line for each damaged one.
 ///
 /// # Errors
-/// Fails if a body is damaged or cannot be read.
+/// Fails if a body is damaged or can't be read.
 async fn verify_running(url: &str, args: &VerifyArgs) -> Result<(), Error> {
     let location = Location::parse(url)?;
     let remote = Remote::new(&location, &args.connection)?;

@@ -45,7 +45,7 @@ impl ListenAddress {
         [Some(first), second].into_iter().flatten()
     }
 
-    /// Returns `true` if other machines cannot reach the address.
+    /// Returns `true` if other machines can't reach the address.
     pub fn is_loopback(self) -> bool {
         self.addresses().all(|address| address.ip().is_loopback())
     }
@@ -141,7 +141,7 @@ impl OptionalAddress {
     }
 }
 
-/// The address of a listener that need not be there.
+/// The address of a listener that needn't be there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OptionalListener {
     /// The address, if there is a listener.

@@ -27,7 +27,7 @@ pub(crate) const OF_STORAGE: [(&str, IsSet); 11] = [
 
 /// Adds the arguments of `ifmatch serve`.
 pub(crate) fn serve(command: Command) -> Command {
-    // The fields have no defaults: a listener that was not asked for may be missing.
+    // The fields have no defaults: a listener that wasn't asked for may be missing.
     command
         .args(all::<Settings>())
         .mut_arg("listen_tables", |arg| arg.default_value(TABLES.to_string()))
@@ -69,7 +69,7 @@ pub(super) fn keys<S: Args>() -> Vec<String> {
     all::<S>().iter().filter_map(|arg| arg.get_long().map(str::to_owned)).collect()
 }
 
-/// Moves the defaults into the texts, so that only given values are parsed; and the variables and possible values into the long ones,
+/// Moves the defaults into the texts, so only given values are parsed; and the variables and possible values into the long ones,
 /// so that `-h` has a line per flag.
 pub(crate) fn in_texts(command: Command) -> Command {
     command.mut_args(|arg| {

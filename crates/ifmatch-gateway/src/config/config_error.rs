@@ -23,7 +23,7 @@ pub(super) const SECRETS: [&str; 11] = [
 /// The header of a route's table. Errors of the whole route are at this line.
 const ROUTE: &str = "[[proxy.route]]";
 
-/// Describes an error and its position. Shows the line if its key is not secret.
+/// Describes an error and its position. Shows the line if its key isn't secret.
 pub(crate) fn describe(text: &str, error: &Error) -> String {
     let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
         return error.message().to_owned();
@@ -58,7 +58,7 @@ fn line_in_route(table: &str, message: &str) -> Option<usize> {
     let lines = || table.lines().map(str::trim).enumerate().skip(1).take_while(|(_, line)| !is_other(line));
     let quoted = message.split('\'').skip(1).step_by(2).find(|quoted| !quoted.is_empty());
     let is_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
-    // As whole words: 'up' is not in `upstream`.
+    // As whole words: 'up' isn't in `upstream`.
     let contains = |line: &str, text: &str| {
         line.match_indices(text).any(|(at, _)| {
             let (before, after) = (&line.as_bytes()[..at], &line.as_bytes()[at + text.len()..]);
@@ -97,7 +97,7 @@ fn suggestion(message: &str) -> String {
     }
 }
 
-/// Returns `true` if a line starts with a key that is not secret, or a route.
+/// Returns `true` if a line starts with a key that isn't secret, or a route.
 fn is_public(line: &str) -> bool {
     if line.trim() == ROUTE {
         return true;

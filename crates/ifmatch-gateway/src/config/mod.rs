@@ -130,7 +130,7 @@ impl Config {
             ("--listen", &settings.listen),
             ("--redirect-listen", &settings.redirect_listen),
             ("--admin-listen", settings.admin_listen.as_slice()),
-            // A default address that is taken is not served.
+            // A default address that is taken isn't served.
             ("--listen-tables", tables.requested().as_slice()),
             ("--listen-s3", s3.requested().as_slice()),
         ])?;

@@ -26,7 +26,7 @@ impl TlsFiles {
     /// Reads the certificate and its key.
     ///
     /// # Errors
-    /// Fails if a file cannot be read or contains no certificate or key, or if they do not match.
+    /// Fails if a file can't be read or contains no certificate or key, or if they don't match.
     pub(crate) fn certified_key(&self) -> Result<CertifiedKey, Error> {
         let cert = PemFile { flag: "--tls-cert", path: &self.cert };
         certified_key(cert, PemFile { flag: "--tls-key", path: &self.key })
@@ -44,7 +44,7 @@ impl PemFile<'_> {
     /// Reads certificates, at least one.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or contains no certificate.
+    /// Fails if the file can't be read or contains no certificate.
     pub(crate) fn certificates(self) -> Result<Vec<CertificateDer<'static>>, Error> {
         let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(self.path).and_then(Iterator::collect);
         match found {
@@ -78,7 +78,7 @@ impl PemFile<'_> {
 /// Reads a certificate chain and its key.
 ///
 /// # Errors
-/// Fails if a file cannot be read or contains no certificate or key, or if they do not match.
+/// Fails if a file can't be read or contains no certificate or key, or if they don't match.
 pub(crate) fn certified_key(cert: PemFile<'_>, key: PemFile<'_>) -> Result<CertifiedKey, Error> {
     let (chain, private) = (cert.certificates()?, key.private_key()?);
     let (cert, key) = (cert.path.display(), key.path.display());
@@ -93,7 +93,7 @@ pub(crate) fn certified_key(cert: PemFile<'_>, key: PemFile<'_>) -> Result<Certi
 /// Adds the certificates in `settings` to `builder`. `secure` states if any upstream uses TLS.
 ///
 /// # Errors
-/// Fails if a file cannot be used, if no upstream uses TLS, or if one of two flags is missing.
+/// Fails if a file can't be used, if no upstream uses TLS, or if one of two flags is missing.
 pub(super) fn configure_upstreams(
     mut builder: ProxyBuilder,
     settings: &ProxySettings,

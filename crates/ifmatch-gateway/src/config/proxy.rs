@@ -42,7 +42,7 @@ pub struct ProxyConfig {
     pub routes: Vec<Route>,
     /// The cache, unless disabled.
     pub cache: Option<CacheConfig>,
-    /// Lifetime of responses that do not state one. `None` to store them for validation only.
+    /// Lifetime of responses that don't state one. `None` to store them for validation only.
     pub heuristic: Option<Heuristic>,
     /// Rules for the queries of requests.
     pub query: QueryRules,
@@ -197,7 +197,7 @@ fn query_rules(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<Quer
     Ok(rules)
 }
 
-/// Returns the heuristic for lifetimes that upstreams do not state, unless all of its parts are disabled.
+/// Returns the heuristic for lifetimes that upstreams don't state, unless all of its parts are disabled.
 fn heuristic(settings: &ProxySettings) -> Option<Heuristic> {
     let guesses = settings.guess_lifetimes;
     let (default, errors) = (settings.default_ttl.map(Span::duration), settings.negative_ttl.map(Span::duration));

@@ -167,7 +167,7 @@ pub struct ProxySettings {
 
     /// Store responses with cookies, for all clients.
     ///
-    /// If they have an explicit lifetime and are not `public`: every client then gets the same cookie.
+    /// If they have an explicit lifetime and aren't `public`: every client then gets the same cookie.
     #[arg(long, hide_short_help = true, help_heading = "Cache")]
     pub share_cookies: bool,
 

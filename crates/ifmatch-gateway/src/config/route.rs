@@ -73,7 +73,7 @@ pub(crate) struct InFront {
     pub(crate) max_body: Option<u64>,
     /// The rules of the cache, if it has any for the route.
     pub(crate) cache: Option<Arc<ResourceRules>>,
-    /// Fields of responses that clients do not get, if any.
+    /// Fields of responses that clients don't get, if any.
     pub(crate) hidden: Option<FieldRules>,
 }
 
@@ -87,7 +87,7 @@ pub struct HeaderRules {
     pub set: BTreeMap<String, String>,
     /// Fields to add a line of.
     pub add: BTreeMap<String, String>,
-    /// Names of fields of responses that the cache sees, and clients do not.
+    /// Names of fields of responses that the cache sees, and clients don't.
     pub hide: Vec<String>,
 }
 
@@ -163,7 +163,7 @@ impl Route {
         self.redirect.clone().unwrap_or_else(|| self.upstream.join(", "))
     }
 
-    /// Checks a route of the file, so that an error has its line: that with what the message quotes, or with the key that it begins
+    /// Checks a route of the file, so an error has its line: that with what the message quotes, or with the key that it begins
     /// with.
     fn check(&self) -> Result<(), String> {
         if self.upstream.is_empty() == self.redirect.is_none() {

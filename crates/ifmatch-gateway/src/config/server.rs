@@ -62,7 +62,7 @@ impl ServerConfig {
             ("--listen", &settings.listen),
             ("--redirect-listen", &settings.redirect_listen),
             ("--admin-listen", settings.admin_listen.as_slice()),
-            // A default address that is taken is not served.
+            // A default address that is taken isn't served.
             ("--console", console.requested().as_slice()),
         ])?;
         Ok(Self {
@@ -83,7 +83,7 @@ impl ServerConfig {
 }
 
 impl CacheConfig {
-    /// Returns the cache in `settings`, or `None` if it is disabled. `default_memory` applies if `--cache` is not set.
+    /// Returns the cache in `settings`, or `None` if it is disabled. `default_memory` applies if `--cache` isn't set.
     ///
     /// # Errors
     /// Fails if there is a folder for bodies, but no memory.
@@ -111,7 +111,7 @@ pub(crate) const S3: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST
 const CONSOLE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_004);
 
 /// Returns the address of the console. By default there is one if only this machine can reach the service, and an operator can sign
-/// in or need not.
+/// in or needn't.
 fn console(settings: &Settings, access: &Access) -> Result<OptionalListener, Error> {
     let can_sign_in = access.is_open() || !access.has_no_tokens();
     let services = settings.listen.iter().chain(&settings.admin_listen).copied();
@@ -199,7 +199,7 @@ const TRACES_PATH: &str = "/v1/traces";
 /// Returns the URL to which traces are sent, by OpenTelemetry's variables.
 ///
 /// # Errors
-/// Names the variable without a usable URL, and does not show its value, which may contain a password.
+/// Names the variable without a usable URL, and doesn't show its value, which may contain a password.
 pub(crate) fn collector(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Url>, Error> {
     let variable = |name| variable(name).filter(|value| !value.is_empty());
     if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {

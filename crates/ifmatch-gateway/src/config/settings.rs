@@ -74,7 +74,7 @@ pub struct Settings {
 
     /// Maximum size of a body in memory, at most a quarter of the cache.
     ///
-    /// Larger bodies go to --cache-dir, if set, or are not cached.
+    /// Larger bodies go to --cache-dir, if set, or aren't cached.
     #[arg(long, hide_short_help = true, value_name = "SIZE", default_value = "16MiB", help_heading = "Cache")]
     pub cache_body_size: ByteSize,
 
@@ -320,7 +320,7 @@ pub enum LogFormat {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessLog {
-    /// Requests are not logged.
+    /// Requests aren't logged.
     Off,
     /// Lines of the log on stderr.
     Log,
@@ -381,7 +381,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Parses TOML. What it does not set has its default.
+    /// Parses TOML. What it doesn't set has its default.
     ///
     /// # Errors
     /// Names the line and column of the first invalid key or value, and shows no secrets.

@@ -6,7 +6,7 @@ use url::{Position, Url};
 pub(crate) const HIDDEN: &str = "(hidden)";
 
 /// Returns a setting without the user and the query of its URL, which may have credentials. A text that contains a user or a query,
-/// and cannot be parsed, is hidden: a password with `/`, `?` or `#` in it ends up in other parts of a URL.
+/// and can't be parsed, is hidden: a password with `/`, `?` or `#` in it ends up in other parts of a URL.
 pub(crate) fn without_secrets(text: &str) -> String {
     // A user, a query and a fragment begin with these, and a URL has a colon.
     if !text.contains(':') || !text.contains(['@', '?', '#']) {

@@ -64,7 +64,7 @@ impl<'a> Sources<'a> {
     /// Reads the file, if there is one.
     ///
     /// # Errors
-    /// Fails if the file cannot be read.
+    /// Fails if the file can't be read.
     pub(crate) fn read(given: &'a ArgMatches, file: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = file else { return Ok(Self { given, name: String::new(), text: String::new() }) };
         let name = path.display().to_string();
@@ -77,7 +77,7 @@ impl<'a> Sources<'a> {
     /// Returns the settings of `ifmatch serve`.
     ///
     /// # Errors
-    /// Names the line of the file that cannot be parsed.
+    /// Names the line of the file that can't be parsed.
     pub(crate) fn of_serve(&self) -> Result<Settings, Error> {
         let mut settings =
             Settings::from_toml(&self.text).map_err(|error| Error::usage(format!("{}: {error}", self.name)))?;
@@ -88,7 +88,7 @@ impl<'a> Sources<'a> {
     /// Returns the settings of `ifmatch proxy`.
     ///
     /// # Errors
-    /// Names the line of the file that cannot be parsed.
+    /// Names the line of the file that can't be parsed.
     pub(crate) fn of_proxy(&self) -> Result<Settings, Error> {
         let mut settings = self.of_serve()?;
         settings.proxy.update_from_arg_matches(self.given).map_err(|error| Error::usage(error.to_string()))?;
@@ -142,7 +142,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Returns the flags of the settings that differ from those at the start, and that a reload does not exchange.
+/// Returns the flags of the settings that differ from those at the start, and that a reload doesn't exchange.
 pub(crate) fn not_reloaded(started: &[InForce], now: &[InForce]) -> Vec<String> {
     let of = |settings: &[InForce], name: &str| {
         settings.iter().find(|setting| setting.name == name).map(|setting| setting.hash)

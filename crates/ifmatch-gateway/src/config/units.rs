@@ -1,7 +1,7 @@
 //! Values of settings: sizes and durations (`64KiB`, `30s`), lists of one or many texts, and what is written as a text, a number or
 //! a switch.
 //!
-//! `bytesize` and `humantime` are not used: they accept sizes that overflow, and print sizes that do not parse back to
+//! `bytesize` and `humantime` aren't used: they accept sizes that overflow, and print sizes that don't parse back to
 //! the same value.
 
 use std::fmt;

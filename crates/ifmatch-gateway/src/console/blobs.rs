@@ -243,7 +243,7 @@ impl Visit<'_> {
         page(&self.shown(None, None).await?)
     }
 
-    /// Returns the page of a blob: with a text that was not saved, and with the problem of a change.
+    /// Returns the page of a blob: with a text that wasn't saved, and with the problem of a change.
     async fn shown(&self, draft: Option<Editor>, problem: Option<Text>) -> std::result::Result<Shown, Failure> {
         let path = self.form.get("path");
         let (version, preview) = self.read(path).await?;
@@ -263,7 +263,7 @@ impl Visit<'_> {
         lease.await.unwrap_or_else(|Failure { detail, .. }| Lease::unknown(&detail))
     }
 
-    /// Shows the page of a blob with the reason why it was not changed.
+    /// Shows the page of a blob with the reason why it wasn't changed.
     async fn refused(&self, failure: Failure, draft: Option<Editor>) -> Result {
         let Failure { status, detail, unsaved } = failure;
         let failed = |detail| Failure { status, detail, unsaved: unsaved.clone() };
@@ -525,7 +525,7 @@ impl Visit<'_> {
     }
 }
 
-/// Returns `true` if the type names an encoding other than UTF-8, which a form would not preserve.
+/// Returns `true` if the type names an encoding other than UTF-8, which a form wouldn't preserve.
 fn has_other_charset(media_type: &str) -> bool {
     let lower = media_type.to_ascii_lowercase();
     let charset = lower.split_once("charset=").map(|(_, rest)| rest.split(';').next().unwrap_or_default());

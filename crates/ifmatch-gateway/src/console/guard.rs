@@ -1,8 +1,8 @@
 //! The checks of each request, and the header fields that confine each page.
 //!
-//! - A page of another site cannot send a change: browsers say where a request comes from, and each form has a token that such a page
-//!   cannot read.
-//! - A name that an attacker lets resolve to this machine (DNS rebinding) is no host of the console.
+//! - A page of another site can't send a change: browsers say where a request comes from, and each form has a token that such a page
+//!   can't read.
+//! - A name that an attacker lets resolve to this machine (DNS rebinding) isn't a host of the console.
 //! - Names, header fields and contents are data: the templates escape them, and no page can run a script but the console's own.
 
 use http::header::{

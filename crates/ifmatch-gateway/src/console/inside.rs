@@ -79,7 +79,7 @@ impl Inside<'_> {
         Ok(self.gateway.handle(request, self.context.clone()).await)
     }
 
-    /// Sends a request, and reads its answer. An answer that is no success is a failure.
+    /// Sends a request, and reads its answer. Fails unless the answer is a success.
     pub(super) async fn whole(
         &self,
         method: Method,

@@ -1,4 +1,4 @@
-//! Live pages: a stream of server-sent events for each page that is open, so that browsers ask for nothing.
+//! Live pages: a stream of server-sent events for each page that is open, so browsers ask for nothing.
 //!
 //! The console renders the page from time to time, and sends it if it differs from the last one that it sent. A stream ends with its
 //! session, and when the gateway stops.

@@ -53,7 +53,7 @@ pub(super) fn merge(base: &str, yours: &str, theirs: &str) -> Vec<Region> {
     merged.regions().iter().map(region).collect()
 }
 
-/// Returns the merged text. `choice` names the side of each conflict, by its number, or returns `None` if it was not chosen.
+/// Returns the merged text. `choice` names the side of each conflict, by its number, or returns `None` if it wasn't chosen.
 pub(super) fn apply<'a>(regions: &[Region], choice: impl Fn(usize) -> Option<&'a str>) -> Option<String> {
     let (mut text, mut conflicts) = (String::new(), 0);
     for region in regions {

@@ -1,7 +1,7 @@
 //! The console: pages for an operator's browser.
 //!
 //! It is a client of the gateway in the same process. Each page sends the requests that a program would send, with the token that
-//! the operator has signed in with, and shows the answers. So nothing can be seen or changed here that the API would not permit.
+//! the operator has signed in with, and shows the answers. So nothing can be seen or changed here that the API wouldn't permit.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -271,7 +271,7 @@ impl Visit<'_> {
 
     /// Returns what all pages show, with the notice of what was done before.
     fn frame(&self, screen: &'static str) -> Frame {
-        // By name, so that no link can make the console say anything else.
+        // By name, so no link can make the console say anything else.
         let notice = match self.form.get("done") {
             "broken" => Some("Lease broken.".to_owned()),
             "created" => Some("Blob created.".to_owned()),

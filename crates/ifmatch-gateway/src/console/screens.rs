@@ -47,7 +47,7 @@ impl OverviewPage {
         text::number(if self.seconds > 0.0 { count.borrow() / self.seconds } else { 0.0 })
     }
 
-    /// Returns the settings that were set, or those that were not.
+    /// Returns the settings that were set, or those that weren't.
     fn settings(&self, are_set: bool) -> impl Iterator<Item = &InForce> {
         self.state.settings.iter().filter(move |setting| (setting.source.0 != "default") == are_set)
     }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::inside::Failure;
 
-/// Beginning of the names of all consoles' cookies. The port follows, since cookies do not distinguish ports.
+/// Beginning of the names of all consoles' cookies. The port follows, since cookies don't distinguish ports.
 const NAME: &str = "ifmatch-console-";
 /// Maximum number of sessions of a token. The one that was idle for longest makes room; other tokens' sessions stay.
 const MOST: usize = 20;
@@ -35,7 +35,7 @@ pub(super) struct Session {
 impl Session {
     /// Returns `true` if a form is one of this session.
     pub(super) fn has_form_token(&self, token: &str) -> bool {
-        // Digests, so that the time of the comparison says nothing about the token.
+        // Digests, so the time of the comparison says nothing about the token.
         Sha256::digest(token) == Sha256::digest(&self.form_token)
     }
 }

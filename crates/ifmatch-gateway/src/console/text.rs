@@ -1,4 +1,4 @@
-//! Text of others: names, header fields, contents. Shown with its control characters visible, so that it cannot imitate or hide.
+//! Text of others: names, header fields, contents. Shown with its control characters visible, so it can't imitate or hide.
 
 use std::borrow::Borrow;
 use std::fmt::{self, Write as _};

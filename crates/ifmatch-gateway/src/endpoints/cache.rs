@@ -54,7 +54,7 @@ pub(crate) struct Stored {
     pub(crate) size: u64,
 }
 
-/// Why the last response was not stored.
+/// Why the last response wasn't stored.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Refusal {
     pub(crate) outcome: Text,
@@ -190,7 +190,7 @@ fn counters(cache: &CacheHandle) -> Response<Bytes> {
     answer_json(StatusCode::OK, &counters)
 }
 
-/// The outcomes of requests that the cache answered, and of those that it did not.
+/// The outcomes of requests that the cache answered, and of those that it didn't.
 pub(crate) const HITS: [&str; 3] = ["hit", "stale", "revalidated"];
 pub(crate) const MISSES: [&str; 3] = ["miss", "pass", "error"];
 

@@ -203,7 +203,7 @@ fn target(path: &str) -> Result<Option<LeaseTarget>, Problem> {
     }
 }
 
-/// Reads a command, which must be declared as JSON: web pages cannot send that to other sites without a CORS preflight.
+/// Reads a command, which must be declared as JSON: web pages can't send that to other sites without a CORS preflight.
 async fn command(request: Request<RequestBody>) -> Result<Command, Problem> {
     let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if media_type.split(';').next().unwrap_or_default().trim() != "application/json" {

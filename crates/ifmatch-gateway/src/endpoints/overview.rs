@@ -1,4 +1,4 @@
-//! `/-/overview`: the state of the gateway at a glance, and the reason if it is not ready. The console shows it. And `/-/metrics`:
+//! `/-/overview`: the state of the gateway at a glance, and the reason if it isn't ready. The console shows it. And `/-/metrics`:
 //! all metrics, for Prometheus.
 
 use std::time::Duration;

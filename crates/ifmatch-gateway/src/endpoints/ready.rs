@@ -26,7 +26,7 @@ pub(super) const PATH: &str = "/-/ready";
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for which an answer of the store is reused.
 const REUSE: Duration = Duration::from_secs(1);
-/// The container that is looked up. It need not exist.
+/// The container that is looked up. It needn't exist.
 const CONTAINER: &str = "ifmatch-ready";
 /// The key of a record that is never changed.
 const KEY: &str = "i/ready";
@@ -35,7 +35,7 @@ const KEY: &str = "i/ready";
 #[derive(Debug, Default)]
 pub(crate) struct Readiness(Mutex<Option<(Result<(), Down>, Timestamp)>>);
 
-/// A component that does not work, and why.
+/// A component that doesn't work, and why.
 #[derive(Clone, Debug)]
 pub(crate) struct Down {
     /// `register` or `store`.
@@ -102,7 +102,7 @@ pub(super) enum Ready {
     Yes,
     /// The gateway is about to stop.
     Stopping,
-    /// The store or its register does not answer, or refuses changes, for this reason.
+    /// The store or its register doesn't answer, or refuses changes, for this reason.
     Unavailable(Down),
 }
 
@@ -128,9 +128,9 @@ pub(super) fn warning(state: &AppState) -> Option<String> {
     (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
-/// Returns 200 if requests can be served, or 503 if the store does not answer, its register does not answer or
+/// Returns 200 if requests can be served, or 503 if the store doesn't answer, its register doesn't answer or
 /// refuses changes, or the gateway is about to stop. An expired certificate is a warning: others have the same, so taking this
-/// gateway out would not help. Nor does it if the log of purges cannot be read. The reason is in `/-/overview`, which needs a token.
+/// gateway out wouldn't help. Nor does it if the log of purges can't be read. The reason is in `/-/overview`, which needs a token.
 pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
     let status = match check(state).await {
         Ready::Stopping => "stopping",

@@ -17,7 +17,7 @@ pub(super) async fn respond(folder: Option<&EmbeddedStore>, method: &Method) -> 
     match (folder, method) {
         (Some(store), &Method::PUT) => {
             let store = store.clone();
-            // A client that disconnects does not interrupt it.
+            // A client that disconnects doesn't interrupt it.
             let taken = tokio::spawn(async move { store.snapshot().await }).await;
             let taken = taken.map_err(|error| failed(&error))?.map_err(|error| problem(&error));
             let Snapshot { folder, bodies, bytes } = taken?;

@@ -213,7 +213,7 @@ where
             Pending::Rejected(denied.to_problem().to_response())
         } else if let Some(set_context) = self.set_context {
             session::remove_cookies(request.headers_mut());
-            // A forwarded request takes its slot behind the cache, so that the cache can respond while all are taken.
+            // A forwarded request takes its slot behind the cache, so the cache can respond while all are taken.
             let mut inner = self.inner.clone();
             set_context(&mut inner, context, tracker.exchange());
             Pending::Inner(inner.call(request))
@@ -317,7 +317,7 @@ where
         let version = request.version();
         let cross_origin = self.cors.as_ref().map(|cors| Box::new(cors.fields(&request)));
         let for_same_site = self.is_for_same_site(&request);
-        // The future does not contain the request, because it is moved often.
+        // The future doesn't contain the request, because it is moved often.
         let pending = self.begin(request, &mut tracker, context);
         async move {
             let mut response = match pending {

@@ -69,7 +69,7 @@ const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'"');
 /// As [`ESCAPED`], but with spaces, and without backslashes, by which some programs escape the end of a field.
 const TEXT: &AsciiSet = &CONTROLS.add(b'"').add(b'\\');
 
-/// Escapes a field that has words. Bytes that are not UTF-8 become replacement characters first.
+/// Escapes a field that has words. Bytes that aren't UTF-8 become replacement characters first.
 pub(crate) fn escape_text(value: &[u8]) -> String {
     utf8_percent_encode(&String::from_utf8_lossy(value), TEXT).to_string()
 }

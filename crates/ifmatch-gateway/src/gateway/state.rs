@@ -50,7 +50,7 @@ pub(crate) struct AppState {
     pub(crate) proxy: Option<Proxy>,
     /// `true` if everyone can sign requests, with a published key.
     pub(crate) accepts_published_key: bool,
-    /// Prefixes of the containers of all accounts but the first one. They are not for readers without credentials.
+    /// Prefixes of the containers of all accounts but the first one. They aren't for readers without credentials.
     pub(crate) withheld: Vec<String>,
     /// `true` if client information from proxies in front is trusted.
     pub(crate) trusts_forwarded: bool,
@@ -68,7 +68,7 @@ pub(crate) struct AppState {
     pub(crate) has_shares: bool,
     /// The traces, if they are sent.
     pub(crate) traces: Option<Traces>,
-    /// Facts that do not change while the gateway runs, for `/-/overview`.
+    /// Facts that don't change while the gateway runs, for `/-/overview`.
     pub(crate) facts: Facts,
     /// When the gateway started, by the time of day.
     pub(crate) started: Timestamp,
@@ -76,7 +76,7 @@ pub(crate) struct AppState {
     stopping: watch::Sender<bool>,
 }
 
-/// Facts that do not change while the gateway runs.
+/// Facts that don't change while the gateway runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// Describes the storage of the blobs.
@@ -91,7 +91,7 @@ impl AppState {
     /// Creates the state of a gateway without blobs, upstreams and a cache, and starts the traces, if they are sent.
     ///
     /// # Errors
-    /// Fails if the traces cannot be sent.
+    /// Fails if the traces can't be sent.
     pub(crate) fn new(config: &ServerConfig, metrics: Metrics) -> Result<Self, Error> {
         Ok(Self {
             access: ArcSwap::from_pointee(config.access.clone()),

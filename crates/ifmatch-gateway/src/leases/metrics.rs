@@ -17,7 +17,7 @@ use crate::metrics::table::leases::{HELD, OPERATIONS};
 
 /// Active leases, and counters of lease operations.
 ///
-/// Expiry is not an operation. It is counted by the next [`LeaseMetrics::expire`].
+/// Expiry isn't an operation. It is counted by the next [`LeaseMetrics::expire`].
 pub(crate) struct LeaseMetrics {
     active: Mutex<Active>,
     held: Gauge,

@@ -36,7 +36,7 @@ pub(crate) struct Metric {
 /// Returns all metrics by name.
 ///
 /// # Errors
-/// Fails if the recorder rejects its settings. They are constants, so this does not happen.
+/// Fails if the recorder rejects its settings. They are constants, so this doesn't happen.
 pub(crate) fn all() -> Result<BTreeMap<String, Metric>, Error> {
     let catalogue = Catalogue::default();
     with_local_recorder(&catalogue, || {

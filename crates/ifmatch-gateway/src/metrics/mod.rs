@@ -65,7 +65,7 @@ pub(crate) struct Metrics {
     handle: PrometheusHandle,
 }
 
-/// Sets when the certificate in a file expires, since 1970, or 0 if it is not used.
+/// Sets when the certificate in a file expires, since 1970, or 0 if it isn't used.
 pub(crate) fn set_certificate_end(file: &str, end: Duration) {
     gauge!(CERTIFICATE_END, "file" => file.to_owned()).set(end.as_secs_f64());
 }
@@ -91,7 +91,7 @@ impl Metrics {
     /// Registers all metrics with a new recorder.
     ///
     /// # Errors
-    /// Fails if the recorder rejects its settings. They are constants, so this does not happen.
+    /// Fails if the recorder rejects its settings. They are constants, so this doesn't happen.
     pub(crate) fn new() -> Result<(Self, PrometheusRecorder), Error> {
         let recorder = recorder()?;
         let metrics = Self::registered(&recorder, recorder.handle());
@@ -216,7 +216,7 @@ fn count(counters: &[Counter], indices: impl IntoIterator<Item = usize>) {
     indices.into_iter().for_each(|index| counters[index].increment(1));
 }
 
-/// Returns the index of a method. Unknown methods share one, so that clients cannot create metrics.
+/// Returns the index of a method. Unknown methods share one, so clients can't create metrics.
 pub(crate) fn method_index(method: &Method) -> usize {
     match *method {
         Method::GET => 0,

@@ -113,7 +113,7 @@ fn outcome_label(kind: RegisterErrorKind) -> &'static str {
         RegisterErrorKind::Ambiguous => "ambiguous",
         RegisterErrorKind::Full => "full",
         RegisterErrorKind::Unreadable => "unreadable",
-        // A kind that is not known yet is an outage to an operator.
+        // A kind that isn't known yet is an outage to an operator.
         RegisterErrorKind::Unavailable | _ => "unavailable",
     }
 }

@@ -102,7 +102,7 @@ metrics! {
             "1 while the purge log is unreadable, so stored responses are revalidated; otherwise 0."
     }
 
-    /// Of upstreams. The labels are routes and servers of the configuration, so that their number is limited.
+    /// Of upstreams. The labels are routes and servers of the configuration, so their number is limited.
     upstreams {
         SECONDS: histogram "ifmatch_upstream_response_seconds"
             "Seconds until a server starts its response, including connecting."

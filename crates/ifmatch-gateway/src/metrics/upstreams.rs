@@ -1,4 +1,4 @@
-//! Metrics of upstreams. The labels are routes and servers of the configuration, so that their number is limited.
+//! Metrics of upstreams. The labels are routes and servers of the configuration, so their number is limited.
 
 use std::collections::HashMap;
 

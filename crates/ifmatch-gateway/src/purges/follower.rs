@@ -35,7 +35,7 @@ pub(crate) struct Following {
 /// Receives the end of an append.
 type Reply = oneshot::Sender<Result<(), Arc<RegisterError>>>;
 
-/// A purge that was not appended.
+/// A purge that wasn't appended.
 #[derive(Debug)]
 pub(crate) struct NotAppended(String);
 
@@ -109,7 +109,7 @@ impl Following {
         Duration::from_micros(self.cache.now().micros().saturating_sub(self.progress.read.load(SeqCst)))
     }
 
-    /// Returns `true` if stored responses are validated, since the log cannot be read.
+    /// Returns `true` if stored responses are validated, since the log can't be read.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.age() >= self.bound
     }

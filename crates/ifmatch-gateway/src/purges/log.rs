@@ -4,7 +4,7 @@
 //! to it. A process that crashes in between leaves a segment that the next one finds in its way. It advances the head, and
 //! appends its own after that. A process whose swap is ambiguous creates the segment again: the head never advances to one that
 //! may not exist, since readers would take it for a gap, and validate all responses. A purge may thus be in the log twice, or
-//! although it was not acknowledged, which is harmless.
+//! although it wasn't acknowledged, which is harmless.
 
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ impl Log {
         Err(contended())
     }
 
-    /// Reads the segments after a position, up to the newest. Returns `None` if one is missing, or cannot be read.
+    /// Reads the segments after a position, up to the newest. Returns `None` if one is missing, or can't be read.
     ///
     /// # Errors
     /// If the register fails.
@@ -149,7 +149,7 @@ impl Log {
         Ok(Some(segments))
     }
 
-    /// Removes segments that are not kept any more, some time after they have left the log.
+    /// Removes segments that aren't kept any more, some time after they have left the log.
     ///
     /// # Errors
     /// If the register fails. The next sweep removes what is left.

@@ -108,7 +108,7 @@ impl Peers {
     /// Asks each peer to purge, with the token of the request.
     ///
     /// # Errors
-    /// Names the peers that have not confirmed the purge, with the reasons.
+    /// Names the peers that haven't confirmed the purge, with the reasons.
     pub(super) async fn ask(&self, order: &Order, request: &HeaderMap) -> Result<(), String> {
         let asked = self.0.iter().map(async |(peer, client)| {
             let failed = match Self::ask_one(client, peer, order, request).await {
@@ -146,7 +146,7 @@ impl Peers {
     }
 }
 
-/// Returns the query of a purge that a peer does not pass on.
+/// Returns the query of a purge that a peer doesn't pass on.
 fn query(purge: &Purge, soft: bool) -> Vec<(&'static str, String)> {
     let mut query = match purge.clone() {
         Purge::Url(url) => vec![("url", url)],

@@ -40,7 +40,7 @@ impl StreamBody {
             interim.send(StatusCode::CONTINUE, HeaderMap::new());
         }
         polled.map_ok(|bytes| {
-            // Fails if the stream has ended, when it does not matter.
+            // Fails if the stream has ended, when it doesn't matter.
             drop(self.stream.flow_control().release_capacity(bytes.len()));
             self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(bytes.len() as u64));
             bytes

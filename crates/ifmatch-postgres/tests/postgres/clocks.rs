@@ -97,7 +97,7 @@ async fn hold(driver: &Driver) -> (u64, u64) {
     let key = Key::new("written").unwrap();
     loop {
         let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce().unwrap(), TTL);
-        // While the server's time is not known precisely, no permit is granted.
+        // While the server's time isn't known precisely, no permit is granted.
         if let Ok((applied, _lock)) =
             driver.begin(&key, None, begin.with_authority(Authority::Register), |_| false).await
             && let Outcome::Granted(grant) = applied.outcome

@@ -30,7 +30,7 @@ impl engine::Engine for Postgres {
     /// The table reaches the end of the disk. The log of changes doesn't: its files have 16 MiB, and are used again.
     async fn start_small() -> Server {
         let server = start().await;
-        // In the middle of a page, so that the server can write a part of it.
+        // In the middle of a page, so the server can write a part of it.
         server.limit_files(Some((16 << 20) + 4_096));
         server
     }

@@ -374,7 +374,7 @@ mod tests {
                 let (content, found, lent) = read(lent).await;
                 assert_eq!((&content[..], found.as_ref()), (&b"order"[..], trailers.as_ref()));
                 tokio::join!(outgoing.wait_for_return(), async { drop(lent) });
-                // Trailers are not kept.
+                // Trailers aren't kept.
                 if trailers.is_some() {
                     break;
                 }
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(lent.frame().await.expect("a frame").expect("no error").into_data().expect("data"), "ab");
         drop(lent);
         assert_eq!(read(outgoing.lend(true)).await.0, b"abcd");
-        // Over HTTP/1.1, a request that was begun cannot be repeated.
+        // Over HTTP/1.1, a request that was begun can't be repeated.
         assert_eq!(read(outgoing.lend(false)).await.0, b"abcd");
         assert!(!outgoing.is_whole());
     }

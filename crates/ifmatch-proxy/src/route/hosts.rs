@@ -30,7 +30,7 @@ impl Hosts {
     pub(super) fn include(&self, host: Option<&str>) -> bool {
         match self {
             Self::Any => true,
-            // `.example` alone is no name.
+            // `.example` alone isn't a name.
             Self::Below(domain) => {
                 host.is_some_and(|host| host.len() > domain.len() && host.ends_with(domain.as_str()))
             }

@@ -41,7 +41,7 @@ impl Forwarded<'_> {
         let is_of_server = named.origin() == requested.origin();
         let changes_paths = !self.prefix.is_empty() || self.server.has_base();
         let origin = match (names_host, is_of_server) {
-            // An internal name, which clients cannot use.
+            // An internal name, which clients can't use.
             (true, true) => "",
             (true, false) if changes_paths && self.is_public(&named) => &named[..Position::BeforePath],
             (false, true) if changes_paths => "",

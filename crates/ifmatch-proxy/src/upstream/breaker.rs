@@ -174,7 +174,7 @@ impl Breaker {
         self.failures.add(ticket.requester, outcome);
         let hangs = self.failures.hung >= rule.failures;
         let fails = rule.failures > 0 && self.failures.count >= rule.failures && self.failures.by_several;
-        // Requests that began before the breaker opened do not prolong the pause.
+        // Requests that began before the breaker opened don't prolong the pause.
         let known = self.open.as_ref().is_some_and(|open| open.rejects);
         if ticket.probe || !known && (fails || outcome == Outcome::ConnectTimeout) {
             self.open(now + rule.pause, fails && hangs);
@@ -204,7 +204,7 @@ impl Failures {
     fn add(&mut self, requester: Requester, outcome: Outcome) {
         self.count = self.count.saturating_add(1);
         self.hung = if outcome == Outcome::Faulty { 0 } else { self.hung.saturating_add(1) };
-        // A client cannot cause a connection to fail.
+        // A client can't cause a connection to fail.
         self.by_several |= outcome == Outcome::ConnectTimeout || self.first.is_some_and(|first| first != requester);
         self.first.get_or_insert(requester);
     }

@@ -398,7 +398,7 @@ async fn a_server_that_answers_errors_at_once_does_not_win_least_connections() {
     let good = Origin::start(vec![Step::Send(EMPTY); 99]).await;
     let upstream = upstream_of(&[&busy, &good]).balance(Balance::LeastConnections).breaker(3, Duration::from_hours(1));
     let proxy = proxy_of(upstream);
-    // An answer is held back, so that the good server always has more requests in progress.
+    // An answer is held back, so the good server always has more requests in progress.
     let mut held = Vec::new();
     for number in 0..30 {
         let response = ask(&proxy, get(&format!("/{number}"))).await.unwrap();

@@ -208,7 +208,7 @@ impl Handle {
             Err(error) => {
                 if call == Call::Sync {
                     file.write_some(draws);
-                    // Some file systems keep pages in the cache that they could not write; others do not.
+                    // Some file systems keep pages in the cache that they couldn't write; others don't.
                     if draw(draws, 2) == 0 {
                         file.cache.clone_from(&file.disk);
                     }

@@ -62,7 +62,7 @@ impl Known {
             Err(error) if kind(error) == RegisterErrorKind::Ambiguous => {
                 number.possible.insert(number.tried);
             }
-            // The change did not happen and never will.
+            // The change didn't happen and never will.
             Err(_) => {}
         }
         written

@@ -52,7 +52,7 @@ async fn emptying_the_server_is_noticed() {
     assert_eq!(first.compare_and_swap(&key, Revision::NONE, Some(&record(1))).await.unwrap(), Swap::Done);
     send(&server, &["FLUSHALL"]).await;
     assert_lost(&*first, &key).await;
-    // A process that starts afterwards begins with an empty register. The others still do not trust it.
+    // A process that starts afterwards begins with an empty register. The others still don't trust it.
     let third = connect(&server.url()).await;
     assert_eq!(third.compare_and_swap(&key, Revision::NONE, Some(&record(3))).await.unwrap(), Swap::Done);
     assert_lost(&*first, &key).await;

@@ -404,7 +404,7 @@ async fn an_outdated_record_neither_grants_nor_refuses() {
     let (none, create) = (Preconditions::default(), create());
     let before = driver.load(&key()).await.unwrap();
     let first = driver.apply(&key(), &Command::Write(put(&none, b"first"))).await.unwrap();
-    // In the outdated record, the resource does not exist yet.
+    // In the outdated record, the resource doesn't exist yet.
     let refused = driver.apply_to(&key(), Some(before), &Command::Write(put(&create, b"second"))).await.unwrap();
     assert!(matches!(refused.outcome, Outcome::Refused(Refusal::PreconditionFailed { .. })), "{:?}", refused.outcome);
     assert_eq!(body(&register).await.as_deref(), Some(&b"first"[..]));

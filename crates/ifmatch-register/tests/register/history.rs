@@ -18,7 +18,7 @@ fn correct_histories_pass() {
         // Concurrent operations may take effect in either order.
         "0 9 swap 0 5 done; 1 2 load 0; 3 4 load 5",
         "0 9 swap 0 5 done; 0 9 swap 5 6 done; 0 9 load 0; 0 9 load 6",
-        // A time that two operations share does not order them.
+        // A time that two operations share doesn't order them.
         "0 1 swap 0 5 done; 1 2 load 0",
         // The second of two swaps finds the first.
         "0 4 swap 0 5 done; 1 5 swap 0 6 conflict 5",
@@ -28,7 +28,7 @@ fn correct_histories_pass() {
         "0 1 swap 0 5 ambiguous; 2 3 load 0; 4 5 load 5",
         "0 1 swap 0 5 ambiguous; 2 3 swap 0 6 done; 4 5 load 6",
         "0 1 swap 0 5 ambiguous; 2 3 swap 5 6 ambiguous; 4 5 swap 6 7 done",
-        // Proposals that were refused may share their revision with one that was not.
+        // Proposals that were refused may share their revision with one that wasn't.
         "0 4 swap 0 5 done; 0 4 swap 0 5 conflict 5; 0 4 swap 0 5 failed",
     ];
     for lines in correct {
@@ -47,7 +47,7 @@ fn each_kind_of_fault_is_found() {
         ("0 1 swap 0 5 done; 2 3 swap 5 6 done; 4 5 swap 5 7 done; 6 7 load 7", Fork),
         ("0 1 swap 0 5 done; 2 3 swap 0 5 done", Fork),
         ("0 1 load 5", Unwritten),
-        // A gap: the revision that a swap replaced does not exist.
+        // A gap: the revision that a swap replaced doesn't exist.
         ("0 1 swap 0 5 done; 2 3 swap 6 7 done", Unwritten),
         ("0 1 swap 0 5 conflict 4", Unwritten),
         ("0 1 swap 0 5 failed; 2 3 load 5", Refuted),

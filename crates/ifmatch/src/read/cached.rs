@@ -125,7 +125,7 @@ impl Hit {
             headers.insert(ETAG, shown.to_header());
         }
         if !shared.is_authoritative() {
-            // It is fresh by its own `Cache-Control` only, so that its age counts.
+            // It is fresh by its own `Cache-Control` only, so its age counts.
             headers.insert(AGE, self.remembered.born.until(at).as_secs().into());
         }
         responses::not_modified_with(headers)

@@ -187,7 +187,7 @@ impl ReadContext {
 
 /// The conditions on a part that the inner service has cut itself.
 enum Partial {
-    /// The response is no part.
+    /// The response isn't a part.
     NoPart,
     Send,
     NotModified,

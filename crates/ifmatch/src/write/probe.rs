@@ -135,7 +135,7 @@ impl WriteContext {
             status if status.is_success() && status != StatusCode::PARTIAL_CONTENT => {
                 present(variant, own_tag(response.headers()))
             }
-            // The resource exists, but cannot be read, or not here: no tag can match.
+            // The resource exists, but can't be read, or not here: no tag can match.
             StatusCode::METHOD_NOT_ALLOWED
             | StatusCode::NOT_IMPLEMENTED
             | StatusCode::MOVED_PERMANENTLY

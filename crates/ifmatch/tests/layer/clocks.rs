@@ -183,7 +183,7 @@ async fn a_permit_from_a_clock_a_day_ahead_lasts_no_longer_than_granted() {
     let (wrong, right) = (process(lost_register.clone(), DAY), process(register, Duration::ZERO));
     let lost = tokio::spawn(async move { send(&wrong, request("PUT /a", &[("x-hold-before", "x")], "lost")).await });
     world.reached("x").await;
-    // It will not release the permit.
+    // It won't release the permit.
     lost_register.cut(true);
     let next = tokio::spawn(async move { send(&right, request("PUT /a", &[], "next")).await });
     settle().await;

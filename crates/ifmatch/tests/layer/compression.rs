@@ -91,7 +91,7 @@ async fn a_resumed_download_behind_compression_never_mixes_codings() {
     let layer = ConditionalLayer::builder().behind_compression().build();
     let service = ServiceBuilder::new().layer(CompressionLayer::new()).layer(layer).service(world());
     let (plain, coded) = (ask(&service, "GET /a", &[]).await.tag(), ask(&service, "GET /a", &[GZIP]).await.tag());
-    // Parts are not compressed, so a condition that names the compressed bytes must not get one.
+    // Parts aren't compressed, so a condition that names the compressed bytes must not get one.
     for condition in ["if-range", "if-match"] {
         let resume = [GZIP, ("range", "bytes=5-9"), (condition, coded.as_str())];
         let reply = ask(&service, "GET /a", &resume).await;
@@ -157,7 +157,7 @@ async fn a_part_encoded_inside_is_never_combined_with_another_coding() {
         assert!(status == 412 || (reply.tag(), &reply.body[..]) == (coded.clone(), body.as_bytes()), "{reply:?}");
     }
     assert_eq!(ask(&service, "GET /a", &[part, ("if-range", &plain)]).await.body, "ain");
-    // Without conditions the part is passed on with a weak tag, so that it is never combined.
+    // Without conditions the part is passed on with a weak tag, so it is never combined.
     let reply = ask(&service, "GET /a", &[GZIP, part]).await;
     assert_eq!((reply.status.as_u16(), reply.tag(), &reply.body[..]), (206, "W/\"v1\"".to_owned(), &b"DED"[..]));
 }

@@ -148,7 +148,7 @@ async fn a_request_with_credentials_runs_the_inner_service() {
         let world = World::with(&[("/a", "one")]);
         let service = builder.authoritative().build().layer(world.clone());
         let tag = ask(&service, "GET /a", &[credentials]).await.tag();
-        // Its response is not reused for requests without credentials either.
+        // Its response isn't reused for requests without credentials either.
         assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag)]).await.status, 304);
         assert_eq!(world.runs(&Method::GET), 2);
         assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag), credentials]).await.status, 304);

@@ -129,7 +129,7 @@ async fn a_trickle_does_not_keep_the_permit() {
 async fn an_upload_that_another_process_has_overtaken_is_not_acknowledged() {
     let (builder, clock, register) = builder();
     let service = builder.build().layer(service_fn(upload));
-    // The first process's clock stops, so that it renews nothing.
+    // The first process's clock stops, so it renews nothing.
     let stopped =
         ConditionalLayer::builder().register(register).clock(ManualClock::default()).request_buffer_limit(0).build();
     let (sender, body) = slow_body();

@@ -143,7 +143,7 @@ async fn a_resource_too_long_to_hash_is_guarded_by_its_own_date() {
     let refused = [held[0], ("x-end", "422")];
     assert_eq!(send(&service, request("PUT /a", &refused, "two")).await.status, 422);
     assert_eq!(send(&service, request("PUT /a", &refused, "two")).await.status, 422);
-    // A change that the layer does not see, for example a file with an older date.
+    // A change that the layer doesn't see, for example a file with an older date.
     for date in &dates[1..] {
         world.respond("GET /a", "last-modified", date);
         assert_eq!(send(&service, request("PUT /a", &held, "two")).await.status, 412, "{date}");

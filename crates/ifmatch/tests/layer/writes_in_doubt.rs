@@ -235,7 +235,7 @@ async fn a_write_overtaken_by_another_is_not_acknowledged() {
     let (builder, clock, register) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().lock_timeout(SECOND * 60).build().layer(world.clone());
-    // The clock of the first process stops, so that it misses its deadline.
+    // The clock of the first process stops, so it misses its deadline.
     let stopped = ConditionalLayer::builder().register(register).clock(ManualClock::default());
     let late = tokio::spawn({
         let sleepy = stopped.authoritative().build().layer(world.clone());

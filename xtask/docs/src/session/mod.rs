@@ -17,7 +17,7 @@ use transcript::Transcript;
 
 /// Address of a gateway without `--listen`.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:10000";
-/// A command line of a gateway that a page need not show.
+/// A command line of a gateway that a page needn't show.
 const DEFAULT_SERVER: &str = "ifmatch serve --data ./data";
 
 /// Runs the commands of pages in a folder of its own, with gateways on free ports.
@@ -34,7 +34,7 @@ impl Session {
     /// Starts a session. `places` are addresses and paths of the page, each with its replacement.
     fn start(places: &[(&str, &str)]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        // Without the meter that curl shows only if its output is no terminal.
+        // Without the meter that curl shows only if its output isn't a terminal.
         fs::write(folder.path().join(".curlrc"), "silent\nshow-error\n")?;
         let shell = Shell::start(folder.path(), Path::new(Gateway::command().get_program()))?;
         let places = places.iter().map(|&(shown, here)| (shown.to_owned(), here.to_owned())).collect();

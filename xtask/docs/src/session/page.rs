@@ -50,7 +50,7 @@ impl Page {
         Self(steps)
     }
 
-    /// Returns the first line of each block of commands that does not run, and does not say why.
+    /// Returns the first line of each block of commands that doesn't run, and doesn't say why.
     #[cfg(test)]
     pub(super) fn unexplained(text: &str) -> Vec<String> {
         let mut unexplained = Vec::new();

@@ -35,7 +35,7 @@ impl Writer {
     /// Writes an operation, without a buffer: its line remains if this process is killed.
     ///
     /// # Errors
-    /// If the file cannot be written, and the history would lack an operation.
+    /// If the file can't be written, and the history would lack an operation.
     pub(super) fn write(&self, operation: &Operation) -> Result {
         let line = format!("{operation}\n");
         Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes())?)

@@ -22,7 +22,7 @@ use crate::{Result, now};
 
 /// Pause between looks at the journals.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time without any progress after which the register has not come back, far beyond the expected time.
+/// Time without any progress after which the register hasn't come back, far beyond the expected time.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The servers and the processes.

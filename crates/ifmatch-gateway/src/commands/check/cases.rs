@@ -9,7 +9,7 @@ use super::judge::{Answer, Finding, Risk, Verdict, judge, unanswered};
 use super::site::{Seen, Site};
 use crate::error::Error;
 
-/// The first content. All contents have the same length, so that a tag of date and length cannot tell them apart.
+/// The first content. All contents have the same length, so a tag of date and length can't tell them apart.
 const OLD: &str = "abcdefghijklmnopqrstuvwxyz";
 /// The current content.
 pub(super) const NEW: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -112,7 +112,7 @@ impl Expected {
 /// Sends the request of each case, and judges the response.
 ///
 /// # Errors
-/// If the server does not answer, or cannot store anything.
+/// If the server doesn't answer, or can't store anything.
 pub(super) async fn check(site: &Site<'_>, cases: &[Case]) -> Result<Vec<Finding>, Error> {
     let writes = |case: &&Case| case.present && !is_read(&case.method);
     let resources = prepare(site, 1 + cases.iter().filter(writes).count()).await?;

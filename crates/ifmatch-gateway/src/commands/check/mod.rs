@@ -19,7 +19,7 @@ use super::store_url::is_store;
 use crate::cli::terminal::{counted, print_line, print_text};
 use crate::error::Error;
 
-/// Exit code for a server that does not honour conditions.
+/// Exit code for a server that doesn't honour conditions.
 const NOT_HONOURED: u8 = 3;
 
 /// `ifmatch check …`
@@ -71,7 +71,7 @@ Exit codes:
 /// Checks a server, prints a table, and returns the exit code.
 ///
 /// # Errors
-/// Fails if the server does not answer, or cannot store anything.
+/// Fails if the server doesn't answer, or can't store anything.
 pub(crate) fn run(args: &CheckArgs) -> Result<u8, Error> {
     let findings = block_on(async {
         if is_store(&args.url) {

@@ -22,7 +22,7 @@ pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 const ATTEMPTS: usize = 3;
 /// Interval between looks at a resource whose tag is still weak, or whose date is too young.
 const LOOK: Duration = Duration::from_millis(200);
-/// Number of these looks. Some servers call a tag weak for a second or two, since a file's date cannot tell two writes of
+/// Number of these looks. Some servers call a tag weak for a second or two, since a file's date can't tell two writes of
 /// the same second apart.
 const LOOKS: usize = 30;
 

@@ -26,13 +26,13 @@ struct Bench {
     keys: RefCell<Vec<String>>,
 }
 
-/// The content and the version of an object, or `None` if it does not exist.
+/// The content and the version of an object, or `None` if it doesn't exist.
 type State = Option<(Bytes, Version)>;
 
 /// Checks a store, and deletes the objects of the check.
 ///
 /// # Errors
-/// If the store does not answer, or cannot store anything.
+/// If the store doesn't answer, or can't store anything.
 pub(super) async fn check(place: Place) -> Result<Vec<Finding>, Error> {
     let random = nonce().map_err(|error| Error::runtime(error.to_string()))?;
     let bench = Bench { place, random, keys: RefCell::default() };

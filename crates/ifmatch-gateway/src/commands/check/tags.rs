@@ -12,7 +12,7 @@ const WRITES: u32 = 8;
 /// Checks that there is a strong tag, and that it changes with every write.
 ///
 /// # Errors
-/// If the server does not answer, or cannot store anything.
+/// If the server doesn't answer, or can't store anything.
 pub(super) async fn check(site: &Site<'_>) -> Result<Vec<Finding>, Error> {
     let key = site.key();
     let fields: &[_] = &[];

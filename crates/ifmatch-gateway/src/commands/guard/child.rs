@@ -34,7 +34,7 @@ pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
 /// Runs a command until it ends, or until the lock is lost. Then it gets SIGTERM, and SIGKILL after `grace`.
 ///
 /// # Errors
-/// Fails if the command cannot be started.
+/// Fails if the command can't be started.
 pub(super) async fn run(command: &[OsString], held: &Grant, grace: Duration, signals: &mut Signals) -> io::Result<End> {
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     // The terminal signals the whole group of the process in the foreground. Elsewhere, a group of its own lets signals

@@ -24,15 +24,15 @@ use crate::error::Error;
 
 /// Exit code of `ifmatch lock` if the lock was lost.
 const LOST: u8 = 70;
-/// Exit code of `ifmatch lock` if the lock was not acquired in time.
+/// Exit code of `ifmatch lock` if the lock wasn't acquired in time.
 const NOT_ACQUIRED: u8 = 75;
-/// In the error of a resource whose versions cannot be told apart.
+/// In the error of a resource whose versions can't be told apart.
 const NO_TAG: &str = "the server names no strong ETag";
 /// Time for a lock to be released, after a signal has ended its acquisition.
 const GIVING_UP: Duration = Duration::from_secs(5);
 /// Time after which a wait for the lock is reported.
 const QUIET: Duration = Duration::from_secs(1);
-/// Time after which a server that does not answer is reported.
+/// Time after which a server that doesn't answer is reported.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// `ifmatch lock …`
@@ -235,7 +235,7 @@ impl Guard {
         Ok((Client::new(server), key.into_owned()))
     }
 
-    /// Acquires the lock, however long that takes. Reports a server that does not answer, once until it answers again.
+    /// Acquires the lock, however long that takes. Reports a server that doesn't answer, once until it answers again.
     async fn acquire(&self, lock: &Lock) -> Result<Held, ClientError> {
         let mut is_reported = false;
         loop {
@@ -320,7 +320,7 @@ async fn with_notice<T>(record: &Document<LockRecord>, acquire: impl Future<Outp
 }
 
 /// Ends an acquisition after a signal, and returns the exit code. Waits until a lock that was acquired nevertheless has been
-/// released, but not for a server that does not answer, and not after a second signal.
+/// released, but not for a server that doesn't answer, and not after a second signal.
 async fn give_up(client: &Client, signal: Received, signals: &mut Signals) -> u8 {
     tokio::select! {
         late = timeout(GIVING_UP, client.released()) => if late.is_err() {

@@ -17,7 +17,7 @@ use crate::gateway::SetContext;
 
 /// A service that takes a slot for each request, and describes the client in an extension.
 ///
-/// It sits behind the cache, so that cached responses take no slot and save the extension, which costs four
+/// It sits behind the cache, so cached responses take no slot and save the extension, which costs four
 /// allocations.
 #[derive(Clone, Debug)]
 pub(super) struct ClientInfo<S> {

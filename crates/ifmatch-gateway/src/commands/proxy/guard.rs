@@ -23,7 +23,7 @@ pub(super) fn layer(answer_timeout: Duration, register: Arc<dyn Register>, memor
     builder.cache_capacity(memory).write_timeout(answer_timeout + MARGIN).build()
 }
 
-/// Removes an upstream's own tag, so that the layer makes one. Many servers derive it from the date and the length, and two
+/// Removes an upstream's own tag, so the layer makes one. Many servers derive it from the date and the length, and two
 /// versions of one second can then have the same tag.
 pub(super) fn without_tag<B>(mut response: Response<B>) -> Response<B> {
     response.headers_mut().remove(ETAG);

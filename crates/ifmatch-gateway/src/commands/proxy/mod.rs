@@ -42,7 +42,7 @@ const GUARD_MEMORY: u64 = 64 << 20;
 /// Forwards requests until a signal stops it. SIGHUP reloads the upstreams, the certificate and the tokens.
 ///
 /// # Errors
-/// Fails if the server cannot start, or had to cut off requests in flight.
+/// Fails if the server can't start, or had to cut off requests in flight.
 pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
     let config = load()?;
     runtime::run(&config.server, start(&config, load))

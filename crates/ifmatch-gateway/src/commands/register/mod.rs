@@ -95,7 +95,7 @@ Example:
 /// Runs the command, and prints its result.
 ///
 /// # Errors
-/// States why a register cannot be used, or which records differ.
+/// States why a register can't be used, or which records differ.
 pub(crate) fn run(args: &RegisterArgs) -> Result<(), Error> {
     block_on(async {
         match &args.command {

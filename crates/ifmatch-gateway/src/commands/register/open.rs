@@ -38,7 +38,7 @@ pub(super) async fn open_existing(url: &RegisterUrl) -> Result<Arc<dyn Register>
 /// Opens a register by its URL. To add an engine, add it to [`Engine`] as well.
 ///
 /// # Errors
-/// States why the register cannot be used, and what to do.
+/// States why the register can't be used, and what to do.
 pub(crate) async fn open(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> {
     match url.engine() {
         Engine::Memory => Ok(memory()),
@@ -69,7 +69,7 @@ pub(crate) async fn open(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> 
 /// Creates or updates the tables of a register in a database. The others need none.
 ///
 /// # Errors
-/// States why the register cannot be changed, and what to do.
+/// States why the register can't be changed, and what to do.
 pub(crate) async fn migrate(url: &RegisterUrl) -> Result<(), Error> {
     match url.engine() {
         Engine::Postgres => {
@@ -83,7 +83,7 @@ pub(crate) async fn migrate(url: &RegisterUrl) -> Result<(), Error> {
 /// Begins an epoch in a register that has epochs, after a backup was restored, and lets the next gateway choose the store.
 ///
 /// # Errors
-/// States why the register cannot be changed, and what to do.
+/// States why the register can't be changed, and what to do.
 pub(super) async fn restored(url: &RegisterUrl) -> Result<(), Error> {
     let epoch = match url.engine() {
         Engine::Postgres => {
@@ -114,7 +114,7 @@ fn objects_error(url: &RegisterUrl, error: &objects::OpenError) -> Error {
     unusable(url, error, error.kind() == objects::OpenErrorKind::Unusable)
 }
 
-/// A server that cannot be reached is not an error in the settings.
+/// A server that can't be reached isn't an error in the settings.
 fn unusable(url: &RegisterUrl, error: &dyn std::error::Error, is_unreachable: bool) -> Error {
     let message = format!("can't use the register {url}. {}", sentence(&error.to_string()));
     if is_unreachable { Error::runtime(message) } else { Error::usage(message) }
@@ -141,7 +141,7 @@ pub(crate) fn memory_of(bytes: u64) -> Arc<dyn Register> {
 /// Opens the register of an object store in the folder given by `--data`.
 ///
 /// # Errors
-/// States why the folder cannot be used.
+/// States why the folder can't be used.
 pub(crate) async fn in_folder(folder: &Path) -> Result<Arc<dyn Register>, Error> {
     let opened = redb(folder.to_owned(), folder.join("register.redb")).await;
     opened.map_err(|error| redb_error(&format!("--data {}", folder.display()), &error))

@@ -45,7 +45,7 @@ type Load<'a> = dyn Fn() -> Result<Config, Error> + 'a;
 /// Serves blobs until a signal stops it. SIGHUP reloads the certificate and the tokens.
 ///
 /// # Errors
-/// Fails if the server cannot start, or had to cut off requests in flight.
+/// Fails if the server can't start, or had to cut off requests in flight.
 pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
     let config = load()?;
     runtime::run(&config.server, serve(&config, load))
@@ -112,7 +112,7 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
     }
     if let Some(reserved) = reserved_s3 {
         let (listeners, address) = reserved.listen()?;
-        // The service rejects requests that are not signed, unless everyone may read.
+        // The service rejects requests that aren't signed, unless everyone may read.
         let access = Arc::clone(&state);
         let objects =
             objects.hosts(&config.server.settings.s3_host).public_read(move || access.access.load().is_public_read());

@@ -31,7 +31,7 @@ struct Export<'a> {
     progress: Arc<Progress>,
 }
 
-/// The folder for files that are not complete. It is removed at the end.
+/// The folder for files that aren't complete. It is removed at the end.
 struct Partial {
     folder: PathBuf,
     files: AtomicU64,
@@ -139,7 +139,7 @@ impl Export<'_> {
             file.write_all(&part).await.map_err(failed)?;
             self.progress.add_bytes(part.len() as u64);
         }
-        // The sync alone does not report that the last write failed.
+        // The sync alone doesn't report that the last write failed.
         file.flush().await.map_err(failed)?;
         file.sync_all().await.map_err(failed)?;
         let hash = hasher.finish();
@@ -178,7 +178,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // The next export removes what cannot be removed now.
+        // The next export removes what can't be removed now.
         drop(fs::remove_dir_all(&self.folder));
     }
 }

@@ -1,5 +1,5 @@
 //! The two places of a transfer: a gateway, a container or a folder of it, by a URL; and the files of a folder, found, hashed and
-//! uploaded. Symbolic links are not followed.
+//! uploaded. Symbolic links aren't followed.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -33,7 +33,7 @@ impl Location {
     /// Parses a URL.
     ///
     /// # Errors
-    /// Fails if it is not a URL of a gateway, or its path is not a valid name.
+    /// Fails if it isn't a URL of a gateway, or its path isn't a valid name.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let mut server = gateway_url(text).map_err(|why| Error::usage(format!("{text} is not a URL: {why}")))?;
         if server.query().is_some() || server.fragment().is_some() {
@@ -76,7 +76,7 @@ impl Location {
     }
 }
 
-/// Folder in the target of an export for files that are not complete.
+/// Folder in the target of an export for files that aren't complete.
 pub(super) const PARTIAL: &str = ".ifmatch-partial";
 /// Size of the buffer for reading, in bytes.
 const BUFFER: usize = 256 << 10;
@@ -106,7 +106,7 @@ impl Tree {
     /// Finds all files below a folder.
     ///
     /// # Errors
-    /// Names the folder that cannot be read.
+    /// Names the folder that can't be read.
     pub(super) fn of(root: &Path) -> Result<Self, String> {
         let mut tree = Self::default();
         let mut folders = vec![PathBuf::new()];
@@ -133,7 +133,7 @@ impl Tree {
     }
 }
 
-/// Returns the name of a file's blob, or the reason why it cannot have one.
+/// Returns the name of a file's blob, or the reason why it can't have one.
 pub(super) fn blob_name(relative: &Path) -> Result<String, String> {
     let parts = relative.components().map(|part| match part {
         Component::Normal(part) => {

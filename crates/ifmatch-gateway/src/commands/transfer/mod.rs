@@ -130,7 +130,7 @@ pub(crate) enum Outcome {
     Skipped(&'static str),
 }
 
-/// The reason why one blob was not transferred.
+/// The reason why one blob wasn't transferred.
 #[derive(Debug)]
 pub(crate) struct Fault {
     kind: FaultKind,
@@ -141,13 +141,13 @@ pub(crate) struct Fault {
 enum FaultKind {
     /// Another writer was faster, or something else is in the target's place.
     Conflict,
-    /// The bytes are not those that were stored.
+    /// The bytes aren't those that were stored.
     Damage,
     /// Any other reason.
     Failed,
     /// A reason that may pass, such as a broken connection.
     Passing,
-    /// The server cannot be reached, which may pass.
+    /// The server can't be reached, which may pass.
     Unreachable,
     /// A reason that applies to all further blobs.
     Last,
@@ -238,7 +238,7 @@ impl Fault {
         matches!(self.kind, FaultKind::Passing | FaultKind::Unreachable)
     }
 
-    /// Returns `true` if the bytes are not those that were stored.
+    /// Returns `true` if the bytes aren't those that were stored.
     pub(crate) fn is_damage(&self) -> bool {
         self.kind == FaultKind::Damage
     }

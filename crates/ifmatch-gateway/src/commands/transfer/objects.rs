@@ -46,7 +46,7 @@ pub(super) struct Copied {
 
 impl Drop for Copied {
     fn drop(&mut self) {
-        // What cannot be removed now is removed with the folder.
+        // What can't be removed now is removed with the folder.
         drop(std::fs::remove_file(&self.file.path));
     }
 }
@@ -69,7 +69,7 @@ impl Objects {
     /// neither blocks nor tables.
     ///
     /// # Errors
-    /// Fails if the store cannot be listed.
+    /// Fails if the store can't be listed.
     pub(super) async fn list(&self) -> Result<(Vec<Object>, u64), Error> {
         let all = self.store.list(Some(&self.prefix)).try_collect::<Vec<ObjectMeta>>();
         let all = all.await.map_err(|error| Error::runtime(format!("can't list the source: {error}")))?;

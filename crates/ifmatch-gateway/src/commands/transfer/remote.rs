@@ -49,7 +49,7 @@ pub(super) const METADATA: &str = "x-meta-";
 pub(crate) struct Remote {
     http: Client,
     server: Url,
-    /// `true` once the server has answered. It may then be back soon if it cannot be reached.
+    /// `true` once the server has answered. It may then be back soon if it can't be reached.
     has_answered: AtomicBool,
 }
 
@@ -86,7 +86,7 @@ pub(crate) enum Replaces<'a> {
 /// The result of a write.
 pub(crate) enum Put {
     Done,
-    /// The condition was not met, for this reason.
+    /// The condition wasn't met, for this reason.
     Refused(String),
 }
 
@@ -207,7 +207,7 @@ impl Remote {
         }
     }
 
-    /// Writes a blob if it has not changed.
+    /// Writes a blob if it hasn't changed.
     pub(super) async fn put(&self, blob: &BlobPath, file: &Upload, over: &Replaces<'_>) -> Result<Put, Fault> {
         let mut fields = HeaderMap::new();
         match over {

@@ -66,14 +66,14 @@ impl Timer {
 
     /// Waits until the timer fires.
     async fn over(mut self) {
-        // The sender is in this timer, so receiving cannot fail.
+        // The sender is in this timer, so receiving can't fail.
         let _ = (&mut self.over).await;
     }
 }
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // Clearing a timer does not fail.
+        // Clearing a timer doesn't fail.
         let _ = CLEAR.with(|clear| clear.call1(&JsValue::UNDEFINED, &self.id));
     }
 }
