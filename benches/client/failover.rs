@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::statistics::{ratio, row, spread};
+use statistics::{ratio, row, spread};
 
 use crate::Site;
 
@@ -81,7 +81,7 @@ impl End {
     fn name(self) -> &'static str {
         match self {
             Self::Killed => "holder killed",
-            Self::Released => "holder ends by itself",
+            Self::Released => "holder releases",
         }
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use ifmatch_client::Client;
 use ifmatch_testbed::Server;
 use rustix::time::{ClockId, clock_gettime};
+use statistics::{ratio, row, spread};
 use support::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
-use support::statistics::{ratio, row, spread};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

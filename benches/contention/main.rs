@@ -18,7 +18,7 @@ mod stm;
 
 use std::time::Duration;
 
-use support::statistics::{median, ratio, row, spread};
+use statistics::{median, ratio, row, spread};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

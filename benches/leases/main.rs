@@ -15,7 +15,7 @@ mod load;
 use std::time::Duration;
 
 use load::{Scene, Server};
-use support::statistics::{median, ratio, row, spread};
+use statistics::{median, ratio, row, spread};
 
 /// Numbers of concurrent clients, each with its own connection and blob.
 const CLIENTS: [usize; 4] = [1, 8, 64, 256];

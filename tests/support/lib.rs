@@ -13,7 +13,6 @@ pub mod raw;
 pub mod s3;
 mod server;
 mod signer;
-pub mod statistics;
 
 pub use answer::Answer;
 pub use client::{Body, Client, full};

@@ -1,6 +1,6 @@
 //! Tables of the results: medians of the rounds with their spread.
 
-use support::statistics::spread;
+use statistics::spread;
 
 use super::Round;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use support::statistics::spread;
+use statistics::spread;
 use xtask::command::{Run, executable};
 use xtask::step::{Context, Tool};
 use xtask::workspace::Workspace;

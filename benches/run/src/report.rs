@@ -1,6 +1,6 @@
 //! The tables of a run: medians of the rounds with their spread.
 
-use support::statistics::{row, spread};
+use statistics::{row, spread};
 
 use crate::load::Round;
 

@@ -11,7 +11,7 @@ use ifmatch_runtime::{Clock, SystemClock};
 use crate::body::folder::Disk;
 use crate::config::Config;
 use crate::layer::CacheLayer;
-use crate::policy::audience::Audience;
+use crate::policy::Audience;
 use crate::policy::freshness::Heuristic;
 use crate::policy::query::QueryRules;
 use crate::state::CacheState;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, Uri};
 
 use crate::body::folder::Folder;
-use crate::policy::audience::Audience;
+use crate::policy::Audience;
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::Heuristic;
 use crate::policy::query::QueryRules;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
-use super::audience::Audience;
+use super::Audience;
 use super::cache_control::{Flag, ResponseDirectives, Scope};
 
 /// The field's name.
@@ -15,7 +15,7 @@ pub const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-con
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
-/// use ifmatch_cache::policy::audience::Audience;
+/// use ifmatch_cache::policy::Audience;
 /// use ifmatch_cache::policy::cdn_cache_control::{CDN_CACHE_CONTROL, Governing};
 ///
 /// let mut headers = HeaderMap::new();

@@ -6,8 +6,8 @@ use http::header::{DATE, EXPIRES, LAST_MODIFIED, SET_COOKIE};
 use http::{HeaderMap, StatusCode};
 use ifmatch_core::date::{HttpDate, Timestamp};
 
+use super::Audience;
 use super::age::unix;
-use super::audience::Audience;
 use super::cache_control::{Flag, pragma_is_no_cache};
 use super::cdn_cache_control::Governing;
 use super::fields;
@@ -47,7 +47,7 @@ impl Default for Heuristic {
 /// use std::time::Duration;
 /// use http::{header, HeaderMap, HeaderValue, StatusCode};
 /// use ifmatch_cache::policy::resource_rules::ResourceRules;
-/// use ifmatch_cache::policy::{audience::Audience, cdn_cache_control::Governing, freshness::lifetime};
+/// use ifmatch_cache::policy::{Audience, cdn_cache_control::Governing, freshness::lifetime};
 /// use ifmatch_core::date::Timestamp;
 ///
 /// let mut headers = HeaderMap::new();

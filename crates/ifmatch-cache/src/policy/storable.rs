@@ -3,7 +3,7 @@
 use http::header::{AUTHORIZATION, EXPIRES, RANGE, SET_COOKIE};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
-use super::audience::Audience;
+use super::Audience;
 use super::cache_control::{Flag, RequestDirectives};
 use super::cdn_cache_control::Governing;
 use super::resource_rules::ResourceRules;

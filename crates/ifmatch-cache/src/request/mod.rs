@@ -10,7 +10,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::fields::hop_by_hop;
 
 use crate::config::Config;
-use crate::policy::audience::Audience;
+use crate::policy::Audience;
 use crate::policy::cache_control::RequestDirectives;
 use crate::policy::invalidate::is_unsafe;
 use crate::policy::resource_rules::ResourceRules;

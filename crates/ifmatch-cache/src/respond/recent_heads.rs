@@ -104,7 +104,7 @@ mod tests {
         let arrival = Arrival {
             request: &request,
             implicit_key: "",
-            audience: crate::policy::audience::Audience::Shared,
+            audience: crate::policy::Audience::Shared,
             began: 1,
             requested: moment,
             received: moment,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use ifmatch_cache::policy::Audience;
 use ifmatch_cache::policy::age::initial_age;
-use ifmatch_cache::policy::audience::Audience;
 use ifmatch_cache::policy::cache_control::{Flag, ResponseDirectives, Scope};
 use ifmatch_cache::policy::cdn_cache_control::Governing;
 use ifmatch_cache::policy::freshness::{Heuristic, lifetime};

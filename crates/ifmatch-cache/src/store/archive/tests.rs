@@ -25,7 +25,7 @@ fn stored(began: u64, tag: &'static str) -> Stored {
     let arrival = Arrival {
         request: &HeaderMap::new(),
         implicit_key: "",
-        audience: crate::policy::audience::Audience::Shared,
+        audience: crate::policy::Audience::Shared,
         began,
         requested: Timestamp::default(),
         received: Timestamp::default(),
@@ -180,7 +180,7 @@ fn a_head_is_restored_as_it_was() {
     let arrival = Arrival {
         request: &request,
         implicit_key: "x-forwarded-host: a\n",
-        audience: crate::policy::audience::Audience::Shared,
+        audience: crate::policy::Audience::Shared,
         began: 9,
         requested: Timestamp::from_micros(5),
         received: Timestamp::from_micros(7_000_000),

@@ -27,7 +27,7 @@ fn stored(began: u64, language: &'static str) -> Stored {
     let arrival = Arrival {
         request: &asking_for(language),
         implicit_key: "",
-        audience: crate::policy::audience::Audience::Shared,
+        audience: crate::policy::Audience::Shared,
         began,
         requested: Timestamp::default(),
         received: Timestamp::default(),
