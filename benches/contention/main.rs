@@ -69,9 +69,8 @@ async fn main() {
     let mut results: Vec<Results> = rows.iter().map(|_| Results::default()).collect();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
-        for (row, results) in rows.iter().zip(&mut results) {
-            let keys: Vec<String> =
-                (0..row.keys).map(|key| format!("{round}-{}-{}-{key}", row.clients, row.keys)).collect();
+        for (at, (row, results)) in rows.iter().zip(&mut results).enumerate() {
+            let keys: Vec<String> = (0..row.keys).map(|key| format!("{round}-{at}-{key}")).collect();
             let tallies = match row.server {
                 Server::Gateway(at, work) => gateways[at].run(work, &keys, row.clients, time).await,
                 Server::Peer(at) => peers[at].run(&keys, row.clients, time).await,
@@ -132,7 +131,8 @@ impl Results {
         let sum: f64 = accepted.iter().sum();
         self.rates.push(sum / time.as_secs_f64());
         self.refused.push(tallies.iter().map(|tally| f64::from(tally.refused)).sum::<f64>() / sum);
-        self.slowest.push(accepted[0] / median(&accepted));
+        // The median client may have no success either.
+        self.slowest.push(accepted[0] / median(&accepted).max(1.0));
     }
 }
 
