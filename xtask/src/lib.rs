@@ -1,12 +1,13 @@
 //! The workspace's tasks: `cargo xtask test` checks everything, `cargo xtask docs` builds the documentation
 //! site, `cargo xtask bench` measures, `cargo xtask scoreboard` checks other servers, `cargo xtask soak` tests the shared
 //! registers for longer, `cargo xtask worker` serves the Cloudflare Worker, `cargo xtask js` builds the npm package,
-//! `cargo xtask dist` builds the packages of a release.
+//! `cargo xtask component` builds the WebAssembly component, `cargo xtask dist` builds the packages of a release.
 //!
 //! xtask-docs and the benchmarks in benches/run use this library.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
 
 pub mod command;
+mod component;
 mod dist;
 mod js;
 pub mod listening;
@@ -53,6 +54,8 @@ enum Task {
     Soak(programs::Arguments),
     /// Builds the npm package into target/npm/ifmatch.
     Js,
+    /// Builds the WebAssembly component into target/component/ifmatch.wasm.
+    Component,
     /// Builds the packages of a release into target/dist: an archive, a Debian package, a container image.
     Dist(dist::Options),
     /// Builds the Cloudflare Worker, and serves it on this machine.
@@ -67,6 +70,7 @@ pub fn main() -> ExitCode {
         Task::Docs(options) => programs::run(programs::DOCS, &options),
         Task::Scoreboard(options) => programs::run(programs::SCOREBOARD, &options),
         Task::Soak(options) => programs::run(programs::SOAK, &options),
+        Task::Component => component::run(),
         Task::Js => js::run(),
         Task::Dist(options) => dist::run(&options),
         Task::Worker(options) => worker::run(&options),

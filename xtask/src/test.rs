@@ -8,7 +8,7 @@ use clap::Args;
 use crate::command::Run;
 use crate::step::{Context, Step, Tool, require, run_beside, run_in_order};
 use crate::workspace::{SELECTION, Workspace};
-use crate::{Result, js, npm, programs, sdk, tree, wasm, worker};
+use crate::{Result, component, js, npm, programs, sdk, tree, wasm, worker};
 
 /// Options of `cargo xtask test`.
 #[derive(Args)]
@@ -111,6 +111,12 @@ const SERVED: &[Step] = &[
         about: "the gateway's console in Chromium: its jobs, accessibility, attacks",
         needs: &[CHROMIUM, NODE, NPM, REDIS],
         run: console,
+    },
+    Step {
+        name: "component",
+        about: "the WebAssembly component, in front of guests, in a host",
+        needs: &[WASM],
+        run: component::check,
     },
     Step {
         name: "worker",

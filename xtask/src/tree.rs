@@ -48,6 +48,12 @@ const RULES: &[Rule] = &[
         why: "a register knows its engine, not its users",
     },
     Rule {
+        package: "ifmatch-http-register",
+        forbidden: "axum clap hyper hyper-util mio reqwest redb rustls socket2 object_store ifmatch ifmatch-blob \
+            ifmatch-client ifmatch-gateway",
+        why: "a register by HTTP leaves the client to its user, and runs in WebAssembly",
+    },
+    Rule {
         package: "ifmatch-redis",
         forbidden: "axum clap hyper tower redb object_store ifmatch ifmatch-gateway",
         why: "a register knows its engine, not its users",

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use futures_util::future::try_join_all;
-use ifmatch_core::digest::ContentHash;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Engine, Key, PeerClocks, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait};
-use ifmatch_runtime::{Clock, SystemClock, nonce, task};
+use ifmatch_register::{
+    Engine, Key, PeerClocks, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait, object,
+};
+use ifmatch_runtime::{Clock, SystemClock, task};
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
 
@@ -21,13 +22,6 @@ use super::probe;
 const LIMIT: Duration = Duration::from_secs(5);
 /// Number of records that a listing reads at the same time.
 const PARALLEL: usize = 16;
-/// Maximum length of a key in the name of its object. The names of longer ones end in a hash: servers that keep objects in
-/// files accept names of 255 bytes, and may encode them.
-const LONGEST: usize = 110;
-/// Length of that hash.
-const HASH: usize = 16;
-/// Length of the revision before a record.
-const REVISION: usize = 8;
 
 /// A register on an object store, for those who have no database: a load is a GET, and a swap a GET and a conditional PUT.
 ///
@@ -93,7 +87,7 @@ impl ObjectRegister {
     }
 
     fn path(&self, key: &Key) -> Path {
-        self.prefix.clone().join(name(key))
+        self.prefix.clone().join(object::name(key))
     }
 
     async fn get(&self, path: &Path) -> Result<Option<Stored>, RegisterError> {
@@ -107,7 +101,7 @@ impl ObjectRegister {
             Ok(Some((found.bytes().await?, version)))
         };
         let Some((bytes, version)) = within(read, RegisterErrorKind::Unavailable).await? else { return Ok(None) };
-        let (key, record) = decode(&bytes)?;
+        let (key, record) = object::decode(&bytes)?;
         if let Some(ahead) = record.as_ref().and_then(|record| self.peers.saw(&key, record, SystemClock.now())) {
             tracing::warn!("{ahead}");
         }
@@ -119,10 +113,10 @@ impl ObjectRegister {
         let listed = async { self.backing.objects.list(Some(&self.prefix)).try_collect::<Vec<ObjectMeta>>().await };
         let listed = within(listed, RegisterErrorKind::Unavailable).await?;
         let mut keys = Vec::with_capacity(listed.len());
-        for object in listed {
-            match object.location.filename().and_then(key_of) {
+        for found in listed {
+            match found.location.filename().and_then(object::key) {
                 Some(key) => keys.push(key),
-                None => keys.extend(self.get(&object.location).await?.map(|stored| stored.key)),
+                None => keys.extend(self.get(&found.location).await?.map(|stored| stored.key)),
             }
         }
         let is_wanted =
@@ -160,7 +154,7 @@ impl Register for ObjectRegister {
             return Ok(Swap::Done);
         }
         let mode = version.map_or(PutMode::Create, PutMode::Update);
-        let content = encode(key, next)?.into();
+        let content = object::encode(key, next)?.into();
         let put = self.backing.objects.put_opts(&path, content, PutOptions::from(mode));
         // S3 answers 404 if the object is gone, and 409 during another write.
         let put = async {
@@ -198,83 +192,5 @@ async fn within<T>(
     match task::timeout(&SystemClock, LIMIT, request).await {
         Ok(answered) => answered.map_err(|error| RegisterError::new(unclear, error)),
         Err(elapsed) => Err(RegisterError::new(unclear, elapsed)),
-    }
-}
-
-/// Returns the name of a key's object: letters, digits, `-`, `_` and `.` as they are, other bytes as `=` and two digits.
-fn name(key: &Key) -> String {
-    let mut name = String::from("r");
-    for byte in key.as_str().bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => name.push(byte.into()),
-            _ => name.extend(["=", &hex::encode([byte])]),
-        }
-    }
-    if name.len() > LONGEST {
-        name.truncate(LONGEST);
-        name.push('+');
-        let hash = ContentHash::of(key.as_str().as_bytes());
-        name.push_str(&hex::encode(&hash.as_bytes()[..HASH]));
-    }
-    name
-}
-
-/// Returns the key of a name, or `None` if the name doesn't contain it all.
-fn key_of(name: &str) -> Option<Key> {
-    let mut bytes = Vec::with_capacity(name.len());
-    let mut rest = name.strip_prefix('r')?.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'=' => {
-                let digits = [rest.next()?, rest.next()?];
-                bytes.extend(hex::decode(digits).ok()?);
-            }
-            b'+' => return None,
-            byte => bytes.push(byte),
-        }
-    }
-    Key::new(String::from_utf8(bytes).ok()?).ok()
-}
-
-/// Encodes a record: its revision, the length of its key, its key, and itself. A removed record has the revision zero and a
-/// random number, since a store may derive its tags from the content.
-fn encode(key: &Key, record: Option<&Record>) -> Result<Vec<u8>, RegisterError> {
-    let revision = record.map_or(Revision::NONE, Record::revision).get().to_be_bytes();
-    let length =
-        u16::try_from(key.as_str().len()).map_err(|error| RegisterError::new(RegisterErrorKind::Full, error))?;
-    let record = match record {
-        Some(record) => record.encode(),
-        None => nonce()?.to_be_bytes().to_vec(),
-    };
-    Ok([&revision[..], &length.to_be_bytes(), key.as_str().as_bytes(), &record].concat())
-}
-
-fn decode(bytes: &[u8]) -> Result<(Key, Option<Record>), RegisterError> {
-    let parts = || {
-        let (revision, rest) = bytes.split_first_chunk::<REVISION>()?;
-        let (length, rest) = rest.split_first_chunk::<2>()?;
-        let (key, record) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-        Some((u64::from_be_bytes(*revision), Key::new(str::from_utf8(key).ok()?).ok()?, record))
-    };
-    let (revision, key, record) = parts().ok_or(RegisterErrorKind::Unreadable)?;
-    let record = if revision == 0 { None } else { Some(Record::decode(record)?) };
-    Ok((key, record))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_contain_their_keys() {
-        for text in ["a", ".", "..", "a/b//c", "é=+ %", &"/".repeat(20)] {
-            let key = Key::new(text).unwrap();
-            let path = Path::parse(name(&key)).expect("a segment of a path");
-            assert_eq!(path.parts().count(), 1, "{path}");
-            assert_eq!(key_of(path.filename().unwrap()), Some(key));
-        }
-        let long = |last: char| Key::new("/".repeat(1_000) + &last.to_string()).unwrap();
-        assert_ne!(name(&long('a')), name(&long('b')));
-        assert_eq!(key_of(&name(&long('a'))), None);
     }
 }

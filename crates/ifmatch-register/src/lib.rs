@@ -33,6 +33,7 @@ pub mod lanes;
 mod memory;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+pub mod object;
 mod reconnecting;
 mod register;
 mod scans;

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
+use crate::platform;
+
 /// Numbers per system call.
 const BATCH: usize = 32;
 
@@ -14,7 +16,7 @@ thread_local! {
 /// The system failed to provide random numbers.
 #[derive(Debug, thiserror::Error)]
 #[error("the system failed to provide random numbers")]
-pub struct RandomError(#[source] getrandom::Error);
+pub struct RandomError(#[source] platform::FillError);
 
 /// Returns a random number, for example to distinguish racing writers.
 ///
@@ -26,7 +28,7 @@ pub fn nonce() -> Result<u64, RandomError> {
             return Ok(number);
         }
         let mut bytes = [[0; 8]; BATCH];
-        getrandom::fill(bytes.as_flattened_mut()).map_err(RandomError)?;
+        platform::fill(bytes.as_flattened_mut()).map_err(RandomError)?;
         let [first, rest @ ..] = bytes.map(u64::from_ne_bytes);
         unused.extend(rest);
         Ok(first)

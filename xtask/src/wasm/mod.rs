@@ -1,4 +1,4 @@
-//! WebAssembly: builds packages for it, and generates their JavaScript bindings.
+//! WebAssembly: builds packages for it, as components or with JavaScript bindings.
 
 pub(crate) mod in_node;
 mod toolchain;
@@ -7,8 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use toolchain::{PROFILE, TARGET, Toolchain};
+use toolchain::{Host, TARGET, Toolchain};
 use wasm_bindgen_cli_support::Bindgen;
+use wit_component::ComponentEncoder;
 
 use crate::Result;
 use crate::workspace::Workspace;
@@ -17,20 +18,35 @@ pub use toolchain::TOOLCHAIN;
 
 /// Builds a package, and returns the path of its module, which has no bindings yet.
 pub(crate) fn build(workspace: &Workspace, package: &str, deadline: Instant) -> Result<PathBuf> {
-    build_in(workspace, workspace.root(), &format!("--locked --package {package}"), package, deadline)
+    let args = format!("--locked --package {package}");
+    build_in(workspace, workspace.root(), &args, package, Host::JavaScript, deadline)
+}
+
+/// Builds a package as a component, and returns its bytes.
+pub(crate) fn build_component(workspace: &Workspace, package: &str, deadline: Instant) -> Result<Vec<u8>> {
+    let args = format!("--locked --package {package}");
+    let module = build_in(workspace, workspace.root(), &args, package, Host::Components, deadline)?;
+    Ok(ComponentEncoder::default().module(&fs::read(module)?)?.validate(true).encode()?)
 }
 
 /// Builds the package in a folder outside of the workspace, and returns the path of its module, which has no bindings yet.
 pub(crate) fn build_outside(workspace: &Workspace, dir: &Path, package: &str, deadline: Instant) -> Result<PathBuf> {
-    build_in(workspace, dir, "", package, deadline)
+    build_in(workspace, dir, "", package, Host::JavaScript, deadline)
 }
 
-fn build_in(workspace: &Workspace, dir: &Path, args: &str, package: &str, deadline: Instant) -> Result<PathBuf> {
+fn build_in(
+    workspace: &Workspace,
+    dir: &Path,
+    args: &str,
+    package: &str,
+    host: Host,
+    deadline: Instant,
+) -> Result<PathBuf> {
     let toolchain = Toolchain::find(workspace)?;
     let target = workspace.target().join("wasm");
-    toolchain.build(dir, args, &target)?.passes(deadline)?;
+    toolchain.build(dir, args, host, &target)?.passes(deadline)?;
     let module = format!("{}.wasm", package.replace('-', "_"));
-    Ok(target.join(TARGET).join(PROFILE).join(module))
+    Ok(target.join(TARGET).join(host.profile()).join(module))
 }
 
 /// Returns the compressed size of a file. Cloudflare's size limits count compressed bytes.

@@ -1,7 +1,6 @@
-//! A toolchain that builds WebAssembly with unwinding panics.
+//! A toolchain that builds WebAssembly with a standard library of its own, built from its sources.
 //!
-//! The target's precompiled standard library aborts on panic, which would end all requests that a Worker is serving. So the
-//! library is built from its sources.
+//! The target's precompiled library aborts on panic, which would end all requests that a Worker is serving.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +9,6 @@ use crate::command::Run;
 use crate::step::Tool;
 use crate::workspace::Workspace;
 
-/// Cargo profile of the builds.
-pub(super) const PROFILE: &str = "worker";
 pub(super) const TARGET: &str = "wasm32-unknown-unknown";
 
 /// Prints the folder of a suitable toolchain's programs, or an empty line for the toolchain that runs this task.
@@ -30,8 +27,39 @@ pub const TOOLCHAIN: Tool = Tool {
     install: "apt-get install rustc-web cargo-web rust-web-src rust-web-llvm lld-22",
 };
 
-/// Makes panics unwind.
-const FLAGS: &str = "-Cpanic=unwind";
+/// What loads a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Host {
+    /// A JavaScript runtime. Panics unwind.
+    JavaScript,
+    /// A host of components. A panic ends the instance, as every trap does.
+    Components,
+}
+
+impl Host {
+    /// Cargo's profile of the builds.
+    pub(super) fn profile(self) -> &'static str {
+        match self {
+            Self::JavaScript => "worker",
+            Self::Components => "component",
+        }
+    }
+
+    fn panic(self) -> &'static str {
+        match self {
+            Self::JavaScript => "unwind",
+            Self::Components => "abort",
+        }
+    }
+
+    fn std_features(self) -> &'static str {
+        match self {
+            Self::JavaScript => "panic-unwind,optimize_for_size",
+            Self::Components => "optimize_for_size",
+        }
+    }
+}
+
 /// Reduces derived `Debug` output to names, for size.
 const SMALL: &str = "-Zfmt-debug=shallow";
 
@@ -56,10 +84,11 @@ impl Toolchain {
     }
 
     /// Returns the command that builds a library of the workspace in `dir`. `args` select it.
-    pub(super) fn build(&self, dir: &Path, args: &str, target: &Path) -> Result<Run> {
+    pub(super) fn build(&self, dir: &Path, args: &str, host: Host, target: &Path) -> Result<Run> {
         // Only this type: libraries of Rust would exclude link-time optimisation.
-        let args = format!("rustc {args} --lib --crate-type cdylib --profile {PROFILE} --target {TARGET}");
-        let run = self.cargo(dir, &args, &format!("{FLAGS} {SMALL}"), target)?;
+        let profile = host.profile();
+        let args = format!("rustc {args} --lib --crate-type cdylib --profile {profile} --target {TARGET}");
+        let run = self.cargo(dir, &args, host, SMALL, target)?;
         // The profile of this workspace, for others as well.
         Ok(run
             .env("CARGO_PROFILE_WORKER_INHERITS", "release")
@@ -74,22 +103,23 @@ impl Toolchain {
              --message-format json-render-diagnostics -- \
              -Zcrate-attr=feature(custom_test_frameworks) -Zcrate-attr=test_runner(wasm_harness::run)"
         );
-        self.cargo(workspace.root(), &args, FLAGS, target)
+        self.cargo(workspace.root(), &args, Host::JavaScript, "", target)
     }
 
-    fn cargo(&self, dir: &Path, args: &str, flags: &str, target: &Path) -> Result<Run> {
+    fn cargo(&self, dir: &Path, args: &str, host: Host, flags: &str, target: &Path) -> Result<Run> {
         let run = match self {
             Self::Own => Run::cargo(args, dir),
             Self::Other(programs) => other(programs, args, dir)?,
         };
+        let panic = host.panic();
         Ok(run
             .env("RUSTC_BOOTSTRAP", "1")
-            .env("CARGO_UNSTABLE_BUILD_STD", "std,panic_unwind")
-            .env("CARGO_UNSTABLE_BUILD_STD_FEATURES", "panic-unwind,optimize_for_size")
+            .env("CARGO_UNSTABLE_BUILD_STD", format!("std,panic_{panic}"))
+            .env("CARGO_UNSTABLE_BUILD_STD_FEATURES", host.std_features())
             // Keeps the builder's folders out of panic messages.
             .env("CARGO_UNSTABLE_TRIM_PATHS", "true")
-            .env("CARGO_PROFILE_WORKER_TRIM_PATHS", "all")
-            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", flags)
+            .env(&format!("CARGO_PROFILE_{}_TRIM_PATHS", host.profile().to_uppercase()), "all")
+            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", format!("-Cpanic={panic} {flags}"))
             .env("CARGO_TARGET_DIR", target))
     }
 }

@@ -4,10 +4,13 @@ use std::future::Future;
 
 pub use locks::KeyedLocks;
 pub use queue::{KeyedQueue, MAX_POLL_INTERVAL, Turn};
+pub(crate) use random::{FillError, fill};
 pub(crate) use time::{interval, since_1970, sleep};
 
 mod locks;
 mod queue;
+#[path = "../native/random.rs"]
+mod random;
 mod time;
 
 /// Spawns a task.

@@ -1,0 +1,191 @@
+//! Register on any HTTP server that honours `If-Match` and `If-None-Match: *` with strong tags, first of all an ifmatch
+//! gateway. Any number of processes can share it, wherever they can send requests.
+//!
+//! ```no_run
+//! use hyper_util::client::legacy::Client;
+//! use hyper_util::rt::TokioExecutor;
+//! use ifmatch_http_register::HttpRegister;
+//! use ifmatch_register::Driver;
+//!
+//! # async fn run() -> Result<(), ifmatch_http_register::ConnectError> {
+//! let client = Client::builder(TokioExecutor::new()).build_http();
+//! let register = HttpRegister::open(client, "http://10.0.0.1:10000/records/notes".parse()?).await?;
+//! let driver = Driver::new(register);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Requests
+//!
+//! | call | request |
+//! |---|---|
+//! | load | GET |
+//! | swap | PUT with `If-Match`, or with `If-None-Match: *` for the first record; DELETE with `If-Match` |
+//! | swap of a record that this process hasn't just seen | a GET before it, for the tag |
+//! | scan | pages of names in the gateway's plain dialect, then a GET for each record |
+//!
+//! Each record is an object in the folder of the [`Address`]: see [`object`].
+//!
+//! # What the server must do
+//!
+//! - **Strong tags that don't recur**: each version's differs from all before it. Contents never recur, so hashes qualify;
+//!   times of files don't. [`HttpRegister::open`] tests the rest.
+//! - **Current answers**: a GET shows every earlier write. So there is no cache in between that ignores `no-cache`.
+//! - **No resent writes**: a proxy in between that repeats a PUT after a failure may report the conflict with its own success.
+//! - **Durability**: the register's [guarantee](ifmatch_register::Guarantee) is the server's.
+//!
+//! A server's `Date` has only seconds, and says nothing of its age. So processes compare deadlines with their own clocks, and
+//! notice others that are ahead ([`PeerClocks`]).
+
+mod address;
+mod exchange;
+mod listing;
+mod probe;
+mod tags;
+
+use http::{StatusCode, Uri};
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::{
+    Engine, Key, PeerClocks, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait, object,
+};
+use ifmatch_runtime::{Clock, SystemClock};
+
+pub use address::Address;
+pub use exchange::Transport;
+pub use ifmatch_register::{ConnectError, ConnectErrorKind};
+
+use exchange::{Answer, When, exchange};
+use tags::Tags;
+
+/// A register on an HTTP server.
+///
+/// A swap without an answer, or with a 5xx, is [`Ambiguous`](RegisterErrorKind::Ambiguous), and is never sent again.
+#[derive(Debug)]
+pub struct HttpRegister<T> {
+    transport: T,
+    address: Address,
+    tags: Tags,
+    peers: PeerClocks,
+}
+
+impl<T: Transport> HttpRegister<T> {
+    /// Opens a register, and tests with a probe object, `probe`, that the server honours conditions. The first time, it writes
+    /// that object.
+    ///
+    /// # Errors
+    /// [`ConnectErrorKind::Unreachable`] without an answer; [`ConnectErrorKind::Denied`] if the server refuses the token;
+    /// [`ConnectErrorKind::Unsuitable`] if it ignores a condition, or sends no strong tag.
+    pub async fn open(transport: T, address: Address) -> Result<Self, ConnectError> {
+        probe::probe(&transport, &address).await?;
+        Ok(Self { transport, address, tags: Tags::default(), peers: PeerClocks::default() })
+    }
+
+    fn uri(&self, name: &str) -> Result<Uri, RegisterError> {
+        self.address.object(name).map_err(|error| RegisterError::new(RegisterErrorKind::Unavailable, error))
+    }
+
+    /// Reads an object, and remembers its tag.
+    async fn get(&self, name: &str) -> Result<Option<(Key, Record)>, RegisterError> {
+        let request = exchange::read(self.uri(name)?, self.address.authorization());
+        let answer = exchange(&self.transport, request, RegisterErrorKind::Unavailable).await?;
+        match answer.status {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND => return Ok(None),
+            _ => return Err(answer.error(RegisterErrorKind::Unavailable, "GET")),
+        }
+        let tag =
+            answer.tag().ok_or_else(|| answer.error(RegisterErrorKind::Unavailable, "GET without a strong tag"))?;
+        let (key, Some(record)) = object::decode(&answer.body)? else {
+            return Err(RegisterErrorKind::Unreadable.into());
+        };
+        if let Some(ahead) = self.peers.saw(&key, &record, SystemClock.now()) {
+            tracing::warn!("{ahead}");
+        }
+        self.tags.saw(&key, Some((record.revision(), tag)));
+        Ok(Some((key, record)))
+    }
+
+    /// Returns the condition of a swap, or the record that it conflicts with.
+    async fn condition(&self, key: &Key, expected: Revision) -> Result<Result<When, Option<Record>>, RegisterError> {
+        if expected == Revision::NONE {
+            return Ok(Ok(When::Absent));
+        }
+        if let Some(tag) = self.tags.of(key, expected) {
+            return Ok(Ok(When::Tagged(tag)));
+        }
+        let found = self.load(key).await?;
+        Ok(self.tags.of(key, expected).map(When::Tagged).ok_or(found))
+    }
+}
+
+#[async_trait]
+impl<T: Transport> Register for HttpRegister<T> {
+    /// The time is that of the processes that share the register, if it is known to differ.
+    fn engine(&self) -> Engine {
+        Engine { time: self.peers.time(SystemClock.now()), ..Engine::default() }
+    }
+
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        let found = self.get(&object::name(key)).await?;
+        if found.is_none() {
+            self.tags.saw(key, None);
+        }
+        Ok(found.map(|(_, record)| record))
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        let when = match self.condition(key, expected).await? {
+            Ok(When::Absent) if next.is_none() => {
+                return Ok(self.load(key).await?.map_or(Swap::Done, |found| Swap::Conflict(Some(found))));
+            }
+            Ok(when) => when,
+            Err(found) => return Ok(Swap::Conflict(found)),
+        };
+        let content = next.map(|next| object::encode(key, Some(next))).transpose()?;
+        let uri = self.uri(&object::name(key))?;
+        let request = exchange::write(uri, self.address.authorization(), &when, content);
+        let answer = exchange(&self.transport, request, RegisterErrorKind::Ambiguous).await?;
+        match outcome(&answer, &when)? {
+            Outcome::Done => {
+                self.tags.saw(key, next.and_then(|next| Some((next.revision(), answer.tag()?))));
+                Ok(Swap::Done)
+            }
+            Outcome::Refused => Ok(Swap::Conflict(self.load(key).await?)),
+        }
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        listing::scan(self, scan).await
+    }
+}
+
+/// The outcome of a write.
+enum Outcome {
+    Done,
+    /// The condition is false, or another write was under way.
+    Refused,
+}
+
+/// Returns what an answer to a write means. S3 answers 404 if the object is gone, and 409 during another write.
+fn outcome(answer: &Answer, when: &When) -> Result<Outcome, RegisterError> {
+    let error = |kind| Err(answer.error(kind, "a conditional write"));
+    match (answer.status, when) {
+        (StatusCode::OK | StatusCode::CREATED | StatusCode::NO_CONTENT, _) => Ok(Outcome::Done),
+        (StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT, _) | (StatusCode::NOT_FOUND, When::Tagged(_)) => {
+            Ok(Outcome::Refused)
+        }
+        (StatusCode::INSUFFICIENT_STORAGE, _) => error(RegisterErrorKind::Full),
+        (StatusCode::REQUEST_TIMEOUT, _) => error(RegisterErrorKind::Ambiguous),
+        (status, _) if status.is_client_error() || status.is_redirection() => error(RegisterErrorKind::Unavailable),
+        _ => error(RegisterErrorKind::Ambiguous),
+    }
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,83 @@
+//! Scans, by the listings of the gateway's plain dialect.
+
+use futures_util::future::try_join_all;
+use http::StatusCode;
+use ifmatch_core::record::Record;
+use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, object};
+use serde::Deserialize;
+
+use crate::exchange::{self, Transport, exchange};
+use crate::{Address, HttpRegister};
+
+/// Number of records that are read at the same time.
+const PARALLEL: usize = 16;
+
+/// A page of names.
+#[derive(Deserialize)]
+struct Page {
+    blobs: Vec<Entry>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    name: String,
+}
+
+/// Reads the names of all records, then the records of a page. The names have another order than the keys.
+pub(crate) async fn scan<T: Transport>(
+    register: &HttpRegister<T>,
+    scan: &Scan<'_>,
+) -> Result<Vec<(Key, Record)>, RegisterError> {
+    let mut keys = keys(register).await?;
+    let is_wanted =
+        |key: &Key| key.as_str().starts_with(scan.prefix) && scan.after.is_none_or(|after| key.as_str() > after);
+    keys.retain(is_wanted);
+    keys.sort_unstable();
+    let (mut page, mut rest) = (Vec::new(), keys.as_slice());
+    // Records that were removed since are no part of the page.
+    while page.len() < scan.limit && !rest.is_empty() {
+        let part = rest.split_off(..PARALLEL.min(scan.limit - page.len()).min(rest.len())).unwrap_or_default();
+        let records = try_join_all(part.iter().map(|key| register.load(key))).await?;
+        page.extend(part.iter().zip(records).filter_map(|(key, record)| Some((key.clone(), record?))));
+    }
+    Ok(page)
+}
+
+async fn keys<T: Transport>(register: &HttpRegister<T>) -> Result<Vec<Key>, RegisterError> {
+    let (mut keys, mut after) = (Vec::new(), None);
+    loop {
+        let Some(page) = page(&register.transport, &register.address, after.as_deref()).await? else { return Ok(keys) };
+        let (_, folder) = register.address.container();
+        let names = page.blobs.iter().filter_map(|entry| entry.name.strip_prefix(folder));
+        for name in names.filter(|name| name.starts_with('r') && !name.contains('/')) {
+            match object::key(name) {
+                Some(key) => keys.push(key),
+                None => keys.extend(register.get(name).await?.map(|(key, _)| key)),
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(keys);
+        }
+    }
+}
+
+/// Returns a page of names, or `None` if there is no container yet.
+async fn page<T: Transport>(
+    transport: &T,
+    address: &Address,
+    after: Option<&str>,
+) -> Result<Option<Page>, RegisterError> {
+    let unavailable = |error: Box<dyn std::error::Error + Send + Sync>| {
+        RegisterError::new(RegisterErrorKind::Unavailable, format!("the server's listing can't be used: {error}"))
+    };
+    let uri = address.listing(after).map_err(|error| unavailable(error.into()))?;
+    let answer =
+        exchange(transport, exchange::read(uri, address.authorization()), RegisterErrorKind::Unavailable).await?;
+    match answer.status {
+        StatusCode::OK => serde_json::from_slice(&answer.body).map(Some).map_err(|error| unavailable(error.into())),
+        StatusCode::NOT_FOUND => Ok(None),
+        _ => Err(answer.error(RegisterErrorKind::Unavailable, "a listing, which only an ifmatch gateway has,")),
+    }
+}

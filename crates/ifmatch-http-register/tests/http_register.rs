@@ -1,0 +1,327 @@
+//! The register on a gateway's service in this process, whole and through transports that fail.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::error::Error;
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::ETAG;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use ifmatch_blob::BlobService;
+use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_core::command::{Command, Content, Outcome, Write};
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_http_register::{Address, ConnectErrorKind, HttpRegister, Transport};
+use ifmatch_register::conformance::history;
+use ifmatch_register::conformance::workload::Workload;
+use ifmatch_register::conformance::{self, RaceSize};
+use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Swap};
+use ifmatch_runtime::{Clock, SystemClock};
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+type Fault = Arc<dyn Fn(&Request<Full<Bytes>>) -> Failing + Send + Sync>;
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Failing {
+    Nothing,
+    /// It doesn't reach the server.
+    Request,
+    /// The server's answer is lost.
+    Answer,
+    /// A proxy answers with this status, after the server has.
+    Replaced(u16),
+    /// The server's answer never comes.
+    Hangs,
+    /// The server's answer has no tag.
+    Untagged,
+    /// The server doesn't see the condition.
+    Unconditional,
+}
+
+/// A gateway in this process.
+#[derive(Clone)]
+struct Gateway {
+    service: BlobService,
+    fault: Fault,
+    requests: Arc<Mutex<Vec<Method>>>,
+    _folder: Arc<TempDir>,
+}
+
+impl Gateway {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(folder.path()).await.unwrap();
+        let service = BlobService::new(Arc::new(store));
+        Self { service, fault: Arc::new(|_| Failing::Nothing), requests: Arc::default(), _folder: Arc::new(folder) }
+    }
+
+    fn with(&self, fault: impl Fn(&Request<Full<Bytes>>) -> Failing + Send + Sync + 'static) -> Self {
+        Self { fault: Arc::new(fault), ..self.clone() }
+    }
+
+    async fn open(&self) -> HttpRegister<impl Transport + use<>> {
+        HttpRegister::open(self.transport(), address()).await.expect("a register")
+    }
+
+    fn transport(&self) -> impl Transport + use<> {
+        let gateway = self.clone();
+        tower::service_fn(move |request| {
+            let gateway = gateway.clone();
+            async move { gateway.answer(request).await }
+        })
+    }
+
+    async fn answer(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, BoxError> {
+        self.requests.lock().unwrap().push(request.method().clone());
+        let failing = (self.fault)(&request);
+        if failing == Failing::Request {
+            return Err("refused".into());
+        }
+        if failing == Failing::Unconditional {
+            request.headers_mut().remove("if-match");
+            request.headers_mut().remove("if-none-match");
+        }
+        let answer = self.service.clone().oneshot(request).await.unwrap();
+        let (head, body) = answer.into_parts();
+        let mut answer = Response::from_parts(head, Full::new(body.collect().await.unwrap().to_bytes()));
+        match failing {
+            Failing::Answer => return Err("connection closed".into()),
+            Failing::Replaced(status) => *answer.status_mut() = StatusCode::from_u16(status).unwrap(),
+            Failing::Hangs => pending().await,
+            Failing::Untagged => drop(answer.headers_mut().remove(ETAG)),
+            _ => {}
+        }
+        Ok(answer)
+    }
+
+    fn take_requests(&self) -> Vec<Method> {
+        std::mem::take(&mut self.requests.lock().unwrap())
+    }
+}
+
+fn address() -> Address {
+    "http://gateway/records/of/notes".parse().unwrap()
+}
+
+fn key(text: &str) -> Key {
+    Key::new(text).unwrap()
+}
+
+fn written(before: &Record, content: &'static [u8]) -> Record {
+    let content = Content::Hashed { hash: ContentHash::of(content), payload: content.to_vec().into() };
+    let write = Write::new(&Method::PUT, &Preconditions::NONE, content, ifmatch_runtime::nonce().unwrap());
+    before.apply(&Command::Write(write), SystemClock.now()).next.expect("a write")
+}
+
+/// Every write gets this fault, and nothing else.
+fn of_writes(failing: Failing) -> impl Fn(&Request<Full<Bytes>>) -> Failing + Send + Sync {
+    move |request| if request.method() == Method::GET { Failing::Nothing } else { failing }
+}
+
+/// Ends with races, among them clients whose history must be linearizable.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_register_conforms_through_two_handles() {
+    let gateway = Gateway::start().await;
+    conformance::run_shared(async || gateway.open().await, RaceSize::new(8, 10)).await;
+}
+
+/// Of the answers to writes, a third is lost, a third is replaced by a proxy's, and so are some requests. Each client must
+/// learn what became of its swap, by loading.
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_answers_leave_the_history_linearizable() {
+    let gateway = Gateway::start().await;
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let faulty = gateway.with(move |request| match counted.fetch_add(1, Ordering::SeqCst) % 7 {
+        _ if request.uri().path().ends_with("/probe") => Failing::Nothing,
+        0 | 3 => of_writes(Failing::Answer)(request),
+        1 | 4 => of_writes(Failing::Replaced(502))(request),
+        2 => Failing::Request,
+        _ => Failing::Nothing,
+    });
+    let register = Arc::new(faulty.open().await);
+    let workload = Workload::new("faults", 3, 9);
+    let ticks = Arc::new(AtomicUsize::new(0));
+    let now = |ticks: &AtomicUsize| u64::try_from(ticks.fetch_add(1, Ordering::SeqCst)).unwrap();
+    let clients: Vec<_> = (0..8)
+        .map(|number| {
+            let (mut client, register, ticks) = (workload.client(number), Arc::clone(&register), Arc::clone(&ticks));
+            tokio::spawn(async move {
+                while client.wins() < 20 {
+                    client.step(&*register, || now(&ticks)).await;
+                    tokio::task::yield_now().await;
+                }
+                client
+            })
+        })
+        .collect();
+    let mut operations = Vec::new();
+    for client in clients {
+        operations.extend(client.await.unwrap().into_history());
+    }
+    let mut last = workload.client(8);
+    last.load_all(&gateway.open().await, || now(&ticks)).await;
+    operations.extend(last.into_history());
+    history::check(&operations).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+#[tokio::test]
+async fn a_write_without_an_answer_is_ambiguous_and_one_that_was_refused_changed_nothing() {
+    let gateway = Gateway::start().await;
+    gateway.open().await;
+    for (failing, kind, is_done) in [
+        (Failing::Answer, RegisterErrorKind::Ambiguous, true),
+        (Failing::Request, RegisterErrorKind::Ambiguous, false),
+        (Failing::Replaced(500), RegisterErrorKind::Ambiguous, true),
+        (Failing::Replaced(503), RegisterErrorKind::Ambiguous, true),
+        (Failing::Replaced(202), RegisterErrorKind::Ambiguous, true),
+        (Failing::Replaced(408), RegisterErrorKind::Ambiguous, true),
+        (Failing::Replaced(401), RegisterErrorKind::Unavailable, true),
+        (Failing::Replaced(429), RegisterErrorKind::Unavailable, true),
+        (Failing::Replaced(307), RegisterErrorKind::Unavailable, true),
+        (Failing::Replaced(507), RegisterErrorKind::Full, true),
+    ] {
+        let key = key(&format!("{failing:?}"));
+        // The probe is not affected: its key has another name.
+        let name = ifmatch_register::object::name(&key).replace('=', "%3D");
+        let register = gateway
+            .with(move |request| {
+                let is_ours = request.uri().path().ends_with(&name);
+                if is_ours { of_writes(failing)(request) } else { Failing::Nothing }
+            })
+            .open()
+            .await;
+        let record = written(&Record::absent(), b"a");
+        let error = register.compare_and_swap(&key, Revision::NONE, Some(&record)).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{failing:?}: {error}");
+        let found = register.load(&key).await.unwrap();
+        assert_eq!(found, is_done.then_some(record), "{failing:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_given_up() {
+    let gateway = Gateway::start().await;
+    let register =
+        gateway.with(|request| if request.uri().path().ends_with("rhang") { Failing::Hangs } else { Failing::Nothing });
+    let register = register.open().await;
+    tokio::time::pause();
+    let (key, record) = (key("hang"), written(&Record::absent(), b"a"));
+    let limit = Duration::from_secs(30);
+    let load = tokio::time::timeout(limit, register.load(&key)).await.expect("it ends").unwrap_err();
+    assert_eq!(load.kind(), RegisterErrorKind::Unavailable, "{load}");
+    let swap = register.compare_and_swap(&key, Revision::NONE, Some(&record));
+    let swap = tokio::time::timeout(limit, swap).await.expect("it ends").unwrap_err();
+    assert_eq!(swap.kind(), RegisterErrorKind::Ambiguous, "{swap}");
+}
+
+/// A proxy sends a PUT again, whose answer was lost, and reports the conflict with its own success.
+#[tokio::test]
+async fn a_conflict_with_its_own_success_is_a_success() {
+    let gateway = Gateway::start().await;
+    gateway.open().await;
+    let resent = {
+        let inner = gateway.transport();
+        let again = move |request: Request<Full<Bytes>>| {
+            let inner = inner.clone();
+            async move {
+                if request.method() == Method::PUT {
+                    inner.send(request.clone()).await?;
+                }
+                inner.send(request).await.map(|answer| answer.map(Full::new))
+            }
+        };
+        Box::pin(HttpRegister::open(tower::service_fn(again), address())).await.unwrap()
+    };
+    let driver = Driver::new(resent).assume_absent();
+    let content = Content::Hashed { hash: ContentHash::of(b"a"), payload: b"a".to_vec().into() };
+    let write = Write::new(&Method::PUT, &Preconditions::NONE, content, 7);
+    let applied = driver.apply(&key("note"), &Command::Write(write)).await.unwrap();
+    assert!(matches!(applied.outcome, Outcome::Written(_)), "{applied:?}");
+}
+
+#[tokio::test]
+async fn a_swap_of_a_record_just_seen_takes_one_request() {
+    let gateway = Gateway::start().await;
+    let (register, other) = (gateway.open().await, gateway.open().await);
+    let (key, first) = (key("note"), written(&Record::absent(), b"1"));
+    gateway.take_requests();
+    assert_eq!(register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.unwrap(), Swap::Done);
+    let second = written(&first, b"2");
+    assert_eq!(register.compare_and_swap(&key, first.revision(), Some(&second)).await.unwrap(), Swap::Done);
+    assert_eq!(gateway.take_requests(), [Method::PUT, Method::PUT]);
+    // Another process must ask for the tag.
+    let third = written(&second, b"3");
+    assert_eq!(other.compare_and_swap(&key, second.revision(), Some(&third)).await.unwrap(), Swap::Done);
+    assert_eq!(gateway.take_requests(), [Method::GET, Method::PUT]);
+    // The first one's tag is outdated, which the server notices.
+    let late = written(&second, b"late");
+    let swap = register.compare_and_swap(&key, second.revision(), Some(&late)).await.unwrap();
+    assert_eq!(swap, Swap::Conflict(Some(third.clone())));
+    assert_eq!(gateway.take_requests(), [Method::PUT, Method::GET]);
+    assert_eq!(register.compare_and_swap(&key, third.revision(), None).await.unwrap(), Swap::Done);
+    assert_eq!(gateway.take_requests(), [Method::DELETE]);
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_conditions_or_has_no_tags_is_refused() {
+    let gateway = Gateway::start().await;
+    for (failing, method, words) in [
+        (Failing::Unconditional, Method::PUT, "PUT with If-None-Match: *"),
+        (Failing::Unconditional, Method::DELETE, "DELETE with a false If-Match"),
+        (Failing::Untagged, Method::GET, "without a strong ETag"),
+        (Failing::Replaced(403), Method::PUT, "check the token"),
+    ] {
+        let wrong = gateway.with(move |request| if request.method() == method { failing } else { Failing::Nothing });
+        let error = HttpRegister::open(wrong.transport(), address()).await.map(drop).unwrap_err();
+        let expected =
+            if failing == Failing::Replaced(403) { ConnectErrorKind::Denied } else { ConnectErrorKind::Unsuitable };
+        assert_eq!(error.kind(), expected, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let only_if_match = gateway.with(|request| {
+        if request.headers().contains_key("if-match") && request.method() == Method::PUT {
+            Failing::Unconditional
+        } else {
+            Failing::Nothing
+        }
+    });
+    let error = HttpRegister::open(only_if_match.transport(), address()).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("PUT with a false If-Match"), "{error}");
+    let gone = gateway.with(|_| Failing::Request);
+    let error = HttpRegister::open(gone.transport(), address()).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
+}
+
+/// The record of a process whose clock is an hour ahead: this one grants no permit, since it would break those of the other.
+#[tokio::test]
+async fn another_process_with_a_clock_that_is_ahead_is_noticed() {
+    let gateway = Gateway::start().await;
+    let register = gateway.open().await;
+    assert_eq!(register.engine().time, None);
+    let (key, ahead) = (key("ahead"), SystemClock.now().saturating_add(Duration::from_hours(1)));
+    let record = Record::forgotten(Revision::new(ahead.micros()));
+    register.compare_and_swap(&key, Revision::NONE, Some(&record)).await.unwrap();
+    register.load(&key).await.unwrap();
+    let time = register.engine().time.expect("it is known");
+    assert!(time.error() > Duration::from_mins(59), "{time:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_record_is_not_read_as_one() {
+    let gateway = Gateway::start().await;
+    let register = gateway.open().await;
+    let put = Request::put("/records/of/notes/rnote").body(Full::new(Bytes::from_static(b"text"))).unwrap();
+    gateway.answer(put).await.unwrap();
+    let error = register.load(&key("note")).await.unwrap_err();
+    assert_eq!(error.kind(), RegisterErrorKind::Unreadable, "{error}");
+}

@@ -1,0 +1,84 @@
+//! The register by HTTP, opened at its first use.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_http_register::{Address, ConnectError, HttpRegister};
+use ifmatch_register::{Engine, Key, Register, RegisterError, Scan, Swap};
+use send_wrapper::SendWrapper;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::sync::OnceCell;
+use wasip3::http::client;
+use wasip3::http_compat::{IncomingResponseBody, http_from_wasi_response, http_into_wasi_request};
+
+use crate::body::{Body, Failed};
+
+/// The host's HTTP client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client;
+
+impl tower::Service<Request<Full<Bytes>>> for Client {
+    type Response = Response<Body<IncomingResponseBody>>;
+    type Error = Failed;
+    type Future = SendWrapper<Pin<Box<dyn Future<Output = Result<Self::Response, Failed>>>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failed>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+        SendWrapper::new(Box::pin(async {
+            let response = client::send(http_into_wasi_request(request).map_err(Failed)?).await.map_err(Failed)?;
+            Ok(http_from_wasi_response(response).map_err(Failed)?.map(Body::new))
+        }))
+    }
+}
+
+/// A register at an address. Until it could be opened, each call tries again, and fails as if the register were down.
+pub(crate) struct Remote {
+    address: Address,
+    opened: OnceCell<HttpRegister<Client>>,
+}
+
+impl Remote {
+    pub(crate) fn new(address: Address) -> Self {
+        Self { address, opened: OnceCell::new() }
+    }
+
+    async fn opened(&self) -> Result<&HttpRegister<Client>, RegisterError> {
+        let open = || HttpRegister::open(Client, self.address.clone());
+        let opened: Result<_, ConnectError> = self.opened.get_or_try_init(open).await;
+        opened.map_err(|error| {
+            tracing::error!("{error}");
+            error.into()
+        })
+    }
+}
+
+#[async_trait]
+impl Register for Remote {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.opened().await?.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.opened().await?.compare_and_swap(key, expected, next).await
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        self.opened().await?.scan(scan).await
+    }
+
+    fn engine(&self) -> Engine {
+        self.opened.get().map(Register::engine).unwrap_or_default()
+    }
+}

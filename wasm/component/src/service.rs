@@ -1,0 +1,122 @@
+//! The layer around the guest, as the settings say.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use ifmatch::{ConditionalLayer, ConditionalService};
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::problem::Problem;
+use tower::{Layer, ServiceExt};
+use wasip3::cli::environment;
+use wasip3::http_compat::IncomingRequestBody;
+
+use crate::body::{Body, Failed};
+use crate::guest::Inner;
+use crate::log;
+use crate::register::Remote;
+use crate::settings::{Records, Settings, Unusable};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// The guest with conditional requests.
+#[derive(Clone)]
+pub(crate) struct Service {
+    settings: &'static Settings,
+    layered: ConditionalService<Inner>,
+}
+
+/// The service of this instance, or why there is none.
+static SERVICE: LazyLock<Result<Service, Unusable>> = LazyLock::new(|| {
+    log::begin();
+    let variables = environment::get_environment();
+    let get = |name: &str| variables.iter().find(|(its, _)| its == name).map(|(_, value)| value.clone());
+    let settings = Settings::read(get).inspect_err(|error| tracing::error!("{error}"))?;
+    Ok(Service::new(Box::leak(Box::new(settings))))
+});
+
+impl Service {
+    /// Returns the service of this instance.
+    pub(crate) fn configured() -> Result<Self, Unusable> {
+        SERVICE.clone()
+    }
+
+    fn new(settings: &'static Settings) -> Self {
+        let mut layer = ConditionalLayer::builder()
+            .require_preconditions(settings.required.clone())
+            .max_staleness(settings.max_staleness);
+        if let Some(limit) = settings.hash_limit {
+            layer = layer.hash_limit(limit);
+        }
+        if let Some(timeout) = settings.write_timeout {
+            layer = layer.write_timeout(timeout);
+        }
+        if let Records::Remote(address) = &settings.records {
+            layer = layer.register(Remote::new(address.clone()));
+        }
+        if settings.authoritative {
+            layer = layer.authoritative();
+        }
+        Self { settings, layered: layer.build().layer(Inner) }
+    }
+}
+
+impl tower::Service<Request<Body<IncomingRequestBody>>> for Service {
+    type Response = Response<AnyBody>;
+    type Error = Failed;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Failed>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failed>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body<IncomingRequestBody>>) -> Self::Future {
+        if !self.settings.covers(request.uri().path()) {
+            return Box::pin(async { Ok(Inner.oneshot(request).await?.map(boxed)) });
+        }
+        let (head, body) = request.into_parts();
+        if let Some(refused) = unkept(&self.settings.records, &head) {
+            return Box::pin(async move { Ok(refused.to_response().map(|body| boxed(Full::new(body)))) });
+        }
+        let layered = self.layered.clone();
+        Box::pin(async { Ok(layered.oneshot(Request::from_parts(head, body)).await?.map(boxed)) })
+    }
+}
+
+/// Returns the refusal of a write with a condition that no register keeps. The first write in the memory of an instance is
+/// logged instead: the operator has asked for it.
+fn unkept(records: &Records, head: &Parts) -> Option<Problem> {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+
+    let is_write = !head.method.is_safe();
+    match records {
+        Records::Instance if is_write && !IS_SAID.swap(true, Ordering::Relaxed) => {
+            tracing::warn!(
+                "IFMATCH_REGISTER is `instance`: writes exclude each other only within one instance of the component, so of \
+                 two clients on two instances both may succeed"
+            );
+            None
+        }
+        Records::None if is_write && Preconditions::from_headers(&head.headers).has_write_condition() => {
+            let detail = "the service has no register, so it can't compare and write in one step: its operator must set \
+                          IFMATCH_REGISTER";
+            Some(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no-register").detail(detail))
+        }
+        _ => None,
+    }
+}
+
+fn boxed<B>(body: B) -> AnyBody
+where
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    body.map_err(Into::into).boxed_unsync()
+}

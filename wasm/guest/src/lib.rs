@@ -1,0 +1,136 @@
+//! A service that knows nothing of conditions. Its documents are on a plain HTTP server, so all its instances have the same ones.
+//!
+//! | request | answer |
+//! |---|---|
+//! | GET, HEAD, PUT, DELETE `/notes/…` | as the server at `STORE` does, without tags and conditions |
+//! | GET `/large/N` | N bytes |
+//! | POST `/echo` | the request's body and trailers, as they arrive |
+//! | GET `/endless` | a body without end. When its reader has gone, the guest writes `/notes/gone` |
+//! | any of `/fail` | an error |
+//! | any of `/trap` | none: the guest traps |
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Full};
+use send_wrapper::SendWrapper;
+use wasip3::cli::environment;
+use wasip3::http::client;
+use wasip3::http::types::{ErrorCode, Request, Response};
+use wasip3::http_compat::{
+    IncomingRequestBody, http_from_wasi_request, http_from_wasi_response, http_into_wasi_request,
+    http_into_wasi_response,
+};
+
+/// Bytes of a frame.
+const FRAME: usize = 64 * 1024;
+
+type AnyBody = UnsyncBoxBody<Bytes, ErrorCode>;
+
+struct Guest;
+
+#[allow(unsafe_code, reason = "generated")]
+mod export {
+    use super::Guest;
+
+    wasip3::http::service::export!(Guest with_types_in wasip3);
+}
+
+impl wasip3::exports::http::handler::Guest for Guest {
+    async fn handle(request: Request) -> Result<Response, ErrorCode> {
+        let request = http_from_wasi_request(request)?;
+        let path = request.uri().path().to_owned();
+        match path.split('/').collect::<Vec<_>>()[..] {
+            ["", "notes", ..] => http_into_wasi_response(stored(request).await?),
+            ["", "large", count] => {
+                let left = count.parse().map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
+                http_into_wasi_response(http::Response::new(Generated { left, told: None }))
+            }
+            ["", "endless"] => {
+                http_into_wasi_response(http::Response::new(Generated { left: usize::MAX, told: Some(Gone) }))
+            }
+            ["", "echo"] => http_into_wasi_response(http::Response::new(request.into_body())),
+            ["", "fail"] => Err(ErrorCode::InternalError(Some("on purpose".to_owned()))),
+            ["", "trap"] => panic!("on purpose"),
+            _ => {
+                let mut response = http::Response::new(Empty::<Bytes>::new());
+                *response.status_mut() = StatusCode::NOT_FOUND;
+                http_into_wasi_response(response)
+            }
+        }
+    }
+}
+
+/// Does to the store what the client asks for.
+async fn stored(request: http::Request<IncomingRequestBody>) -> Result<http::Response<AnyBody>, ErrorCode> {
+    let (head, body) = request.into_parts();
+    let response = to_store(head.method, head.uri.path(), body.map_err(|error| format!("{error:?}"))).await?;
+    let (inner, body) = response.into_parts();
+    let mut response = http::Response::new(SendWrapper::new(body));
+    *response.status_mut() = inner.status;
+    Ok(response.map(|body| Wrapped(body).boxed_unsync()))
+}
+
+async fn to_store<B>(
+    method: Method,
+    path: &str,
+    body: B,
+) -> Result<http::Response<wasip3::http_compat::IncomingResponseBody>, ErrorCode>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static,
+{
+    let variables = environment::get_environment();
+    let store = variables.iter().find(|(name, _)| name == "STORE").map(|(_, value)| value.as_str());
+    let uri = format!("{}{path}", store.unwrap_or("http://127.0.0.1:1"));
+    let request = http::Request::builder().method(method).uri(uri).body(body);
+    let request = http_into_wasi_request(request.map_err(|_| ErrorCode::HttpRequestUriInvalid)?)?;
+    http_from_wasi_response(client::send(request).await?)
+}
+
+/// A body that the guest doesn't keep in memory.
+struct Generated {
+    left: usize,
+    told: Option<Gone>,
+}
+
+/// Tells the store when it is dropped.
+struct Gone;
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        drop(wasip3::spawn_local(async {
+            drop(to_store(Method::PUT, "/notes/gone", Full::new(Bytes::from_static(b"gone"))).await);
+        }));
+    }
+}
+
+impl http_body::Body for Generated {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let _ = &self.told;
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let length = self.left.min(FRAME);
+        self.left -= length;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![b'x'; length])))))
+    }
+}
+
+/// A body of a component, which has one thread.
+struct Wrapped(SendWrapper<wasip3::http_compat::IncomingResponseBody>);
+
+impl http_body::Body for Wrapped {
+    type Data = Bytes;
+    type Error = ErrorCode;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ErrorCode>>> {
+        Pin::new(&mut *self.0).poll_frame(cx)
+    }
+}

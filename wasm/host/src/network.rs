@@ -1,0 +1,92 @@
+//! What instances reach by HTTP: notes on a plain server in this process, and any address on this machine.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use tokio::net::TcpStream;
+use wasmtime_wasi_http::{Error, RequestOptions, WasiHttpHooks, io::TokioIo};
+
+use crate::Body;
+
+type Outgoing = Box<dyn Future<Output = Result<(Response<Body>, Ended), Error>> + Send>;
+type Ended = Box<dyn Future<Output = Result<(), Error>> + Send>;
+
+/// A plain HTTP server: GET, PUT and DELETE, without tags and conditions. It takes a moment for each write, so that writers
+/// overlap.
+#[derive(Clone, Debug, Default)]
+pub struct Notes(Arc<Mutex<HashMap<String, Bytes>>>);
+
+/// The network of instances. The authority `notes` is [`Notes`].
+#[derive(Clone, Debug, Default)]
+pub struct Network {
+    /// The notes.
+    pub notes: Notes,
+}
+
+impl Notes {
+    /// Returns a note.
+    pub fn get(&self, path: &str) -> Option<Bytes> {
+        self.0.lock().expect("no panic while it is locked").get(path).cloned()
+    }
+
+    /// Writes a note.
+    pub fn put(&self, path: &str, content: impl Into<Bytes>) {
+        self.0.lock().expect("no panic while it is locked").insert(path.to_owned(), content.into());
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, Error> {
+        let (head, body) = request.into_parts();
+        let content = body.collect().await?.to_bytes();
+        let path = head.uri.path();
+        let (status, content) = match head.method {
+            Method::PUT => {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                self.put(path, content);
+                (StatusCode::NO_CONTENT, Bytes::new())
+            }
+            Method::DELETE => {
+                self.0.lock().expect("no panic while it is locked").remove(path);
+                (StatusCode::NO_CONTENT, Bytes::new())
+            }
+            _ => self.get(path).map_or((StatusCode::NOT_FOUND, Bytes::new()), |note| (StatusCode::OK, note)),
+        };
+        let mut response = Response::new(Full::new(content).map_err(|never| match never {}).boxed_unsync());
+        *response.status_mut() = status;
+        Ok(response)
+    }
+}
+
+impl WasiHttpHooks for Network {
+    fn send_request(&mut self, request: Request<Body>, _: Option<RequestOptions>, _: Ended) -> Outgoing {
+        let notes = self.notes.clone();
+        Box::new(async move {
+            let authority = request.uri().authority().map(ToString::to_string).unwrap_or_default();
+            if authority == "notes" {
+                let ended: Ended = Box::new(async { Ok(()) });
+                return Ok((notes.answer(request).await?, ended));
+            }
+            let stream = TcpStream::connect(&authority).await.map_err(Error::Connect)?;
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Error::Hyper)?;
+            let connection = tokio::spawn(connection);
+            let response = sender.send_request(origin_form(request)).await.map_err(Error::Hyper)?;
+            let ended: Ended = Box::new(async move {
+                // The connection ends with the response.
+                drop(connection.await);
+                Ok(())
+            });
+            Ok((response.map(|body| body.map_err(Error::Hyper).boxed_unsync()), ended))
+        })
+    }
+}
+
+/// Returns the request as HTTP/1 has it.
+fn origin_form(mut request: Request<Body>) -> Request<Body> {
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    *request.uri_mut() = path.parse().expect("the path of a valid URL");
+    request
+}

@@ -1,0 +1,60 @@
+//! `cargo xtask component`: builds the WebAssembly component of the layer, and tests it in a host.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::command::Run;
+use crate::step::Context;
+use crate::wasm;
+use crate::workspace::Workspace;
+
+/// Builds the component.
+pub(crate) fn run() -> Result {
+    build(&Workspace::load()?, Instant::now() + Duration::from_hours(1)).map(drop)
+}
+
+/// Builds the component, and returns its path.
+pub(crate) fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
+    let file = build_as(workspace, "ifmatch-component", "ifmatch.wasm", deadline)?;
+    println!("{}: {} bytes compressed", file.display(), wasm::compressed(&file)?);
+    Ok(file)
+}
+
+fn build_as(workspace: &Workspace, package: &str, name: &str, deadline: Instant) -> Result<PathBuf> {
+    let component = wasm::build_component(workspace, package, deadline)?;
+    let folder = workspace.target().join("component");
+    fs::create_dir_all(&folder)?;
+    let file = folder.join(name);
+    fs::write(&file, component)?;
+    Ok(file)
+}
+
+/// Checks the component's size, and runs the tests in wasm/host with it and with a guest.
+pub(crate) fn check(context: &Context<'_>) -> Result {
+    let (workspace, deadline) = (context.workspace, context.deadline);
+    let component = build(workspace, deadline)?;
+    let (size, most) = (wasm::compressed(&component)?, budget(workspace)?);
+    if size > most {
+        return Err(format!("the component has {size} bytes compressed; the limit in wasm/budget.json is {most}").into());
+    }
+    let guest = build_as(workspace, "component-guest", "guest.wasm", deadline)?;
+    let host = workspace.root().join("wasm/host");
+    Run::cargo("clippy --quiet --locked --all-targets -- -D warnings", &host)
+        .env("CARGO_TARGET_DIR", workspace.target().join("component-host"))
+        .passes(deadline)?;
+    Run::cargo("test --locked", &host)
+        .env("CARGO_TARGET_DIR", workspace.target().join("component-host"))
+        .env("IFMATCH_COMPONENT", component)
+        .env("IFMATCH_GUEST", guest)
+        .passes(deadline)
+}
+
+/// Returns the maximum size of the component in compressed bytes.
+fn budget(workspace: &Workspace) -> Result<usize> {
+    let text = fs::read_to_string(workspace.root().join("wasm/budget.json"))?;
+    let budget: serde_json::Value = serde_json::from_str(&text)?;
+    let bytes = budget["component compressed bytes"].as_u64();
+    Ok(usize::try_from(bytes.ok_or("wasm/budget.json has no `component compressed bytes`")?)?)
+}
