@@ -45,7 +45,11 @@ pub(crate) async fn copy(
         last_modified: convert::timestamp(written.last_modified),
         ..CopyObjectResult::default()
     };
-    Ok(S3Response::new(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() }))
+    Ok(S3Response::new(CopyObjectOutput {
+        copy_object_result: Some(result),
+        server_side_encryption: backend.encryption(),
+        ..CopyObjectOutput::default()
+    }))
 }
 
 /// Returns the source of a copy.

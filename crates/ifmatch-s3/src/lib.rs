@@ -22,6 +22,7 @@ mod multipart;
 mod objects;
 mod operation;
 mod service;
+mod settings;
 
 pub use answer::RequestId;
 pub use authorization::is_presigned;

@@ -58,7 +58,11 @@ pub(crate) async fn put(
     let written = store(backend, &blob, &write, put, |error| outcome.explain(error, write.is_conditional())).await?;
     Ok(S3Response::new(with_checksums!(
         outcome.checksum(),
-        PutObjectOutput { e_tag: convert::e_tag(written.tag.as_ref()), ..PutObjectOutput::default() }
+        PutObjectOutput {
+            e_tag: convert::e_tag(written.tag.as_ref()),
+            server_side_encryption: backend.encryption(),
+            ..PutObjectOutput::default()
+        }
     )))
 }
 
@@ -111,7 +115,7 @@ async fn is_missing(backend: &Backend, blob: &BlobPath) -> S3Result<bool> {
 
 /// Fills the fields that the responses to GET and HEAD share.
 macro_rules! described {
-    ($found:expr, $output:ident) => {{
+    ($backend:expr, $found:expr, $output:ident) => {{
         let Found { opened, range, checksum } = $found;
         let (info, kept) = (&opened.info, &opened.info.headers);
         let length = range.map_or(info.length, |range| range.len());
@@ -132,6 +136,7 @@ macro_rules! described {
                 e_tag: convert::e_tag(info.tag.as_ref()),
                 last_modified: convert::timestamp(info.last_modified),
                 metadata: convert::metadata(kept),
+                server_side_encryption: $backend.encryption(),
                 ..$output::default()
             }
         )
@@ -156,7 +161,7 @@ pub(crate) async fn get(
     let bytes = found.range.map(|range| range.start()..range.end() + 1);
     let body = found.opened.source.read(bytes).await.map_err(error::plain)?;
     let body = Some(StreamingBlob::from(s3s::Body::http_body_unsync(body)));
-    Ok(S3Response::new(GetObjectOutput { body, ..described!(found, GetObjectOutput) }))
+    Ok(S3Response::new(GetObjectOutput { body, ..described!(backend, found, GetObjectOutput) }))
 }
 
 pub(crate) async fn head(
@@ -174,7 +179,7 @@ pub(crate) async fn head(
         method: Method::HEAD,
     };
     let found = read.open(backend).await?;
-    Ok(S3Response::new(described!(found, HeadObjectOutput)))
+    Ok(S3Response::new(described!(backend, found, HeadObjectOutput)))
 }
 
 fn is_enabled(mode: Option<&ChecksumMode>) -> bool {
@@ -248,6 +253,15 @@ impl Read<'_> {
     }
 }
 
+/// Opens an object that must exist, for its properties.
+pub(crate) async fn find(backend: &Backend, blob: &BlobPath) -> S3Result<Opened> {
+    let opened = backend.context.store.open(blob, Reading::HEAD.without_lease()).await;
+    match opened.map_err(error::plain)? {
+        Some(opened) => Ok(opened),
+        None => Err(not_found(backend, blob).await),
+    }
+}
+
 /// Returns the error for an object that doesn't exist.
 pub(crate) async fn not_found(backend: &Backend, blob: &BlobPath) -> S3Error {
     match backend.context.store.container(&blob.container).await {
@@ -265,12 +279,8 @@ pub(crate) async fn attributes(
     let S3Request { input, credentials, .. } = request;
     refuse_version(input.version_id.as_deref())?;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
-    let opened = backend.context.store.open(&blob, Reading::HEAD.without_lease()).await;
-    let Some(opened) = opened.map_err(error::plain)? else {
-        return Err(not_found(backend, &blob).await);
-    };
-    let info = &opened.info;
-    let checksum = checksum::of_object(info);
+    let info = find(backend, &blob).await?.info;
+    let checksum = checksum::of_object(&info);
     // `s3s` does not split the list in a line of the field.
     let wanted = || input.object_attributes.iter().flat_map(|line| line.as_str().split(',')).map(str::trim);
     let wants = |attribute| wanted().any(|wanted| wanted == attribute);
@@ -329,17 +339,18 @@ pub(crate) async fn delete_several(
     }
     buckets::find(backend, credentials.as_ref(), &input.bucket).await?;
     let remove = async |object: ObjectIdentifier| {
-        let key = object.key.clone();
+        let (key, version) = (object.key.clone(), object.version_id.clone());
         let blob = backend.blob(credentials.as_ref(), &input.bucket, &object.key);
-        (key, async { remove_one(backend, &blob?, object).await }.await)
+        (key, version, async { remove_one(backend, &blob?, object).await }.await)
     };
     let outcomes: Vec<_> = stream::iter(objects).map(remove).buffered(PARALLEL).collect().await;
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
-    for (key, outcome) in outcomes {
+    for (key, version_id, outcome) in outcomes {
         match outcome {
-            Ok(()) => deleted.push(DeletedObject { key: Some(key), ..DeletedObject::default() }),
+            Ok(()) => deleted.push(DeletedObject { key: Some(key), version_id, ..DeletedObject::default() }),
             Err(error) => errors.push(Error {
                 key: Some(key),
+                version_id,
                 code: Some(error.code().as_str().to_owned()),
                 message: error.message().map(str::to_owned),
                 ..Error::default()

@@ -16,6 +16,7 @@
 //! Header fields for what an object wouldn't have are refused as well, even if they are incomplete.
 
 use http::{HeaderMap, HeaderValue, Method};
+use s3s::dto::ServerSideEncryption;
 use s3s::{S3Result, s3_error};
 
 use crate::backend::refuse;
@@ -43,16 +44,39 @@ const SERVED: &[(&str, &[&str])] = &[
     ("DeleteBucket", &[]),
     ("DeleteObject", &["versionId"]),
     ("DeleteObjects", &["delete"]),
+    ("GetBucketAccelerateConfiguration", &["accelerate"]),
+    ("GetBucketAcl", &["acl"]),
+    ("GetBucketCors", &["cors"]),
+    ("GetBucketEncryption", &["encryption"]),
+    ("GetBucketLifecycleConfiguration", &["lifecycle"]),
     ("GetBucketLocation", &["location"]),
+    ("GetBucketLogging", &["logging"]),
+    ("GetBucketNotificationConfiguration", &["notification"]),
+    ("GetBucketOwnershipControls", &["ownershipControls"]),
+    ("GetBucketPolicy", &["policy"]),
+    ("GetBucketPolicyStatus", &["policyStatus"]),
+    ("GetBucketReplication", &["replication"]),
+    ("GetBucketRequestPayment", &["requestPayment"]),
+    ("GetBucketTagging", &["tagging"]),
     ("GetBucketVersioning", &["versioning"]),
+    ("GetBucketWebsite", &["website"]),
     ("GetObject", READ),
+    ("GetObjectAcl", &["acl", "versionId"]),
     ("GetObjectAttributes", &["attributes", "versionId"]),
+    ("GetObjectLegalHold", &["legal-hold", "versionId"]),
+    ("GetObjectLockConfiguration", &["object-lock"]),
+    ("GetObjectRetention", &["retention", "versionId"]),
+    ("GetPublicAccessBlock", &["publicAccessBlock"]),
     ("HeadBucket", &[]),
     ("HeadObject", READ),
     ("ListBuckets", &["bucket-region", "continuation-token", "max-buckets", "prefix"]),
     (
         "ListMultipartUploads",
         &["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker", "uploads"],
+    ),
+    (
+        "ListObjectVersions",
+        &["delimiter", "encoding-type", "key-marker", "max-keys", "prefix", "version-id-marker", "versions"],
     ),
     ("ListObjects", &["delimiter", "encoding-type", "marker", "max-keys", "prefix"]),
     (
@@ -146,6 +170,13 @@ const HARMLESS: [&str; 15] = [
 /// The SDKs' name of the operation that they call.
 const SDK_NAME: &str = "x-id";
 
+/// Asks for encryption of the object that is written.
+const ENCRYPTION: &str = "x-amz-server-side-encryption";
+/// The operations that may ask for it.
+const ENCRYPTING: [&str; 3] = ["CopyObject", "CreateMultipartUpload", "PutObject"];
+const UNENCRYPTED: &str = "this gateway does not encrypt. If its disk or its store does, start it with --encrypted-at-rest; \
+                           otherwise, omit x-amz-server-side-encryption";
+
 /// Prefixes of the header fields for what an object wouldn't have, or for conditions that aren't evaluated.
 const REFUSED: [(&str, &str); 7] = [
     ("x-amz-server-side-encryption", "server-side encryption"),
@@ -182,44 +213,59 @@ pub(crate) fn document(operation: &str) -> Option<Digests> {
     }
 }
 
-/// Refuses a request unless it is for this operation, which is served, and asks for nothing that would be ignored.
-pub(crate) fn check(operation: &str, method: &Method, query: &[(String, String)], headers: &HeaderMap) -> S3Result<()> {
-    let Some((_, own)) = SERVED.iter().find(|(name, _)| *name == operation) else {
-        return Err(s3_error!(NotImplemented, "{operation} is not implemented"));
-    };
-    for (name, value) in query.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
-        let is_other_operation = || !method.is_safe() && !value.is_empty() && value != operation;
-        if name == SDK_NAME {
-            refuse(is_other_operation(), &format!("the operation {value}"))?;
-        } else if is_of_amazon(name) {
-            let what = format!("{name} in the URL");
-            refuse(!is_harmless(&name.to_ascii_lowercase()), &what)?;
-        } else {
-            refuse(is_selector(name, value), &format!("?{name} of this request"))?;
-        }
-    }
-    check_headers(headers)
+/// What a request asks for, apart from its operation.
+pub(crate) struct Asked<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) query: &'a [(String, String)],
+    pub(crate) headers: &'a HeaderMap,
 }
 
-/// Refuses header fields for what an object wouldn't have.
-fn check_headers(headers: &HeaderMap) -> S3Result<()> {
-    for (name, value) in headers {
-        let name = name.as_str();
-        if !name.starts_with(AMAZON) {
-            continue;
-        }
-        let refused = REFUSED.iter().find(|(prefix, _)| name.starts_with(prefix));
-        refuse(refused.is_some(), refused.map_or("", |(_, what)| what))?;
-        refuse(name == TAGGING && !value.is_empty(), "tagging")?;
-        refuse(is_unknown_checksum(name), name)?;
-        if name == TRAILER {
-            let names = value.to_str().unwrap_or_default().split(',').map(|name| name.trim().to_ascii_lowercase());
-            for name in names {
-                refuse(is_unknown_checksum(&name), &name)?;
+impl Asked<'_> {
+    /// Refuses a request unless it is for this operation, which is served, and asks for nothing that would be ignored.
+    pub(crate) fn check(&self, operation: &str, is_encrypted: bool) -> S3Result<()> {
+        let Some((_, own)) = SERVED.iter().find(|(name, _)| *name == operation) else {
+            return Err(s3_error!(NotImplemented, "{operation} is not implemented"));
+        };
+        for (name, value) in self.query.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
+            let is_other_operation = || !self.method.is_safe() && !value.is_empty() && value != operation;
+            if name == SDK_NAME {
+                refuse(is_other_operation(), &format!("the operation {value}"))?;
+            } else if is_of_amazon(name) {
+                let what = format!("{name} in the URL");
+                refuse(!is_harmless(&name.to_ascii_lowercase()), &what)?;
+            } else {
+                refuse(is_selector(name, value), &format!("?{name} of this request"))?;
             }
         }
+        self.check_headers(ENCRYPTING.contains(&operation), is_encrypted)
     }
-    Ok(())
+
+    /// Refuses header fields for what an object wouldn't have.
+    fn check_headers(&self, may_ask_for_encryption: bool, is_encrypted: bool) -> S3Result<()> {
+        for (name, value) in self.headers {
+            let name = name.as_str();
+            if !name.starts_with(AMAZON) {
+                continue;
+            }
+            if name == ENCRYPTION && value == ServerSideEncryption::AES256 && may_ask_for_encryption {
+                if !is_encrypted {
+                    return Err(s3_error!(NotImplemented, "{UNENCRYPTED}"));
+                }
+                continue;
+            }
+            let refused = REFUSED.iter().find(|(prefix, _)| name.starts_with(prefix));
+            refuse(refused.is_some(), refused.map_or("", |(_, what)| what))?;
+            refuse(name == TAGGING && !value.is_empty(), "tagging")?;
+            refuse(is_unknown_checksum(name), name)?;
+            if name == TRAILER {
+                let names = value.to_str().unwrap_or_default().split(',').map(|name| name.trim().to_ascii_lowercase());
+                for name in names {
+                    refuse(is_unknown_checksum(&name), &name)?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Refuses a request whose client expects another owner of a bucket than this account.
@@ -271,7 +317,8 @@ mod tests {
             (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
         };
         let headers = headers.iter().map(field).collect();
-        check(operation, method, &authorization::parameters(query), &headers).err().map(|error| error.code().clone())
+        let asked = Asked { method, query: &authorization::parameters(query), headers: &headers };
+        asked.check(operation, false).err().map(|error| error.code().clone())
     }
 
     #[test]

@@ -65,6 +65,13 @@ pub struct Settings {
     #[arg(long, help_heading = "Storage")]
     pub require_conditions: bool,
 
+    /// State that the disk or the store encrypts all blobs.
+    ///
+    /// The gateway doesn't encrypt, and can't check it. S3 clients may then ask for `AES256` and are told of it; otherwise,
+    /// such requests get 501.
+    #[arg(long, hide_short_help = true, help_heading = "Storage")]
+    pub encrypted_at_rest: bool,
+
     /// Memory for the cache; 0 disables it.
     ///
     /// `proxy` caches responses of upstreams. `serve` caches blobs of an object store, and revalidates them on each
