@@ -272,8 +272,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &again), "it was not from memory");
 
         let change = HeaderChange::Metadata(fields("you").metadata);
-        let set =
-            SetHeaders { change, preconditions: Preconditions::default(), lease: LeaseUse::default(), request: None };
+        let set = SetHeaders::new(change);
         store.set_container(&name, set).await.expect("changed");
         let changed = look_up(&store, &name).await.expect("it exists");
         assert_eq!((&changed.info.headers, changed.incarnation), (&fields("you"), first.incarnation));

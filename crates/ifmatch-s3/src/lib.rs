@@ -23,6 +23,7 @@ mod objects;
 mod operation;
 mod service;
 mod settings;
+mod tags;
 
 pub use answer::RequestId;
 pub use authorization::is_presigned;

@@ -2,7 +2,7 @@
 
 use futures_util::{StreamExt, stream};
 use http::header::CONTENT_RANGE;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
@@ -17,14 +17,15 @@ use s3s::dto::{
     GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, ObjectAttributes, ObjectIdentifier,
     PutObjectInput, PutObjectOutput, StorageClass, StreamingBlob,
 };
-use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use crate::answer::BareTag;
 use crate::backend::{Backend, refuse, refuse_version};
 use crate::checksum::{self, with_checksums};
 use crate::conditions::{self, Write};
 use crate::convert::{self, fields_of};
-use crate::{authorization, body, buckets, error};
+use crate::multipart::MAX_PARTS;
+use crate::{authorization, body, buckets, error, tags};
 
 /// Maximum number of objects deleted by one request.
 const MAX_DELETED: usize = 1000;
@@ -34,6 +35,7 @@ const PARALLEL: usize = 16;
 const LIMITS: Limits = Limits { max_ranges: 1 };
 /// What S3 doesn't implement either.
 const CONDITION_OF_A_VERSION: &str = "a deletion with both a version id and a condition";
+const TAG_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
 /// The type of an object without one.
 const DEFAULT_TYPE: &str = "binary/octet-stream";
 
@@ -161,7 +163,8 @@ pub(crate) async fn get(
     let bytes = found.range.map(|range| range.start()..range.end() + 1);
     let body = found.opened.source.read(bytes).await.map_err(error::plain)?;
     let body = Some(StreamingBlob::from(s3s::Body::http_body_unsync(body)));
-    Ok(S3Response::new(GetObjectOutput { body, ..described!(backend, found, GetObjectOutput) }))
+    let tag_count = tags::count(&found.opened.info.headers.tags);
+    Ok(S3Response::new(GetObjectOutput { body, tag_count, ..described!(backend, found, GetObjectOutput) }))
 }
 
 pub(crate) async fn head(
@@ -179,7 +182,11 @@ pub(crate) async fn head(
         method: Method::HEAD,
     };
     let found = read.open(backend).await?;
-    Ok(S3Response::new(described!(backend, found, HeadObjectOutput)))
+    // The library knows it in answers to GET only.
+    let tag_count = tags::count(&found.opened.info.headers.tags).map(|count| (TAG_COUNT, count.into()));
+    let mut response = S3Response::new(described!(backend, found, HeadObjectOutput));
+    response.headers.extend(tag_count);
+    Ok(response)
 }
 
 fn is_enabled(mode: Option<&ChecksumMode>) -> bool {
@@ -230,9 +237,7 @@ impl Read<'_> {
                 ));
             }
         }
-        if self.part.is_some_and(|part| part != 1) {
-            return Err(s3_error!(InvalidArgument, "an object has one part: omit partNumber"));
-        }
+        check_part(self.part, self.headers)?;
         let range = self.range(backend, info)?;
         let tells = self.with_checksum && range.is_none();
         let checksum = if tells { checksum::of_object(info) } else { Checksum::default() };
@@ -249,6 +254,26 @@ impl Read<'_> {
                 let error = s3_error!(InvalidRange, "the object has {} bytes: choose a range in it", info.length);
                 Err(error::with_header(error, CONTENT_RANGE, range::unsatisfied_content_range(info.length)))
             }
+        }
+    }
+}
+
+/// Refuses a part other than the first, which is the whole object: a completed upload keeps none of its parts.
+fn check_part(part: Option<i32>, headers: &HeaderMap) -> S3Result<()> {
+    match part {
+        None => Ok(()),
+        Some(_) if range::field(headers).is_some() => {
+            Err(s3_error!(InvalidRequest, "a request has either a Range or a partNumber"))
+        }
+        Some(1) => Ok(()),
+        Some(part) if !(1..=i32::from(MAX_PARTS)).contains(&part) => {
+            Err(s3_error!(InvalidArgument, "partNumber must be from 1 to {MAX_PARTS}"))
+        }
+        Some(_) => {
+            let message = "an object has one part: omit partNumber";
+            let mut error = S3Error::with_message(S3ErrorCode::Custom("InvalidPartNumber".into()), message);
+            error.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
+            Err(error)
         }
     }
 }

@@ -44,6 +44,7 @@ const SERVED: &[(&str, &[&str])] = &[
     ("DeleteBucket", &[]),
     ("DeleteObject", &["versionId"]),
     ("DeleteObjects", &["delete"]),
+    ("DeleteObjectTagging", &["tagging", "versionId"]),
     ("GetBucketAccelerateConfiguration", &["accelerate"]),
     ("GetBucketAcl", &["acl"]),
     ("GetBucketCors", &["cors"]),
@@ -66,6 +67,7 @@ const SERVED: &[(&str, &[&str])] = &[
     ("GetObjectLegalHold", &["legal-hold", "versionId"]),
     ("GetObjectLockConfiguration", &["object-lock"]),
     ("GetObjectRetention", &["retention", "versionId"]),
+    ("GetObjectTagging", &["tagging", "versionId"]),
     ("GetPublicAccessBlock", &["publicAccessBlock"]),
     ("HeadBucket", &[]),
     ("HeadObject", READ),
@@ -94,6 +96,7 @@ const SERVED: &[(&str, &[&str])] = &[
     ),
     ("ListParts", &["max-parts", "part-number-marker", "uploadId"]),
     ("PutObject", &[]),
+    ("PutObjectTagging", &["tagging", "versionId"]),
     ("UploadPart", &["partNumber", "uploadId"]),
     ("UploadPartCopy", &["partNumber", "uploadId"]),
 ];
@@ -172,8 +175,8 @@ const SDK_NAME: &str = "x-id";
 
 /// Asks for encryption of the object that is written.
 const ENCRYPTION: &str = "x-amz-server-side-encryption";
-/// The operations that may ask for it.
-const ENCRYPTING: [&str; 3] = ["CopyObject", "CreateMultipartUpload", "PutObject"];
+/// The operations that write an object with what its header fields say.
+const WRITING: [&str; 3] = ["CopyObject", "CreateMultipartUpload", "PutObject"];
 const UNENCRYPTED: &str = "this gateway does not encrypt. If its disk or its store does, start it with --encrypted-at-rest; \
                            otherwise, omit x-amz-server-side-encryption";
 
@@ -207,7 +210,7 @@ pub(crate) enum Digests {
 /// Returns the checksums of an operation's document, or `None` if its body is none.
 pub(crate) fn document(operation: &str) -> Option<Digests> {
     match operation {
-        "CreateBucket" | "DeleteObjects" => Some(Digests::All),
+        "CreateBucket" | "DeleteObjects" | "PutObjectTagging" => Some(Digests::All),
         "CompleteMultipartUpload" => Some(Digests::Md5),
         _ => None,
     }
@@ -237,17 +240,17 @@ impl Asked<'_> {
                 refuse(is_selector(name, value), &format!("?{name} of this request"))?;
             }
         }
-        self.check_headers(ENCRYPTING.contains(&operation), is_encrypted)
+        self.check_headers(WRITING.contains(&operation), is_encrypted)
     }
 
     /// Refuses header fields for what an object wouldn't have.
-    fn check_headers(&self, may_ask_for_encryption: bool, is_encrypted: bool) -> S3Result<()> {
+    fn check_headers(&self, writes: bool, is_encrypted: bool) -> S3Result<()> {
         for (name, value) in self.headers {
             let name = name.as_str();
             if !name.starts_with(AMAZON) {
                 continue;
             }
-            if name == ENCRYPTION && value == ServerSideEncryption::AES256 && may_ask_for_encryption {
+            if name == ENCRYPTION && value == ServerSideEncryption::AES256 && writes {
                 if !is_encrypted {
                     return Err(s3_error!(NotImplemented, "{UNENCRYPTED}"));
                 }
@@ -255,7 +258,7 @@ impl Asked<'_> {
             }
             let refused = REFUSED.iter().find(|(prefix, _)| name.starts_with(prefix));
             refuse(refused.is_some(), refused.map_or("", |(_, what)| what))?;
-            refuse(name == TAGGING && !value.is_empty(), "tagging")?;
+            refuse(name == TAGGING && !writes && !value.is_empty(), "tagging")?;
             refuse(is_unknown_checksum(name), name)?;
             if name == TRAILER {
                 let names = value.to_str().unwrap_or_default().split(',').map(|name| name.trim().to_ascii_lowercase());
@@ -375,14 +378,13 @@ mod tests {
             ("x-amz-rename-source", "/a/b"),
             ("x-amz-write-offset-bytes", "0"),
             ("x-amz-if-match-size", "0"),
-            ("x-amz-tagging", "a=b"),
             ("x-amz-checksum-sha512", "a"),
             ("x-amz-trailer", "x-amz-checksum-crc32, X-Amz-Checksum-Xxhash64"),
         ] {
             assert_eq!(put(name, value), Some(S3ErrorCode::NotImplemented), "{name}");
         }
         for (name, value) in [
-            ("x-amz-tagging", ""),
+            ("x-amz-tagging", "a=b"),
             ("x-amz-tagging-directive", "COPY"),
             ("x-amz-checksum-sha256", "a"),
             ("x-amz-checksum-mode", "ENABLED"),
@@ -391,6 +393,26 @@ mod tests {
             ("x-amz-meta-a", "b"),
         ] {
             assert_eq!(put(name, value), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_a_write_of_an_object_has_tags_and_encryption() {
+        let tags = [("x-amz-tagging", "a=b")];
+        for operation in ["PutObject", "CopyObject", "CreateMultipartUpload"] {
+            let query = if operation == "CreateMultipartUpload" { "uploads" } else { "" };
+            assert_eq!(code(operation, &Method::PUT, query, &tags), None, "{operation}");
+            for (encryption, is_taken) in [("AES256", true), ("aws:kms", false), ("AES256, aws:kms", false)] {
+                let value = HeaderValue::from_static(encryption);
+                let headers = [(HeaderName::from_static(ENCRYPTION), value)].into_iter().collect();
+                let asked = Asked { method: &Method::PUT, query: &[], headers: &headers };
+                assert_eq!(asked.check(operation, true).is_ok(), is_taken, "{operation} {encryption}");
+                assert!(asked.check(operation, false).is_err(), "{operation} {encryption}");
+                assert!(asked.check("UploadPart", true).is_err(), "{encryption}");
+            }
+        }
+        for operation in ["UploadPart", "CompleteMultipartUpload", "PutObjectTagging", "DeleteObject", "GetObject"] {
+            assert_eq!(code(operation, &Method::PUT, "", &tags), Some(S3ErrorCode::NotImplemented), "{operation}");
         }
     }
 

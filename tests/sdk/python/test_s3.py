@@ -176,6 +176,50 @@ def test_settings_that_a_bucket_does_not_have(s3, bucket):
     assert outcome(lambda: s3.put_bucket_policy(**where, Policy=policy)) == "NotImplemented"
 
 
+def tag_set(**tags):
+    return {"TagSet": [{"Key": name, "Value": value} for name, value in tags.items()]}
+
+
+def test_tags_are_those_of_the_azure_sdk(s3, bucket, container):
+    where, blob = {"Bucket": bucket, "Key": "a"}, container.get_blob_client("a")
+    tag = s3.put_object(**where, Body=b"one", Tagging="state=free&by=you%20%2B%20me")["ETag"]
+    assert blob.get_blob_tags() == {"by": "you + me", "state": "free"}
+    date = s3.head_object(**where)["LastModified"]
+    s3.put_object_tagging(**where, Tagging=tag_set(state="taken", owner="me"))
+    assert blob.get_blob_tags() == {"owner": "me", "state": "taken"}
+    blob.set_blob_tags({"state": "done"})
+    assert s3.get_object_tagging(**where)["TagSet"] == tag_set(state="done")["TagSet"]
+    read = s3.get_object(**where)
+    assert (read["ETag"], read["LastModified"], read["TagCount"]) == (tag, date, 1)
+    assert blob.get_blob_properties().tag_count == 1
+    assert [listed.tags for listed in container.list_blobs(include=["tags"])] == [{"state": "done"}]
+    s3.copy_object(Bucket=bucket, Key="copy", CopySource=where)
+    assert s3.get_object_tagging(Bucket=bucket, Key="copy")["TagSet"] == tag_set(state="done")["TagSet"]
+    s3.copy_object(Bucket=bucket, Key="copy", CopySource=where, TaggingDirective="REPLACE", Tagging="state=new")
+    assert s3.get_object_tagging(Bucket=bucket, Key="copy")["TagSet"] == tag_set(state="new")["TagSet"]
+    s3.delete_object_tagging(**where)
+    assert blob.get_blob_tags() == {} and "TagCount" not in s3.get_object(**where)
+    eleven = tag_set(**{f"name{number}": "x" for number in range(11)})
+    assert outcome(lambda: s3.put_object_tagging(**where, Tagging=eleven)) == "InvalidTag"
+    container.upload_blob("tagged", b"two", tags={"state": "free"})
+    assert s3.get_object_tagging(Bucket=bucket, Key="tagged")["TagSet"] == tag_set(state="free")["TagSet"]
+
+
+def test_one_of_sixteen_threads_takes_a_blob_by_its_tags(container):
+    blob = container.upload_blob("a", b"one", tags={"round": "0"})
+    for round in range(10):
+        def take(number):
+            try:
+                blob.set_blob_tags({"round": str(round + 1), "owner": str(number)}, if_tags_match_condition=f"\"round\" = '{round}'")
+            except HttpResponseError as error:
+                return error.error_code
+            return "ok"
+
+        outcomes = race(16, take)
+        assert outcomes.count("ok") == 1 and set(outcomes) == {"ok", "ConditionNotMet"}, outcomes
+        assert blob.get_blob_tags()["owner"] == str(outcomes.index("ok"))
+
+
 def test_presigned_urls(s3, bucket):
     s3.put_object(Bucket=bucket, Key="a b", Body=b"one")
     url = s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "a b"}, ExpiresIn=60)

@@ -123,8 +123,8 @@ pub(crate) async fn copy_part(
 ) -> S3Result<S3Response<UploadPartCopyOutput>> {
     let S3Request { input, credentials, headers, .. } = request;
     let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
-    let source = copy::source(backend, credentials.as_ref(), &input.copy_source)?;
-    let mut opened = copy::open(backend, &source, &headers).await?;
+    let source = copy::Source::of(backend, credentials.as_ref(), &input.copy_source, &headers)?;
+    let (_, mut opened) = source.open(backend, &headers).await?;
     let range = input.copy_source_range.as_deref().map(|range| parse_range(range, opened.info.length)).transpose()?;
     let length = range.as_ref().map_or(opened.info.length, |range| range.end - range.start);
     let bytes = opened.source.read(range).await.map_err(error::plain)?;
