@@ -145,8 +145,6 @@ mod tests {
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     use http_body_util::Full;
-    use ifmatch_core::lease::LeaseUse;
-    use ifmatch_core::precondition::Preconditions;
 
     use super::*;
     use crate::EmbeddedStore;

@@ -1,6 +1,5 @@
 //! The tags of a blob: short words for programs to sort blobs by. They belong to a version, and change without a new one.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,13 +20,14 @@ const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_')
 /// use ifmatch_blob::tags::Tags;
 ///
 /// let tags: Tags = "state=in%20review&owner=me".parse()?;
-/// assert_eq!(tags.get("state"), Some("in review"));
+/// assert_eq!(tags.get("state").as_deref(), Some("in review"));
 /// assert_eq!(tags.to_string(), "owner=me&state=in%20review");
 /// assert!("owner=me&owner=you".parse::<Tags>().is_err());
 /// # Ok::<(), ifmatch_blob::tags::InvalidTags>(())
 /// ```
+// As text: most blobs have none, and those that have some are rarely asked for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tags(BTreeMap<Box<str>, Box<str>>);
+pub struct Tags(String);
 
 impl Tags {
     /// Maximum number of tags.
@@ -37,36 +37,53 @@ impl Tags {
     /// Maximum length of a value, in characters.
     pub const MAX_VALUE: usize = 256;
 
-    /// Adds a tag.
+    /// Creates tags from names and values, in any order.
     ///
     /// # Errors
-    /// It is too long, its name is already there, or there are too many.
-    pub fn add(&mut self, name: &str, value: &str) -> Result<(), InvalidTags> {
-        if name.is_empty() || name.chars().count() > Self::MAX_NAME {
-            return Err(InvalidTags::Name);
+    /// There are too many, one is too long, or a name is there twice.
+    pub fn new(given: Vec<(String, String)>) -> Result<Self, InvalidTags> {
+        if given.len() > Self::MAX {
+            return Err(InvalidTags::TooMany);
         }
-        if value.chars().count() > Self::MAX_VALUE {
-            return Err(InvalidTags::Value);
+        let mut tags: Vec<(String, String)> = Vec::new();
+        for (name, value) in given {
+            if name.is_empty() || name.chars().count() > Self::MAX_NAME {
+                return Err(InvalidTags::Name);
+            }
+            if value.chars().count() > Self::MAX_VALUE {
+                return Err(InvalidTags::Value);
+            }
+            let at = tags.iter().position(|(other, _)| *other >= name).unwrap_or(tags.len());
+            if tags.get(at).is_some_and(|(other, _)| *other == name) {
+                return Err(InvalidTags::Repeated);
+            }
+            tags.insert(at, (name, value));
         }
-        if self.0.insert(name.into(), value.into()).is_some() {
-            return Err(InvalidTags::Repeated);
+        let mut text = String::new();
+        for (name, value) in tags {
+            if !text.is_empty() {
+                text.push('&');
+            }
+            text.extend(utf8_percent_encode(&name, KEPT));
+            text.push('=');
+            text.extend(utf8_percent_encode(&value, KEPT));
         }
-        if self.0.len() > Self::MAX { Err(InvalidTags::TooMany) } else { Ok(()) }
-    }
-
-    /// Returns the value of a tag.
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(|value| &**value)
+        Ok(Self(text))
     }
 
     /// Returns the names and values, in the order of the names.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (&**name, &**value))
+    pub fn iter(&self) -> impl Iterator<Item = (String, String)> {
+        parts(&self.0).filter_map(|(name, value)| Some((decode(name)?, decode(value)?)))
+    }
+
+    /// Returns the value of a tag.
+    pub fn get(&self, name: &str) -> Option<String> {
+        self.iter().find(|(other, _)| other == name).map(|(_, value)| value)
     }
 
     /// Returns the number of tags.
     pub fn len(&self) -> usize {
-        self.0.len()
+        parts(&self.0).count()
     }
 
     /// Returns `true` if there are none.
@@ -80,32 +97,32 @@ impl Tags {
     }
 }
 
+/// Returns the names and values of a query, which are encoded.
+fn parts(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let parts = text.split('&').filter(|part| !part.is_empty());
+    parts.map(|part| part.split_once('=').unwrap_or((part, "")))
+}
+
+/// Decodes a name or value. A plus is a space.
+fn decode(text: &str) -> Option<String> {
+    let text = text.replace('+', " ");
+    percent_decode_str(&text).decode_utf8().ok().map(Into::into)
+}
+
 /// The form of a URL's query, in which requests and stores have them.
 impl fmt::Display for Tags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (name, value)) in self.iter().enumerate() {
-            let separator = if at > 0 { "&" } else { "" };
-            write!(f, "{separator}{}={}", utf8_percent_encode(name, KEPT), utf8_percent_encode(value, KEPT))?;
-        }
-        Ok(())
+        f.write_str(&self.0)
     }
 }
 
-/// Parses the form of a URL's query. A plus is a space.
+/// Parses the form of a URL's query.
 impl FromStr for Tags {
     type Err = InvalidTags;
 
     fn from_str(text: &str) -> Result<Self, InvalidTags> {
-        let decode = |text: &str| {
-            let text = text.replace('+', " ");
-            percent_decode_str(&text).decode_utf8().map(|text| text.into_owned()).map_err(|_| InvalidTags::Encoding)
-        };
-        let mut tags = Self::default();
-        for part in text.split('&').filter(|part| !part.is_empty()) {
-            let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            tags.add(&decode(name)?, &decode(value)?)?;
-        }
-        Ok(tags)
+        let tags = parts(text).map(|(name, value)| Some((decode(name)?, decode(value)?)));
+        Self::new(tags.collect::<Option<_>>().ok_or(InvalidTags::Encoding)?)
     }
 }
 
@@ -113,16 +130,16 @@ impl FromStr for Tags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InvalidTags {
     /// A name is empty or too long.
-    #[error("a tag's name has 1 to {} characters", Tags::MAX_NAME)]
+    #[error("a tag's name has 1 to 128 characters")]
     Name,
     /// A value is too long.
-    #[error("a tag's value has at most {} characters", Tags::MAX_VALUE)]
+    #[error("a tag's value has at most 256 characters")]
     Value,
     /// A name is there twice.
     #[error("a tag's name may not be repeated")]
     Repeated,
     /// There are too many.
-    #[error("a blob has at most {} tags", Tags::MAX)]
+    #[error("a blob has at most 10 tags")]
     TooMany,
     /// They aren't UTF-8.
     #[error("tags are encoded like the query of a URL, in UTF-8")]

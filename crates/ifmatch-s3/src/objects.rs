@@ -261,11 +261,10 @@ impl Read<'_> {
 /// Refuses a part other than the first, which is the whole object: a completed upload keeps none of its parts.
 fn check_part(part: Option<i32>, headers: &HeaderMap) -> S3Result<()> {
     match part {
-        None => Ok(()),
         Some(_) if range::field(headers).is_some() => {
             Err(s3_error!(InvalidRequest, "a request has either a Range or a partNumber"))
         }
-        Some(1) => Ok(()),
+        None | Some(1) => Ok(()),
         Some(part) if !(1..=i32::from(MAX_PARTS)).contains(&part) => {
             Err(s3_error!(InvalidArgument, "partNumber must be from 1 to {MAX_PARTS}"))
         }
@@ -378,7 +377,6 @@ pub(crate) async fn delete_several(
                 version_id,
                 code: Some(error.code().as_str().to_owned()),
                 message: error.message().map(str::to_owned),
-                ..Error::default()
             }),
         }
     }

@@ -1,4 +1,4 @@
-//! The tags of objects: `x-amz-tagging` of writes, and the operations on tags alone, which leave the object's ETag and date as they are.
+//! The tags of objects: `x-amz-tagging` of writes, and the operations on tags alone, which leave the object's `ETag` and date as they are.
 
 use http::Method;
 use ifmatch_blob::store::{HeaderChange, SetHeaders, StoreErrorKind};
@@ -25,8 +25,8 @@ pub(crate) async fn get(
     refuse_version(input.version_id.as_deref())?;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let tags = objects::find(backend, &blob).await?.info.headers.tags;
-    let tag = |(name, value): (&str, &str)| Tag { key: Some(name.to_owned()), value: Some(value.to_owned()) };
-    Ok(S3Response::new(GetObjectTaggingOutput { tag_set: tags.iter().map(tag).collect(), version_id: None }))
+    let tag_set = tags.iter().map(|(name, value)| Tag { key: Some(name), value: Some(value) });
+    Ok(S3Response::new(GetObjectTaggingOutput { tag_set: tag_set.collect(), version_id: None }))
 }
 
 pub(crate) async fn put(
@@ -35,13 +35,9 @@ pub(crate) async fn put(
 ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
     let S3Request { input, credentials, headers, .. } = request;
     refuse_version(input.version_id.as_deref())?;
-    let mut tags = Tags::default();
-    for Tag { key, value } in input.tagging.tag_set {
-        let (Some(key), Some(value)) = (key, value) else {
-            return Err(s3_error!(MalformedXML, "a tag has a Key and a Value"));
-        };
-        tags.add(&key, &value).map_err(|error| invalid(error, S3ErrorCode::InvalidTag))?;
-    }
+    let tags = input.tagging.tag_set.into_iter().map(|Tag { key, value }| Some((key?, value?)));
+    let tags = tags.collect::<Option<_>>().ok_or_else(|| s3_error!(MalformedXML, "a tag has a Key and a Value"))?;
+    let tags = Tags::new(tags).map_err(|error| invalid(error, S3ErrorCode::InvalidTag))?;
     let change = Change { bucket: &input.bucket, key: &input.key, method: Method::PUT, tags: checked(tags)? };
     change.apply(backend, credentials.as_ref(), &headers).await?;
     Ok(S3Response::new(PutObjectTaggingOutput::default()))

@@ -62,68 +62,52 @@ pub(crate) fn add(xml: &mut Xml, tags: &Tags) {
     xml.open("TagSet");
     for (name, value) in tags.iter() {
         xml.open("Tag");
-        xml.text("Key", name);
-        xml.text("Value", value);
+        xml.text("Key", &name);
+        xml.text("Value", &value);
         xml.close("Tag");
     }
     xml.close("TagSet");
 }
 
-/// Parses a document. Rejects entities and document types, except for the characters that XML names, so a document never expands.
+/// Parses a document. Rejects entities and document types, so a document never expands.
 fn parse(bytes: &[u8]) -> Result<Tags, AzureError> {
     let text = std::str::from_utf8(bytes).map_err(|_| invalid("not UTF-8"))?;
     let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}').trim());
-    let (mut path, mut roots, mut tags) = (Vec::new(), 0, Tags::default());
-    let (mut name, mut value) = (String::new(), String::new());
+    let (mut depth, mut tags) = (0, Vec::new());
+    let (mut is_value, mut is_complete) = (false, false);
     loop {
         match reader.read_event().map_err(|error| invalid(&error.to_string()))? {
             Event::Start(tag) => {
-                roots += usize::from(path.is_empty());
-                path.push(tag.name().as_ref().to_vec());
-            }
-            Event::Empty(tag) if matches!(tag.name().as_ref(), b"TagSet" | b"Value") => {}
-            Event::End(_) => {
-                if element(&path) == Element::Tag {
-                    tags.add(&name, &value).map_err(refused)?;
-                    (name, value) = (String::new(), String::new());
+                match (depth, tag.name().as_ref()) {
+                    (0, b"Tags") if !is_complete => {}
+                    (1, b"TagSet") => {}
+                    (2, b"Tag") => tags.push((String::new(), String::new())),
+                    (3, b"Key") => is_value = false,
+                    (3, b"Value") => is_value = true,
+                    _ => return Err(invalid("expected Tags with a TagSet of Tags, each with a Key and a Value")),
                 }
-                path.pop();
+                depth += 1;
+            }
+            Event::Empty(tag) if matches!((depth, tag.name().as_ref()), (1, b"TagSet") | (3, b"Value")) => {}
+            Event::End(_) => {
+                depth -= 1;
+                is_complete = depth == 0;
             }
             Event::Text(text) => {
                 let text = text.decode().map_err(|error| invalid(&error.to_string()))?;
-                match element(&path) {
-                    Element::Key => name.push_str(&text),
-                    Element::Value => value.push_str(&text),
-                    _ if text.trim().is_empty() => {}
-                    _ => return Err(invalid("unexpected text between elements")),
+                match tags.last_mut().filter(|_| depth == 4) {
+                    Some((_, value)) if is_value => value.push_str(&text),
+                    Some((name, _)) => name.push_str(&text),
+                    None if text.trim().is_empty() => {}
+                    None => return Err(invalid("unexpected text between elements")),
                 }
             }
             Event::Decl(_) | Event::Comment(_) => {}
-            Event::Eof if path.is_empty() && roots == 1 => return headers::checked_tags(tags).map_err(invalid),
+            Event::Eof if is_complete => {
+                return headers::checked_tags(Tags::new(tags).map_err(refused)?).map_err(invalid);
+            }
             _ => return Err(invalid("document types, entities and instructions are not allowed")),
         }
-        if element(&path) == Element::Other {
-            return Err(invalid("expected Tags with a TagSet of Tags, each with a Key and a Value"));
-        }
-    }
-}
-
-#[derive(PartialEq)]
-enum Element {
-    Outer,
-    Tag,
-    Key,
-    Value,
-    Other,
-}
-
-fn element(path: &[Vec<u8>]) -> Element {
-    match path.iter().map(Vec::as_slice).collect::<Vec<_>>().as_slice() {
-        [] | [b"Tags"] | [b"Tags", b"TagSet"] => Element::Outer,
-        [b"Tags", b"TagSet", b"Tag"] => Element::Tag,
-        [b"Tags", b"TagSet", b"Tag", b"Key"] => Element::Key,
-        [b"Tags", b"TagSet", b"Tag", b"Value"] => Element::Value,
-        _ => Element::Other,
     }
 }
 

@@ -165,6 +165,6 @@ async fn one_change_on_a_condition_wins(subject: &Subject) {
         let results = join_all((0..4).map(take)).await;
         let winners: Vec<_> = (0..4).filter(|writer| results[*writer].is_ok()).collect();
         assert_eq!(winners.len(), 1, "in round {round}: {results:?}");
-        assert_eq!(subject.tags(&blob).await.get("owner"), Some(winners[0].to_string().as_str()));
+        assert_eq!(subject.tags(&blob).await.get("owner"), Some(winners[0].to_string()));
     }
 }

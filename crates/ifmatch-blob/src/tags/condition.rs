@@ -1,6 +1,5 @@
 //! Conditions on the tags of a blob, in the form of Azure's `x-ms-if-tags`.
 
-use std::cmp::Ordering;
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -20,20 +19,12 @@ use super::Tags;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct TagCondition(Vec<Vec<Comparison>>);
-
-#[derive(Clone, Debug)]
-struct Comparison {
-    name: String,
-    holds: fn(Ordering) -> bool,
-    value: String,
-}
+pub struct TagCondition(String);
 
 impl TagCondition {
     /// Returns `true` if the condition holds for these tags.
     pub fn holds(&self, tags: &Tags) -> bool {
-        let compare = |one: &Comparison| tags.get(&one.name).is_some_and(|tag| (one.holds)(tag.cmp(&one.value)));
-        self.0.iter().any(|all| all.iter().all(compare))
+        evaluate(&self.0, tags).unwrap_or_default()
     }
 }
 
@@ -41,42 +32,41 @@ impl FromStr for TagCondition {
     type Err = InvalidTagCondition;
 
     fn from_str(text: &str) -> Result<Self, InvalidTagCondition> {
-        let (mut rest, mut any) = (text, vec![Vec::new()]);
-        loop {
-            let name = name(&mut rest)?;
-            let holds = operator(&mut rest)?;
-            let value = quoted(&mut rest, '\'').ok_or(InvalidTagCondition)?;
-            any.last_mut().ok_or(InvalidTagCondition)?.push(Comparison { name, holds, value });
-            match word(&mut rest).to_ascii_uppercase().as_str() {
-                "AND" => {}
-                "OR" => any.push(Vec::new()),
-                "" if rest.is_empty() => return Ok(Self(any)),
-                _ => return Err(InvalidTagCondition),
-            }
-        }
+        // All of the text is read, whatever the tags are.
+        evaluate(text, &Tags::default()).map(|_| Self(text.to_owned())).ok_or(InvalidTagCondition)
     }
 }
 
-/// Takes the name of a tag, which needs no quotes if it is a word.
-fn name(rest: &mut &str) -> Result<String, InvalidTagCondition> {
-    let name = quoted(rest, '"').unwrap_or_else(|| word(rest).to_owned());
-    if name.is_empty() { Err(InvalidTagCondition) } else { Ok(name) }
-}
-
-fn operator(rest: &mut &str) -> Result<fn(Ordering) -> bool, InvalidTagCondition> {
-    let operators: [(&str, fn(Ordering) -> bool); 6] = [
-        ("<>", Ordering::is_ne),
-        ("<=", Ordering::is_le),
-        (">=", Ordering::is_ge),
-        ("=", Ordering::is_eq),
-        ("<", Ordering::is_lt),
-        (">", Ordering::is_gt),
-    ];
-    *rest = rest.trim_start();
-    let found = operators.into_iter().find_map(|(text, holds)| Some((rest.strip_prefix(text)?, holds)));
-    let (after, holds) = found.ok_or(InvalidTagCondition)?;
-    *rest = after;
-    Ok(holds)
+/// Returns `true` if a condition holds for these tags, or `None` if it is malformed.
+fn evaluate(mut rest: &str, tags: &Tags) -> Option<bool> {
+    let (mut any, mut all) = (false, true);
+    loop {
+        // A name that is a word needs no quotes.
+        let name = quoted(&mut rest, '"').or_else(|| Some(word(&mut rest).to_owned()))?;
+        let operator =
+            ["<>", "<=", ">=", "=", "<", ">"].into_iter().find(|text| rest.trim_start().starts_with(text))?;
+        rest = rest.trim_start().strip_prefix(operator)?;
+        let value = quoted(&mut rest, '\'')?;
+        if name.is_empty() {
+            return None;
+        }
+        all &= tags.get(&name).is_some_and(|tag| match operator {
+            "<>" => tag != value,
+            "<=" => tag <= value,
+            ">=" => tag >= value,
+            "=" => tag == value,
+            "<" => tag < value,
+            _ => tag > value,
+        });
+        let joint = word(&mut rest);
+        if joint.eq_ignore_ascii_case("or") {
+            (any, all) = (any | all, true);
+        } else if joint.is_empty() && rest.is_empty() {
+            return Some(any | all);
+        } else if !joint.eq_ignore_ascii_case("and") {
+            return None;
+        }
+    }
 }
 
 /// Takes a text in quotes, in which a quote is doubled.
@@ -86,13 +76,12 @@ fn quoted(rest: &mut &str, quote: char) -> Option<String> {
     loop {
         let (part, behind) = after.split_once(quote)?;
         text.push_str(part);
-        match behind.strip_prefix(quote) {
-            Some(more) => (text, after) = (text + &quote.to_string(), more),
-            None => {
-                *rest = behind;
-                return Some(text);
-            }
-        }
+        let Some(more) = behind.strip_prefix(quote) else {
+            *rest = behind;
+            return Some(text);
+        };
+        text.push(quote);
+        after = more;
     }
 }
 

@@ -32,6 +32,7 @@ use crate::error::Error;
 /// ```
 #[derive(Args, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Settings {
     /// Folder for the blobs and their index.
     ///
