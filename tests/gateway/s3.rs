@@ -51,6 +51,10 @@ async fn a_list_of_tags_shows_no_other_account() {
         "/album?uploads",
         "/album?location",
         "/album?versioning",
+        "/album?versions",
+        "/album?acl",
+        "/album?policy",
+        "/album/private?acl",
         "/album/private",
         "/album/private?attributes",
         &parts,
@@ -64,6 +68,54 @@ async fn a_list_of_tags_shows_no_other_account() {
                 assert!(!answer.text().contains("private") || answer.text().contains("<Error>"), "{row}");
             }
         }
+    }
+}
+
+/// Only the operator knows if the disk encrypts. Without a word of theirs, nothing is stored that a client wants encrypted.
+#[tokio::test]
+async fn encryption_at_rest_is_what_the_operator_states() {
+    const ASKS: (&str, &str) = ("x-amz-server-side-encryption", "AES256");
+    let told = |answer: &Answer| answer.headers.get(ASKS.0).map(|value| value.to_str().unwrap().to_owned());
+    for (flags, is_stated) in [(&["--encrypted-at-rest"][..], true), (&[], false)] {
+        let mut gateway = Gateway::embedded(&[&["--listen-s3", "127.0.0.1:0"][..], flags].concat());
+        let s3 = S3::development(gateway.s3());
+        s3.put("/docs", &[], "").await.expect(200);
+        s3.put("/docs/plain", &[], "one").await.expect(200);
+        let read = s3.send(Method::HEAD, "/docs/plain", &[], "").await.expect(200);
+        assert_eq!(told(&read).as_deref(), is_stated.then_some("AES256"));
+        let copy = [ASKS, ("x-amz-copy-source", "/docs/plain")];
+        for (method, path, fields) in [
+            (Method::PUT, "/docs/a", &[ASKS][..]),
+            (Method::PUT, "/docs/copy", &copy),
+            (Method::POST, "/docs/big?uploads", &[ASKS]),
+        ] {
+            let answer = s3.send(method, path, fields, "").await;
+            if is_stated {
+                assert_eq!(told(&answer.expect(200)).as_deref(), Some("AES256"), "{path}");
+            } else {
+                refused(&answer, 501, "NotImplemented");
+                assert!(answer.text().contains("--encrypted-at-rest"), "{}", answer.text());
+            }
+        }
+        let shown = s3.send(Method::GET, "/docs?encryption", &[], "").await;
+        let (status, text) = if is_stated { (200, "AES256") } else { (404, "EncryptionConfigurationNotFound") };
+        assert!(shown.status == status && shown.text().contains(text), "{}", shown.text());
+        for (name, value) in [
+            ("x-amz-server-side-encryption", "aws:kms"),
+            ("x-amz-server-side-encryption", "aes256"),
+            ("x-amz-server-side-encryption-aws-kms-key-id", "a"),
+            ("x-amz-server-side-encryption-customer-algorithm", "AES256"),
+            ("x-amz-server-side-encryption-context", "e30="),
+        ] {
+            refused(&s3.put("/docs/secret", &[(name, value)], "x").await, 501, "NotImplemented");
+            if name != ASKS.0 {
+                refused(&s3.put("/docs/secret", &[ASKS, (name, value)], "x").await, 501, "NotImplemented");
+            }
+        }
+        s3.send(Method::GET, "/docs/secret", &[], "").await.expect(404);
+        let upload = s3.send(Method::POST, "/docs/parts?uploads", &[], "").await.expect(200);
+        let part = format!("/docs/parts?partNumber=1&uploadId={}", element(upload.text(), "UploadId"));
+        refused(&s3.put(&part, &[ASKS], "x").await, 501, "NotImplemented");
     }
 }
 
@@ -100,6 +152,9 @@ async fn public_reads_need_no_signature() {
         (&get, "/docs/a?%72esponse-content-type=text/html", none, "", 400, "InvalidRequest"),
         (&get, "/", none, "", 403, "AccessDenied"),
         (&get, "/docs?uploads", none, "", 403, "AccessDenied"),
+        (&get, "/docs?versions", none, "", 403, "AccessDenied"),
+        (&get, "/docs?policy", none, "", 403, "AccessDenied"),
+        (&get, "/docs/a?acl", none, "", 403, "AccessDenied"),
         (&get, &*parts, none, "", 403, "AccessDenied"),
         (&put, "/docs/a", none, "two", 403, "AccessDenied"),
         (&put, "/docs/b", copy, "", 403, "AccessDenied"),

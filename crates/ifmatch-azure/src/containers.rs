@@ -13,6 +13,7 @@ use ifmatch_blob::store::{
 use ifmatch_core::EntityTag;
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 
+use crate::blobs::tags;
 use crate::error::AzureError;
 use crate::request::conditions::WriteConditions;
 use crate::request::{ContainerWrite, Lease, List};
@@ -54,7 +55,7 @@ pub(crate) async fn set_container_metadata(
 ) -> Result<Response<BlobBody>, AzureError> {
     let ContainerWrite { conditions, lease, request } = write;
     check(context, container, &conditions, lease).await?;
-    let set = SetHeaders { preconditions: conditions.preconditions, lease, change, request };
+    let set = SetHeaders { preconditions: conditions.preconditions, lease, request, ..SetHeaders::new(change) };
     let info = context.store.set_container(container, set).await.map_err(AzureError::of_container)?;
     Ok(changed(StatusCode::OK, &info))
 }
@@ -230,9 +231,17 @@ fn add_blob(xml: &mut Xml, entry: &BlobEntry, list: &List) {
         xml.text("CopyCompletionTime", &copied.date.to_string());
     }
     xml.text("ServerEncrypted", "false");
+    if !info.headers.tags.is_empty() {
+        xml.text("TagCount", &info.headers.tags.len().to_string());
+    }
     xml.close("Properties");
     if list.with_metadata {
         add_metadata(xml, &info.headers);
+    }
+    if list.with_tags && !info.headers.tags.is_empty() {
+        xml.open("Tags");
+        tags::add(xml, &info.headers.tags);
+        xml.close("Tags");
     }
     xml.close("Blob");
 }

@@ -178,6 +178,8 @@ async fn on_blob(
         BlobOperation::Copy(copy) => Box::pin(blobs::copy_blob(context, blob, copy)).await,
         BlobOperation::CopyBlock(block) => Box::pin(blocks::put_block_from_url(context, blob, block)).await,
         BlobOperation::SetTier(lease) => Box::pin(blobs::set_blob_tier(context, blob, lease)).await,
+        BlobOperation::GetTags(get) => Box::pin(blobs::get_tags(context, blob, get)).await,
+        BlobOperation::SetTags(set) => Box::pin(blobs::set_tags(context, blob, set, body)).await,
         BlobOperation::Delete(write) => Box::pin(blobs::delete_blob(context, blob, write)).await,
     }
 }

@@ -97,7 +97,8 @@ impl Inner {
         let preconditions = Preconditions::absent();
         // If the container exists, its lease makes no difference.
         let lease = LeaseUse::Read(None);
-        let request = WriteRequest { method: Method::PUT, preconditions, lease, request: None, nonce: nonce()? };
+        let request =
+            WriteRequest { method: Method::PUT, preconditions, if_tags: None, lease, request: None, nonce: nonce()? };
         let content = encoded(&Payload::of_container(headers))?;
         self.swap(key, request, content).await
     }
@@ -119,7 +120,7 @@ impl Inner {
         let request = set.request.map(|key| key.request(None));
         let (method, nonce) = (Method::PUT, nonce()?);
         let lease = LeaseUse::Read(set.lease.id());
-        let request = WriteRequest { method, preconditions: set.preconditions, lease, request, nonce };
+        let request = WriteRequest { method, preconditions: set.preconditions, if_tags: None, lease, request, nonce };
         let key = key::of_container(container)?;
         let set = self.set_fields(&key, request, set.change).await;
         let (_, record) = set.map_err(StoreError::of_container)?;
@@ -180,7 +181,7 @@ pub(super) async fn delete_empty(
 fn deletion(delete: Delete) -> Result<WriteRequest, StoreError> {
     let request = delete.request.map(|key| key.request(None));
     let (method, nonce) = (Method::DELETE, nonce()?);
-    Ok(WriteRequest { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce })
+    Ok(WriteRequest { method, preconditions: delete.preconditions, if_tags: None, lease: delete.lease, request, nonce })
 }
 
 /// Returns the properties of a container from its record, read at `now`.

@@ -145,8 +145,6 @@ mod tests {
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     use http_body_util::Full;
-    use ifmatch_core::lease::LeaseUse;
-    use ifmatch_core::precondition::Preconditions;
 
     use super::*;
     use crate::EmbeddedStore;
@@ -272,8 +270,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &again), "it was not from memory");
 
         let change = HeaderChange::Metadata(fields("you").metadata);
-        let set =
-            SetHeaders { change, preconditions: Preconditions::default(), lease: LeaseUse::default(), request: None };
+        let set = SetHeaders::new(change);
         store.set_container(&name, set).await.expect("changed");
         let changed = look_up(&store, &name).await.expect("it exists");
         assert_eq!((&changed.info.headers, changed.incarnation), (&fields("you"), first.incarnation));

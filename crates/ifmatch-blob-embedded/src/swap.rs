@@ -3,12 +3,14 @@
 use std::fs;
 use std::io;
 
+use bytes::Bytes;
 use http::Method;
 use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Outcome, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Receipt, Record, RequestId, Version};
+use ifmatch_core::tag::TagList;
 use ifmatch_register::{Applied, Change, Key};
 use tokio::task::spawn_blocking;
 
@@ -17,22 +19,43 @@ use super::body_files::BodyName;
 use super::payload::Payload;
 use ifmatch_blob::records::{of_driver, refused};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, StoreError, StoreErrorKind};
+use ifmatch_blob::tags::TagCondition;
 
 /// A write apart from its content.
 #[derive(Clone, Debug)]
 pub(super) struct WriteRequest {
     pub(super) method: Method,
     pub(super) preconditions: Preconditions,
+    /// A condition on the tags.
+    pub(super) if_tags: Option<TagCondition>,
     pub(super) lease: LeaseUse,
     pub(super) request: Option<RequestId>,
     pub(super) nonce: u64,
 }
 
+/// A condition that is false for each version. It takes the place of a false one on the tags, which the record doesn't know: so the
+/// retry of a change is recognised before, and the lease is checked.
+static FALSE: Preconditions = Preconditions {
+    if_match: Some(TagList::Tags(Vec::new())),
+    if_unmodified_since: None,
+    if_none_match: None,
+    if_modified_since: None,
+};
+
 impl WriteRequest {
     pub(super) fn write(&self, content: Content) -> Write<'_> {
-        Write::new(&self.method, &self.preconditions, content, self.nonce)
-            .with_lease(self.lease)
-            .with_request(self.request)
+        self.write_if(&self.preconditions, content)
+    }
+
+    fn write_if<'a>(&'a self, preconditions: &'a Preconditions, content: Content) -> Write<'a> {
+        Write::new(&self.method, preconditions, content, self.nonce).with_lease(self.lease).with_request(self.request)
+    }
+
+    /// Returns the write of this content over a version, also on the condition on its tags.
+    fn write_over(&self, version: Option<&Version>, content: Content) -> Result<Write<'_>, StoreError> {
+        let Some(condition) = &self.if_tags else { return Ok(self.write(content)) };
+        let tags = version.map(payload_of).transpose()?.map(|payload| payload.headers.tags).unwrap_or_default();
+        Ok(self.write_if(if condition.holds(&tags) { &self.preconditions } else { &FALSE }, content))
     }
 }
 
@@ -52,7 +75,10 @@ impl Change for Edit {
 
     fn command(&self, before: &Record, now: Timestamp) -> Result<Command<'_>, StoreError> {
         Ok(match self {
-            Self::Write(request, content) => Command::Write(request.write(content(before.state(now).version())?)),
+            Self::Write(request, content) => {
+                let version = before.state(now).version();
+                Command::Write(request.write_over(version, content(version)?)?)
+            }
             Self::Lease(LeaseRequest { action, preconditions, request }, nonce) => Command::Lease(
                 LeaseOperation::new(*action, preconditions, *nonce)
                     .with_authority(Authority::Register)
@@ -96,7 +122,11 @@ impl Inner {
         let content = move |version: Option<&Version>| match version {
             Some(version) => {
                 let payload = payload_of(version)?;
-                let (created, headers) = (Some(payload.created(version)), fields.of(&payload.headers));
+                let headers = fields.of(&payload.headers);
+                if matches!(fields, HeaderChange::Tags(_)) {
+                    return Ok(Content::Kept { payload: bytes_of(&Payload { headers, ..payload })? });
+                }
+                let created = Some(payload.created(version));
                 encoded(&Payload { created, headers, ..payload })
             }
             // There is no version, so the change is refused, unless it is the retry of one that took effect.
@@ -152,7 +182,9 @@ pub(super) fn body_of(record: &Record, now: Timestamp) -> Option<BodyName> {
 
 /// Returns the content of a version with this payload.
 pub(super) fn encoded(payload: &Payload) -> Result<Content, StoreError> {
-    let hash = payload.hash;
-    let payload = payload.encode().map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-    Ok(Content::Hashed { hash, payload })
+    Ok(Content::Hashed { hash: payload.hash, payload: bytes_of(payload)? })
+}
+
+fn bytes_of(payload: &Payload) -> Result<Bytes, StoreError> {
+    payload.encode().map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
 }

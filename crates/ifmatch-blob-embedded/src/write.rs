@@ -25,7 +25,14 @@ use ifmatch_blob::store::{Delete, Md5Use, MissingContainer, Put, SetHeaders, Sto
 
 pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
     let (method, nonce) = (Method::PUT, nonce()?);
-    let request = WriteRequest { method, preconditions: put.preconditions, lease: put.lease, request: None, nonce };
+    let request = WriteRequest {
+        method,
+        preconditions: put.preconditions,
+        if_tags: None,
+        lease: put.lease,
+        request: None,
+        nonce,
+    };
     let container = inner.find(&blob.container).await?;
     let kind = put.keeps_type.then_some(put.headers.append.is_some());
     if put.request.is_none() {
@@ -44,7 +51,7 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
     md5.settle(&mut headers)?;
     put.late_checksum.settle(&mut headers);
     let request = WriteRequest { request: put.request.map(|key| key.request(Some(&received.hash))), ..request };
-    let job = Job { blob: blob.clone(), container, missing: put.container, request, kind };
+    let job = Job { blob: blob.clone(), container, missing: put.container, request, kind, keeps_tags: put.keeps_tags };
     let inner = Arc::clone(inner);
     in_the_background(async move { job.commit(&inner, received, headers).await }).await
 }
@@ -52,7 +59,14 @@ pub(super) async fn put(inner: &Arc<Inner>, blob: &BlobPath, put: Put) -> Result
 pub(super) async fn delete(inner: &Arc<Inner>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
     let request = delete.request.map(|key| key.request(None));
     let (method, nonce) = (Method::DELETE, nonce()?);
-    let request = WriteRequest { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce };
+    let request = WriteRequest {
+        method,
+        preconditions: delete.preconditions,
+        if_tags: None,
+        lease: delete.lease,
+        request,
+        nonce,
+    };
     let (inner, blob) = (Arc::clone(inner), blob.clone());
     in_the_background(async move {
         let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
@@ -65,7 +79,14 @@ pub(super) async fn delete(inner: &Arc<Inner>, blob: &BlobPath, delete: Delete) 
 pub(super) async fn set_headers(inner: &Inner, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
     let request = set.request.map(|key| key.request(None));
     let (method, nonce) = (Method::PUT, nonce()?);
-    let request = WriteRequest { method, preconditions: set.preconditions, lease: set.lease, request, nonce };
+    let request = WriteRequest {
+        method,
+        preconditions: set.preconditions,
+        if_tags: set.if_tags,
+        lease: set.lease,
+        request,
+        nonce,
+    };
     let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
     let (settled, record) = inner.set_fields(&key, request, set.change).await?;
     let version = record.state(inner.driver.now()).version();
@@ -83,6 +104,7 @@ struct Job {
     missing: MissingContainer,
     request: WriteRequest,
     kind: Kind,
+    keeps_tags: bool,
 }
 
 /// The type of the version that a write may replace, if it keeps the type: `true` for an append blob.
@@ -110,11 +132,16 @@ impl Job {
         let (hash, length) = (received.hash, received.length);
         // If this task ends without an outcome, the file must stay, since a record may refer to it.
         let (place, staged) = received.keep();
-        let (md5, kind) = (headers.content_md5, self.kind);
+        let (md5, kind, keeps_tags) = (headers.content_md5, self.kind, self.keeps_tags);
         let content = move |version: Option<&Version>| {
             check_kind(kind, version)?;
-            let created = version.and_then(|version| Some(payload_of(version).ok()?.created(version)));
-            encoded(&Payload { hash, length, place: place.clone(), created, headers: headers.clone() })
+            let replaced = version.and_then(|version| Some((payload_of(version).ok()?, version)));
+            let created = replaced.as_ref().map(|(payload, version)| payload.created(version));
+            let mut headers = headers.clone();
+            if keeps_tags {
+                headers.tags = replaced.map(|(payload, _)| payload.headers.tags).unwrap_or_default();
+            }
+            encoded(&Payload { hash, length, place: place.clone(), created, headers })
         };
         match inner.change(&key, Edit::Write(self.request.clone(), Box::new(content))).await {
             Ok(applied) => Ok(written(inner.settle(applied, staged).await?, Some(hash), md5)),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Observation, Observed, Outcome, Refusal};
-use ifmatch_core::lease::{LeaseAction, LeaseUse, SeenLease};
+use ifmatch_core::lease::{LeaseAction, SeenLease};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, State, Variant};
 use object_store::path::Path;
@@ -125,12 +125,7 @@ impl Shared {
     /// Rewrites a blob with its own content, so pending writes conditional on its previous version fail from then
     /// on.
     async fn renew_version(self: &Arc<Self>, blob: &BlobPath, current: &Current) -> Result<(), StoreError> {
-        let set = SetHeaders {
-            preconditions: Preconditions::default(),
-            lease: LeaseUse::default(),
-            change: HeaderChange::Metadata(current.info.headers.metadata.clone()),
-            request: None,
-        };
+        let set = SetHeaders::new(HeaderChange::Metadata(current.info.headers.metadata.clone()));
         match self.set_headers(blob, set).await {
             Ok(_) => Ok(()),
             // Another client has written or leased it meanwhile.

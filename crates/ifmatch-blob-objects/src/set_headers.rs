@@ -8,8 +8,10 @@ use super::write::{Basis, contended};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    LateChecksum, Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload, Written,
+    HeaderChange, LateChecksum, Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload,
+    Written,
 };
+use ifmatch_core::precondition::Precondition;
 
 /// Maximum number of attempts for an object that others are writing.
 const ATTEMPTS: usize = 16;
@@ -21,12 +23,21 @@ impl Shared {
             let why = "the store keeps no header fields with a blob";
             return Err(StoreError::new(StoreErrorKind::Unsupported, why));
         }
+        if matches!(set.change, HeaderChange::Tags(_)) {
+            // The object would be a new one, with another tag.
+            let why = "in front of an object store, a blob's tags do not change: write it with its tags";
+            return Err(StoreError::new(StoreErrorKind::Unsupported, why));
+        }
         let mut unread = None;
         for _ in 0..ATTEMPTS {
             let Some(mut opened) = self.read(blob, Reading::RANGES).await? else {
                 return Err(self.absent(&blob.container).await);
             };
             let info = opened.info;
+            if set.if_tags.as_ref().is_some_and(|condition| !condition.holds(&info.headers.tags)) {
+                let (precondition, current) = (Precondition::IfMatch, info.tag);
+                return Err(StoreErrorKind::PreconditionFailed { precondition, current }.into());
+            }
             // A longer body takes too long for a permit.
             let is_short = self.backing.takes_uploads && info.length <= PART as u64;
             let kept = info.hash.filter(|_| is_short);
@@ -51,6 +62,7 @@ impl Shared {
                 digest: info.hash,
                 request: set.request.clone(),
                 keeps_type: false,
+                keeps_tags: false,
                 limit: u64::MAX,
             };
             match Box::pin(self.put_based(blob, put, Basis { tag: info.tag, kept })).await {

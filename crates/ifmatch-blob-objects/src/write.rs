@@ -109,6 +109,10 @@ impl Shared {
             let message = "a store without metadata cannot keep the state of an append blob";
             return Err(StoreError::new(StoreErrorKind::Unsupported, message));
         }
+        if !put.headers.tags.is_empty() && !this.capability.metadata {
+            let message = "a store without metadata cannot keep tags";
+            return Err(StoreError::new(StoreErrorKind::Unsupported, message));
+        }
         let (location, key) = (this.location(blob)?, key(blob)?);
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
         let (incarnation, members) = match put.container {

@@ -24,6 +24,7 @@ pub mod service;
 pub mod shares;
 pub mod store;
 pub mod sweep;
+pub mod tags;
 #[cfg(feature = "test-util")]
 pub mod test_util;
 pub mod waits;

@@ -23,7 +23,7 @@ use crate::body::BODY_HASH;
 use crate::chunks;
 use crate::document::Expected;
 use crate::incoming::Incoming;
-use crate::operation;
+use crate::operation::{self, Asked};
 
 /// The algorithm of Signature Version 4.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
@@ -87,7 +87,11 @@ pub(crate) fn verified<T>(mut request: S3Request<T>) -> S3Request<T> {
 }
 
 /// Admits signed requests, and those that are [`Anonymous`] and read, if they ask for nothing that would be ignored.
-pub(crate) struct Access(pub(crate) Accounts);
+pub(crate) struct Access {
+    pub(crate) accounts: Accounts,
+    /// A write may ask for encryption, which the disk or the store does.
+    pub(crate) is_encrypted: bool,
+}
 
 #[async_trait::async_trait]
 impl S3Access for Access {
@@ -114,9 +118,10 @@ impl S3Access for Access {
                     "only a signed request may choose header fields of the response"
                 ));
             }
-            self.0.iter().next().map(Account::name).unwrap_or_default().to_owned()
+            self.accounts.iter().next().map(Account::name).unwrap_or_default().to_owned()
         };
-        operation::check(&name, request.method(), &query, request.headers())?;
+        let asked = Asked { method: request.method(), query: &query, headers: request.headers() };
+        asked.check(&name, self.is_encrypted)?;
         operation::check_owner(&account, &query, request.headers())?;
         if let Some(digests) = operation::document(&name) {
             let expected = Expected::of(request.headers(), digests)?;

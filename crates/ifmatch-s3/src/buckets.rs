@@ -13,13 +13,14 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::auth::Credentials;
 use s3s::dto::{
     Bucket, CommonPrefix, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput, EncodingType,
-    GetBucketLocationInput, GetBucketLocationOutput, GetBucketVersioningInput, GetBucketVersioningOutput,
-    HeadBucketInput, HeadBucketOutput, ListBucketsInput, ListBucketsOutput, ListObjectsInput, ListObjectsOutput,
-    ListObjectsV2Input, ListObjectsV2Output, Object, ObjectStorageClass,
+    GetBucketLocationInput, GetBucketLocationOutput, HeadBucketInput, HeadBucketOutput, ListBucketsInput,
+    ListBucketsOutput, ListObjectVersionsInput, ListObjectVersionsOutput, ListObjectsInput, ListObjectsOutput,
+    ListObjectsV2Input, ListObjectsV2Output, Object, ObjectStorageClass, ObjectVersion, ObjectVersionStorageClass,
+    Owner,
 };
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
-use crate::backend::{Backend, refuse};
+use crate::backend::{Backend, NULL_VERSION, refuse};
 use crate::{convert, error};
 
 /// Maximum number of buckets of a page.
@@ -96,14 +97,6 @@ pub(crate) async fn location(
     Ok(S3Response::new(GetBucketLocationOutput::default()))
 }
 
-pub(crate) async fn versioning(
-    backend: &Backend,
-    request: S3Request<GetBucketVersioningInput>,
-) -> S3Result<S3Response<GetBucketVersioningOutput>> {
-    find(backend, request.credentials.as_ref(), &request.input.bucket).await?;
-    Ok(S3Response::new(GetBucketVersioningOutput::default()))
-}
-
 /// Returns the container of a bucket, which must exist.
 pub(crate) async fn find(
     backend: &Backend,
@@ -126,12 +119,11 @@ pub(crate) async fn version_1(
     request: S3Request<ListObjectsInput>,
 ) -> S3Result<S3Response<ListObjectsOutput>> {
     let S3Request { input, credentials, .. } = request;
-    let query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
-    // A marker that is a folder has shown all names in it.
-    let is_folder = |marker: &str| query.delimiter.as_deref().is_some_and(|by| is_folder(marker, &query.prefix, by));
+    let mut query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
+    query.owner = Some(backend.owner(credentials.as_ref())?);
     let marker = input.marker.filter(|marker| !marker.is_empty());
-    let after = marker.clone().map(|marker| if is_folder(&marker) { behind(&marker) } else { marker });
-    let Page { contents, common_prefixes, next, last } =
+    let after = marker.clone().map(|marker| query.after(marker));
+    let Page { contents, common_prefixes, next, last, .. } =
         query.page(backend, credentials.as_ref(), &input.bucket, after).await?;
     let is_truncated = Some(next.is_some());
     Ok(S3Response::new(ListObjectsOutput {
@@ -154,7 +146,8 @@ pub(crate) async fn version_2(
     request: S3Request<ListObjectsV2Input>,
 ) -> S3Result<S3Response<ListObjectsV2Output>> {
     let S3Request { input, credentials, .. } = request;
-    let query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
+    let mut query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
+    query.owner = input.fetch_owner.unwrap_or_default().then(|| backend.owner(credentials.as_ref())).transpose()?;
     let start_after = input.start_after.filter(|start| !start.is_empty());
     let after = match &input.continuation_token {
         Some(token) => Some(decode(token)?),
@@ -180,17 +173,65 @@ pub(crate) async fn version_2(
     }))
 }
 
+/// `ListObjectVersions` of a bucket that was never versioned: each object is the latest version of itself, with the id `null`.
+pub(crate) async fn versions(
+    backend: &Backend,
+    request: S3Request<ListObjectVersionsInput>,
+) -> S3Result<S3Response<ListObjectVersionsOutput>> {
+    let S3Request { input, credentials, .. } = request;
+    let mut query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
+    query.owner = Some(backend.owner(credentials.as_ref())?);
+    let key_marker = input.key_marker.filter(|marker| !marker.is_empty());
+    let version_id_marker = input.version_id_marker.filter(|marker| !marker.is_empty());
+    if version_id_marker.is_some() && key_marker.is_none() {
+        return Err(s3_error!(InvalidArgument, "a version-id-marker needs a key-marker"));
+    }
+    let after = key_marker.clone().map(|marker| query.after(marker));
+    let Page { contents, common_prefixes, next, last, ends_with_object } =
+        query.page(backend, credentials.as_ref(), &input.bucket, after).await?;
+    let is_truncated = next.is_some();
+    let version = |object: Object| ObjectVersion {
+        key: object.key,
+        e_tag: object.e_tag,
+        last_modified: object.last_modified,
+        size: object.size,
+        owner: object.owner,
+        is_latest: Some(true),
+        version_id: Some(NULL_VERSION.to_owned()),
+        storage_class: Some(ObjectVersionStorageClass::from_static(ObjectVersionStorageClass::STANDARD)),
+        ..ObjectVersion::default()
+    };
+    Ok(S3Response::new(ListObjectVersionsOutput {
+        name: Some(input.bucket),
+        // An empty one would follow those of the folders in the document, where some readers look for the last.
+        prefix: Some(query.encode(&query.prefix)).filter(|prefix| !prefix.is_empty()),
+        key_marker: Some(query.encode(key_marker.as_deref().unwrap_or_default())),
+        version_id_marker: Some(version_id_marker.unwrap_or_default()),
+        max_keys: Some(query.max_keys),
+        is_truncated: Some(is_truncated),
+        versions: Some(contents.into_iter().map(version).collect()),
+        common_prefixes: Some(common_prefixes),
+        delimiter: query.delimiter.as_deref().map(|delimiter| query.encode(delimiter)),
+        next_key_marker: last.filter(|_| is_truncated).map(|last| query.encode(&last)),
+        next_version_id_marker: (is_truncated && ends_with_object).then(|| NULL_VERSION.to_owned()),
+        encoding_type: query.encoding_type.clone(),
+        ..ListObjectVersionsOutput::default()
+    }))
+}
+
 fn decode(token: &str) -> S3Result<String> {
     let text = URL_SAFE.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     text.ok_or_else(|| s3_error!(InvalidArgument, "the continuation token is not one of this service"))
 }
 
-/// The parameters of both versions.
+/// The parameters of all listings of objects.
 struct Query {
     prefix: String,
     delimiter: Option<String>,
     max_keys: i32,
     encoding_type: Option<EncodingType>,
+    /// The owner to tell with each object.
+    owner: Option<Owner>,
 }
 
 /// A page of a listing.
@@ -202,6 +243,8 @@ struct Page {
     next: Option<String>,
     /// The last name or folder of this page.
     last: Option<String>,
+    /// The last one is a name.
+    ends_with_object: bool,
 }
 
 impl Query {
@@ -223,7 +266,14 @@ impl Query {
             delimiter: delimiter.filter(|delimiter| !delimiter.is_empty()),
             max_keys: max_keys.min(MAX_KEYS),
             encoding_type,
+            owner: None,
         })
+    }
+
+    /// Returns the position behind a marker of a client. One that is a folder has shown all names in it.
+    fn after(&self, marker: String) -> String {
+        let is_folder = self.delimiter.as_deref().is_some_and(|by| is_folder(&marker, &self.prefix, by));
+        if is_folder { behind(&marker) } else { marker }
     }
 
     /// Returns a name in the encoding of the response.
@@ -256,6 +306,7 @@ impl Query {
             return Ok(Page::default());
         }
         let mut page = Page { next, ..Page::default() };
+        page.ends_with_object = matches!(items.last(), Some(Listed::Blob(_)));
         page.last = items.last().map(|item| match item {
             Listed::Blob(entry) => entry.name.as_str().to_owned(),
             Listed::Folder(folder) => folder.clone(),
@@ -278,6 +329,7 @@ impl Query {
             last_modified: convert::timestamp(entry.info.last_modified),
             size: i64::try_from(entry.info.length).ok(),
             storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
+            owner: self.owner.clone(),
             ..Object::default()
         }
     }

@@ -11,6 +11,8 @@ use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
+use crate::tags;
+
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 /// Maximum total size of the user's own fields, in bytes.
 const MAX_METADATA: usize = 2 * 1024;
@@ -24,6 +26,9 @@ pub(crate) struct Fields {
     pub(crate) content_disposition: Option<String>,
     pub(crate) cache_control: Option<String>,
     pub(crate) metadata: Option<HashMap<String, String>>,
+    /// The tags as they were sent.
+    #[serde(default)]
+    pub(crate) tagging: Option<String>,
 }
 
 /// Reads the header fields of a request to keep with an object.
@@ -36,6 +41,7 @@ macro_rules! fields_of {
             content_disposition: $input.content_disposition,
             cache_control: $input.cache_control,
             metadata: $input.metadata,
+            tagging: $input.tagging,
         }
     };
 }
@@ -57,6 +63,7 @@ impl Fields {
             content_disposition: text(self.content_disposition)?,
             cache_control: text(self.cache_control)?,
             metadata: metadata.collect::<S3Result<_>>()?,
+            tags: tags::parse(self.tagging.as_deref())?,
             ..BlobHeaders::default()
         })
     }

@@ -1,4 +1,4 @@
-//! Documents in requests: lists of objects to delete, of parts, and the settings of a bucket.
+//! Documents in requests: lists of objects to delete, of parts and of tags, and the settings of a bucket.
 //!
 //! A document is read whole, and compared with its checksums, before anything is done. All documents are read here, into memory that they
 //! share with those of the other dialects.
@@ -63,7 +63,7 @@ impl Expected {
         self.compare(&bytes).map_err(|error| Refused::new(&error))?;
         // `s3s` keeps some hundred bytes for each, however short it is.
         if entries(&bytes) > usize::from(MAX_PARTS) {
-            let rule = format!("a document lists at most {MAX_PARTS} parts or objects");
+            let rule = format!("a document lists at most {MAX_PARTS} parts, objects or tags");
             return Err(Refused::new(&s3_error!(MalformedXML, "{rule}")));
         }
         Ok(bytes)
@@ -87,11 +87,11 @@ impl Expected {
     }
 }
 
-/// Returns the number of elements `Part` and `Object`, whatever their namespace's prefix, in a document that needn't be XML.
+/// Returns the number of elements `Part`, `Object` and `Tag`, whatever their namespace's prefix, in a document that needn't be XML.
 fn entries(document: &[u8]) -> usize {
     let is_entry = |rest: &&[u8]| {
         let end = rest.iter().position(|byte| b"> \t\r\n/".contains(byte)).unwrap_or(rest.len());
-        matches!(rest[..end].rsplit(|byte| *byte == b':').next(), Some(b"Part" | b"Object"))
+        matches!(rest[..end].rsplit(|byte| *byte == b':').next(), Some(b"Part" | b"Object" | b"Tag"))
     };
     // What precedes the first `<` begins no element.
     document.split(|byte| *byte == b'<').skip(1).filter(is_entry).count()

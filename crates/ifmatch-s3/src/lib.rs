@@ -22,6 +22,8 @@ mod multipart;
 mod objects;
 mod operation;
 mod service;
+mod settings;
+mod tags;
 
 pub use answer::RequestId;
 pub use authorization::is_presigned;

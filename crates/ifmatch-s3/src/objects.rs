@@ -2,7 +2,7 @@
 
 use futures_util::{StreamExt, stream};
 use http::header::CONTENT_RANGE;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
@@ -17,14 +17,15 @@ use s3s::dto::{
     GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, ObjectAttributes, ObjectIdentifier,
     PutObjectInput, PutObjectOutput, StorageClass, StreamingBlob,
 };
-use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use crate::answer::BareTag;
 use crate::backend::{Backend, refuse, refuse_version};
 use crate::checksum::{self, with_checksums};
 use crate::conditions::{self, Write};
 use crate::convert::{self, fields_of};
-use crate::{authorization, body, buckets, error};
+use crate::multipart::MAX_PARTS;
+use crate::{authorization, body, buckets, error, tags};
 
 /// Maximum number of objects deleted by one request.
 const MAX_DELETED: usize = 1000;
@@ -34,6 +35,7 @@ const PARALLEL: usize = 16;
 const LIMITS: Limits = Limits { max_ranges: 1 };
 /// What S3 doesn't implement either.
 const CONDITION_OF_A_VERSION: &str = "a deletion with both a version id and a condition";
+const TAG_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
 /// The type of an object without one.
 const DEFAULT_TYPE: &str = "binary/octet-stream";
 
@@ -58,7 +60,11 @@ pub(crate) async fn put(
     let written = store(backend, &blob, &write, put, |error| outcome.explain(error, write.is_conditional())).await?;
     Ok(S3Response::new(with_checksums!(
         outcome.checksum(),
-        PutObjectOutput { e_tag: convert::e_tag(written.tag.as_ref()), ..PutObjectOutput::default() }
+        PutObjectOutput {
+            e_tag: convert::e_tag(written.tag.as_ref()),
+            server_side_encryption: backend.encryption(),
+            ..PutObjectOutput::default()
+        }
     )))
 }
 
@@ -111,7 +117,7 @@ async fn is_missing(backend: &Backend, blob: &BlobPath) -> S3Result<bool> {
 
 /// Fills the fields that the responses to GET and HEAD share.
 macro_rules! described {
-    ($found:expr, $output:ident) => {{
+    ($backend:expr, $found:expr, $output:ident) => {{
         let Found { opened, range, checksum } = $found;
         let (info, kept) = (&opened.info, &opened.info.headers);
         let length = range.map_or(info.length, |range| range.len());
@@ -132,6 +138,7 @@ macro_rules! described {
                 e_tag: convert::e_tag(info.tag.as_ref()),
                 last_modified: convert::timestamp(info.last_modified),
                 metadata: convert::metadata(kept),
+                server_side_encryption: $backend.encryption(),
                 ..$output::default()
             }
         )
@@ -156,7 +163,8 @@ pub(crate) async fn get(
     let bytes = found.range.map(|range| range.start()..range.end() + 1);
     let body = found.opened.source.read(bytes).await.map_err(error::plain)?;
     let body = Some(StreamingBlob::from(s3s::Body::http_body_unsync(body)));
-    Ok(S3Response::new(GetObjectOutput { body, ..described!(found, GetObjectOutput) }))
+    let tag_count = tags::count(&found.opened.info.headers.tags);
+    Ok(S3Response::new(GetObjectOutput { body, tag_count, ..described!(backend, found, GetObjectOutput) }))
 }
 
 pub(crate) async fn head(
@@ -174,7 +182,11 @@ pub(crate) async fn head(
         method: Method::HEAD,
     };
     let found = read.open(backend).await?;
-    Ok(S3Response::new(described!(found, HeadObjectOutput)))
+    // The library knows it in answers to GET only.
+    let tag_count = tags::count(&found.opened.info.headers.tags).map(|count| (TAG_COUNT, count.into()));
+    let mut response = S3Response::new(described!(backend, found, HeadObjectOutput));
+    response.headers.extend(tag_count);
+    Ok(response)
 }
 
 fn is_enabled(mode: Option<&ChecksumMode>) -> bool {
@@ -225,9 +237,7 @@ impl Read<'_> {
                 ));
             }
         }
-        if self.part.is_some_and(|part| part != 1) {
-            return Err(s3_error!(InvalidArgument, "an object has one part: omit partNumber"));
-        }
+        check_part(self.part, self.headers)?;
         let range = self.range(backend, info)?;
         let tells = self.with_checksum && range.is_none();
         let checksum = if tells { checksum::of_object(info) } else { Checksum::default() };
@@ -248,6 +258,34 @@ impl Read<'_> {
     }
 }
 
+/// Refuses a part other than the first, which is the whole object: a completed upload keeps none of its parts.
+fn check_part(part: Option<i32>, headers: &HeaderMap) -> S3Result<()> {
+    match part {
+        Some(_) if range::field(headers).is_some() => {
+            Err(s3_error!(InvalidRequest, "a request has either a Range or a partNumber"))
+        }
+        None | Some(1) => Ok(()),
+        Some(part) if !(1..=i32::from(MAX_PARTS)).contains(&part) => {
+            Err(s3_error!(InvalidArgument, "partNumber must be from 1 to {MAX_PARTS}"))
+        }
+        Some(_) => {
+            let message = "an object has one part: omit partNumber";
+            let mut error = S3Error::with_message(S3ErrorCode::Custom("InvalidPartNumber".into()), message);
+            error.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
+            Err(error)
+        }
+    }
+}
+
+/// Opens an object that must exist, for its properties.
+pub(crate) async fn find(backend: &Backend, blob: &BlobPath) -> S3Result<Opened> {
+    let opened = backend.context.store.open(blob, Reading::HEAD.without_lease()).await;
+    match opened.map_err(error::plain)? {
+        Some(opened) => Ok(opened),
+        None => Err(not_found(backend, blob).await),
+    }
+}
+
 /// Returns the error for an object that doesn't exist.
 pub(crate) async fn not_found(backend: &Backend, blob: &BlobPath) -> S3Error {
     match backend.context.store.container(&blob.container).await {
@@ -265,12 +303,8 @@ pub(crate) async fn attributes(
     let S3Request { input, credentials, .. } = request;
     refuse_version(input.version_id.as_deref())?;
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
-    let opened = backend.context.store.open(&blob, Reading::HEAD.without_lease()).await;
-    let Some(opened) = opened.map_err(error::plain)? else {
-        return Err(not_found(backend, &blob).await);
-    };
-    let info = &opened.info;
-    let checksum = checksum::of_object(info);
+    let info = find(backend, &blob).await?.info;
+    let checksum = checksum::of_object(&info);
     // `s3s` does not split the list in a line of the field.
     let wanted = || input.object_attributes.iter().flat_map(|line| line.as_str().split(',')).map(str::trim);
     let wants = |attribute| wanted().any(|wanted| wanted == attribute);
@@ -329,20 +363,20 @@ pub(crate) async fn delete_several(
     }
     buckets::find(backend, credentials.as_ref(), &input.bucket).await?;
     let remove = async |object: ObjectIdentifier| {
-        let key = object.key.clone();
+        let (key, version) = (object.key.clone(), object.version_id.clone());
         let blob = backend.blob(credentials.as_ref(), &input.bucket, &object.key);
-        (key, async { remove_one(backend, &blob?, object).await }.await)
+        (key, version, async { remove_one(backend, &blob?, object).await }.await)
     };
     let outcomes: Vec<_> = stream::iter(objects).map(remove).buffered(PARALLEL).collect().await;
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
-    for (key, outcome) in outcomes {
+    for (key, version_id, outcome) in outcomes {
         match outcome {
-            Ok(()) => deleted.push(DeletedObject { key: Some(key), ..DeletedObject::default() }),
+            Ok(()) => deleted.push(DeletedObject { key: Some(key), version_id, ..DeletedObject::default() }),
             Err(error) => errors.push(Error {
                 key: Some(key),
+                version_id,
                 code: Some(error.code().as_str().to_owned()),
                 message: error.message().map(str::to_owned),
-                ..Error::default()
             }),
         }
     }

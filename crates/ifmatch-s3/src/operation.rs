@@ -16,6 +16,7 @@
 //! Header fields for what an object wouldn't have are refused as well, even if they are incomplete.
 
 use http::{HeaderMap, HeaderValue, Method};
+use s3s::dto::ServerSideEncryption;
 use s3s::{S3Result, s3_error};
 
 use crate::backend::refuse;
@@ -43,16 +44,41 @@ const SERVED: &[(&str, &[&str])] = &[
     ("DeleteBucket", &[]),
     ("DeleteObject", &["versionId"]),
     ("DeleteObjects", &["delete"]),
+    ("DeleteObjectTagging", &["tagging", "versionId"]),
+    ("GetBucketAccelerateConfiguration", &["accelerate"]),
+    ("GetBucketAcl", &["acl"]),
+    ("GetBucketCors", &["cors"]),
+    ("GetBucketEncryption", &["encryption"]),
+    ("GetBucketLifecycleConfiguration", &["lifecycle"]),
     ("GetBucketLocation", &["location"]),
+    ("GetBucketLogging", &["logging"]),
+    ("GetBucketNotificationConfiguration", &["notification"]),
+    ("GetBucketOwnershipControls", &["ownershipControls"]),
+    ("GetBucketPolicy", &["policy"]),
+    ("GetBucketPolicyStatus", &["policyStatus"]),
+    ("GetBucketReplication", &["replication"]),
+    ("GetBucketRequestPayment", &["requestPayment"]),
+    ("GetBucketTagging", &["tagging"]),
     ("GetBucketVersioning", &["versioning"]),
+    ("GetBucketWebsite", &["website"]),
     ("GetObject", READ),
+    ("GetObjectAcl", &["acl", "versionId"]),
     ("GetObjectAttributes", &["attributes", "versionId"]),
+    ("GetObjectLegalHold", &["legal-hold", "versionId"]),
+    ("GetObjectLockConfiguration", &["object-lock"]),
+    ("GetObjectRetention", &["retention", "versionId"]),
+    ("GetObjectTagging", &["tagging", "versionId"]),
+    ("GetPublicAccessBlock", &["publicAccessBlock"]),
     ("HeadBucket", &[]),
     ("HeadObject", READ),
     ("ListBuckets", &["bucket-region", "continuation-token", "max-buckets", "prefix"]),
     (
         "ListMultipartUploads",
         &["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker", "uploads"],
+    ),
+    (
+        "ListObjectVersions",
+        &["delimiter", "encoding-type", "key-marker", "max-keys", "prefix", "version-id-marker", "versions"],
     ),
     ("ListObjects", &["delimiter", "encoding-type", "marker", "max-keys", "prefix"]),
     (
@@ -70,6 +96,7 @@ const SERVED: &[(&str, &[&str])] = &[
     ),
     ("ListParts", &["max-parts", "part-number-marker", "uploadId"]),
     ("PutObject", &[]),
+    ("PutObjectTagging", &["tagging", "versionId"]),
     ("UploadPart", &["partNumber", "uploadId"]),
     ("UploadPartCopy", &["partNumber", "uploadId"]),
 ];
@@ -146,6 +173,13 @@ const HARMLESS: [&str; 15] = [
 /// The SDKs' name of the operation that they call.
 const SDK_NAME: &str = "x-id";
 
+/// Asks for encryption of the object that is written.
+const ENCRYPTION: &str = "x-amz-server-side-encryption";
+/// The operations that write an object with what its header fields say.
+const WRITING: [&str; 3] = ["CopyObject", "CreateMultipartUpload", "PutObject"];
+const UNENCRYPTED: &str = "this gateway does not encrypt. If its disk or its store does, start it with --encrypted-at-rest; \
+                           otherwise, omit x-amz-server-side-encryption";
+
 /// Prefixes of the header fields for what an object wouldn't have, or for conditions that aren't evaluated.
 const REFUSED: [(&str, &str); 7] = [
     ("x-amz-server-side-encryption", "server-side encryption"),
@@ -176,50 +210,65 @@ pub(crate) enum Digests {
 /// Returns the checksums of an operation's document, or `None` if its body is none.
 pub(crate) fn document(operation: &str) -> Option<Digests> {
     match operation {
-        "CreateBucket" | "DeleteObjects" => Some(Digests::All),
+        "CreateBucket" | "DeleteObjects" | "PutObjectTagging" => Some(Digests::All),
         "CompleteMultipartUpload" => Some(Digests::Md5),
         _ => None,
     }
 }
 
-/// Refuses a request unless it is for this operation, which is served, and asks for nothing that would be ignored.
-pub(crate) fn check(operation: &str, method: &Method, query: &[(String, String)], headers: &HeaderMap) -> S3Result<()> {
-    let Some((_, own)) = SERVED.iter().find(|(name, _)| *name == operation) else {
-        return Err(s3_error!(NotImplemented, "{operation} is not implemented"));
-    };
-    for (name, value) in query.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
-        let is_other_operation = || !method.is_safe() && !value.is_empty() && value != operation;
-        if name == SDK_NAME {
-            refuse(is_other_operation(), &format!("the operation {value}"))?;
-        } else if is_of_amazon(name) {
-            let what = format!("{name} in the URL");
-            refuse(!is_harmless(&name.to_ascii_lowercase()), &what)?;
-        } else {
-            refuse(is_selector(name, value), &format!("?{name} of this request"))?;
-        }
-    }
-    check_headers(headers)
+/// What a request asks for, apart from its operation.
+pub(crate) struct Asked<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) query: &'a [(String, String)],
+    pub(crate) headers: &'a HeaderMap,
 }
 
-/// Refuses header fields for what an object wouldn't have.
-fn check_headers(headers: &HeaderMap) -> S3Result<()> {
-    for (name, value) in headers {
-        let name = name.as_str();
-        if !name.starts_with(AMAZON) {
-            continue;
-        }
-        let refused = REFUSED.iter().find(|(prefix, _)| name.starts_with(prefix));
-        refuse(refused.is_some(), refused.map_or("", |(_, what)| what))?;
-        refuse(name == TAGGING && !value.is_empty(), "tagging")?;
-        refuse(is_unknown_checksum(name), name)?;
-        if name == TRAILER {
-            let names = value.to_str().unwrap_or_default().split(',').map(|name| name.trim().to_ascii_lowercase());
-            for name in names {
-                refuse(is_unknown_checksum(&name), &name)?;
+impl Asked<'_> {
+    /// Refuses a request unless it is for this operation, which is served, and asks for nothing that would be ignored.
+    pub(crate) fn check(&self, operation: &str, is_encrypted: bool) -> S3Result<()> {
+        let Some((_, own)) = SERVED.iter().find(|(name, _)| *name == operation) else {
+            return Err(s3_error!(NotImplemented, "{operation} is not implemented"));
+        };
+        for (name, value) in self.query.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
+            let is_other_operation = || !self.method.is_safe() && !value.is_empty() && value != operation;
+            if name == SDK_NAME {
+                refuse(is_other_operation(), &format!("the operation {value}"))?;
+            } else if is_of_amazon(name) {
+                let what = format!("{name} in the URL");
+                refuse(!is_harmless(&name.to_ascii_lowercase()), &what)?;
+            } else {
+                refuse(is_selector(name, value), &format!("?{name} of this request"))?;
             }
         }
+        self.check_headers(WRITING.contains(&operation), is_encrypted)
     }
-    Ok(())
+
+    /// Refuses header fields for what an object wouldn't have.
+    fn check_headers(&self, writes: bool, is_encrypted: bool) -> S3Result<()> {
+        for (name, value) in self.headers {
+            let name = name.as_str();
+            if !name.starts_with(AMAZON) {
+                continue;
+            }
+            if name == ENCRYPTION && value == ServerSideEncryption::AES256 && writes {
+                if !is_encrypted {
+                    return Err(s3_error!(NotImplemented, "{UNENCRYPTED}"));
+                }
+                continue;
+            }
+            let refused = REFUSED.iter().find(|(prefix, _)| name.starts_with(prefix));
+            refuse(refused.is_some(), refused.map_or("", |(_, what)| what))?;
+            refuse(name == TAGGING && !writes && !value.is_empty(), "tagging")?;
+            refuse(is_unknown_checksum(name), name)?;
+            if name == TRAILER {
+                let names = value.to_str().unwrap_or_default().split(',').map(|name| name.trim().to_ascii_lowercase());
+                for name in names {
+                    refuse(is_unknown_checksum(&name), &name)?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Refuses a request whose client expects another owner of a bucket than this account.
@@ -271,7 +320,8 @@ mod tests {
             (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
         };
         let headers = headers.iter().map(field).collect();
-        check(operation, method, &authorization::parameters(query), &headers).err().map(|error| error.code().clone())
+        let asked = Asked { method, query: &authorization::parameters(query), headers: &headers };
+        asked.check(operation, false).err().map(|error| error.code().clone())
     }
 
     #[test]
@@ -328,14 +378,13 @@ mod tests {
             ("x-amz-rename-source", "/a/b"),
             ("x-amz-write-offset-bytes", "0"),
             ("x-amz-if-match-size", "0"),
-            ("x-amz-tagging", "a=b"),
             ("x-amz-checksum-sha512", "a"),
             ("x-amz-trailer", "x-amz-checksum-crc32, X-Amz-Checksum-Xxhash64"),
         ] {
             assert_eq!(put(name, value), Some(S3ErrorCode::NotImplemented), "{name}");
         }
         for (name, value) in [
-            ("x-amz-tagging", ""),
+            ("x-amz-tagging", "a=b"),
             ("x-amz-tagging-directive", "COPY"),
             ("x-amz-checksum-sha256", "a"),
             ("x-amz-checksum-mode", "ENABLED"),
@@ -344,6 +393,26 @@ mod tests {
             ("x-amz-meta-a", "b"),
         ] {
             assert_eq!(put(name, value), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_a_write_of_an_object_has_tags_and_encryption() {
+        let tags = [("x-amz-tagging", "a=b")];
+        for operation in ["PutObject", "CopyObject", "CreateMultipartUpload"] {
+            let query = if operation == "CreateMultipartUpload" { "uploads" } else { "" };
+            assert_eq!(code(operation, &Method::PUT, query, &tags), None, "{operation}");
+            for (encryption, is_taken) in [("AES256", true), ("aws:kms", false), ("AES256, aws:kms", false)] {
+                let value = HeaderValue::from_static(encryption);
+                let headers = [(HeaderName::from_static(ENCRYPTION), value)].into_iter().collect();
+                let asked = Asked { method: &Method::PUT, query: &[], headers: &headers };
+                assert_eq!(asked.check(operation, true).is_ok(), is_taken, "{operation} {encryption}");
+                assert!(asked.check(operation, false).is_err(), "{operation} {encryption}");
+                assert!(asked.check("UploadPart", true).is_err(), "{encryption}");
+            }
+        }
+        for operation in ["UploadPart", "CompleteMultipartUpload", "PutObjectTagging", "DeleteObject", "GetObject"] {
+            assert_eq!(code(operation, &Method::PUT, "", &tags), Some(S3ErrorCode::NotImplemented), "{operation}");
         }
     }
 

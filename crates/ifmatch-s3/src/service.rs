@@ -53,8 +53,8 @@ use crate::{conditions, multipart};
 /// ```
 #[derive(Clone)]
 pub struct S3Service {
-    context: Context,
-    accounts: Accounts,
+    backend: Backend,
+    hosts: Vec<String>,
     /// The same service for each of the keys of an account, since `s3s` knows one secret key for an access key id.
     keyed: Arc<[s3s::service::S3Service]>,
     public_read: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -63,14 +63,25 @@ pub struct S3Service {
 impl S3Service {
     /// Creates a service over the store of a [`BlobService`](ifmatch_blob::BlobService) and with its settings.
     pub fn new(context: Context, accounts: Accounts) -> Self {
-        let keyed = build(&context, &accounts, &[]);
-        Self { context, accounts, keyed, public_read: Arc::new(|| false) }
+        Self::with(Backend { context, accounts, is_encrypted: false }, Vec::new(), Arc::new(|| false))
     }
 
     /// Serves `http://BUCKET.NAME/key` for these host names, too (virtual-host style).
     #[must_use]
     pub fn hosts(self, names: &[String]) -> Self {
-        Self { keyed: build(&self.context, &self.accounts, names), ..self }
+        Self::with(self.backend, names.to_vec(), self.public_read)
+    }
+
+    /// States that the disk or the store encrypts all objects, so clients may ask for `AES256`. Otherwise they are refused, since nothing
+    /// here encrypts.
+    #[must_use]
+    pub fn encrypted_at_rest(self, is_encrypted: bool) -> Self {
+        Self::with(Backend { is_encrypted, ..self.backend }, self.hosts, self.public_read)
+    }
+
+    fn with(backend: Backend, hosts: Vec<String>, public_read: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
+        let keyed = build(&backend, &hosts);
+        Self { backend, hosts, keyed, public_read }
     }
 
     /// Admits reads and listings without a signature while `allowed` returns `true`: of the default account, whose buckets the
@@ -87,7 +98,7 @@ impl S3Service {
     /// # Errors
     /// The store failed. Entries removed before stay removed.
     pub async fn collect(&self) -> Result<u64, StoreError> {
-        multipart::collect(&self.context).await
+        multipart::collect(&self.backend.context).await
     }
 
     async fn respond(&self, request: Request<s3s::Body>) -> S3Result<Response<s3s::Body>> {
@@ -100,7 +111,8 @@ impl S3Service {
             0
         } else {
             let access_key = authorization::check(&mut head, &query)?;
-            let has_second = self.accounts.get(&access_key).is_some_and(|account| account.secrets().nth(1).is_some());
+            let has_second =
+                self.backend.accounts.get(&access_key).is_some_and(|account| account.secrets().nth(1).is_some());
             let index = usize::from(has_second && !self.verify(0, &head).await?.status().is_success());
             let signed = head.clone();
             if conditions::take_lists(&mut head)? {
@@ -112,7 +124,8 @@ impl S3Service {
             }
             index
         };
-        let memory = Memory { documents: self.context.documents.clone(), client: head.extensions.get().copied() };
+        let memory =
+            Memory { documents: self.backend.context.documents.clone(), client: head.extensions.get().copied() };
         let incoming = Incoming::new(memory);
         let body = incoming.body(&head, body);
         head.extensions.insert(incoming.clone());
@@ -141,7 +154,7 @@ impl S3Service {
 /// Shows the accounts only.
 impl fmt::Debug for S3Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("S3Service").field("accounts", &self.accounts).finish_non_exhaustive()
+        f.debug_struct("S3Service").field("accounts", &self.backend.accounts).finish_non_exhaustive()
     }
 }
 
@@ -185,13 +198,13 @@ fn new_id() -> Option<HeaderValue> {
 }
 
 /// Builds a service for each of the keys of an account.
-fn build(context: &Context, accounts: &Accounts, hosts: &[String]) -> Arc<[s3s::service::S3Service]> {
+fn build(backend: &Backend, hosts: &[String]) -> Arc<[s3s::service::S3Service]> {
     let of_key = |key| {
         let mut config = S3Config::default();
         config.xml_max_body_size = document::MAX;
-        let mut builder = S3ServiceBuilder::new(Backend { context: context.clone(), accounts: accounts.clone() });
-        builder.set_auth(Keys { accounts: accounts.clone(), key });
-        builder.set_access(Access(accounts.clone()));
+        let mut builder = S3ServiceBuilder::new(backend.clone());
+        builder.set_auth(Keys { accounts: backend.accounts.clone(), key });
+        builder.set_access(Access { accounts: backend.accounts.clone(), is_encrypted: backend.is_encrypted });
         builder.set_route(OnlyVerify);
         builder.set_host(Hosts::new(hosts));
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));

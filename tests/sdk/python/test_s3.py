@@ -124,6 +124,102 @@ def test_pages_of_listings(s3, bucket):
     assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
 
 
+def test_versions_of_a_bucket_that_was_never_versioned(s3, bucket):
+    """A clean-up lists the versions and deletes them, as the tests of ceph/s3-tests and Terraform's `force_destroy` do."""
+    assert "Status" not in s3.get_bucket_versioning(Bucket=bucket)
+    for key in ("a", "b/1", "b/2"):
+        s3.put_object(Bucket=bucket, Key=key, Body=b"one")
+    pages = s3.get_paginator("list_object_versions").paginate(Bucket=bucket, PaginationConfig={"PageSize": 2})
+    versions = [version for page in pages for version in page["Versions"]]
+    assert [(one["Key"], one["VersionId"], one["IsLatest"]) for one in versions] == [
+        ("a", "null", True),
+        ("b/1", "null", True),
+        ("b/2", "null", True),
+    ]
+    get = lambda version: s3.get_object(Bucket=bucket, Key="a", VersionId=version)
+    assert get("null")["Body"].read() == b"one" and outcome(lambda: get("other")) == "NoSuchVersion"
+    source = {"Bucket": bucket, "Key": "a", "VersionId": "null"}
+    s3.copy_object(Bucket=bucket, Key="c", CopySource=source)
+    objects = [{"Key": key, "VersionId": "null"} for key in ("a", "b/1", "b/2", "c")]
+    deleted = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects})
+    assert [entry["VersionId"] for entry in deleted["Deleted"]] == ["null"] * 4
+    assert not s3.list_object_versions(Bucket=bucket).get("Versions")
+
+
+def test_settings_that_a_bucket_does_not_have(s3, bucket):
+    where = {"Bucket": bucket}
+    for read, code in [
+        (s3.get_bucket_policy, "NoSuchBucketPolicy"),
+        (s3.get_bucket_policy_status, "NoSuchBucketPolicy"),
+        (s3.get_bucket_tagging, "NoSuchTagSet"),
+        (s3.get_bucket_encryption, "ServerSideEncryptionConfigurationNotFoundError"),
+        (s3.get_bucket_lifecycle_configuration, "NoSuchLifecycleConfiguration"),
+        (s3.get_bucket_cors, "NoSuchCORSConfiguration"),
+        (s3.get_public_access_block, "NoSuchPublicAccessBlockConfiguration"),
+        (s3.get_bucket_ownership_controls, "OwnershipControlsNotFoundError"),
+        (s3.get_bucket_website, "NoSuchWebsiteConfiguration"),
+        (s3.get_bucket_replication, "ReplicationConfigurationNotFoundError"),
+        (s3.get_object_lock_configuration, "ObjectLockConfigurationNotFoundError"),
+    ]:
+        assert outcome(lambda: read(**where)) == code
+    assert "LoggingEnabled" not in s3.get_bucket_logging(**where)
+    assert "TopicConfigurations" not in s3.get_bucket_notification_configuration(**where)
+    assert "Status" not in s3.get_bucket_accelerate_configuration(**where)
+    assert s3.get_bucket_request_payment(**where)["Payer"] == "BucketOwner"
+    s3.put_object(**where, Key="a", Body=b"one")
+    for acl in (s3.get_bucket_acl(**where), s3.get_object_acl(**where, Key="a")):
+        [grant] = acl["Grants"]
+        assert (grant["Permission"], grant["Grantee"]["ID"]) == ("FULL_CONTROL", acl["Owner"]["ID"])
+        assert grant["Grantee"]["Type"] == "CanonicalUser"
+    assert outcome(lambda: s3.get_object_retention(**where, Key="a")) == "InvalidRequest"
+    policy = '{"Version": "2012-10-17", "Statement": []}'
+    assert outcome(lambda: s3.put_bucket_policy(**where, Policy=policy)) == "NotImplemented"
+
+
+def tag_set(**tags):
+    return {"TagSet": [{"Key": name, "Value": value} for name, value in tags.items()]}
+
+
+def test_tags_are_those_of_the_azure_sdk(s3, bucket, container):
+    where, blob = {"Bucket": bucket, "Key": "a"}, container.get_blob_client("a")
+    tag = s3.put_object(**where, Body=b"one", Tagging="state=free&by=you%20%2B%20me")["ETag"]
+    assert blob.get_blob_tags() == {"by": "you + me", "state": "free"}
+    date = s3.head_object(**where)["LastModified"]
+    s3.put_object_tagging(**where, Tagging=tag_set(state="taken", owner="me"))
+    assert blob.get_blob_tags() == {"owner": "me", "state": "taken"}
+    blob.set_blob_tags({"state": "done"})
+    assert s3.get_object_tagging(**where)["TagSet"] == tag_set(state="done")["TagSet"]
+    read = s3.get_object(**where)
+    assert (read["ETag"], read["LastModified"], read["TagCount"]) == (tag, date, 1)
+    assert blob.get_blob_properties().tag_count == 1
+    assert [listed.tags for listed in container.list_blobs(include=["tags"])] == [{"state": "done"}]
+    s3.copy_object(Bucket=bucket, Key="copy", CopySource=where)
+    assert s3.get_object_tagging(Bucket=bucket, Key="copy")["TagSet"] == tag_set(state="done")["TagSet"]
+    s3.copy_object(Bucket=bucket, Key="copy", CopySource=where, TaggingDirective="REPLACE", Tagging="state=new")
+    assert s3.get_object_tagging(Bucket=bucket, Key="copy")["TagSet"] == tag_set(state="new")["TagSet"]
+    s3.delete_object_tagging(**where)
+    assert blob.get_blob_tags() == {} and "TagCount" not in s3.get_object(**where)
+    eleven = tag_set(**{f"name{number}": "x" for number in range(11)})
+    assert outcome(lambda: s3.put_object_tagging(**where, Tagging=eleven)) == "InvalidTag"
+    container.upload_blob("tagged", b"two", tags={"state": "free"})
+    assert s3.get_object_tagging(Bucket=bucket, Key="tagged")["TagSet"] == tag_set(state="free")["TagSet"]
+
+
+def test_one_of_sixteen_threads_takes_a_blob_by_its_tags(container):
+    blob = container.upload_blob("a", b"one", tags={"round": "0"})
+    for round in range(10):
+        def take(number):
+            try:
+                blob.set_blob_tags({"round": str(round + 1), "owner": str(number)}, if_tags_match_condition=f"\"round\" = '{round}'")
+            except HttpResponseError as error:
+                return error.error_code
+            return "ok"
+
+        outcomes = race(16, take)
+        assert outcomes.count("ok") == 1 and set(outcomes) == {"ok", "ConditionNotMet"}, outcomes
+        assert blob.get_blob_tags()["owner"] == str(outcomes.index("ok"))
+
+
 def test_presigned_urls(s3, bucket):
     s3.put_object(Bucket=bucket, Key="a b", Body=b"one")
     url = s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "a b"}, ExpiresIn=60)

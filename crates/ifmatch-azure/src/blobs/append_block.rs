@@ -76,6 +76,7 @@ pub(crate) async fn append_block(
             headers,
             length: Some(total),
             request: None,
+            keeps_tags: true,
             ..write::put(&write, body, context.max_body)
         };
         match context.store.put(blob, put).await {
@@ -109,7 +110,7 @@ pub(crate) async fn seal_blob(
         let current = Current::find(context, blob, &write, Reading::HEAD).await?;
         conditions.evaluate(current.opened.info.length, 0).map_err(unmet)?;
         let change = HeaderChange::Append(Append { sealed: true, ..current.append });
-        let set = SetHeaders { preconditions: current.preconditions, lease: write.lease, change, request: None };
+        let set = SetHeaders { preconditions: current.preconditions, lease: write.lease, ..SetHeaders::new(change) };
         match context.store.set_headers(blob, set).await {
             Ok(written) => {
                 let mut response = response::empty(StatusCode::OK, written.tag.as_ref(), Some(written.last_modified));

@@ -27,6 +27,7 @@ const LIMITS: Limits = Limits { max_ranges: 1 };
 const CREATION_TIME: HeaderName = HeaderName::from_static("x-ms-creation-time");
 const ACCESS_TIER: HeaderName = HeaderName::from_static("x-ms-access-tier");
 const ACCESS_TIER_INFERRED: HeaderName = HeaderName::from_static("x-ms-access-tier-inferred");
+const TAG_COUNT: HeaderName = HeaderName::from_static("x-ms-tag-count");
 const SERVER_ENCRYPTED: HeaderName = HeaderName::from_static("x-ms-server-encrypted");
 
 pub(crate) async fn get_blob(
@@ -45,7 +46,13 @@ pub(crate) async fn get_blob(
     };
     let info = &opened.info;
     SeenLease::check(info.lease.as_ref(), get.lease).map_err(AzureError::of_blob)?;
-    match conditions::evaluate_read(&get.conditions, info)? {
+    let verdict = match conditions::evaluate_read(&get.conditions, info)? {
+        Verdict::Proceed if get.if_tags.is_some_and(|condition| !condition.holds(&info.headers.tags)) => {
+            return Err(AzureError::condition_not_met());
+        }
+        verdict => verdict,
+    };
+    match verdict {
         Verdict::Proceed => represent(&get.part, opened, context.wall()).await,
         Verdict::NotModified => Ok(response::not_modified(info)),
         Verdict::Failed(_) => Err(match &info.tag {
@@ -124,6 +131,9 @@ fn describe(target: &mut HeaderMap, info: &BlobInfo) {
     target.insert(ACCESS_TIER, HeaderValue::from_static("Hot"));
     target.insert(ACCESS_TIER_INFERRED, HeaderValue::from_static("true"));
     target.insert(SERVER_ENCRYPTED, HeaderValue::from_static("false"));
+    if !info.headers.tags.is_empty() {
+        target.insert(TAG_COUNT, info.headers.tags.len().into());
+    }
     target.insert(CREATION_TIME, headers::creation_date(info).to_header());
     headers::add_lease(target, info.lease.as_ref());
 }

@@ -3,11 +3,13 @@
 mod append_block;
 mod copy_blob;
 mod get_blob;
+pub(crate) mod tags;
 pub(crate) mod write;
 
 pub(crate) use append_block::{append_block, require_block_blob, seal_blob};
 pub(crate) use copy_blob::{copy_blob, open_source};
 pub(crate) use get_blob::get_blob;
+pub(crate) use tags::{get_tags, set_tags};
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
@@ -80,7 +82,8 @@ pub(crate) async fn set_blob_headers(
     let Write { conditions, lease, request, .. } = write;
     let is_metadata = matches!(change, HeaderChange::Metadata(_));
     write::check(context, blob, &conditions, lease).await?;
-    let set = SetHeaders { preconditions: conditions.preconditions, lease, change, request };
+    let (preconditions, if_tags) = (conditions.preconditions, conditions.if_tags);
+    let set = SetHeaders { preconditions, if_tags, lease, change, request };
     match context.store.set_headers(blob, set).await {
         Ok(written) => {
             let mut response = response::empty(StatusCode::OK, written.tag.as_ref(), Some(written.last_modified));

@@ -12,6 +12,7 @@ use ifmatch_core::tag::TagList;
 use super::headers::one;
 use crate::error::AzureError;
 use ifmatch_blob::store::BlobInfo;
+use ifmatch_blob::tags::TagCondition;
 
 /// Parses the conditions of a read, which allows any combination.
 pub(super) fn of_read(headers: &HeaderMap) -> Result<Preconditions, AzureError> {
@@ -58,6 +59,8 @@ pub(crate) struct WriteConditions {
     /// `If-Modified-Since`, which HTTP doesn't define for writes. Modification dates never go back, so a blob modified
     /// after the date stays so, and checking before the write is as good as checking in the same step.
     modified_since: Option<HttpDate>,
+    /// Evaluated by the store, too.
+    pub(crate) if_tags: Option<TagCondition>,
 }
 
 /// Parses the conditions of a write: a single one, or a tag and a date of the same kind, of which the tag decides.
@@ -74,7 +77,7 @@ pub(super) fn of_write(headers: &HeaderMap) -> Result<WriteConditions, AzureErro
     let if_unmodified_since = unmodified_since.filter(|_| if_match.is_none());
     let modified_since = modified_since.filter(|_| if_none_match.is_none());
     let preconditions = Preconditions { if_match, if_unmodified_since, if_none_match, ..Preconditions::NONE };
-    Ok(WriteConditions { preconditions, modified_since })
+    Ok(WriteConditions { preconditions, modified_since, if_tags: super::headers::if_tags(headers)? })
 }
 
 impl WriteConditions {

@@ -6,6 +6,7 @@ use http::header::{HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFI
 use http::{HeaderMap, HeaderName, Uri};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
 use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::tags::Tags;
 use ifmatch_core::lease::{LeaseId, LeaseUse, azure};
 use ifmatch_core::precondition::Preconditions;
 
@@ -22,6 +23,7 @@ const SOURCE_MD5: HeaderName = HeaderName::from_static("x-ms-source-content-md5"
 const SOURCE_CRC64: HeaderName = HeaderName::from_static("x-ms-source-content-crc64");
 /// Distinguishes Copy Blob From URL from Copy Blob.
 const REQUIRES_SYNC: HeaderName = HeaderName::from_static("x-ms-requires-sync");
+const TAG_OPTION: HeaderName = HeaderName::from_static("x-ms-copy-source-tag-option");
 const COPY_PROPERTIES: HeaderName = HeaderName::from_static("x-ms-copy-source-blob-properties");
 const SOURCE_CONDITIONS: [(HeaderName, HeaderName); 4] = [
     (HeaderName::from_static("x-ms-source-if-match"), IF_MATCH),
@@ -35,6 +37,8 @@ pub(crate) struct Copy {
     pub(crate) write: Write,
     pub(crate) source: CopySource,
     pub(crate) fields: CopiedFields,
+    /// The tags of the copy, or `None` for those of the source.
+    pub(crate) tags: Option<Tags>,
     /// The target must not have a finite lease, which could end while the blob is copied: as in Azure, where the copy goes on after the
     /// response.
     pub(crate) needs_infinite_lease: bool,
@@ -76,17 +80,32 @@ impl Parser<'_, '_> {
         headers::check_tier(fields)?;
         let source = self.source()?;
         let metadata = headers::metadata(fields)?;
+        let tags = self.copied_tags()?;
         let md5 = headers::md5(fields, &SOURCE_MD5)?;
         if headers::one(fields, &headers::BLOB_TYPE)?.is_none_or(str::is_empty) {
             let metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
             let is_sync = headers::one(fields, &REQUIRES_SYNC)?.is_some_and(|text| text.eq_ignore_ascii_case("true"));
             refuse_properties(fields, is_sync)?;
             let fields = CopiedFields::Kept { metadata, md5 };
-            return Ok(Copy { write, source, fields, needs_infinite_lease: !is_sync });
+            return Ok(Copy { write, source, fields, tags, needs_infinite_lease: !is_sync });
         }
         let own = BlobHeaders { metadata, ..headers::stored(fields, false)? }.into();
         let keep = headers::one(fields, &COPY_PROPERTIES)?.is_none_or(|text| !text.eq_ignore_ascii_case("false"));
-        Ok(Copy { write, source, fields: CopiedFields::Put { own, keep, md5 }, needs_infinite_lease: false })
+        let fields = CopiedFields::Put { own, keep, md5 };
+        Ok(Copy { write, source, fields, tags, needs_infinite_lease: false })
+    }
+
+    /// Returns the tags of a copy: those of the request, unless it asks for those of the source.
+    fn copied_tags(&self) -> Result<Option<Tags>, AzureError> {
+        let tags = headers::tags(self.fields())?;
+        match headers::one(self.fields(), &TAG_OPTION)? {
+            None | Some("REPLACE") => Ok(Some(tags)),
+            Some("COPY") if tags.is_empty() => Ok(None),
+            Some(_) => {
+                let rule = "must be REPLACE, or COPY without x-ms-tags";
+                Err(AzureError::invalid_header(TAG_OPTION.as_str(), rule))
+            }
+        }
     }
 
     pub(super) fn copy_block(&self) -> Result<CopyBlock, AzureError> {

@@ -11,6 +11,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, StatusCode};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
 use ifmatch_blob::store::RequestKey;
+use ifmatch_blob::tags::{InvalidTagCondition, InvalidTags, TagCondition, Tags};
 use ifmatch_core::append::AppendConditions;
 use ifmatch_core::lease::azure::{self, CLIENT_REQUEST_ID};
 use ifmatch_core::lease::fields;
@@ -44,6 +45,8 @@ pub(crate) const CONTENT_CRC64: HeaderName = HeaderName::from_static("x-ms-conte
 const DELETE_SNAPSHOTS: HeaderName = HeaderName::from_static("x-ms-delete-snapshots");
 /// Overrides `Range`, which some clients can't set.
 const X_MS_RANGE: HeaderName = HeaderName::from_static("x-ms-range");
+const TAGS: HeaderName = HeaderName::from_static("x-ms-tags");
+const IF_TAGS: HeaderName = HeaderName::from_static("x-ms-if-tags");
 const RANGE_MD5: HeaderName = HeaderName::from_static("x-ms-range-get-content-md5");
 const RANGE_CRC64: HeaderName = HeaderName::from_static("x-ms-range-get-content-crc64");
 /// Maximum length of a client request id, in bytes.
@@ -150,6 +153,33 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<BTreeMap<Box<str>, FieldTe
         return Err(AzureError::bad_request("MetadataTooLarge", message));
     }
     Ok(metadata)
+}
+
+/// Parses the tags to store with a blob.
+pub(super) fn tags(headers: &HeaderMap) -> Result<Tags, AzureError> {
+    let invalid = |why: &str| AzureError::invalid_header(TAGS.as_str(), why);
+    let tags: Tags =
+        one(headers, &TAGS)?.unwrap_or_default().parse().map_err(|error| invalid(&InvalidTags::to_string(&error)))?;
+    checked_tags(tags).map_err(invalid)
+}
+
+/// Rejects tags with characters that Azure's don't have.
+pub(crate) fn checked_tags(tags: Tags) -> Result<Tags, &'static str> {
+    let is_allowed = |char: char| char.is_ascii_alphanumeric() || " +-./:=_".contains(char);
+    if tags.consist_of(is_allowed) {
+        Ok(tags)
+    } else {
+        Err("tags consist of letters, digits, spaces, and + - . / : = _")
+    }
+}
+
+/// Parses the condition on the tags.
+pub(super) fn if_tags(headers: &HeaderMap) -> Result<Option<TagCondition>, AzureError> {
+    let parse = |text: &str| {
+        text.parse()
+            .map_err(|error| AzureError::invalid_header(IF_TAGS.as_str(), &InvalidTagCondition::to_string(&error)))
+    };
+    one(headers, &IF_TAGS)?.map(parse).transpose()
 }
 
 fn is_metadata_name(name: &str) -> bool {

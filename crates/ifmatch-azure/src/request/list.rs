@@ -12,8 +12,8 @@ use crate::error::AzureError;
 
 /// Maximum and default number of items in a page.
 const MAX_RESULTS: usize = 5000;
-/// Values of `include` for a listing of blobs. All except metadata and copy leave the listing unchanged: the service keeps no
-/// snapshots, versions, tags, policies or deleted blobs, and doesn't list blobs with only staged blocks.
+/// Values of `include` for a listing of blobs. All except metadata, copy and tags leave the listing unchanged: the service
+/// keeps no snapshots, versions, policies or deleted blobs, and doesn't list blobs with only staged blocks.
 const OF_BLOBS: [&str; 11] = [
     "metadata",
     "copy",
@@ -40,6 +40,7 @@ pub(crate) struct List {
     pub(crate) limit: usize,
     pub(crate) with_metadata: bool,
     pub(crate) with_copies: bool,
+    pub(crate) with_tags: bool,
     /// `maxresults` as sent.
     pub(crate) max_results: Option<String>,
     /// The URL by which the client addressed the account.
@@ -93,6 +94,7 @@ impl List {
             limit: limit(query.get("maxresults"))?,
             with_metadata: include.contains(&"metadata"),
             with_copies: include.contains(&"copy"),
+            with_tags: include.contains(&"tags"),
             max_results: text("maxresults"),
             endpoint: endpoint(head, account),
             account: account.clone(),

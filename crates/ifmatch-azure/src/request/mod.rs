@@ -20,6 +20,7 @@ use ifmatch_blob::dialect::{Client, Context};
 use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, RequestKey};
+use ifmatch_blob::tags::TagCondition;
 use ifmatch_core::append::AppendConditions;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseId, LeaseUse, azure, fields};
@@ -44,6 +45,8 @@ const MAX_BLOCK: u64 = 4000 * 1024 * 1024;
 const MAX_APPENDED: u64 = 4 * 1024 * 1024;
 /// Maximum size of a block list, in bytes: enough for 50,000 blocks with the longest ids.
 const MAX_DOCUMENT: u64 = 8 * 1024 * 1024;
+/// Maximum size of a document with tags, in bytes.
+const MAX_TAGS: u64 = 64 * 1024;
 /// Maximum size of a batch, in bytes.
 const MAX_BATCH: u64 = 4 * 1024 * 1024;
 
@@ -100,13 +103,28 @@ pub(crate) enum BlobOperation<'a> {
     Copy(Copy),
     CopyBlock(CopyBlock),
     SetTier(LeaseUse),
+    GetTags(GetTags),
+    SetTags(SetTags),
 }
 
 /// Get Blob, Get Blob Properties and Get Blob Metadata.
 pub(crate) struct Get<'a> {
     pub(crate) conditions: Preconditions,
+    pub(crate) if_tags: Option<TagCondition>,
     pub(crate) lease: LeaseUse,
     pub(crate) part: Part<'a>,
+}
+
+/// Get Blob Tags.
+pub(crate) struct GetTags {
+    pub(crate) lease: LeaseUse,
+    pub(crate) if_tags: Option<TagCondition>,
+}
+
+/// Set Blob Tags.
+pub(crate) struct SetTags {
+    pub(crate) write: Write,
+    pub(crate) document: Document,
 }
 
 /// The part of a blob that a read returns.
@@ -358,6 +376,13 @@ impl<'a> Parser<'a, '_> {
                 headers::require_tier(fields)?;
                 BlobOperation::SetTier(LeaseUse::Read(self.lease_id()?))
             }
+            OfBlob::GetTags => {
+                let (lease, if_tags) = (LeaseUse::Read(self.lease_id()?), headers::if_tags(fields)?);
+                BlobOperation::GetTags(GetTags { lease, if_tags })
+            }
+            OfBlob::SetTags => {
+                BlobOperation::SetTags(SetTags { write: self.write()?, document: self.document(MAX_TAGS)? })
+            }
         };
         Ok(Operation::Blob(blob, operation))
     }
@@ -373,7 +398,7 @@ impl<'a> Parser<'a, '_> {
             None => Part::Whole,
             Some(range) => Part::Range { range, headers: fields, digest: headers::range_digest(fields)? },
         };
-        Ok(Get { conditions, lease, part })
+        Ok(Get { conditions, if_tags: headers::if_tags(fields)?, lease, part })
     }
 
     fn put_blob(&self) -> Result<PutBlob, AzureError> {
@@ -391,7 +416,8 @@ impl<'a> Parser<'a, '_> {
         let metadata = headers::metadata(fields)?;
         headers::check_tier(fields)?;
         let (_, crc64) = headers::digests(fields)?;
-        let headers = BlobHeaders { metadata, append, ..headers::stored(fields, true)? };
+        let tags = headers::tags(fields)?;
+        let headers = BlobHeaders { metadata, append, tags, ..headers::stored(fields, true)? };
         Ok(PutBlob { write, headers: headers.into(), crc64, length })
     }
 
@@ -423,7 +449,8 @@ impl<'a> Parser<'a, '_> {
         let fields = self.fields();
         let write = self.write_whole()?;
         let metadata = headers::metadata(fields)?;
-        let headers = BlobHeaders { metadata, ..headers::stored(fields, false)? };
+        let tags = headers::tags(fields)?;
+        let headers = BlobHeaders { metadata, tags, ..headers::stored(fields, false)? };
         headers::check_tier(fields)?;
         Ok(PutBlockList { write, headers: headers.into(), list: self.document(MAX_DOCUMENT)? })
     }

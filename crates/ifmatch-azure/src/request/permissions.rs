@@ -4,7 +4,7 @@ use ifmatch_core::lease::LeaseAction;
 use ifmatch_core::tag::TagList;
 
 use super::copy::Copy;
-use super::{Batch, BlobOperation, ContainerOperation, Operation, PutBlob};
+use super::{Batch, BlobOperation, ContainerOperation, Operation, PutBlob, PutBlockList};
 use crate::auth::{AuthError, Grant, Level};
 
 /// Permits the operation, or rejects it. With the permission to create, but not to write, a blob must not be replaced, for which a
@@ -16,6 +16,9 @@ pub(crate) fn check(operation: &mut Operation<'_>, grant: &Grant) -> Result<(), 
     }
     let (level, any_of) = needed(operation);
     access.permit(level, any_of)?;
+    if uses_tags(operation) {
+        access.permit(level, "t")?;
+    }
     if let Operation::Blob(_, BlobOperation::Put(PutBlob { write, .. }) | BlobOperation::Copy(Copy { write, .. })) =
         operation
         && !access.has('w')
@@ -63,6 +66,21 @@ fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
         | BlobOperation::Set(..) => "w",
         BlobOperation::Lease(lease) => on_lease(&lease.request.action),
         BlobOperation::Delete(_) => "d",
+        BlobOperation::GetTags(_) | BlobOperation::SetTags(_) => "t",
+    }
+}
+
+/// Returns `true` for an operation that also reads or writes tags, which needs another permission.
+fn uses_tags(operation: &Operation<'_>) -> bool {
+    let Operation::Blob(_, operation) = operation else { return false };
+    match operation {
+        BlobOperation::Get(get) => get.if_tags.is_some(),
+        BlobOperation::Put(PutBlob { headers, .. }) | BlobOperation::PutBlockList(PutBlockList { headers, .. }) => {
+            !headers.tags.is_empty()
+        }
+        BlobOperation::Set(write, _) => write.conditions.if_tags.is_some(),
+        BlobOperation::Copy(copy) => copy.tags.as_ref().is_none_or(|tags| !tags.is_empty()),
+        _ => false,
     }
 }
 

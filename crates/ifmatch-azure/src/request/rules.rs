@@ -53,6 +53,8 @@ pub(super) enum OfBlob {
     Copy,
     PutBlockFromUrl,
     SetTier,
+    GetTags,
+    SetTags,
 }
 
 /// The conditional headers that an operation accepts.
@@ -140,6 +142,8 @@ const BLOB_MD5: &[&str] = &["x-ms-blob-content-md5"];
 const TYPE: &[&str] = &["x-ms-blob-type"];
 const TIER: &[&str] = &["x-ms-access-tier"];
 const REHYDRATE: &[&str] = &["x-ms-rehydrate-priority"];
+const TAGS: &[&str] = &["x-ms-tags"];
+const IF_TAGS: &[&str] = &["x-ms-if-tags"];
 const RANGE: &[&str] = &["x-ms-range", "x-ms-range-get-content-md5", "x-ms-range-get-content-crc64"];
 const POSITION: &[&str] = &["x-ms-blob-condition-appendpos"];
 const MAX_SIZE: &[&str] = &["x-ms-blob-condition-maxsize"];
@@ -152,7 +156,8 @@ const SOURCE: &[&str] = &[
     "x-ms-source-if-modified-since",
     "x-ms-source-if-unmodified-since",
 ];
-const SOURCE_BLOB: &[&str] = &["x-ms-copy-source-blob-properties", "x-ms-requires-sync", "x-ms-source-lease-id"];
+const SOURCE_BLOB: &[&str] =
+    &["x-ms-copy-source-blob-properties", "x-ms-requires-sync", "x-ms-source-lease-id", "x-ms-copy-source-tag-option"];
 const SOURCE_RANGE: &[&str] = &["x-ms-source-range", "x-ms-source-content-crc64"];
 const SNAPSHOTS: &[&str] = &["x-ms-delete-snapshots"];
 const LISTING: &[&str] = &["prefix", "marker", "maxresults", "include"];
@@ -200,26 +205,28 @@ pub(super) const OF_CONTAINER: [Rule<OfContainer>; 9] = {
 };
 
 #[rustfmt::skip]
-pub(super) const OF_BLOB: [Rule<OfBlob>; 17] = {
+pub(super) const OF_BLOB: [Rule<OfBlob>; 19] = {
     use Conditions::{All, None};
     use OfBlob as N;
     [
         rule(N::GetAccountInformation, ("GET HEAD", "account", "properties"), &[], &[], None),
-        rule(N::Get, ("GET", "", ""), &[], &[LEASE, RANGE], All),
-        rule(N::GetProperties, ("HEAD", "", ""), &[], &[LEASE], All),
-        rule(N::GetProperties, ("GET HEAD", "", "metadata"), &[], &[LEASE], All),
-        rule(N::Put, ("PUT", "", ""), &[], &[LEASE, META, TIER, CRC64, TYPE, STORED], All),
+        rule(N::Get, ("GET", "", ""), &[], &[LEASE, RANGE, IF_TAGS], All),
+        rule(N::GetProperties, ("HEAD", "", ""), &[], &[LEASE, IF_TAGS], All),
+        rule(N::GetProperties, ("GET HEAD", "", "metadata"), &[], &[LEASE, IF_TAGS], All),
+        rule(N::Put, ("PUT", "", ""), &[], &[LEASE, META, TIER, CRC64, TYPE, STORED, TAGS], All),
         rule(N::AppendBlock, ("PUT", "", "appendblock"), &[], &[LEASE, META, CRC64, POSITION, MAX_SIZE], All),
         rule(N::Seal, ("PUT", "", "seal"), &[], &[LEASE, POSITION], All),
         rule(N::PutBlock, ("PUT", "", "block"), &["blockid"], &[LEASE, META, BLOB_MD5, CRC64], None),
-        rule(N::PutBlockList, ("PUT", "", "blocklist"), &[], &[LEASE, META, TIER, CRC64, STORED], All),
+        rule(N::PutBlockList, ("PUT", "", "blocklist"), &[], &[LEASE, META, TIER, CRC64, STORED, TAGS], All),
         rule(N::GetBlockList, ("GET", "", "blocklist"), &["blocklisttype"], &[LEASE], None),
-        rule(N::SetMetadata, ("PUT", "", "metadata"), &[], &[LEASE, META], All),
-        rule(N::SetProperties, ("PUT", "", "properties"), &[], &[LEASE, STORED], All),
+        rule(N::SetMetadata, ("PUT", "", "metadata"), &[], &[LEASE, META, IF_TAGS], All),
+        rule(N::SetProperties, ("PUT", "", "properties"), &[], &[LEASE, STORED, IF_TAGS], All),
         rule(N::Lease, ("PUT", "", "lease"), &[], &[LEASING], All),
-        rule(N::Copy, ("PUT", "", ""), &[], &[LEASE, META, TIER, TYPE, STORED, SOURCE, SOURCE_BLOB], All),
+        rule(N::Copy, ("PUT", "", ""), &[], &[LEASE, META, TIER, TYPE, STORED, SOURCE, SOURCE_BLOB, TAGS], All),
         rule(N::PutBlockFromUrl, ("PUT", "", "block"), &["blockid"], &[LEASE, SOURCE, SOURCE_RANGE], None),
         rule(N::SetTier, ("PUT", "", "tier"), &[], &[LEASE, TIER, REHYDRATE], None),
+        rule(N::GetTags, ("GET", "", "tags"), &[], &[LEASE, IF_TAGS], None),
+        rule(N::SetTags, ("PUT", "", "tags"), &[], &[LEASE, IF_TAGS, CRC64], All),
         rule(N::Delete, ("DELETE", "", ""), &[], &[LEASE, SNAPSHOTS], All),
     ]
 };
@@ -231,7 +238,12 @@ pub(super) fn find<N: Copy>(rules: &[Rule<N>], head: &Parts, query: &Query) -> R
     let parts = (part("restype"), part("comp"));
     let candidates: Vec<&Rule<N>> = rules.iter().filter(|rule| (rule.request.1, rule.request.2) == parts).collect();
     if candidates.is_empty() {
-        let rule = "this combination is not supported here";
+        let rule = match parts.1 {
+            "blobs" => {
+                "finding blobs by tags needs an index that this service does not have: list them with include=tags"
+            }
+            _ => "this combination is not supported here",
+        };
         return Err(AzureError::invalid_parameter("restype, comp", rule));
     }
     let mut of_method: Vec<_> =

@@ -20,6 +20,7 @@ async fn the_embedded_store_conforms() {
     let subject = Subject {
         store,
         keeps_headers: true,
+        changes_tags: true,
         knows_retries: true,
         remembers_deletions: true,
         leases: true,

@@ -198,7 +198,12 @@ impl Client {
                 }
                 7..9 => {
                     let (preconditions, lease) = (preconditions.clone(), LeaseUse::default());
-                    let set = SetHeaders { preconditions, lease, change: headers.clone(), request: request.clone() };
+                    let set = SetHeaders {
+                        preconditions,
+                        lease,
+                        request: request.clone(),
+                        ..SetHeaders::new(headers.clone())
+                    };
                     self.store.set_headers(blob, set).await.map(Some)
                 }
                 _ => {

@@ -18,8 +18,7 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{HeaderChange, Put, SetHeaders, StoreError, StoreErrorKind, Upload};
 use ifmatch_blob_objects::{Backing, Capability, DirectBody, DirectUpload, ObjectBlobs, TooSoon};
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::LeaseUse;
-use ifmatch_core::precondition::{Precondition, Preconditions};
+use ifmatch_core::precondition::Precondition;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
@@ -295,8 +294,7 @@ async fn a_rewritten_object_passes_through_the_store_only() {
         *store.too_soon.lock().unwrap() = too_soon;
         let metadata = [("owner".into(), ifmatch_blob::headers::FieldText::new("me").unwrap())].into();
         let change = HeaderChange::Metadata(metadata);
-        let set =
-            SetHeaders { change, preconditions: Preconditions::default(), lease: LeaseUse::default(), request: None };
+        let set = SetHeaders::new(change);
         let written = subject.store.set_headers(&blob, set).await.unwrap();
         assert_eq!(store.read.load(Ordering::Relaxed), read);
         assert_eq!(

@@ -50,6 +50,7 @@ fn subject(store: impl BlobStore) -> conformance::Subject {
     conformance::Subject {
         store: Arc::new(store),
         keeps_headers: true,
+        changes_tags: false,
         knows_retries: true,
         remembers_deletions: false,
         leases: false,

@@ -32,6 +32,7 @@ async fn check(url: &str, settings: Settings, nests: bool) {
     let subject = |blobs| conformance::Subject {
         store: Arc::new(blobs),
         keeps_headers: true,
+        changes_tags: false,
         knows_retries: true,
         remembers_deletions: false,
         leases: false,

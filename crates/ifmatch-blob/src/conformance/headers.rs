@@ -6,8 +6,7 @@ use crate::headers::{BlobHeaders, ContentMd5, FieldText};
 use crate::store::{HeaderChange, Md5Use, Put, RequestKey, SetHeaders, StoreErrorKind, Written};
 use futures_util::future::join_all;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::LeaseUse;
-use ifmatch_core::precondition::{Precondition, Preconditions};
+use ifmatch_core::precondition::Precondition;
 
 use super::{Subject, blob, if_match, kind, pattern, put, refusal};
 
@@ -38,7 +37,7 @@ fn metadata(value: &str) -> HeaderChange {
 
 /// Returns an unconditional change of header fields.
 pub fn set(change: HeaderChange) -> SetHeaders {
-    SetHeaders { preconditions: Preconditions::default(), lease: LeaseUse::default(), change, request: None }
+    SetHeaders::new(change)
 }
 
 async fn a_change_is_refused_without_header_fields(subject: &Subject) {

@@ -24,6 +24,7 @@ pub mod leases;
 mod listing;
 mod races;
 mod reading;
+mod tags;
 
 pub use races::count;
 
@@ -34,6 +35,8 @@ pub struct Subject {
     pub store: Arc<dyn BlobStore>,
     /// The store keeps header fields.
     pub keeps_headers: bool,
+    /// Tags change without a new version.
+    pub changes_tags: bool,
     /// The retry of a request gets the first answer again.
     pub knows_retries: bool,
     /// The retry of a container's deletion gets the first answer again.
@@ -56,6 +59,7 @@ pub async fn check(subject: &Subject) {
     bodies::check(subject).await;
     listing::check(subject).await;
     headers::check(subject).await;
+    tags::check(subject).await;
     containers::check(subject).await;
     leases::check(subject).await;
     races::check(subject).await;

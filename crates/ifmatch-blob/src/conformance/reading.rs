@@ -4,6 +4,7 @@ use crate::headers::{Append, BlobHeaders, ContentMd5, Copied, FieldText};
 use std::ops::Range;
 
 use crate::store::{Opened, Put, Reading, StoreErrorKind};
+use crate::tags::Tags;
 use http_body_util::{BodyExt, Collected};
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::digest::ContentHash;
@@ -178,6 +179,7 @@ async fn headers_are_kept(subject: &Subject) {
         append: subject.keeps_headers.then_some(Append { blocks: 7, sealed: true }),
         block_list: Some(text("7f3a")),
         copied: Some(Copied { id: text("7f3b"), source: text("http://a/b"), length: 5, date: HttpDate::from_unix(7) }),
+        tags: if subject.keeps_headers { "state=in%20review".parse().expect("valid") } else { Tags::default() },
     };
     let blob = blob("reading", "headers");
     subject.store.put(&blob, Put { headers: headers.clone(), ..put("hello") }).await.unwrap();

@@ -81,8 +81,10 @@ pub trait BlobStore: Send + Sync + 'static {
     /// Lists the blobs of a container. Returns `None` if there is no such container.
     async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError>;
 
-    /// Replaces header fields of a blob: a new version with the same bytes. [`StoreErrorKind::NotFound`] if there is no
-    /// such blob.
+    /// Replaces header fields of a blob: a new version with the same bytes, or, for tags, the same version. [`StoreErrorKind::NotFound`]
+    /// if there is no such blob.
+    ///
+    /// A store that can't change tags without a new version rejects that with [`StoreErrorKind::Unsupported`].
     async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError>;
 
     /// Acquires, renews, changes, releases or breaks the lease of a blob. [`StoreErrorKind::NotFound`] if there is no

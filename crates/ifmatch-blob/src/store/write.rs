@@ -17,6 +17,7 @@ use crate::body::Upload;
 use crate::error::StoreError;
 use crate::headers::{Append, BlobHeaders, ContentMd5, FieldText};
 use crate::name::BlobPath;
+use crate::tags::{TagCondition, Tags};
 
 /// A write.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub struct Put {
     /// Refuse to replace an append blob by another kind of blob, or the reverse, with
     /// [`StoreErrorKind::OtherType`](crate::store::StoreErrorKind::OtherType), in the same step as the write.
     pub keeps_type: bool,
+    /// Keep the tags of the version that is replaced, in the same step as the write, in place of those in the headers.
+    pub keeps_tags: bool,
     /// Maximum number of bytes. A longer body fails with [`StoreErrorKind::TooLarge`](crate::store::StoreErrorKind::TooLarge).
     pub limit: u64,
 }
@@ -67,6 +70,7 @@ impl Put {
             digest: None,
             request: None,
             keeps_type: false,
+            keeps_tags: false,
             limit: u64::MAX,
         }
     }
@@ -223,8 +227,18 @@ pub struct SetHeaders {
     pub lease: LeaseUse,
     /// The new fields.
     pub change: HeaderChange,
+    /// The request's condition on the tags. If it is false, so is the condition [`Precondition::IfMatch`](ifmatch_core::precondition::Precondition::IfMatch).
+    pub if_tags: Option<TagCondition>,
     /// The client's name for the request. A retry gets the first answer again.
     pub request: Option<RequestKey>,
+}
+
+impl SetHeaders {
+    /// Creates an unconditional change.
+    pub fn new(change: HeaderChange) -> Self {
+        let preconditions = Preconditions::NONE;
+        Self { preconditions, lease: LeaseUse::default(), change, if_tags: None, request: None }
+    }
 }
 
 /// The header fields to replace.
@@ -244,10 +258,12 @@ pub struct SetHeaders {
 pub enum HeaderChange {
     /// Replaces all of the user's own fields, and keeps the others.
     Metadata(BTreeMap<Box<str>, FieldText>),
-    /// Replaces all fields except the user's own, and keeps the checksum.
+    /// Replaces all fields except the user's own, and keeps the checksum and the tags.
     Fields(Box<BlobHeaders>),
     /// Replaces the state of an append blob, and keeps all fields.
     Append(Append),
+    /// Replaces the tags, and keeps all fields. The blob keeps its version, tag and date.
+    Tags(Tags),
 }
 
 impl HeaderChange {
@@ -256,10 +272,11 @@ impl HeaderChange {
         match self {
             Self::Metadata(metadata) => BlobHeaders { metadata: metadata.clone(), ..kept.clone() },
             Self::Fields(fields) => {
-                let BlobHeaders { metadata, append, block_list, checksum, .. } = kept.clone();
-                BlobHeaders { metadata, append, block_list, checksum, ..BlobHeaders::clone(fields) }
+                let BlobHeaders { metadata, append, block_list, checksum, tags, .. } = kept.clone();
+                BlobHeaders { metadata, append, block_list, checksum, tags, ..BlobHeaders::clone(fields) }
             }
             Self::Append(append) => BlobHeaders { append: Some(*append), ..kept.clone() },
+            Self::Tags(tags) => BlobHeaders { tags: tags.clone(), ..kept.clone() },
         }
     }
 }

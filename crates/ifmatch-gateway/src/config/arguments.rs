@@ -11,11 +11,12 @@ use super::{S3, TABLES};
 type IsSet = fn(&Settings) -> bool;
 
 /// The settings of `ifmatch serve` that make no sense for a proxy.
-pub(crate) const OF_STORAGE: [(&str, IsSet); 11] = [
+pub(crate) const OF_STORAGE: [(&str, IsSet); 12] = [
     ("data", |settings| settings.data.is_some()),
     ("store", |settings| settings.store.is_some()),
     ("register_may_lose", |settings| settings.register_may_lose),
     ("require_conditions", |settings| settings.require_conditions),
+    ("encrypted_at_rest", |settings| settings.encrypted_at_rest),
     ("listen_tables", |settings| settings.listen_tables.is_some_and(|listen| listen.address().is_some())),
     ("listen_s3", |settings| settings.listen_s3.is_some_and(|listen| listen.address().is_some())),
     ("s3_host", |settings| !settings.s3_host.is_empty()),

@@ -32,6 +32,7 @@ use crate::error::Error;
 /// ```
 #[derive(Args, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Settings {
     /// Folder for the blobs and their index.
     ///
@@ -64,6 +65,13 @@ pub struct Settings {
     /// PUT and DELETE then need If-Match, If-None-Match or If-Unmodified-Since.
     #[arg(long, help_heading = "Storage")]
     pub require_conditions: bool,
+
+    /// State that the disk or the store encrypts all blobs.
+    ///
+    /// The gateway doesn't encrypt, and can't check it. S3 clients may then ask for `AES256` and are told of it; otherwise,
+    /// such requests get 501.
+    #[arg(long, hide_short_help = true, help_heading = "Storage")]
+    pub encrypted_at_rest: bool,
 
     /// Memory for the cache; 0 disables it.
     ///

@@ -72,6 +72,7 @@ pub(crate) async fn complete(
             key: Some(input.key),
             e_tag: convert::e_tag(tag.as_ref()),
             checksum_type,
+            server_side_encryption: backend.encryption(),
             ..CompleteMultipartUploadOutput::default()
         }
     )))
@@ -465,7 +466,8 @@ mod tests {
         let inner: Arc<dyn BlobStore> = Arc::new(EmbeddedStore::with_driver(folder.path(), driver).await.unwrap());
         let store: Arc<dyn BlobStore> = Arc::new(Hooked { inner: Arc::clone(&inner), hook: stop.clone() });
         let service = BlobService::with_clock(Arc::clone(&store), clock.clone());
-        let backend = Backend { context: service.context().clone(), accounts: Accounts::development() };
+        let backend =
+            Backend { context: service.context().clone(), accounts: Accounts::development(), is_encrypted: false };
         let container = ContainerName::new("docs").unwrap();
         let info = store.create_container(&container, BlobHeaders::default()).await.unwrap();
         let place = Place::new(container, &info, &"0".repeat(32));

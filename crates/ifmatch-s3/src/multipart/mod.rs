@@ -75,6 +75,7 @@ pub(crate) async fn create(
         upload_id: Some(id),
         checksum_algorithm: Some(plan.algorithm.dto()),
         checksum_type: Some(plan.kind()),
+        server_side_encryption: backend.encryption(),
         ..CreateMultipartUploadOutput::default()
     }))
 }
@@ -107,7 +108,11 @@ pub(crate) async fn put_part(
     let tag = part.store(backend, put, |failed| outcome.explain(failed, false)).await?.tag;
     Ok(S3Response::new(with_checksums!(
         outcome.checksum(),
-        UploadPartOutput { e_tag: convert::e_tag(tag.as_ref()), ..UploadPartOutput::default() }
+        UploadPartOutput {
+            e_tag: convert::e_tag(tag.as_ref()),
+            server_side_encryption: backend.encryption(),
+            ..UploadPartOutput::default()
+        }
     )))
 }
 
@@ -118,8 +123,8 @@ pub(crate) async fn copy_part(
 ) -> S3Result<S3Response<UploadPartCopyOutput>> {
     let S3Request { input, credentials, headers, .. } = request;
     let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
-    let source = copy::source(backend, credentials.as_ref(), &input.copy_source)?;
-    let mut opened = copy::open(backend, &source, &headers).await?;
+    let source = copy::Source::of(backend, credentials.as_ref(), &input.copy_source, &headers)?;
+    let (_, mut opened) = source.open(backend, &headers).await?;
     let range = input.copy_source_range.as_deref().map(|range| parse_range(range, opened.info.length)).transpose()?;
     let length = range.as_ref().map_or(opened.info.length, |range| range.end - range.start);
     let bytes = opened.source.read(range).await.map_err(error::plain)?;
@@ -135,7 +140,11 @@ pub(crate) async fn copy_part(
             last_modified: convert::timestamp(written.last_modified),
         }
     );
-    Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() }))
+    Ok(S3Response::new(UploadPartCopyOutput {
+        copy_part_result: Some(result),
+        server_side_encryption: backend.encryption(),
+        ..UploadPartCopyOutput::default()
+    }))
 }
 
 /// Parses `x-amz-copy-source-range`, which has the form `bytes=first-last`.

@@ -73,7 +73,8 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         .require_preconditions(require_preconditions(config));
     let documents = service.context().documents.clone();
     let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone()).documents(documents);
-    let objects = S3Service::new(service.context().clone(), config.accounts.clone());
+    let objects = S3Service::new(service.context().clone(), config.accounts.clone())
+        .encrypted_at_rest(config.server.settings.encrypted_at_rest);
     tokio::spawn(collect_garbage(service.clone(), tables.clone(), objects.clone()));
     let context = service.context();
     let mut state = AppState::new(&config.server, metrics)?;
