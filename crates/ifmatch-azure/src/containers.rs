@@ -2,20 +2,23 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE;
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::header::{ETAG, LAST_MODIFIED};
+use http::{HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{
-    BlobEntry, ContainerEntry, ContainerInfo, Delete, HeaderChange, Hierarchy, ListQuery, Listed, SetHeaders,
+    BlobEntry, ContainerEntry, ContainerInfo, Delete, HeaderChange, Hierarchy, ListQuery, Listed, SetHeaders, Upload,
 };
 use ifmatch_core::EntityTag;
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 
+use crate::blocks;
 use crate::error::AzureError;
+use crate::policies;
 use crate::request::conditions::WriteConditions;
-use crate::request::{ContainerWrite, Lease, List};
+use crate::request::{ContainerWrite, Document, Lease, List};
 use crate::response::Xml;
 use crate::response::{self, headers};
 
@@ -46,7 +49,8 @@ pub(crate) async fn get_container(
     Ok(response)
 }
 
-pub(crate) async fn set_container_metadata(
+/// Changes the metadata or the policies.
+pub(crate) async fn set_container(
     context: &Context,
     container: &ContainerName,
     write: ContainerWrite,
@@ -57,6 +61,32 @@ pub(crate) async fn set_container_metadata(
     let set = SetHeaders { preconditions: conditions.preconditions, lease, change, request };
     let info = context.store.set_container(container, set).await.map_err(AzureError::of_container)?;
     Ok(changed(StatusCode::OK, &info))
+}
+
+/// Get Container ACL.
+pub(crate) async fn get_policies(
+    context: &Context,
+    container: &ContainerName,
+    lease: LeaseUse,
+) -> Result<Response<BlobBody>, AzureError> {
+    let info = find(context, container).await?;
+    SeenLease::check(info.lease.as_ref(), lease).map_err(AzureError::of_container)?;
+    let mut response = response::document(policies::document(&policies::of(&info.headers)));
+    response.headers_mut().extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
+    response.headers_mut().extend(info.last_modified.map(|date| (LAST_MODIFIED, date.to_header())));
+    Ok(response)
+}
+
+/// Set Container ACL.
+pub(crate) async fn set_policies(
+    context: &Context,
+    container: &ContainerName,
+    write: ContainerWrite,
+    document: Document,
+    body: Upload,
+) -> Result<Response<BlobBody>, AzureError> {
+    let policies = policies::parse(&blocks::read(context, document, body).await?)?;
+    set_container(context, container, write, HeaderChange::Policies(policies)).await
 }
 
 pub(crate) async fn lease_container(
@@ -285,43 +315,4 @@ fn add_metadata(xml: &mut Xml, stored: &BlobHeaders) {
         }
     }
     xml.close("Metadata");
-}
-
-/// The properties of the blob service: logging, metrics and soft delete are off.
-pub(crate) fn properties() -> Response<BlobBody> {
-    let mut xml = Xml::begin("StorageServiceProperties");
-    xml.open("Logging");
-    xml.text("Version", "1.0");
-    for name in ["Delete", "Read", "Write"] {
-        xml.text(name, "false");
-    }
-    switched_off(&mut xml, "RetentionPolicy");
-    xml.close("Logging");
-    for name in ["HourMetrics", "MinuteMetrics"] {
-        xml.open(name);
-        xml.text("Version", "1.0");
-        xml.text("Enabled", "false");
-        switched_off(&mut xml, "RetentionPolicy");
-        xml.close(name);
-    }
-    xml.text("Cors", "");
-    switched_off(&mut xml, "DeleteRetentionPolicy");
-    switched_off(&mut xml, "StaticWebsite");
-    response::document(xml.end("StorageServiceProperties"))
-}
-
-fn switched_off(xml: &mut Xml, name: &str) {
-    xml.open(name);
-    xml.text("Enabled", "false");
-    xml.close(name);
-}
-
-/// The SKU and kind of the account.
-pub(crate) fn account_information() -> Response<BlobBody> {
-    let mut response = response::empty(StatusCode::OK, None, None);
-    let fields =
-        [("x-ms-sku-name", "Standard_LRS"), ("x-ms-account-kind", "StorageV2"), ("x-ms-is-hns-enabled", "false")];
-    let fields = fields.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-    response.headers_mut().extend(fields);
-    response
 }

@@ -47,16 +47,19 @@ pub struct BlobHeaders {
     pub copied: Option<Copied>,
     /// Checksum of the bytes: the name of its algorithm, a colon, and the value in base64.
     pub checksum: Option<FieldText>,
+    /// A container's stored access policies, in a dialect's own form. `None` for blobs.
+    pub policies: Option<FieldText>,
 }
 
 const APPEND: &str = " append";
 const BLOCK_LIST: &str = " blocks";
 const COPIED: &str = " copy";
 const CHECKSUM: &str = " checksum";
+const POLICIES: &str = " policies";
 
 impl BlobHeaders {
     /// The names of the fields that requests don't name. Each begins with a space, which no name of the metadata contains.
-    pub const INTERNAL: [&str; 4] = [APPEND, BLOCK_LIST, COPIED, CHECKSUM];
+    pub const INTERNAL: [&str; 5] = [APPEND, BLOCK_LIST, COPIED, CHECKSUM, POLICIES];
 
     /// Returns the fields that requests don't name, as text that a store keeps.
     pub fn internal(&self) -> impl Iterator<Item = (&'static str, String)> {
@@ -64,7 +67,8 @@ impl BlobHeaders {
         let block_list = self.block_list.as_ref().map(|list| (BLOCK_LIST, list.as_str().to_owned()));
         let copied = self.copied.as_ref().map(|copied| (COPIED, copied.to_string()));
         let checksum = self.checksum.as_ref().map(|checksum| (CHECKSUM, checksum.as_str().to_owned()));
-        [append, block_list, copied, checksum].into_iter().flatten()
+        let policies = self.policies.as_ref().map(|policies| (POLICIES, policies.as_str().to_owned()));
+        [append, block_list, copied, checksum, policies].into_iter().flatten()
     }
 
     /// Sets one of the fields that requests don't name.
@@ -77,6 +81,7 @@ impl BlobHeaders {
             BLOCK_LIST => self.block_list = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             COPIED => self.copied = Some(text.parse()?),
             CHECKSUM => self.checksum = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
+            POLICIES => self.policies = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             _ => return Err(InvalidInternal),
         }
         Ok(())

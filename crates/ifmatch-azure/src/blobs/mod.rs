@@ -5,8 +5,8 @@ mod copy_blob;
 mod get_blob;
 pub(crate) mod write;
 
-pub(crate) use append_block::{append_block, require_block_blob, seal_blob};
-pub(crate) use copy_blob::{copy_blob, open_source};
+pub(crate) use append_block::{append_block, append_block_from_url, require_block_blob, seal_blob};
+pub(crate) use copy_blob::{copy_blob, open_part};
 pub(crate) use get_blob::get_blob;
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};

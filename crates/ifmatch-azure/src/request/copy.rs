@@ -1,17 +1,19 @@
-//! Copy Blob, Put Blob From URL and Put Block From URL: copies within the account.
+//! Copy Blob, Put Blob From URL, Put Block From URL and Append Block From URL: copies within the account.
 
 use std::collections::BTreeMap;
 
 use http::header::{HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, Uri};
+use ifmatch_blob::dialect::Client;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
 use ifmatch_blob::name::BlobPath;
+use ifmatch_core::append::AppendConditions;
 use ifmatch_core::lease::{LeaseId, LeaseUse, azure};
 use ifmatch_core::precondition::Preconditions;
 
 use super::BlockId;
 use super::target::Target;
-use super::{MAX_BLOCK, Parser, Write, conditions, headers};
+use super::{MAX_APPENDED, MAX_BLOCK, Parser, Write, conditions, headers};
 use crate::auth::{self, Grant};
 use crate::crc64::Crc64;
 use crate::error::AzureError;
@@ -53,7 +55,22 @@ pub(crate) enum CopiedFields {
 pub(crate) struct CopyBlock {
     pub(crate) id: BlockId,
     pub(crate) lease: LeaseUse,
+    pub(crate) part: CopiedPart,
+}
+
+/// Append Block From URL.
+pub(crate) struct AppendFromUrl {
+    pub(crate) write: Write,
+    pub(crate) conditions: AppendConditions,
+    pub(crate) part: CopiedPart,
+    /// The client, which has a share of the memory for the block.
+    pub(crate) client: Option<Client>,
+}
+
+/// The part of a blob that becomes a block.
+pub(crate) struct CopiedPart {
     pub(crate) source: CopySource,
+    /// The range as sent, or `None` for the whole blob.
     pub(crate) range: Option<String>,
     pub(crate) md5: Option<ContentMd5>,
     pub(crate) crc64: Option<Crc64>,
@@ -90,15 +107,26 @@ impl Parser<'_, '_> {
     }
 
     pub(super) fn copy_block(&self) -> Result<CopyBlock, AzureError> {
+        let (id, lease) = (self.block_id()?, LeaseUse::Write(self.lease_id()?));
+        Ok(CopyBlock { id, lease, part: self.copied_part(MAX_BLOCK)? })
+    }
+
+    pub(super) fn append_from_url(&self) -> Result<AppendFromUrl, AzureError> {
+        let conditions = headers::append_conditions(self.fields())?;
+        let (write, client) = (self.write_at(conditions)?, self.head.extensions.get().copied());
+        Ok(AppendFromUrl { write, conditions, part: self.copied_part(MAX_APPENDED)?, client })
+    }
+
+    fn copied_part(&self, limit: u64) -> Result<CopiedPart, AzureError> {
         let fields = self.fields();
-        Ok(CopyBlock {
-            id: self.block_id()?,
-            lease: LeaseUse::Write(self.lease_id()?),
+        let (md5, crc64) =
+            headers::either((headers::md5(fields, &SOURCE_MD5)?, headers::crc64(fields, &SOURCE_CRC64)?))?;
+        Ok(CopiedPart {
             source: self.source()?,
             range: headers::one(fields, &SOURCE_RANGE)?.map(str::to_owned),
-            md5: headers::md5(fields, &SOURCE_MD5)?,
-            crc64: headers::crc64(fields, &SOURCE_CRC64)?,
-            limit: self.max_body.min(MAX_BLOCK),
+            md5,
+            crc64,
+            limit: self.max_body.min(limit),
         })
     }
 
@@ -134,7 +162,7 @@ impl Parser<'_, '_> {
         // A key permits reading every blob of its account, and a signature for the target says nothing of the source. A signature for
         // the source must hold in any case.
         if matches!(self.grant, Grant::SharedAccess(_)) || auth::shared_access::is_in(source.query()) {
-            auth::authenticate_source(self.accounts, self.head, &source, self.now)?;
+            auth::authenticate_source(self.accounts, self.head, &source, self.now, self.source_policy.as_ref())?;
         }
         let names_version =
             |name: &str| name.eq_ignore_ascii_case("snapshot") || name.eq_ignore_ascii_case("versionid");

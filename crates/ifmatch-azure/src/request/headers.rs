@@ -41,6 +41,7 @@ const ACCESS_TIER: HeaderName = HeaderName::from_static("x-ms-access-tier");
 pub(crate) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
 /// The CRC-64 of the body.
 pub(crate) const CONTENT_CRC64: HeaderName = HeaderName::from_static("x-ms-content-crc64");
+const PUBLIC_ACCESS: HeaderName = HeaderName::from_static("x-ms-blob-public-access");
 const DELETE_SNAPSHOTS: HeaderName = HeaderName::from_static("x-ms-delete-snapshots");
 /// Overrides `Range`, which some clients can't set.
 const X_MS_RANGE: HeaderName = HeaderName::from_static("x-ms-range");
@@ -225,6 +226,15 @@ pub(super) fn require_blob_type(headers: &HeaderMap) -> Result<(), AzureError> {
     required(headers, &BLOB_TYPE).map(drop)
 }
 
+/// Rejects public access to a container.
+pub(super) fn refuse_public_access(headers: &HeaderMap) -> Result<(), AzureError> {
+    if one(headers, &PUBLIC_ACCESS)?.is_none_or(str::is_empty) {
+        return Ok(());
+    }
+    let message = "public access is not permitted on this storage account: every request needs a signature";
+    Err(AzureError::new(StatusCode::CONFLICT, "PublicAccessNotPermitted", message))
+}
+
 /// Rejects values of `x-ms-delete-snapshots` that would keep the blob.
 pub(super) fn check_snapshots(headers: &HeaderMap) -> Result<(), AzureError> {
     match one(headers, &DELETE_SNAPSHOTS)? {
@@ -276,7 +286,14 @@ pub(super) fn range_digest(headers: &HeaderMap) -> Result<Option<RangeDigest>, A
 
 /// Parses the digest of the body, either of the two.
 pub(super) fn digests(headers: &HeaderMap) -> Result<(Option<ContentMd5>, Option<Crc64>), AzureError> {
-    match (md5(headers, &CONTENT_MD5)?, crc64(headers, &CONTENT_CRC64)?) {
+    either((md5(headers, &CONTENT_MD5)?, crc64(headers, &CONTENT_CRC64)?))
+}
+
+/// Rejects two digests of the same bytes.
+pub(super) fn either(
+    digests: (Option<ContentMd5>, Option<Crc64>),
+) -> Result<(Option<ContentMd5>, Option<Crc64>), AzureError> {
+    match digests {
         (Some(_), Some(_)) => Err(AzureError::invalid_header(CONTENT_CRC64.as_str(), ONE_DIGEST)),
         digests => Ok(digests),
     }

@@ -10,6 +10,7 @@ mod list;
 pub(crate) mod permissions;
 mod rules;
 pub(crate) mod target;
+pub(crate) mod xml;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -30,9 +31,10 @@ use ifmatch_core::tag::TagList;
 use crate::auth::Grant;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
+use crate::policies::Policy;
 use crate::random_guid;
 use conditions::WriteConditions;
-use copy::{Copy, CopyBlock};
+use copy::{AppendFromUrl, Copy, CopyBlock};
 use rules::{OfBlob, OfContainer, OfService};
 use target::{Query, Target};
 
@@ -44,6 +46,8 @@ const MAX_BLOCK: u64 = 4000 * 1024 * 1024;
 const MAX_APPENDED: u64 = 4 * 1024 * 1024;
 /// Maximum size of a block list, in bytes: enough for 50,000 blocks with the longest ids.
 const MAX_DOCUMENT: u64 = 8 * 1024 * 1024;
+/// Maximum size of a list of access policies, in bytes.
+const MAX_POLICIES: u64 = 64 * 1024;
 /// Maximum size of a batch, in bytes.
 const MAX_BATCH: u64 = 4 * 1024 * 1024;
 
@@ -51,6 +55,7 @@ const MAX_BATCH: u64 = 4 * 1024 * 1024;
 pub(crate) enum Operation<'a> {
     GetAccountInformation,
     GetServiceProperties,
+    GetServiceStatistics,
     ListContainers(List),
     Batch(Batch),
     Container(ContainerName, ContainerOperation),
@@ -80,6 +85,8 @@ pub(crate) enum ContainerOperation {
     Create(BlobHeaders),
     GetProperties(LeaseUse),
     SetMetadata(ContainerWrite, HeaderChange),
+    GetPolicies(LeaseUse),
+    SetPolicies(ContainerWrite, Document),
     Lease(Lease),
     Delete(ContainerWrite),
     ListBlobs(List),
@@ -90,6 +97,7 @@ pub(crate) enum BlobOperation<'a> {
     Get(Get<'a>),
     Put(PutBlob),
     AppendBlock(AppendBlock),
+    AppendFromUrl(AppendFromUrl),
     Seal(SealBlob),
     PutBlock(PutBlock),
     PutBlockList(PutBlockList),
@@ -253,6 +261,7 @@ pub(crate) fn parse<'a>(
     account: &Account,
     accounts: &Accounts,
     grant: &Grant,
+    source_policy: Option<Policy>,
 ) -> Result<Operation<'a>, AzureError> {
     headers::check_common(&head.headers, grant)?;
     let target = Target::parse(head.uri.path(), account, accounts)?;
@@ -262,7 +271,7 @@ pub(crate) fn parse<'a>(
     }
     let Context { required, max_body, .. } = context;
     let now = context.wall();
-    let parser = Parser { head, query, account, accounts, grant, now, required, max_body: *max_body };
+    let parser = Parser { head, query, account, accounts, grant, source_policy, now, required, max_body: *max_body };
     match target {
         Target::Service => parser.service(),
         Target::Container(container) => parser.container(container),
@@ -277,6 +286,8 @@ struct Parser<'a, 'c> {
     account: &'c Account,
     accounts: &'c Accounts,
     grant: &'c Grant,
+    /// The policy that the signature of a copy's source names.
+    source_policy: Option<Policy>,
     now: Timestamp,
     required: &'c RequirePreconditions,
     max_body: u64,
@@ -289,6 +300,7 @@ impl<'a> Parser<'a, '_> {
                 Operation::ListContainers(List::of_containers(self.head, &self.query, self.account, self.accounts)?)
             }
             OfService::GetProperties => Operation::GetServiceProperties,
+            OfService::GetStatistics => Operation::GetServiceStatistics,
             OfService::GetAccountInformation => Operation::GetAccountInformation,
             OfService::Batch => Operation::Batch(self.batch(None)?),
         })
@@ -300,15 +312,19 @@ impl<'a> Parser<'a, '_> {
             OfContainer::GetAccountInformation => return Ok(Operation::GetAccountInformation),
             OfContainer::Batch => return Ok(Operation::Batch(self.batch(Some(container))?)),
             OfContainer::Create => {
+                headers::refuse_public_access(fields)?;
                 let metadata = headers::metadata(fields)?;
                 ContainerOperation::Create(BlobHeaders { metadata, ..BlobHeaders::default() })
             }
             OfContainer::GetProperties => ContainerOperation::GetProperties(LeaseUse::Read(self.lease_id()?)),
             OfContainer::SetMetadata => {
-                let conditions = conditions::of_write(fields)?;
-                let lease = LeaseUse::Read(self.lease_id()?);
                 let change = HeaderChange::Metadata(headers::metadata(fields)?);
-                ContainerOperation::SetMetadata(ContainerWrite { conditions, lease, request: None }, change)
+                ContainerOperation::SetMetadata(self.container_change()?, change)
+            }
+            OfContainer::GetPolicies => ContainerOperation::GetPolicies(LeaseUse::Read(self.lease_id()?)),
+            OfContainer::SetPolicies => {
+                headers::refuse_public_access(fields)?;
+                ContainerOperation::SetPolicies(self.container_change()?, self.document(MAX_POLICIES)?)
             }
             OfContainer::Lease => ContainerOperation::Lease(self.lease()?),
             OfContainer::Delete => {
@@ -324,6 +340,12 @@ impl<'a> Parser<'a, '_> {
         Ok(Operation::Container(container, operation))
     }
 
+    /// Parses the headers that all changes of a container share.
+    fn container_change(&self) -> Result<ContainerWrite, AzureError> {
+        let conditions = conditions::of_write(self.fields())?;
+        Ok(ContainerWrite { conditions, lease: LeaseUse::Read(self.lease_id()?), request: None })
+    }
+
     fn blob(&self, blob: BlobPath) -> Result<Operation<'a>, AzureError> {
         let fields = self.fields();
         let operation = match rules::find(&rules::OF_BLOB, self.head, &self.query)? {
@@ -331,6 +353,7 @@ impl<'a> Parser<'a, '_> {
             OfBlob::Get | OfBlob::GetProperties => BlobOperation::Get(self.get()?),
             OfBlob::Put => BlobOperation::Put(self.put_blob()?),
             OfBlob::AppendBlock => BlobOperation::AppendBlock(self.append_block()?),
+            OfBlob::AppendBlockFromUrl => BlobOperation::AppendFromUrl(self.append_from_url()?),
             OfBlob::Seal => {
                 let conditions = headers::append_conditions(fields)?;
                 BlobOperation::Seal(SealBlob { write: self.write_at(conditions)?, conditions })

@@ -11,6 +11,7 @@ mod blocks;
 mod bodies;
 mod copies;
 mod interleavings;
+mod policies;
 mod shared_access;
 #[path = "../../../../tests/support/signer.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]

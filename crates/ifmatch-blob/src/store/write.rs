@@ -248,6 +248,8 @@ pub enum HeaderChange {
     Fields(Box<BlobHeaders>),
     /// Replaces the state of an append blob, and keeps all fields.
     Append(Append),
+    /// Replaces the stored access policies of a container, and keeps all fields.
+    Policies(Option<FieldText>),
 }
 
 impl HeaderChange {
@@ -260,6 +262,7 @@ impl HeaderChange {
                 BlobHeaders { metadata, append, block_list, checksum, ..BlobHeaders::clone(fields) }
             }
             Self::Append(append) => BlobHeaders { append: Some(*append), ..kept.clone() },
+            Self::Policies(policies) => BlobHeaders { policies: policies.clone(), ..kept.clone() },
         }
     }
 }
@@ -293,7 +296,7 @@ pub struct ContainerInfo {
     pub tag: Option<EntityTag>,
     /// When the container itself was created or changed, if the store knows it.
     pub last_modified: Option<HttpDate>,
-    /// The user's own fields, in [`BlobHeaders::metadata`]; the others are empty.
+    /// The user's own fields, in [`BlobHeaders::metadata`], and the [policies](BlobHeaders::policies); the others are empty.
     pub headers: BlobHeaders,
     /// When the container was created, if the store knows it. No two containers of the same name have the same time.
     pub created: Option<Timestamp>,
