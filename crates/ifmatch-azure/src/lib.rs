@@ -14,6 +14,7 @@ mod policies;
 mod request;
 mod response;
 pub mod service_info;
+mod snapshots;
 
 use std::sync::Arc;
 
@@ -82,14 +83,14 @@ pub fn is_signed(uri: &Uri, headers: &HeaderMap) -> bool {
     has(headers, &request::headers::VERSION) || auth::shared_access::is_in(uri.query())
 }
 
-/// Removes blocks left uncommitted for a week, and block lists without a blob. Returns the number of entries removed.
+/// Removes blocks left uncommitted for a week, and block lists and snapshots without a blob. Returns the number of entries removed.
 ///
 /// Call it about once a day. It never removes anything that is in use.
 ///
 /// # Errors
 /// The store failed. Entries removed before stay removed.
 pub async fn collect_blocks(context: &Context) -> Result<u64, StoreError> {
-    blocks::staging::collect(context).await
+    Ok(blocks::staging::collect(context).await? + snapshots::collect(context).await?)
 }
 
 /// Responds to a request.
@@ -155,7 +156,7 @@ async fn on_container(
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     match operation {
-        ContainerOperation::Create(headers) => containers::create_container(context, container, headers).await,
+        ContainerOperation::Create(headers) => containers::create_container(context, container, *headers).await,
         ContainerOperation::GetProperties(lease) => containers::get_container(context, container, lease).await,
         ContainerOperation::SetMetadata(write, change) => {
             containers::set_container(context, container, write, change).await
@@ -191,7 +192,8 @@ async fn on_blob(
         BlobOperation::Copy(copy) => Box::pin(blobs::copy_blob(context, blob, copy)).await,
         BlobOperation::CopyBlock(block) => Box::pin(blocks::put_block_from_url(context, blob, block)).await,
         BlobOperation::SetTier(lease) => Box::pin(blobs::set_blob_tier(context, blob, lease)).await,
-        BlobOperation::Delete(write) => Box::pin(blobs::delete_blob(context, blob, write)).await,
+        BlobOperation::Delete(write, deletion) => Box::pin(blobs::delete_blob(context, blob, write, deletion)).await,
+        BlobOperation::Snapshot(take) => Box::pin(snapshots::take(context, blob, take)).await,
     }
 }
 

@@ -6,8 +6,7 @@
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::header::ETAG;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::body::BlobBody;
@@ -18,8 +17,7 @@ use ifmatch_blob::store::{
     BlobInfo, BoxError, HeaderChange, Opened, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload,
 };
 use ifmatch_core::append::{AppendConditions, AppendFailure};
-use ifmatch_core::lease::SeenLease;
-use ifmatch_core::precondition::{Preconditions, Verdict};
+use ifmatch_core::precondition::Preconditions;
 
 use super::write;
 use crate::blobs;
@@ -171,14 +169,7 @@ impl Current {
             return Err(AzureError::blob_not_found());
         };
         let info = &opened.info;
-        SeenLease::check(info.lease.as_ref(), write.lease).map_err(AzureError::of_blob)?;
-        let conditions = &write.conditions.preconditions;
-        if let Verdict::Failed(_) = conditions.evaluate(&Method::PUT, Some(&info.validators())) {
-            return Err(match &info.tag {
-                Some(tag) => AzureError::condition_not_met().with(ETAG, tag.to_header()),
-                None => AzureError::condition_not_met(),
-            });
-        }
+        write::evaluate(info, write)?;
         let append = info.headers.append.ok_or_else(AzureError::other_type)?;
         let tag = info.tag.clone().filter(|tag| !tag.is_weak());
         let tag = tag.ok_or_else(|| {

@@ -24,6 +24,7 @@ use crate::random_guid;
 use crate::request::conditions;
 use crate::request::copy::{CopiedFields, CopiedPart, Copy, CopySource};
 use crate::response::headers::{COPY_ID, COPY_STATUS, SUCCESS};
+use crate::snapshots;
 
 /// Maximum number of attempts if the source changes meanwhile.
 const TRIES: usize = 5;
@@ -103,7 +104,7 @@ async fn open_with_list(
 ) -> Result<(Opened, Option<CommittedList>), AzureError> {
     for _ in 0..TRIES {
         let opened = open_source(context, source).await?;
-        if !is_kept {
+        if !is_kept || source.snapshot.is_some() {
             return Ok((opened, None));
         }
         let paths = BlobPaths::of(context, &source.blob).await?;
@@ -145,7 +146,7 @@ async fn find_copy(context: &Context, blob: &BlobPath) -> Result<Option<Copied>,
 
 /// Opens the source, after checking its lease and conditions.
 pub(crate) async fn open_source(context: &Context, source: &CopySource) -> Result<Opened, AzureError> {
-    let Some(opened) = context.store.open(&source.blob, Reading::RANGES).await.map_err(AzureError::of_blob)? else {
+    let Some(opened) = snapshots::open(context, &source.blob, source.snapshot, Reading::RANGES).await? else {
         containers::find(context, &source.blob.container).await?;
         return Err(AzureError::blob_not_found());
     };

@@ -12,11 +12,12 @@ use ifmatch_core::lease::{LeaseId, LeaseUse, azure};
 use ifmatch_core::precondition::Preconditions;
 
 use super::BlockId;
-use super::target::Target;
+use super::target::{Query, Target};
 use super::{MAX_APPENDED, MAX_BLOCK, Parser, Write, conditions, headers};
 use crate::auth::{self, Grant};
 use crate::crc64::Crc64;
 use crate::error::AzureError;
+use crate::snapshots::SnapshotTime;
 
 const SOURCE_LEASE: HeaderName = HeaderName::from_static("x-ms-source-lease-id");
 const SOURCE_RANGE: HeaderName = HeaderName::from_static("x-ms-source-range");
@@ -35,7 +36,7 @@ const SOURCE_CONDITIONS: [(HeaderName, HeaderName); 4] = [
 /// Copy Blob and Put Blob From URL.
 pub(crate) struct Copy {
     pub(crate) write: Write,
-    pub(crate) source: CopySource,
+    pub(crate) source: Box<CopySource>,
     pub(crate) fields: CopiedFields,
     /// The target must not have a finite lease, which could end while the blob is copied: as in Azure, where the copy goes on after the
     /// response.
@@ -69,7 +70,7 @@ pub(crate) struct AppendFromUrl {
 
 /// The part of a blob that becomes a block.
 pub(crate) struct CopiedPart {
-    pub(crate) source: CopySource,
+    pub(crate) source: Box<CopySource>,
     /// The range as sent, or `None` for the whole blob.
     pub(crate) range: Option<String>,
     pub(crate) md5: Option<ContentMd5>,
@@ -80,7 +81,9 @@ pub(crate) struct CopiedPart {
 /// The blob to copy.
 pub(crate) struct CopySource {
     pub(crate) blob: BlobPath,
-    /// The URL without its query.
+    /// The snapshot to copy, or `None` for the blob itself.
+    pub(crate) snapshot: Option<SnapshotTime>,
+    /// The URL without its query, except for the snapshot.
     pub(crate) url: FieldText,
     pub(crate) conditions: Preconditions,
     pub(crate) lease: LeaseUse,
@@ -130,7 +133,7 @@ impl Parser<'_, '_> {
         })
     }
 
-    fn source(&self) -> Result<CopySource, AzureError> {
+    fn source(&self) -> Result<Box<CopySource>, AzureError> {
         let fields = self.fields();
         let mut conditions = HeaderMap::new();
         for (own, standard) in SOURCE_CONDITIONS {
@@ -140,13 +143,13 @@ impl Parser<'_, '_> {
         }
         let lease: Option<LeaseId> = azure::id(fields, SOURCE_LEASE)?;
         let (conditions, lease) = (conditions::of_read(&conditions)?, LeaseUse::Read(lease));
-        let (blob, url) = self.source_blob()?;
-        Ok(CopySource { blob, url, conditions, lease })
+        let (blob, snapshot, url) = self.source_blob()?;
+        Ok(CopySource { blob, snapshot, url, conditions, lease }.into())
     }
 
-    /// Returns the blob that `x-ms-copy-source` names, and its URL without the query. It must be of the account that the request is for, on this server:
+    /// Returns the blob that `x-ms-copy-source` names, its snapshot, and its URL without the query. It must be of the account that the request is for, on this server:
     /// the server sends no request to another one.
-    fn source_blob(&self) -> Result<(BlobPath, FieldText), AzureError> {
+    fn source_blob(&self) -> Result<(BlobPath, Option<SnapshotTime>, FieldText), AzureError> {
         let text = headers::required(self.fields(), &headers::COPY_SOURCE)?;
         let invalid = |rule: &str| AzureError::invalid_header(headers::COPY_SOURCE.as_str(), rule);
         let malformed = || invalid("must be the URL of a blob");
@@ -164,16 +167,16 @@ impl Parser<'_, '_> {
         if matches!(self.grant, Grant::SharedAccess(_)) || auth::shared_access::is_in(source.query()) {
             auth::authenticate_source(self.accounts, self.head, &source, self.now, self.source_policy.as_ref())?;
         }
-        let names_version =
-            |name: &str| name.eq_ignore_ascii_case("snapshot") || name.eq_ignore_ascii_case("versionid");
-        let mut parameters = source.query().unwrap_or_default().split('&');
-        if parameters.any(|parameter| names_version(parameter.split('=').next().unwrap_or_default())) {
-            return Err(invalid("the service has no snapshots and no versions"));
+        let query = Query::parse(source.query().unwrap_or_default())?;
+        if query.get("versionid").is_some() {
+            return Err(invalid("the service has no versions"));
         }
+        let snapshot = query.snapshot()?;
         match Target::parse(source.path(), self.account, self.accounts)? {
             Target::Blob(blob) => {
-                let url = text.split('?').next().and_then(|url| FieldText::new(url).ok());
-                Ok((blob, url.ok_or_else(malformed)?))
+                let of_snapshot = snapshot.map(|time| format!("?snapshot={time}")).unwrap_or_default();
+                let url = text.split('?').next().and_then(|url| FieldText::new(&[url, &of_snapshot].concat()).ok());
+                Ok((blob, snapshot, url.ok_or_else(malformed)?))
             }
             _ => Err(malformed()),
         }

@@ -21,6 +21,7 @@ use crate::auth::Grant;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::RangeDigest;
+use crate::snapshots::Deletion;
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 /// The MD5 of the body or, in a response without a range, of the whole blob.
@@ -235,15 +236,19 @@ pub(super) fn refuse_public_access(headers: &HeaderMap) -> Result<(), AzureError
     Err(AzureError::new(StatusCode::CONFLICT, "PublicAccessNotPermitted", message))
 }
 
-/// Rejects values of `x-ms-delete-snapshots` that would keep the blob.
-pub(super) fn check_snapshots(headers: &HeaderMap) -> Result<(), AzureError> {
+/// Parses `x-ms-delete-snapshots`.
+pub(super) fn deletion(headers: &HeaderMap) -> Result<Deletion, AzureError> {
     match one(headers, &DELETE_SNAPSHOTS)? {
-        None | Some("include") => Ok(()),
-        Some(_) => {
-            let rule = "must be 'include': the service has no snapshots";
-            Err(AzureError::invalid_header(DELETE_SNAPSHOTS.as_str(), rule))
-        }
+        None => Ok(Deletion::Bare),
+        Some("include") => Ok(Deletion::Include),
+        Some("only") => Ok(Deletion::Only),
+        Some(_) => Err(AzureError::invalid_header(DELETE_SNAPSHOTS.as_str(), "must be 'include' or 'only'")),
     }
+}
+
+/// The error for the deletion of a snapshot with its snapshots.
+pub(super) fn snapshot_of_snapshot() -> AzureError {
+    AzureError::invalid_header(DELETE_SNAPSHOTS.as_str(), "a snapshot has no snapshots: leave the header out")
 }
 
 /// Rejects a request without a tier.

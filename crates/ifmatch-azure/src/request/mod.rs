@@ -33,12 +33,13 @@ use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::policies::Policy;
 use crate::random_guid;
+use crate::snapshots::{Deletion, OwnMetadata, SnapshotTime};
 use conditions::WriteConditions;
 use copy::{AppendFromUrl, Copy, CopyBlock};
 use rules::{OfBlob, OfContainer, OfService};
 use target::{Query, Target};
 
-pub(crate) use list::List;
+pub(crate) use list::{List, marker_at};
 
 /// Maximum length of a block, in bytes: 4,000 MiB.
 const MAX_BLOCK: u64 = 4000 * 1024 * 1024;
@@ -82,7 +83,7 @@ pub(crate) struct Document {
 
 /// An operation on a container.
 pub(crate) enum ContainerOperation {
-    Create(BlobHeaders),
+    Create(Box<BlobHeaders>),
     GetProperties(LeaseUse),
     SetMetadata(ContainerWrite, HeaderChange),
     GetPolicies(LeaseUse),
@@ -104,7 +105,8 @@ pub(crate) enum BlobOperation<'a> {
     GetBlockList(GetBlockList),
     Set(Write, HeaderChange),
     Lease(Lease),
-    Delete(Write),
+    Delete(Write, Deletion),
+    Snapshot(TakeSnapshot),
     Copy(Copy),
     CopyBlock(CopyBlock),
     SetTier(LeaseUse),
@@ -112,6 +114,8 @@ pub(crate) enum BlobOperation<'a> {
 
 /// Get Blob, Get Blob Properties and Get Blob Metadata.
 pub(crate) struct Get<'a> {
+    /// The snapshot to read, or `None` for the blob itself.
+    pub(crate) snapshot: Option<SnapshotTime>,
     pub(crate) conditions: Preconditions,
     pub(crate) lease: LeaseUse,
     pub(crate) part: Part<'a>,
@@ -224,6 +228,12 @@ impl BlockId {
     }
 }
 
+/// Snapshot Blob.
+pub(crate) struct TakeSnapshot {
+    pub(crate) write: Write,
+    pub(crate) metadata: OwnMetadata,
+}
+
 /// Put Block.
 pub(crate) struct PutBlock {
     pub(crate) id: BlockId,
@@ -314,7 +324,7 @@ impl<'a> Parser<'a, '_> {
             OfContainer::Create => {
                 headers::refuse_public_access(fields)?;
                 let metadata = headers::metadata(fields)?;
-                ContainerOperation::Create(BlobHeaders { metadata, ..BlobHeaders::default() })
+                ContainerOperation::Create(BlobHeaders { metadata, ..BlobHeaders::default() }.into())
             }
             OfContainer::GetProperties => ContainerOperation::GetProperties(LeaseUse::Read(self.lease_id()?)),
             OfContainer::SetMetadata => {
@@ -371,9 +381,18 @@ impl<'a> Parser<'a, '_> {
             }
             OfBlob::Lease => BlobOperation::Lease(self.lease()?),
             OfBlob::Delete => {
-                let write = self.write()?;
-                headers::check_snapshots(fields)?;
-                BlobOperation::Delete(write)
+                let (write, deletion) = (self.write()?, headers::deletion(fields)?);
+                match self.query.snapshot()? {
+                    None => BlobOperation::Delete(write, deletion),
+                    Some(time) if deletion == Deletion::Bare => BlobOperation::Delete(write, Deletion::One(time)),
+                    Some(_) => return Err(headers::snapshot_of_snapshot()),
+                }
+            }
+            OfBlob::Snapshot => {
+                let (write, metadata) = (self.write()?, headers::metadata(fields)?);
+                // The holder of a lease may take one, and so may everyone else.
+                let write = Write { lease: LeaseUse::Read(write.lease.id()), request: None, ..write };
+                BlobOperation::Snapshot(TakeSnapshot { write, metadata: Some(metadata).filter(|own| !own.is_empty()) })
             }
             OfBlob::Copy => BlobOperation::Copy(self.copy()?),
             OfBlob::PutBlockFromUrl => BlobOperation::CopyBlock(self.copy_block()?),
@@ -396,7 +415,7 @@ impl<'a> Parser<'a, '_> {
             None => Part::Whole,
             Some(range) => Part::Range { range, headers: fields, digest: headers::range_digest(fields)? },
         };
-        Ok(Get { conditions, lease, part })
+        Ok(Get { snapshot: self.query.snapshot()?, conditions, lease, part })
     }
 
     fn put_blob(&self) -> Result<PutBlob, AzureError> {

@@ -57,7 +57,7 @@ fn on_container(operation: &ContainerOperation) -> &'static str {
 fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
     match operation {
         BlobOperation::Get(_) | BlobOperation::GetBlockList(_) => "r",
-        BlobOperation::Put(_) | BlobOperation::Copy(_) => "cw",
+        BlobOperation::Put(_) | BlobOperation::Copy(_) | BlobOperation::Snapshot(_) => "cw",
         BlobOperation::AppendBlock(_) | BlobOperation::AppendFromUrl(_) => "aw",
         BlobOperation::Seal(_)
         | BlobOperation::PutBlock(_)
@@ -66,7 +66,7 @@ fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
         | BlobOperation::PutBlockList(_)
         | BlobOperation::Set(..) => "w",
         BlobOperation::Lease(lease) => on_lease(&lease.request.action),
-        BlobOperation::Delete(_) => "d",
+        BlobOperation::Delete(..) => "d",
     }
 }
 

@@ -56,6 +56,7 @@ pub(super) enum OfBlob {
     Delete,
     Copy,
     PutBlockFromUrl,
+    Snapshot,
     SetTier,
 }
 
@@ -159,6 +160,8 @@ const SOURCE: &[&str] = &[
 const SOURCE_BLOB: &[&str] = &["x-ms-copy-source-blob-properties", "x-ms-requires-sync", "x-ms-source-lease-id"];
 const SOURCE_RANGE: &[&str] = &["x-ms-source-range", "x-ms-source-content-crc64"];
 const PUBLIC: &[&str] = &["x-ms-blob-public-access"];
+/// Names a snapshot of the blob.
+const SNAPSHOT: &[&str] = &["snapshot"];
 const SNAPSHOTS: &[&str] = &["x-ms-delete-snapshots"];
 const LISTING: &[&str] = &["prefix", "marker", "maxresults", "include"];
 const LISTING_BLOBS: &[&str] = &["prefix", "delimiter", "marker", "maxresults", "include", "startfrom"];
@@ -208,14 +211,14 @@ pub(super) const OF_CONTAINER: [Rule<OfContainer>; 11] = {
 };
 
 #[rustfmt::skip]
-pub(super) const OF_BLOB: [Rule<OfBlob>; 18] = {
+pub(super) const OF_BLOB: [Rule<OfBlob>; 19] = {
     use Conditions::{All, None};
     use OfBlob as N;
     [
         rule(N::GetAccountInformation, ("GET HEAD", "account", "properties"), &[], &[], None),
-        rule(N::Get, ("GET", "", ""), &[], &[LEASE, RANGE], All),
-        rule(N::GetProperties, ("HEAD", "", ""), &[], &[LEASE], All),
-        rule(N::GetProperties, ("GET HEAD", "", "metadata"), &[], &[LEASE], All),
+        rule(N::Get, ("GET", "", ""), SNAPSHOT, &[LEASE, RANGE], All),
+        rule(N::GetProperties, ("HEAD", "", ""), SNAPSHOT, &[LEASE], All),
+        rule(N::GetProperties, ("GET HEAD", "", "metadata"), SNAPSHOT, &[LEASE], All),
         rule(N::Put, ("PUT", "", ""), &[], &[LEASE, META, TIER, CRC64, TYPE, STORED], All),
         rule(N::AppendBlock, ("PUT", "", "appendblock"), &[], &[LEASE, META, CRC64, POSITION, MAX_SIZE], All),
         rule(N::AppendBlockFromUrl, ("PUT", "", "appendblock"), &[], &[LEASE, META, POSITION, MAX_SIZE, SOURCE, SOURCE_RANGE], All),
@@ -229,7 +232,8 @@ pub(super) const OF_BLOB: [Rule<OfBlob>; 18] = {
         rule(N::Copy, ("PUT", "", ""), &[], &[LEASE, META, TIER, TYPE, STORED, SOURCE, SOURCE_BLOB], All),
         rule(N::PutBlockFromUrl, ("PUT", "", "block"), &["blockid"], &[LEASE, SOURCE, SOURCE_RANGE], None),
         rule(N::SetTier, ("PUT", "", "tier"), &[], &[LEASE, TIER, REHYDRATE], None),
-        rule(N::Delete, ("DELETE", "", ""), &[], &[LEASE, SNAPSHOTS], All),
+        rule(N::Snapshot, ("PUT", "", "snapshot"), &[], &[LEASE, META], All),
+        rule(N::Delete, ("DELETE", "", ""), SNAPSHOT, &[LEASE, SNAPSHOTS], All),
     ]
 };
 

@@ -16,4 +16,5 @@ mod shared_access;
 #[path = "../../../../tests/support/signer.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
 mod signer;
+mod snapshots;
 mod support;

@@ -230,7 +230,8 @@ async fn the_query_is_what_was_signed() {
         ("SP=rw", 403, "AuthenticationFailed"),
         ("%73p=rw", 403, "AuthenticationFailed"),
         ("sig=AAAA", 403, "AuthenticationFailed"),
-        ("snapshot=2020-09-13T12:26:40.0000000Z", 400, "UnsupportedQueryParameter"),
+        ("snapshot=2020-09-13T12:26:40.0000000Z", 403, "AuthenticationFailed"),
+        ("versionid=1", 400, "UnsupportedQueryParameter"),
     ] {
         for query in [format!("{signed}&{extra}"), format!("{extra}&{signed}")] {
             read(&client, "/box/a", &query).await.refused(status, code);
