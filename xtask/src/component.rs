@@ -37,7 +37,9 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     let component = build(workspace, deadline)?;
     let (size, most) = (wasm::compressed(&component)?, budget(workspace)?);
     if size > most {
-        return Err(format!("the component has {size} bytes compressed; the limit in wasm/budget.json is {most}").into());
+        return Err(
+            format!("the component has {size} bytes compressed; the limit in wasm/budget.json is {most}").into()
+        );
     }
     let guest = build_as(workspace, "component-guest", "guest.wasm", deadline)?;
     let host = workspace.root().join("wasm/host");

@@ -25,6 +25,7 @@ use crate::service::Access;
 use crate::storage::entities::{Change, Entities};
 use crate::storage::tables::{AccountContainers, Table, TableName};
 use ifmatch_azure::auth::{self, Authenticated};
+use ifmatch_azure::service_info;
 use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Client;
@@ -71,8 +72,8 @@ where
     let address = Resource::parse(head.uri.path())?;
     let method = Verb::of(head)?;
     let options = Options::parse(head.uri.query().unwrap_or_default())?;
-    if options.other {
-        return Err(TableError::new(Code::NotImplemented));
+    if let Some((restype, comp)) = &options.other {
+        return about_service(&Access(grant), &address, method, (restype, comp));
     }
     let metadata = MetadataLevel::requested(options.format.as_deref(), &head.headers)?;
     let format = ResponseFormat::new(head, account.name(), metadata);
@@ -96,6 +97,22 @@ where
         Resource::Tables => request.tables(method, body).await,
         Resource::Service => Err(TableError::new(Code::NotImplemented)),
     }
+}
+
+/// Answers a request about the service itself.
+fn about_service(
+    access: &Access,
+    address: &Resource,
+    verb: Verb,
+    subject: (&str, &str),
+) -> Result<Response<BlobBody>, TableError> {
+    let answer = match (address, verb, subject) {
+        (Resource::Service, Verb::Get, ("service", "properties")) => service_info::table_properties,
+        (Resource::Service, Verb::Get, ("service", "stats")) => service_info::statistics,
+        _ => return Err(TableError::new(Code::NotImplemented)),
+    };
+    access.to_service("r")?;
+    Ok(answer())
 }
 
 /// An authenticated request.

@@ -160,6 +160,11 @@ where
 pub(crate) struct Access(pub(crate) Grant);
 
 impl Access {
+    /// Permits operations on the service that need any of these permissions.
+    pub(crate) fn to_service(&self, any_of: &str) -> Result<(), TableError> {
+        self.check(Level::Service, any_of)
+    }
+
     /// Permits operations on tables that need any of these permissions.
     pub(crate) fn to_tables(&self, any_of: &str) -> Result<(), TableError> {
         self.check(Level::Container, any_of)

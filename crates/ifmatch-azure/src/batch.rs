@@ -15,6 +15,7 @@ use ifmatch_blob::store::Upload;
 use crate::auth;
 use crate::blocks;
 use crate::error::AzureError;
+use crate::policies;
 use crate::random_guid;
 use crate::request::headers::VERSION;
 use crate::request::{self, Batch, BlobOperation, Operation, permissions};
@@ -85,15 +86,17 @@ async fn execute(
 ) -> Result<Response<BlobBody>, AzureError> {
     let sent = head.clone();
     head.uri = with_account(&head.uri, account)?;
-    let grant = auth::authenticate_part(accounts, account, &sent, head, context.wall())?;
+    let policies = policies::named(context, accounts, head).await?;
+    let policy = policies.of_request.as_ref();
+    let grant = auth::authenticate_part(accounts, account, &sent, head, context.wall(), policy)?;
     if let Some(version) = version {
         let inserted = head.headers.try_insert(VERSION, version.clone());
         inserted.map_err(|_| AzureError::invalid_batch("a part has too many header fields"))?;
     }
-    let mut operation = request::parse(context, head, account, accounts, &grant)?;
+    let mut operation = request::parse(context, head, account, accounts, &grant, policies.of_source)?;
     permissions::check(&mut operation, &grant)?;
     match operation {
-        Operation::Blob(blob, operation @ (BlobOperation::Delete(_) | BlobOperation::SetTier(_)))
+        Operation::Blob(blob, operation @ (BlobOperation::Delete(..) | BlobOperation::SetTier(_)))
             if container.is_none_or(|container| *container == blob.container) =>
         {
             crate::on_blob(context, &blob, operation, Upload::new(Full::<Bytes>::default())).await

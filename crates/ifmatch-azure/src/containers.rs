@@ -1,24 +1,31 @@
 //! Operations on containers and their service, and listings.
 
+use std::ops::ControlFlow;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE;
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::header::{ETAG, LAST_MODIFIED};
+use http::{HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
-use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
-    BlobEntry, ContainerEntry, ContainerInfo, Delete, HeaderChange, Hierarchy, ListQuery, Listed, SetHeaders,
+    BlobEntry, BlobInfo, ContainerEntry, ContainerInfo, Delete, HeaderChange, Hierarchy, ListQuery, Listed, SetHeaders,
+    Upload,
 };
 use ifmatch_core::EntityTag;
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 
 use crate::blobs::tags;
+use crate::blocks;
 use crate::error::AzureError;
+use crate::policies;
 use crate::request::conditions::WriteConditions;
-use crate::request::{ContainerWrite, Lease, List};
+use crate::request::{ContainerWrite, Document, Lease, List, marker_at};
 use crate::response::Xml;
 use crate::response::{self, headers};
+use crate::snapshots::{self, SnapshotTime};
 
 pub(crate) async fn create_container(
     context: &Context,
@@ -47,7 +54,8 @@ pub(crate) async fn get_container(
     Ok(response)
 }
 
-pub(crate) async fn set_container_metadata(
+/// Changes the metadata or the policies.
+pub(crate) async fn set_container(
     context: &Context,
     container: &ContainerName,
     write: ContainerWrite,
@@ -58,6 +66,32 @@ pub(crate) async fn set_container_metadata(
     let set = SetHeaders { preconditions: conditions.preconditions, lease, request, ..SetHeaders::new(change) };
     let info = context.store.set_container(container, set).await.map_err(AzureError::of_container)?;
     Ok(changed(StatusCode::OK, &info))
+}
+
+/// Get Container ACL.
+pub(crate) async fn get_policies(
+    context: &Context,
+    container: &ContainerName,
+    lease: LeaseUse,
+) -> Result<Response<BlobBody>, AzureError> {
+    let info = find(context, container).await?;
+    SeenLease::check(info.lease.as_ref(), lease).map_err(AzureError::of_container)?;
+    let mut response = response::document(policies::document(&policies::of(&info.headers)));
+    response.headers_mut().extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
+    response.headers_mut().extend(info.last_modified.map(|date| (LAST_MODIFIED, date.to_header())));
+    Ok(response)
+}
+
+/// Set Container ACL.
+pub(crate) async fn set_policies(
+    context: &Context,
+    container: &ContainerName,
+    write: ContainerWrite,
+    document: Document,
+    body: Upload,
+) -> Result<Response<BlobBody>, AzureError> {
+    let policies = policies::parse(&blocks::read(context, document, body).await?)?;
+    set_container(context, container, write, HeaderChange::Policies(policies)).await
 }
 
 pub(crate) async fn lease_container(
@@ -122,25 +156,93 @@ pub(crate) async fn list_blobs(
     let listing = Hierarchy {
         prefix: &list.prefix,
         delimiter: list.delimiter.as_deref(),
-        after: list.marker.clone(),
+        after: list.marker.clone().filter(|_| list.resume.is_none()),
         start: list.start.as_deref(),
         limit: list.limit,
         leases: true,
     };
     let listing = listing.list(&*context.store, container).await.map_err(AzureError::of_container)?;
     let listing = listing.ok_or_else(AzureError::container_not_found)?;
+    let with_snapshots = if list.with_snapshots { Some(find(context, container).await?) } else { None };
+    let mut page = BlobPage { xml, list, left: list.limit };
     for item in &listing.items {
-        match item {
-            Listed::Blob(entry) => add_blob(&mut xml, entry, list),
-            Listed::Folder(folder) => {
-                xml.open("BlobPrefix");
-                xml.blob_name(folder);
-                xml.close("BlobPrefix");
-            }
+        let stopped = match item {
+            Listed::Folder(folder) => page.add_folder(folder),
+            Listed::Blob(entry) => match &with_snapshots {
+                Some(info) => page.add_with_snapshots(context, (container, info), entry).await?,
+                None => page.add(entry.name.as_str(), &entry.info, None),
+            },
+        };
+        if let ControlFlow::Break(marker) = stopped {
+            return Ok(page.end(Some(marker)));
         }
     }
-    xml.close("Blobs");
-    Ok(end(xml, listing.next))
+    Ok(page.end(listing.next))
+}
+
+/// A page that is being written.
+struct BlobPage<'a> {
+    xml: Xml,
+    list: &'a List,
+    /// Number of items that fit in.
+    left: usize,
+}
+
+impl BlobPage<'_> {
+    /// Counts an item. If it doesn't fit, the listing ends with this marker.
+    fn count(&mut self, marker: impl FnOnce() -> String) -> ControlFlow<String> {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(marker()),
+        }
+    }
+
+    fn add_folder(&mut self, folder: &str) -> ControlFlow<String> {
+        self.count(|| marker_at(folder, None))?;
+        self.xml.open("BlobPrefix");
+        self.xml.blob_name(folder);
+        self.xml.close("BlobPrefix");
+        ControlFlow::Continue(())
+    }
+
+    fn add(&mut self, name: &str, info: &BlobInfo, snapshot: Option<SnapshotTime>) -> ControlFlow<String> {
+        self.count(|| marker_at(name, None))?;
+        add_blob(&mut self.xml, name, info, snapshot, self.list);
+        ControlFlow::Continue(())
+    }
+
+    /// Adds the snapshots of a blob, from the oldest on, and then the blob.
+    async fn add_with_snapshots(
+        &mut self,
+        context: &Context,
+        (container, info): (&ContainerName, &ContainerInfo),
+        entry: &BlobEntry,
+    ) -> Result<ControlFlow<String>, AzureError> {
+        let name = entry.name.as_str();
+        let blob = BlobPath { container: container.clone(), name: entry.name.clone() };
+        let mut after = self.list.resume.as_ref().filter(|(from, _)| from == name).and_then(|(_, after)| *after);
+        loop {
+            let (snapshots, has_more) = snapshots::of_listed(context, info, (&blob, &entry.info), after).await?;
+            for (time, info) in &snapshots {
+                if self.add(name, info, Some(*time)).is_break() {
+                    return Ok(ControlFlow::Break(marker_at(name, after)));
+                }
+                after = Some(*time);
+            }
+            if !has_more {
+                break;
+            }
+        }
+        Ok(self.add(name, &entry.info, None).map_break(|_| marker_at(name, after)))
+    }
+
+    fn end(mut self, next: Option<String>) -> Response<BlobBody> {
+        self.xml.close("Blobs");
+        end(self.xml, next)
+    }
 }
 
 pub(crate) async fn list_containers(context: &Context, list: &List) -> Result<Response<BlobBody>, AzureError> {
@@ -197,11 +299,13 @@ fn end(mut xml: Xml, next: Option<String>) -> Response<BlobBody> {
     response::document(xml.end("EnumerationResults"))
 }
 
-fn add_blob(xml: &mut Xml, entry: &BlobEntry, list: &List) {
-    let info = &entry.info;
+fn add_blob(xml: &mut Xml, name: &str, info: &BlobInfo, snapshot: Option<SnapshotTime>, list: &List) {
     let field = |field: &Option<FieldText>| field.as_ref().map(|text| text.as_str().to_owned());
     xml.open("Blob");
-    xml.blob_name(entry.name.as_str());
+    xml.blob_name(name);
+    if let Some(time) = snapshot {
+        xml.text("Snapshot", &time.to_string());
+    }
     xml.open("Properties");
     xml.text("Creation-Time", &headers::creation_date(info).to_string());
     xml.text("Last-Modified", &info.last_modified.to_string());
@@ -222,7 +326,9 @@ fn add_blob(xml: &mut Xml, entry: &BlobEntry, list: &List) {
     }
     xml.text("AccessTier", "Hot");
     xml.text("AccessTierInferred", "true");
-    add_lease(xml, info.lease.as_ref());
+    if snapshot.is_none() {
+        add_lease(xml, info.lease.as_ref());
+    }
     if let Some(copied) = info.headers.copied.as_ref().filter(|_| list.with_copies) {
         xml.text("CopyId", copied.id.as_str());
         xml.text("CopySource", copied.source.as_str());
@@ -294,43 +400,4 @@ fn add_metadata(xml: &mut Xml, stored: &BlobHeaders) {
         }
     }
     xml.close("Metadata");
-}
-
-/// The properties of the blob service: logging, metrics and soft delete are off.
-pub(crate) fn properties() -> Response<BlobBody> {
-    let mut xml = Xml::begin("StorageServiceProperties");
-    xml.open("Logging");
-    xml.text("Version", "1.0");
-    for name in ["Delete", "Read", "Write"] {
-        xml.text(name, "false");
-    }
-    switched_off(&mut xml, "RetentionPolicy");
-    xml.close("Logging");
-    for name in ["HourMetrics", "MinuteMetrics"] {
-        xml.open(name);
-        xml.text("Version", "1.0");
-        xml.text("Enabled", "false");
-        switched_off(&mut xml, "RetentionPolicy");
-        xml.close(name);
-    }
-    xml.text("Cors", "");
-    switched_off(&mut xml, "DeleteRetentionPolicy");
-    switched_off(&mut xml, "StaticWebsite");
-    response::document(xml.end("StorageServiceProperties"))
-}
-
-fn switched_off(xml: &mut Xml, name: &str) {
-    xml.open(name);
-    xml.text("Enabled", "false");
-    xml.close(name);
-}
-
-/// The SKU and kind of the account.
-pub(crate) fn account_information() -> Response<BlobBody> {
-    let mut response = response::empty(StatusCode::OK, None, None);
-    let fields =
-        [("x-ms-sku-name", "Standard_LRS"), ("x-ms-account-kind", "StorageV2"), ("x-ms-is-hns-enabled", "false")];
-    let fields = fields.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-    response.headers_mut().extend(fields);
-    response
 }

@@ -1,8 +1,8 @@
 //! The CRC-64 of a body, as in `x-ms-content-crc64`: CRC-64/NVME, in little-endian order. It detects accidental damage.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
 
 use base64::Engine;
@@ -16,7 +16,8 @@ use crate::error::AzureError;
 
 /// The polynomial, lowest coefficient first.
 const POLYNOMIAL: u64 = 0x9A6C_9329_AC4B_C9B5;
-const TABLE: [u64; 256] = table();
+/// The CRC-64 of each byte. Computed, since the Worker's size counts.
+static TABLE: LazyLock<[u64; 256]> = LazyLock::new(table);
 
 /// The CRC-64 of some bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +31,8 @@ impl Crc64 {
 
     /// Returns the CRC-64 of the bytes so far and these.
     fn and(self, bytes: &[u8]) -> Self {
-        let step = |crc: u64, byte: &u8| TABLE[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
+        let table = &*TABLE;
+        let step = |crc: u64, byte: &u8| table[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
         Self(!bytes.iter().fold(!self.0, step))
     }
 
@@ -100,19 +102,9 @@ impl Body for Watched {
     }
 }
 
-const fn table() -> [u64; 256] {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let (mut crc, mut bit) = (byte as u64, 0);
-        while bit < 8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ POLYNOMIAL } else { crc >> 1 };
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
+fn table() -> [u64; 256] {
+    let shift = |crc: u64, _| if crc & 1 == 1 { (crc >> 1) ^ POLYNOMIAL } else { crc >> 1 };
+    std::array::from_fn(|byte| (0..8).fold(byte as u64, shift))
 }
 
 #[cfg(test)]

@@ -68,6 +68,10 @@ impl AzureError {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestBodyTooLarge", message)
     }
 
+    pub(crate) fn internal() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "see the server's log")
+    }
+
     pub(crate) fn busy() -> Self {
         Self::busy_since("the service is busy, or another write is in flight. Retry")
     }
@@ -154,7 +158,7 @@ impl AzureError {
                 "OperationTimedOut",
                 "the outcome of the write is unknown. Read the blob before you retry",
             ),
-            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "see the server's log"),
+            _ => Self::internal(),
         };
         if answer.status.is_server_error() {
             error.report();

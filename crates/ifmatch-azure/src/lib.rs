@@ -10,8 +10,11 @@ mod blocks;
 mod containers;
 mod crc64;
 mod error;
+mod policies;
 mod request;
 mod response;
+pub mod service_info;
+mod snapshots;
 
 use std::sync::Arc;
 
@@ -80,14 +83,14 @@ pub fn is_signed(uri: &Uri, headers: &HeaderMap) -> bool {
     has(headers, &request::headers::VERSION) || auth::shared_access::is_in(uri.query())
 }
 
-/// Removes blocks left uncommitted for a week, and block lists without a blob. Returns the number of entries removed.
+/// Removes blocks left uncommitted for a week, and block lists and snapshots without a blob. Returns the number of entries removed.
 ///
 /// Call it about once a day. It never removes anything that is in use.
 ///
 /// # Errors
 /// The store failed. Entries removed before stay removed.
 pub async fn collect_blocks(context: &Context) -> Result<u64, StoreError> {
-    blocks::staging::collect(context).await
+    Ok(blocks::staging::collect(context).await? + snapshots::collect(context).await?)
 }
 
 /// Responds to a request.
@@ -106,8 +109,10 @@ async fn execute(
     head: &Parts,
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let Authenticated { account, grant } = auth::authenticate_blob(accounts, head, context.wall())?;
-    let mut operation = request::parse(context, head, account, accounts, &grant)?;
+    let policies = policies::named(context, accounts, head).await?;
+    let policy = policies.of_request.as_ref();
+    let Authenticated { account, grant } = auth::authenticate_blob(accounts, head, context.wall(), policy)?;
+    let mut operation = request::parse(context, head, account, accounts, &grant, policies.of_source)?;
     permissions::check(&mut operation, &grant)?;
     let is_read = matches!(operation, Operation::Blob(_, BlobOperation::Get(_)));
     let mut response = carry_out(context, accounts, account, head, operation, body).await?;
@@ -132,11 +137,14 @@ async fn carry_out(
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     match operation {
-        Operation::GetAccountInformation => Ok(containers::account_information()),
-        Operation::GetServiceProperties => Ok(containers::properties()),
+        Operation::GetAccountInformation => Ok(service_info::account_information()),
+        Operation::GetServiceProperties => Ok(service_info::blob_properties()),
+        Operation::GetServiceStatistics => Ok(service_info::statistics()),
         Operation::Batch(batch) => Box::pin(batch::run(context, accounts, account, head, batch, body)).await,
         Operation::ListContainers(list) => Box::pin(containers::list_containers(context, &list)).await,
-        Operation::Container(container, operation) => Box::pin(on_container(context, &container, operation)).await,
+        Operation::Container(container, operation) => {
+            Box::pin(on_container(context, &container, operation, body)).await
+        }
         Operation::Blob(blob, operation) => on_blob(context, &blob, operation, body).await,
     }
 }
@@ -145,12 +153,17 @@ async fn on_container(
     context: &Context,
     container: &ContainerName,
     operation: ContainerOperation,
+    body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     match operation {
-        ContainerOperation::Create(headers) => containers::create_container(context, container, headers).await,
+        ContainerOperation::Create(headers) => containers::create_container(context, container, *headers).await,
         ContainerOperation::GetProperties(lease) => containers::get_container(context, container, lease).await,
         ContainerOperation::SetMetadata(write, change) => {
-            containers::set_container_metadata(context, container, write, change).await
+            containers::set_container(context, container, write, change).await
+        }
+        ContainerOperation::GetPolicies(lease) => containers::get_policies(context, container, lease).await,
+        ContainerOperation::SetPolicies(write, document) => {
+            containers::set_policies(context, container, write, document, body).await
         }
         ContainerOperation::Lease(lease) => containers::lease_container(context, container, lease).await,
         ContainerOperation::Delete(write) => containers::delete_container(context, container, write).await,
@@ -169,6 +182,7 @@ async fn on_blob(
         BlobOperation::Get(get) => Box::pin(blobs::get_blob(context, blob, get)).await,
         BlobOperation::Put(put) => Box::pin(blobs::put_blob(context, blob, put, body)).await,
         BlobOperation::AppendBlock(append) => Box::pin(blobs::append_block(context, blob, append, body)).await,
+        BlobOperation::AppendFromUrl(append) => Box::pin(blobs::append_block_from_url(context, blob, append)).await,
         BlobOperation::Seal(seal) => Box::pin(blobs::seal_blob(context, blob, seal)).await,
         BlobOperation::PutBlock(block) => Box::pin(blocks::put_block(context, blob, block, body)).await,
         BlobOperation::PutBlockList(put) => Box::pin(blocks::put_block_list(context, blob, put, body)).await,
@@ -180,7 +194,8 @@ async fn on_blob(
         BlobOperation::SetTier(lease) => Box::pin(blobs::set_blob_tier(context, blob, lease)).await,
         BlobOperation::GetTags(get) => Box::pin(blobs::get_tags(context, blob, get)).await,
         BlobOperation::SetTags(set) => Box::pin(blobs::set_tags(context, blob, set, body)).await,
-        BlobOperation::Delete(write) => Box::pin(blobs::delete_blob(context, blob, write)).await,
+        BlobOperation::Delete(write, deletion) => Box::pin(blobs::delete_blob(context, blob, write, deletion)).await,
+        BlobOperation::Snapshot(take) => Box::pin(snapshots::take(context, blob, take)).await,
     }
 }
 

@@ -51,17 +51,23 @@ pub struct BlobHeaders {
     pub checksum: Option<FieldText>,
     /// The tags. A [change](crate::store::HeaderChange::Tags) of them is no new version.
     pub tags: Tags,
+    /// Names the version of which this is a snapshot, in a dialect's own form. `None` for blobs that requests can name.
+    pub snapshot: Option<FieldText>,
+    /// A container's stored access policies, in a dialect's own form. `None` for blobs.
+    pub policies: Option<FieldText>,
 }
 
 const APPEND: &str = " append";
 const BLOCK_LIST: &str = " blocks";
 const COPIED: &str = " copy";
 const CHECKSUM: &str = " checksum";
+const SNAPSHOT: &str = " snapshot";
+const POLICIES: &str = " policies";
 const TAGS: &str = " tags";
 
 impl BlobHeaders {
     /// The names of the fields that requests don't name. Each begins with a space, which no name of the metadata contains.
-    pub const INTERNAL: [&str; 5] = [APPEND, BLOCK_LIST, COPIED, CHECKSUM, TAGS];
+    pub const INTERNAL: [&str; 7] = [APPEND, BLOCK_LIST, COPIED, CHECKSUM, TAGS, SNAPSHOT, POLICIES];
 
     /// Returns the fields that requests don't name, as text that a store keeps.
     pub fn internal(&self) -> impl Iterator<Item = (&'static str, String)> {
@@ -70,7 +76,9 @@ impl BlobHeaders {
         let copied = self.copied.as_ref().map(|copied| (COPIED, copied.to_string()));
         let checksum = self.checksum.as_ref().map(|checksum| (CHECKSUM, checksum.as_str().to_owned()));
         let tags = (!self.tags.is_empty()).then(|| (TAGS, self.tags.to_string()));
-        [append, block_list, copied, checksum, tags].into_iter().flatten()
+        let policies = self.policies.as_ref().map(|policies| (POLICIES, policies.as_str().to_owned()));
+        let snapshot = self.snapshot.as_ref().map(|snapshot| (SNAPSHOT, snapshot.as_str().to_owned()));
+        [append, block_list, copied, checksum, tags, snapshot, policies].into_iter().flatten()
     }
 
     /// Sets one of the fields that requests don't name.
@@ -84,6 +92,8 @@ impl BlobHeaders {
             COPIED => self.copied = Some(text.parse()?),
             CHECKSUM => self.checksum = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             TAGS => self.tags = text.parse().map_err(|_| InvalidInternal)?,
+            SNAPSHOT => self.snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
+            POLICIES => self.policies = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             _ => return Err(InvalidInternal),
         }
         Ok(())

@@ -39,7 +39,9 @@ fn foreign(site: &Site) {
         http.put(&path, &[("x-ms-copy-source", &source)], "").refused(400, "CopyAcrossAccountsNotSupported");
     }
     let snapshot = format!("{own}?snapshot=2020-09-13T12:26:40.0000000Z");
-    http.put(&path, &[("x-ms-copy-source", &snapshot)], "").refused(400, "InvalidHeaderValue");
+    http.put(&path, &[("x-ms-copy-source", &snapshot)], "").refused(404, "BlobNotFound");
+    let version = format!("{own}?versionid=1");
+    http.put(&path, &[("x-ms-copy-source", &version)], "").refused(400, "InvalidHeaderValue");
     assert_eq!(http.get(&path).is(200).text(), "first");
 }
 

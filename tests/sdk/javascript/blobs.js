@@ -233,6 +233,12 @@ test("containers", async () => {
   assert.equal(await container.exists(), false);
 });
 
+test("the blob service tells its properties and statistics", async () => {
+  assert.equal((await blobs.getProperties()).hourMetrics.enabled, false);
+  assert.equal((await blobs.getStatistics()).geoReplication.status, "unavailable");
+  assert.equal((await blobs.getAccountInfo()).accountKind, "StorageV2");
+});
+
 test("a wrong key gives no access to blobs", async () => {
   const blob = await newBlob();
   const wrong = new StorageSharedKeyCredential(blob.accountName, Buffer.from("another key").toString("base64"));

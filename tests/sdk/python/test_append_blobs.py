@@ -50,6 +50,21 @@ def test_one_append_at_a_position_wins(log):
     assert log.download_blob().readall() == str(outcomes.index("ok")).encode()
 
 
+def test_a_block_from_another_blob(blob, log):
+    source = blob.url
+    part = {"source_offset": 1, "source_length": 3}
+    assert log.append_block_from_url(source, **part, appendpos_condition=0)["blob_append_offset"] == "0"
+    assert outcome(lambda: log.append_block_from_url(source, appendpos_condition=0)) == POSITION
+    log.append_block_from_url(source)
+    assert log.download_blob().readall() == b"irsfirst"
+
+
+def test_one_block_from_another_blob_at_a_position_wins(blob, log):
+    outcomes = race(8, lambda _: outcome(lambda: log.append_block_from_url(blob.url, appendpos_condition=0))[0])
+    assert sorted(map(str, outcomes)) == ["412"] * 7 + ["ok"]
+    assert log.download_blob().readall() == b"first"
+
+
 def test_a_sealed_blob_stays_as_it_is(log):
     log.append_block(b"one")
     assert outcome(lambda: log.seal_append_blob(appendpos_condition=1)) == POSITION

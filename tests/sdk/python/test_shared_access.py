@@ -6,7 +6,13 @@ import pytest
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.data.tables import TableServiceClient, UpdateMode, generate_table_sas
 from azure.data.tables import generate_account_sas as generate_table_account_sas
-from azure.storage.blob import BlobServiceClient, generate_account_sas, generate_blob_sas, generate_container_sas
+from azure.storage.blob import (
+    AccessPolicy,
+    BlobServiceClient,
+    generate_account_sas,
+    generate_blob_sas,
+    generate_container_sas,
+)
 from support import OPTIONS, outcome, refused
 
 DENIED = (403, "AuthorizationPermissionMismatch")
@@ -192,3 +198,22 @@ def test_an_account_signature_for_tables(tables, table):
     assert table.table_name in {one.name for one in client.list_tables()}
     client.get_table_client(table.table_name).create_entity({"PartitionKey": "p", "RowKey": "r"})
     client.delete_table(table.table_name)
+
+
+def test_a_policy_revokes_its_signatures(blobs, container, blob):
+    own = key(blobs) | {"container_name": container.container_name}
+    token = generate_container_sas(policy_id="readers", **own)
+    client = with_token(blobs, token).get_container_client(container.container_name)
+    refused(lambda: client.download_blob("blob"), 403, "AuthenticationFailed")
+    container.set_container_access_policy({"readers": AccessPolicy(permission="rl", expiry=LATER)})
+    policy = container.get_container_access_policy()
+    assert policy["public_access"] is None
+    assert [(each.id, each.access_policy.permission) for each in policy["signed_identifiers"]] == [("readers", "rl")]
+    assert client.download_blob("blob").readall() == b"first"
+    assert [entry.name for entry in client.list_blobs()] == ["blob"]
+    assert outcome(lambda: client.upload_blob("blob", b"x", overwrite=True)) == DENIED
+    both = with_token(blobs, generate_container_sas(policy_id="readers", permission="r", **own))
+    refused(lambda: both.get_blob_client(container.container_name, "blob").download_blob(), 403, "AuthenticationFailed")
+    container.set_container_access_policy({})
+    refused(lambda: client.download_blob("blob"), 403, "AuthenticationFailed")
+    refused(lambda: container.set_container_access_policy({}, public_access="blob"), 409, "PublicAccessNotPermitted")

@@ -43,6 +43,10 @@ def test_entities_keep_the_types_of_their_values(table):
     assert read.metadata["etag"].startswith('W/"datetime\'') and read.metadata["timestamp"]
 
 
+def test_the_service_tells_its_properties(tables):
+    assert not tables.get_service_properties()["analytics_logging"].read
+
+
 def test_an_entity_is_inserted_once(table):
     answers = race(6, lambda number: outcome(lambda: table.create_entity(entity(by=number))))
     assert sorted(map(str, answers)) == sorted(map(str, [(409, "EntityAlreadyExists")] * 5 + [("ok", None)]))

@@ -25,7 +25,7 @@ pub(crate) enum IfMatch {
 }
 
 impl IfMatch {
-    /// Parses the value of `If-Match`.
+    /// Parses the value of `If-Match`. As in Azure, `w/` is another spelling of `W/`.
     ///
     /// # Errors
     /// The value isn't a tag.
@@ -33,7 +33,11 @@ impl IfMatch {
         if value == b"*" {
             return Ok(Self::Exists);
         }
-        let text = EntityTag::parse(value).ok().and_then(|_| str::from_utf8(value).ok());
+        let text = match value.strip_prefix(b"w/") {
+            Some(opaque) => [b"W/", opaque].concat(),
+            None => value.to_vec(),
+        };
+        let text = EntityTag::parse(&text).ok().and_then(|_| String::from_utf8(text).ok());
         let invalid = || TableError::invalid("If-Match must be * or a tag returned by this service");
         text.map(|text| Self::Tag(text.into())).ok_or_else(invalid)
     }
@@ -68,6 +72,8 @@ mod tests {
         let current = Some(Revision::new(1_600_000_000_500_000));
         let same = "W/\"datetime'2020-09-13T12%3A26%3A40.5000000Z'\"";
         assert!(IfMatch::parse(same.as_bytes()).is_ok_and(|guard| guard.check(current).is_ok()));
+        let lower = same.replacen('W', "w", 1);
+        assert!(IfMatch::parse(lower.as_bytes()).is_ok_and(|guard| guard.check(current).is_ok()));
         let others = [
             &same[2..],
             "W/\"datetime'2020-09-13T12:26:40.5000000Z'\"",
@@ -82,7 +88,7 @@ mod tests {
 
     #[test]
     fn rejects_malformed_tags() {
-        for text in ["", "abc", "W/", "\"a", "W/\"a\", W/\"b\"", "**"] {
+        for text in ["", "abc", "W/", "w/", "w/w/\"a\"", "wW/\"a\"", "\"a", "W/\"a\", W/\"b\"", "**"] {
             assert_eq!(IfMatch::parse(text.as_bytes()).unwrap_err().code(), Code::InvalidInput, "{text}");
         }
     }

@@ -19,8 +19,8 @@ pub(crate) struct Options {
     pub(crate) next_partition: Option<Token>,
     pub(crate) next_row: Option<Token>,
     pub(crate) next_table: Option<Token>,
-    /// `comp` or `restype` is present: the request is about permissions or statistics.
-    pub(crate) other: bool,
+    /// `restype` and `comp`, if one of them is present: the request is about the service itself, or about permissions.
+    pub(crate) other: Option<(String, String)>,
 }
 
 /// Maximum and default number of rows in a page.
@@ -40,7 +40,7 @@ impl Options {
             next_partition: None,
             next_row: None,
             next_table: None,
-            other: false,
+            other: None,
         };
         let malformed =
             |error: InvalidName| TableError::new(Code::InvalidQueryParameterValue).detail(error.to_string());
@@ -61,7 +61,8 @@ impl Options {
             "NextPartitionKey" => self.next_partition = Some(Token::decode(value)?),
             "NextRowKey" => self.next_row = Some(Token::decode(value)?),
             "NextTableName" => self.next_table = Some(Token::decode(value)?),
-            "comp" | "restype" => self.other = true,
+            "restype" => value.clone_into(&mut self.other.get_or_insert_default().0),
+            "comp" => value.clone_into(&mut self.other.get_or_insert_default().1),
             // As in Azure, `timeout` and unknown parameters are ignored.
             _ => {}
         }
@@ -117,8 +118,10 @@ mod tests {
         assert_eq!(options.select, Some(vec!["a".into(), "b".into()]));
         assert_eq!(options.top, 3);
         assert_eq!(options.filter, Filter::parse("a eq '1+1'").ok());
-        assert!(!options.other);
-        assert!(Options::parse("comp=acl").is_ok_and(|options| options.other));
+        assert_eq!(options.other, None);
+        let other = |query| Options::parse(query).expect("options").other.expect("about something else");
+        assert_eq!(other("comp=acl"), (String::new(), "acl".to_owned()));
+        assert_eq!(other("comp=stats&restype=service"), ("service".to_owned(), "stats".to_owned()));
         assert!(Options::parse("$select=*&$filter=").is_ok_and(|options| options.select.is_none()));
     }
 

@@ -18,10 +18,13 @@ use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode, Uri};
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::dialect::Peer;
+use ifmatch_blob::name::ContainerName;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::shared_key::{self, Key, X_MS_DATE};
 use thiserror::Error;
 
+use crate::policies::Policy;
+use crate::request::headers::COPY_SOURCE;
 use shared_access::{Claim as SharedAccessClaim, Service};
 
 pub use shared_access::{Level, SharedAccess, SharedAccessError};
@@ -50,19 +53,46 @@ pub enum Grant {
     SharedAccess(SharedAccess),
 }
 
-/// Returns the account that signed a request to the Blob service, and what the request may do.
+/// Returns the account that signed a request to the Blob service, and what the request may do. `policy` is the stored access policy that
+/// its signature names.
 ///
 /// # Errors
 /// The signature is missing, wrong or too old, or the path names another account.
-pub fn authenticate_blob<'a>(
+pub(crate) fn authenticate_blob<'a>(
     accounts: &'a Accounts,
     head: &Parts,
     now: Timestamp,
+    policy: Option<&Policy>,
 ) -> Result<Authenticated<'a>, AuthError> {
     if has_shared_access(head) {
-        return authenticate_shared(accounts, head, Service::Blob, now);
+        return authenticate_shared(accounts, head, Service::Blob, now, policy);
     }
     authenticate(accounts, head, now, |claim| claim.blob_text(head))
+}
+
+/// Returns the container and the id of the stored access policy that limits a request to the Blob service. `None` if its signature names
+/// none, or is wrong.
+pub(crate) fn policy_named(accounts: &Accounts, head: &Parts) -> Option<(ContainerName, String)> {
+    if !has_shared_access(head) {
+        return None;
+    }
+    let claim = SharedAccessClaim::parse(head, Service::Blob).ok()?;
+    let (id, container) = claim.policy()?;
+    let account = verify_shared(accounts, head, &claim).ok()?;
+    Some((accounts.container(account, &container)?, id))
+}
+
+/// Returns the head of a read of a copy's source as the request's client.
+pub(crate) fn source_of(request: &Parts) -> Option<Parts> {
+    let source = request.headers.get(COPY_SOURCE)?.to_str().ok()?;
+    Some(source_head(request, &source.parse().ok()?))
+}
+
+fn source_head(request: &Parts, source: &Uri) -> Parts {
+    let (mut head, ()) = Request::new(()).into_parts();
+    head.uri = source.clone();
+    head.extensions = request.extensions.clone();
+    head
 }
 
 /// Returns what a part of a batch may do. `sent` is its head as it was signed with a key: its path may lack the account's name.
@@ -75,10 +105,11 @@ pub(crate) fn authenticate_part(
     sent: &Parts,
     head: &Parts,
     now: Timestamp,
+    policy: Option<&Policy>,
 ) -> Result<Grant, AuthError> {
     let is_own = |other: &Account| other.name() == account.name();
     let authenticated = if has_shared_access(head) {
-        authenticate_shared(accounts, head, Service::Blob, now)?
+        authenticate_shared(accounts, head, Service::Blob, now, policy)?
     } else {
         authenticate_for(accounts, sent, now, is_own, |claim| claim.blob_text(sent))?
     };
@@ -94,14 +125,13 @@ pub(crate) fn authenticate_source(
     request: &Parts,
     source: &Uri,
     now: Timestamp,
+    policy: Option<&Policy>,
 ) -> Result<(), AuthError> {
-    let (mut head, ()) = Request::new(()).into_parts();
-    head.uri = source.clone();
-    head.extensions = request.extensions.clone();
+    let head = source_head(request, source);
     if !has_shared_access(&head) {
         return Err(AuthError::Missing);
     }
-    match authenticate_shared(accounts, &head, Service::Blob, now)?.grant {
+    match authenticate_shared(accounts, &head, Service::Blob, now, policy)?.grant {
         Grant::SharedAccess(access) => Ok(access.permit(Level::Object, "r")?),
         Grant::Everything => Ok(()),
     }
@@ -117,7 +147,7 @@ pub fn authenticate_table<'a>(
     now: Timestamp,
 ) -> Result<Authenticated<'a>, AuthError> {
     if has_shared_access(head) {
-        return authenticate_shared(accounts, head, Service::Table, now);
+        return authenticate_shared(accounts, head, Service::Table, now, None);
     }
     authenticate(accounts, head, now, |claim| match claim.scheme {
         Scheme::Full => shared_key::table(head, claim.account),
@@ -227,16 +257,26 @@ fn authenticate_shared<'a>(
     head: &Parts,
     service: Service,
     now: Timestamp,
+    policy: Option<&Policy>,
 ) -> Result<Authenticated<'a>, AuthError> {
     let claim = SharedAccessClaim::parse(head, service)?;
+    let account = verify_shared(accounts, head, &claim)?;
+    // Limits are checked last, so that only the holder of a signature learns about them.
+    let grant = claim.grant(service, head.extensions.get::<Peer>().copied(), now, policy)?;
+    Ok(Authenticated { account, grant: Grant::SharedAccess(grant) })
+}
+
+/// Returns the account whose key made the signature.
+fn verify_shared<'a>(
+    accounts: &'a Accounts,
+    head: &Parts,
+    claim: &SharedAccessClaim,
+) -> Result<&'a Account, AuthError> {
     let signature = claim.signature().and_then(|text| STANDARD.decode(text).ok()).ok_or(AuthError::Mismatch)?;
     let name = head.uri.path().split('/').nth(1).unwrap_or_default();
     let account = accounts.get(name).filter(|account| addresses(head.uri.path(), account));
     let is_signed = is_signed(account.map_or(&[], Account::keys), &claim.text(name), &signature);
-    let account = account.filter(|_| is_signed).ok_or(AuthError::Mismatch)?;
-    // Limits are checked last, so that only the holder of a signature learns about them.
-    let grant = claim.grant(service, head.extensions.get::<Peer>().copied(), now)?;
-    Ok(Authenticated { account, grant: Grant::SharedAccess(grant) })
+    account.filter(|_| is_signed).ok_or(AuthError::Mismatch)
 }
 
 fn claim(head: &Parts) -> Result<Claim<'_>, AuthError> {
@@ -333,7 +373,7 @@ mod tests {
             let account = if self.is_table {
                 authenticate_table(&accounts, head, now)
             } else {
-                authenticate_blob(&accounts, head, now)
+                authenticate_blob(&accounts, head, now, None)
             };
             account.map(|found| assert_eq!(found.account.name(), ifmatch_blob::accounts::DEVELOPMENT_ACCOUNT))
         }
@@ -431,7 +471,7 @@ mod tests {
 
     fn authenticated(head: &Parts) -> Result<(), AuthError> {
         let date = HttpDate::parse(b"Sat, 21 Nov 2026 00:00:00 GMT").expect("a date").unix().cast_unsigned();
-        authenticate_blob(&Accounts::development(), head, Timestamp::from_micros(date * 1_000_000)).map(|_| ())
+        authenticate_blob(&Accounts::development(), head, Timestamp::from_micros(date * 1_000_000), None).map(|_| ())
     }
 
     #[test]

@@ -15,6 +15,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::policies::Policy;
 use crate::request::target::Query;
 
 /// First version whose text ends with the fields of [`BLOB_2018`].
@@ -99,6 +100,14 @@ pub enum SharedAccessError {
     /// A kind of signature that isn't supported.
     #[error("{0}: create a service or account SAS that states its own permissions and times, with the account's key")]
     Unsupported(&'static str),
+    /// `si` names a policy that the container doesn't have.
+    #[error(
+        "the container has no stored access policy with the id in si: it was renamed or removed, which revokes the signature"
+    )]
+    Policy,
+    /// Both the signature and its policy state a limit.
+    #[error("the stored access policy and the shared access signature both state {0}: only one of them may")]
+    Twice(&'static str),
     /// The time isn't between `st` and `se`.
     #[error("the shared access signature has expired, or is not valid yet, by the server's clock")]
     Time,
@@ -129,7 +138,9 @@ impl SharedAccessError {
     /// Returns Azure's error code.
     pub fn code(self) -> &'static str {
         match self {
-            Self::Malformed(_) | Self::Version | Self::Unsupported(_) | Self::Time => "AuthenticationFailed",
+            Self::Malformed(_) | Self::Version | Self::Unsupported(_) | Self::Policy | Self::Twice(_) | Self::Time => {
+                "AuthenticationFailed"
+            }
             Self::Protocol => "AuthorizationProtocolMismatch",
             Self::Address => "AuthorizationSourceIPMismatch",
             Self::Service => "AuthorizationServiceMismatch",
@@ -263,8 +274,8 @@ impl Claim {
         if claim.parameters.names().any(|name| name.starts_with("sk")) {
             return Err(SharedAccessError::Unsupported("user delegation is not supported"));
         }
-        if claim.find("si").is_some() {
-            return Err(SharedAccessError::Unsupported("stored access policies (si) are not supported"));
+        if claim.find("si").is_some() && service == Service::Table {
+            return Err(SharedAccessError::Unsupported("tables have no stored access policies (si)"));
         }
         if claim.find("ses").is_some() {
             return Err(SharedAccessError::Unsupported("encryption scopes (ses) are not supported"));
@@ -283,12 +294,37 @@ impl Claim {
             ([None, None, Some(table)], Service::Table) => (TABLE, table_resource(head, table)?),
             _ => return Err(SharedAccessError::Malformed("ss, sr or tn")),
         };
+        if claim.find("sr") == Some("b") && claim.find("snapshot").is_some() {
+            return Err(SharedAccessError::Unsupported("a signature for a blob (sr=b) is none for its snapshots"));
+        }
+        // The text of an account SAS doesn't cover it.
+        if claim.find("si").is_some() && !claim.lines.contains(&Of("si")) {
+            return Err(SharedAccessError::Malformed("si"));
+        }
         Ok(claim)
     }
 
     /// Returns the signature.
     pub(super) fn signature(&self) -> Option<&str> {
         self.find("sig")
+    }
+
+    /// Returns the id of the stored access policy, and the container that has it.
+    pub(super) fn policy(&self) -> Option<(String, String)> {
+        let container = self.resource.strip_prefix("/blob/")?.split('/').nth(1)?;
+        Some((self.find("si")?.to_owned(), container.to_owned()))
+    }
+
+    /// Returns a limit: that of the signature, or that of the policy that it names.
+    fn limit<'a>(
+        &'a self,
+        name: &'static str,
+        policy: Option<&'a Policy>,
+    ) -> Result<Option<&'a str>, SharedAccessError> {
+        match (self.find(name), policy.and_then(|policy| policy.limit(name))) {
+            (Some(_), Some(_)) => Err(SharedAccessError::Twice(name)),
+            (own, of_policy) => Ok(own.or(of_policy)),
+        }
     }
 
     /// Returns the text to sign.
@@ -302,7 +338,8 @@ impl Claim {
         self.lines.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns what the signature grants to this request, after the text was found to be signed.
+    /// Returns what the signature grants to this request, after the text was found to be signed. `policy` is the stored access policy
+    /// that it names.
     ///
     /// # Errors
     /// The signature isn't valid at this time, for this client or for this service.
@@ -311,9 +348,14 @@ impl Claim {
         service: Service,
         peer: Option<Peer>,
         now: Timestamp,
+        policy: Option<&Policy>,
     ) -> Result<SharedAccess, SharedAccessError> {
-        let start = self.find("st").map(|text| instant(text).ok_or(SharedAccessError::Malformed("st"))).transpose()?;
-        let end = self.find("se").and_then(instant).ok_or(SharedAccessError::Malformed("se"))?;
+        if self.find("si").is_some() && policy.is_none() {
+            return Err(SharedAccessError::Policy);
+        }
+        let start = self.limit("st", policy)?;
+        let start = start.map(|text| instant(text).ok_or(SharedAccessError::Malformed("st"))).transpose()?;
+        let end = self.limit("se", policy)?.and_then(instant).ok_or(SharedAccessError::Malformed("se"))?;
         if start.is_some_and(|start| now < start) || now >= end {
             return Err(SharedAccessError::Time);
         }
@@ -331,7 +373,7 @@ impl Claim {
                 return Err(SharedAccessError::Address);
             }
         }
-        let permissions = self.find("sp").ok_or(SharedAccessError::Malformed("sp"))?.to_owned();
+        let permissions = self.limit("sp", policy)?.ok_or(SharedAccessError::Malformed("sp"))?.to_owned();
         let scope = match self.find("ss") {
             Some(services) => {
                 let own = if service == Service::Blob { 'b' } else { 't' };
@@ -423,7 +465,7 @@ fn addresses(text: &str) -> Option<(IpAddr, IpAddr)> {
 }
 
 /// Parses a time in one of the forms that Azure accepts: `2026-11-24`, `2026-11-24T15:00Z`, with seconds, with fractions.
-fn instant(text: &str) -> Option<Timestamp> {
+pub(crate) fn instant(text: &str) -> Option<Timestamp> {
     let full = match text.len() {
         10 => format!("{text}T00:00:00Z"),
         17 => format!("{}:00Z", text.strip_suffix('Z')?),

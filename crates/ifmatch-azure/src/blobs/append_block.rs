@@ -1,4 +1,4 @@
-//! Append Block and Append Blob Seal.
+//! Append Block, Append Block From URL and Append Blob Seal.
 //!
 //! An append writes a new version: the bytes of the current one, then the block. The conditions and the position are evaluated on
 //! that version, and the write requires that it is still current, so an append is one swap like any other write. If another write
@@ -6,27 +6,28 @@
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::header::ETAG;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::headers::{Append, BlobHeaders};
+use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
     BlobInfo, BoxError, HeaderChange, Opened, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload,
 };
-use ifmatch_core::append::AppendFailure;
-use ifmatch_core::lease::SeenLease;
-use ifmatch_core::precondition::{Preconditions, Verdict};
+use ifmatch_core::append::{AppendConditions, AppendFailure};
+use ifmatch_core::precondition::Preconditions;
 
 use super::write;
+use crate::blobs;
 use crate::blocks;
 use crate::containers;
+use crate::crc64::Crc64;
 use crate::error::AzureError;
+use crate::request::copy::AppendFromUrl;
 use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
-use crate::request::{AppendBlock, SealBlob, Write};
+use crate::request::{AppendBlock, Document, SealBlob, Write};
 use crate::response;
 use crate::response::headers::{APPEND_OFFSET, BLOCK_COUNT, SEALED};
 
@@ -44,12 +45,36 @@ pub(crate) async fn append_block(
     upload: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     let AppendBlock { write, conditions, block } = append;
-    let (md5, crc64, length) = (block.md5, block.crc64, block.length);
+    let md5 = block.md5;
     let block = blocks::read(context, block, upload).await?;
+    append_bytes(context, blob, &write, conditions, (block, md5)).await
+}
+
+pub(crate) async fn append_block_from_url(
+    context: &Context,
+    blob: &BlobPath,
+    append: AppendFromUrl,
+) -> Result<Response<BlobBody>, AzureError> {
+    let AppendFromUrl { write, conditions, part, client } = append;
+    let (md5, crc64) = (part.md5, part.crc64);
+    let (body, length) = blobs::open_part(context, part).await?;
+    let block = blocks::read(context, Document { client, md5, crc64, length }, body).await?;
+    append_bytes(context, blob, &write, conditions, (block, md5)).await
+}
+
+/// Appends a block that had this MD5 in its request.
+async fn append_bytes(
+    context: &Context,
+    blob: &BlobPath,
+    write: &Write,
+    conditions: AppendConditions,
+    (block, md5): (Bytes, Option<ContentMd5>),
+) -> Result<Response<BlobBody>, AzureError> {
+    let length = block.len() as u64;
     write::check(context, blob, &write.conditions, write.lease).await?;
     let mut unread = 0;
     for _ in 0..TRIES {
-        let current = Current::find(context, blob, &write, Reading::WHOLE).await?;
+        let current = Current::find(context, blob, write, Reading::WHOLE).await?;
         if current.append.sealed {
             return Err(AzureError::new(
                 StatusCode::CONFLICT,
@@ -77,7 +102,7 @@ pub(crate) async fn append_block(
             length: Some(total),
             request: None,
             keeps_tags: true,
-            ..write::put(&write, body, context.max_body)
+            ..write::put(write, body, context.max_body)
         };
         match context.store.put(blob, put).await {
             Ok(written) => {
@@ -86,7 +111,7 @@ pub(crate) async fn append_block(
                 headers.insert(APPEND_OFFSET, offset.into());
                 headers.insert(BLOCK_COUNT, next.blocks.into());
                 headers.extend(md5.map(|md5| (CONTENT_MD5, md5.to_header())));
-                headers.extend(crc64.map(|crc64| (CONTENT_CRC64, crc64.to_header())));
+                headers.insert(CONTENT_CRC64, Crc64::of(&block).to_header());
                 return Ok(response);
             }
             // The conditions are decided again on the new version.
@@ -145,14 +170,7 @@ impl Current {
             return Err(AzureError::blob_not_found());
         };
         let info = &opened.info;
-        SeenLease::check(info.lease.as_ref(), write.lease).map_err(AzureError::of_blob)?;
-        let conditions = &write.conditions.preconditions;
-        if let Verdict::Failed(_) = conditions.evaluate(&Method::PUT, Some(&info.validators())) {
-            return Err(match &info.tag {
-                Some(tag) => AzureError::condition_not_met().with(ETAG, tag.to_header()),
-                None => AzureError::condition_not_met(),
-            });
-        }
+        write::evaluate(info, write)?;
         let append = info.headers.append.ok_or_else(AzureError::other_type)?;
         let tag = info.tag.clone().filter(|tag| !tag.is_weak());
         let tag = tag.ok_or_else(|| {

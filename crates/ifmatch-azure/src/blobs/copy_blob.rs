@@ -1,4 +1,4 @@
-//! Copy Blob, Put Blob From URL, and the source of Put Block From URL.
+//! Copy Blob, Put Blob From URL, and the source of Put Block From URL and Append Block From URL.
 //!
 //! The source's conditions and lease are checked against the version whose bytes are then read. The copy is written like any blob,
 //! with the conditions and the lease of its request, in one step after the last byte: a crash leaves the previous blob.
@@ -8,9 +8,12 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, Copied, FieldText};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Written};
+use ifmatch_blob::store::{
+    Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Upload, Written,
+};
 use ifmatch_core::lease::{LeaseState, LeaseUse, SeenLease};
 use ifmatch_core::precondition::Verdict;
+use ifmatch_core::range::{Limits, Selection};
 
 use super::write;
 use crate::blocks::staging::{self, BlobPaths};
@@ -19,8 +22,9 @@ use crate::containers;
 use crate::error::AzureError;
 use crate::random_guid;
 use crate::request::conditions;
-use crate::request::copy::{CopiedFields, Copy, CopySource};
+use crate::request::copy::{CopiedFields, CopiedPart, Copy, CopySource};
 use crate::response::headers::{COPY_ID, COPY_STATUS, SUCCESS};
+use crate::snapshots;
 
 /// Maximum number of attempts if the source changes meanwhile.
 const TRIES: usize = 5;
@@ -101,7 +105,7 @@ async fn open_with_list(
 ) -> Result<(Opened, Option<CommittedList>), AzureError> {
     for _ in 0..TRIES {
         let opened = open_source(context, source).await?;
-        if !is_kept {
+        if !is_kept || source.snapshot.is_some() {
             return Ok((opened, None));
         }
         let paths = BlobPaths::of(context, &source.blob).await?;
@@ -143,7 +147,7 @@ async fn find_copy(context: &Context, blob: &BlobPath) -> Result<Option<Copied>,
 
 /// Opens the source, after checking its lease and conditions.
 pub(crate) async fn open_source(context: &Context, source: &CopySource) -> Result<Opened, AzureError> {
-    let Some(opened) = context.store.open(&source.blob, Reading::RANGES).await.map_err(AzureError::of_blob)? else {
+    let Some(opened) = snapshots::open(context, &source.blob, source.snapshot, Reading::RANGES).await? else {
         containers::find(context, &source.blob.container).await?;
         return Err(AzureError::blob_not_found());
     };
@@ -152,6 +156,30 @@ pub(crate) async fn open_source(context: &Context, source: &CopySource) -> Resul
         Verdict::Proceed => Ok(opened),
         Verdict::NotModified | Verdict::Failed(_) => Err(AzureError::source_condition_not_met()),
     }
+}
+
+/// Opens the part of a blob that becomes a block, and returns its bytes and their number.
+pub(crate) async fn open_part(context: &Context, part: CopiedPart) -> Result<(Upload, u64), AzureError> {
+    const RANGE: &str = "x-ms-source-range";
+    let mut opened = open_source(context, &part.source).await?;
+    let length = opened.info.length;
+    let range = match part.range {
+        None => 0..length,
+        Some(text) => match Selection::parse(text.as_bytes(), length, Limits { max_ranges: 1 }) {
+            Selection::Parts(parts) if parts.len() == 1 => parts[0].start()..parts[0].end() + 1,
+            Selection::Unsatisfiable => return Err(AzureError::invalid_range(length)),
+            _ => return Err(AzureError::invalid_header(RANGE, "must be a range, such as bytes=0-1023")),
+        },
+    };
+    if range.is_empty() {
+        return Err(AzureError::invalid_header(RANGE, "a block has at least one byte"));
+    }
+    let length = range.end - range.start;
+    if length > part.limit {
+        return Err(AzureError::too_large(part.limit));
+    }
+    let body = opened.source.read(Some(range)).await.map_err(AzureError::of_blob)?;
+    Ok((Upload::new(body), length))
 }
 
 /// Returns the write with the header fields of the copy.

@@ -19,6 +19,7 @@ use crate::error::AzureError;
 use crate::request::headers::{BLOB_CONTENT_MD5, CONTENT_CRC64, CONTENT_MD5};
 use crate::request::{Get, Part, RangeDigest, conditions};
 use crate::response::{self, headers};
+use crate::snapshots;
 
 /// Maximum length of a range with its digest, in bytes.
 const MAX_DIGESTED: u64 = 4 * 1024 * 1024;
@@ -40,7 +41,7 @@ pub(crate) async fn get_blob(
         Part::Whole => Reading::WHOLE,
         Part::Range { range, .. } => Reading::of_range(range.as_bytes(), LIMITS),
     };
-    let Some(opened) = context.store.open(blob, reading).await.map_err(AzureError::of_blob)? else {
+    let Some(opened) = snapshots::open(context, blob, get.snapshot, reading).await? else {
         containers::find(context, &blob.container).await?;
         return Err(AzureError::blob_not_found());
     };

@@ -6,8 +6,8 @@ mod get_blob;
 pub(crate) mod tags;
 pub(crate) mod write;
 
-pub(crate) use append_block::{append_block, require_block_blob, seal_blob};
-pub(crate) use copy_blob::{copy_blob, open_source};
+pub(crate) use append_block::{append_block, append_block_from_url, require_block_blob, seal_blob};
+pub(crate) use copy_blob::{copy_blob, open_part};
 pub(crate) use get_blob::get_blob;
 pub(crate) use tags::{get_tags, set_tags};
 
@@ -15,7 +15,7 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Delete, HeaderChange, Md5Use, Put, Reading, SetHeaders, Upload};
+use ifmatch_blob::store::{HeaderChange, Md5Use, Put, Reading, SetHeaders, Upload};
 use ifmatch_core::lease::{LeaseUse, SeenLease};
 
 use crate::blocks::staging;
@@ -25,6 +25,7 @@ use crate::error::AzureError;
 use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
 use crate::request::{Lease, PutBlob, Write};
 use crate::response;
+use crate::snapshots::{self, Deletion};
 
 const DELETED_PERMANENTLY: HeaderName = HeaderName::from_static("x-ms-delete-type-permanent");
 
@@ -56,20 +57,16 @@ pub(crate) async fn delete_blob(
     context: &Context,
     blob: &BlobPath,
     write: Write,
+    deletion: Deletion,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let Write { conditions, lease, request, .. } = write;
-    write::check(context, blob, &conditions, lease).await?;
-    let staged = staging::all(context, blob).await?;
-    let delete = Delete { preconditions: conditions.preconditions, lease, request };
-    match context.store.delete(blob, delete).await {
-        Ok(()) => {
-            staging::discard(&*context.store, staged).await;
-            let mut response = response::empty(StatusCode::ACCEPTED, None, None);
-            response.headers_mut().insert(DELETED_PERMANENTLY, HeaderValue::from_static("true"));
-            Ok(response)
-        }
-        Err(error) => Err(write::explain(context, blob, error).await),
-    }
+    write::check(context, blob, &write.conditions, write.lease).await?;
+    let deletes_blob = matches!(deletion, Deletion::Bare | Deletion::Include);
+    let staged = if deletes_blob { Some(staging::all(context, blob).await?) } else { None };
+    snapshots::delete(context, blob, write, deletion).await?;
+    staging::discard(&*context.store, staged.unwrap_or_default()).await;
+    let mut response = response::empty(StatusCode::ACCEPTED, None, None);
+    response.headers_mut().insert(DELETED_PERMANENTLY, HeaderValue::from_static("true"));
+    Ok(response)
 }
 
 /// Set Blob Metadata and Set Blob Properties.

@@ -1,12 +1,13 @@
 //! Steps that writes of blobs share.
 
-use http::{Response, StatusCode};
+use http::header::ETAG;
+use http::{Method, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{MissingContainer, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
-use ifmatch_core::lease::LeaseUse;
-use ifmatch_core::precondition::Precondition;
+use ifmatch_blob::store::{BlobInfo, MissingContainer, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
+use ifmatch_core::lease::{LeaseUse, SeenLease};
+use ifmatch_core::precondition::{Precondition, Verdict};
 
 use crate::auth::{AuthError, SharedAccessError};
 use crate::containers;
@@ -31,6 +32,16 @@ pub(crate) async fn check(
             conditions.check(Some(info.last_modified), info.lease.as_ref(), lease)
         }
         None => Ok(()),
+    }
+}
+
+/// Evaluates the lease and the conditions of a write on a version.
+pub(crate) fn evaluate(info: &BlobInfo, write: &Write) -> Result<(), AzureError> {
+    SeenLease::check(info.lease.as_ref(), write.lease).map_err(AzureError::of_blob)?;
+    match (write.conditions.preconditions.evaluate(&Method::PUT, Some(&info.validators())), &info.tag) {
+        (Verdict::Failed(_), Some(tag)) => Err(AzureError::condition_not_met().with(ETAG, tag.to_header())),
+        (Verdict::Failed(_), None) => Err(AzureError::condition_not_met()),
+        _ => Ok(()),
     }
 }
 

@@ -1,10 +1,8 @@
 //! The document of Put Block List: ids of blocks in order, each with its source.
 
-use quick_xml::Reader;
-use quick_xml::events::Event;
-
 use crate::error::AzureError;
 use crate::request::BlockId;
+use crate::request::xml::{self, Visitor, invalid};
 
 /// Maximum number of blocks in a list.
 const MAX_BLOCKS: usize = 50_000;
@@ -20,27 +18,11 @@ pub(super) enum From {
     Latest,
 }
 
-/// Parses a document. Rejects entities and document types, so a document never expands.
+/// Parses a document.
 pub(super) fn parse(bytes: &[u8]) -> Result<Vec<(From, BlockId)>, AzureError> {
-    let text = std::str::from_utf8(bytes).map_err(|_| invalid("not UTF-8"))?;
-    let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}').trim());
     let mut state = State::default();
-    loop {
-        match reader.read_event().map_err(|error| invalid(&error.to_string()))? {
-            Event::Start(tag) => state.open(tag.name().as_ref(), tag.attributes_raw())?,
-            Event::Empty(tag) => {
-                state.open(tag.name().as_ref(), tag.attributes_raw())?;
-                state.close()?;
-            }
-            Event::End(_) => state.close()?,
-            Event::Text(text) => state.text(&text.decode().map_err(|error| invalid(&error.to_string()))?)?,
-            Event::Decl(_) | Event::Comment(_) => {}
-            Event::Eof => return state.end(),
-            Event::CData(_) | Event::PI(_) | Event::DocType(_) | Event::GeneralRef(_) => {
-                return Err(invalid("document types, entities and instructions are not allowed"));
-            }
-        }
-    }
+    xml::visit(bytes, &mut state)?;
+    state.end()
 }
 
 #[derive(Default)]
@@ -52,11 +34,8 @@ struct State {
     blocks: Vec<(From, BlockId)>,
 }
 
-impl State {
-    fn open(&mut self, name: &[u8], attributes: &[u8]) -> Result<(), AzureError> {
-        if !attributes.trim_ascii().is_empty() {
-            return Err(invalid("attributes are not allowed"));
-        }
+impl Visitor for State {
+    fn open(&mut self, name: &[u8]) -> Result<(), AzureError> {
         match (self.depth, name) {
             (0, b"BlockList") if !self.began => self.began = true,
             (1, b"Committed") => self.from = Some(From::Committed),
@@ -89,14 +68,12 @@ impl State {
         self.blocks.push((from, id));
         Ok(())
     }
+}
 
+impl State {
     fn end(self) -> Result<Vec<(From, BlockId)>, AzureError> {
         if self.began && self.depth == 0 { Ok(self.blocks) } else { Err(invalid("unexpected end")) }
     }
-}
-
-fn invalid(why: &str) -> AzureError {
-    AzureError::bad_request("InvalidXmlDocument", format!("the block list cannot be read: {why}"))
 }
 
 /// The error for a list with unknown or malformed block ids.

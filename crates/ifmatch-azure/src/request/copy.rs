@@ -1,21 +1,24 @@
-//! Copy Blob, Put Blob From URL and Put Block From URL: copies within the account.
+//! Copy Blob, Put Blob From URL, Put Block From URL and Append Block From URL: copies within the account.
 
 use std::collections::BTreeMap;
 
 use http::header::{HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, Uri};
+use ifmatch_blob::dialect::Client;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::tags::Tags;
+use ifmatch_core::append::AppendConditions;
 use ifmatch_core::lease::{LeaseId, LeaseUse, azure};
 use ifmatch_core::precondition::Preconditions;
 
 use super::BlockId;
-use super::target::Target;
-use super::{MAX_BLOCK, Parser, Write, conditions, headers};
+use super::target::{Query, Target};
+use super::{MAX_APPENDED, MAX_BLOCK, Parser, Write, conditions, headers};
 use crate::auth::{self, Grant};
 use crate::crc64::Crc64;
 use crate::error::AzureError;
+use crate::snapshots::SnapshotTime;
 
 const SOURCE_LEASE: HeaderName = HeaderName::from_static("x-ms-source-lease-id");
 const SOURCE_RANGE: HeaderName = HeaderName::from_static("x-ms-source-range");
@@ -35,7 +38,7 @@ const SOURCE_CONDITIONS: [(HeaderName, HeaderName); 4] = [
 /// Copy Blob and Put Blob From URL.
 pub(crate) struct Copy {
     pub(crate) write: Write,
-    pub(crate) source: CopySource,
+    pub(crate) source: Box<CopySource>,
     pub(crate) fields: CopiedFields,
     /// The tags of the copy, or `None` for those of the source.
     pub(crate) tags: Option<Tags>,
@@ -57,7 +60,22 @@ pub(crate) enum CopiedFields {
 pub(crate) struct CopyBlock {
     pub(crate) id: BlockId,
     pub(crate) lease: LeaseUse,
-    pub(crate) source: CopySource,
+    pub(crate) part: CopiedPart,
+}
+
+/// Append Block From URL.
+pub(crate) struct AppendFromUrl {
+    pub(crate) write: Write,
+    pub(crate) conditions: AppendConditions,
+    pub(crate) part: CopiedPart,
+    /// The client, which has a share of the memory for the block.
+    pub(crate) client: Option<Client>,
+}
+
+/// The part of a blob that becomes a block.
+pub(crate) struct CopiedPart {
+    pub(crate) source: Box<CopySource>,
+    /// The range as sent, or `None` for the whole blob.
     pub(crate) range: Option<String>,
     pub(crate) md5: Option<ContentMd5>,
     pub(crate) crc64: Option<Crc64>,
@@ -67,7 +85,9 @@ pub(crate) struct CopyBlock {
 /// The blob to copy.
 pub(crate) struct CopySource {
     pub(crate) blob: BlobPath,
-    /// The URL without its query.
+    /// The snapshot to copy, or `None` for the blob itself.
+    pub(crate) snapshot: Option<SnapshotTime>,
+    /// The URL without its query, except for the snapshot.
     pub(crate) url: FieldText,
     pub(crate) conditions: Preconditions,
     pub(crate) lease: LeaseUse,
@@ -109,19 +129,30 @@ impl Parser<'_, '_> {
     }
 
     pub(super) fn copy_block(&self) -> Result<CopyBlock, AzureError> {
+        let (id, lease) = (self.block_id()?, LeaseUse::Write(self.lease_id()?));
+        Ok(CopyBlock { id, lease, part: self.copied_part(MAX_BLOCK)? })
+    }
+
+    pub(super) fn append_from_url(&self) -> Result<AppendFromUrl, AzureError> {
+        let conditions = headers::append_conditions(self.fields())?;
+        let (write, client) = (self.write_at(conditions)?, self.head.extensions.get().copied());
+        Ok(AppendFromUrl { write, conditions, part: self.copied_part(MAX_APPENDED)?, client })
+    }
+
+    fn copied_part(&self, limit: u64) -> Result<CopiedPart, AzureError> {
         let fields = self.fields();
-        Ok(CopyBlock {
-            id: self.block_id()?,
-            lease: LeaseUse::Write(self.lease_id()?),
+        let (md5, crc64) =
+            headers::either((headers::md5(fields, &SOURCE_MD5)?, headers::crc64(fields, &SOURCE_CRC64)?))?;
+        Ok(CopiedPart {
             source: self.source()?,
             range: headers::one(fields, &SOURCE_RANGE)?.map(str::to_owned),
-            md5: headers::md5(fields, &SOURCE_MD5)?,
-            crc64: headers::crc64(fields, &SOURCE_CRC64)?,
-            limit: self.max_body.min(MAX_BLOCK),
+            md5,
+            crc64,
+            limit: self.max_body.min(limit),
         })
     }
 
-    fn source(&self) -> Result<CopySource, AzureError> {
+    fn source(&self) -> Result<Box<CopySource>, AzureError> {
         let fields = self.fields();
         let mut conditions = HeaderMap::new();
         for (own, standard) in SOURCE_CONDITIONS {
@@ -131,13 +162,13 @@ impl Parser<'_, '_> {
         }
         let lease: Option<LeaseId> = azure::id(fields, SOURCE_LEASE)?;
         let (conditions, lease) = (conditions::of_read(&conditions)?, LeaseUse::Read(lease));
-        let (blob, url) = self.source_blob()?;
-        Ok(CopySource { blob, url, conditions, lease })
+        let (blob, snapshot, url) = self.source_blob()?;
+        Ok(CopySource { blob, snapshot, url, conditions, lease }.into())
     }
 
-    /// Returns the blob that `x-ms-copy-source` names, and its URL without the query. It must be of the account that the request is for, on this server:
+    /// Returns the blob that `x-ms-copy-source` names, its snapshot, and its URL without the query. It must be of the account that the request is for, on this server:
     /// the server sends no request to another one.
-    fn source_blob(&self) -> Result<(BlobPath, FieldText), AzureError> {
+    fn source_blob(&self) -> Result<(BlobPath, Option<SnapshotTime>, FieldText), AzureError> {
         let text = headers::required(self.fields(), &headers::COPY_SOURCE)?;
         let invalid = |rule: &str| AzureError::invalid_header(headers::COPY_SOURCE.as_str(), rule);
         let malformed = || invalid("must be the URL of a blob");
@@ -153,18 +184,18 @@ impl Parser<'_, '_> {
         // A key permits reading every blob of its account, and a signature for the target says nothing of the source. A signature for
         // the source must hold in any case.
         if matches!(self.grant, Grant::SharedAccess(_)) || auth::shared_access::is_in(source.query()) {
-            auth::authenticate_source(self.accounts, self.head, &source, self.now)?;
+            auth::authenticate_source(self.accounts, self.head, &source, self.now, self.source_policy.as_ref())?;
         }
-        let names_version =
-            |name: &str| name.eq_ignore_ascii_case("snapshot") || name.eq_ignore_ascii_case("versionid");
-        let mut parameters = source.query().unwrap_or_default().split('&');
-        if parameters.any(|parameter| names_version(parameter.split('=').next().unwrap_or_default())) {
-            return Err(invalid("the service has no snapshots and no versions"));
+        let query = Query::parse(source.query().unwrap_or_default())?;
+        if query.get("versionid").is_some() {
+            return Err(invalid("the service has no versions"));
         }
+        let snapshot = query.snapshot()?;
         match Target::parse(source.path(), self.account, self.accounts)? {
             Target::Blob(blob) => {
-                let url = text.split('?').next().and_then(|url| FieldText::new(url).ok());
-                Ok((blob, url.ok_or_else(malformed)?))
+                let of_snapshot = snapshot.map(|time| format!("?snapshot={time}")).unwrap_or_default();
+                let url = text.split('?').next().and_then(|url| FieldText::new(&[url, &of_snapshot].concat()).ok());
+                Ok((blob, snapshot, url.ok_or_else(malformed)?))
             }
             _ => Err(malformed()),
         }

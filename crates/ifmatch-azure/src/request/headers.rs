@@ -22,6 +22,7 @@ use crate::auth::Grant;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::RangeDigest;
+use crate::snapshots::Deletion;
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 /// The MD5 of the body or, in a response without a range, of the whole blob.
@@ -42,6 +43,7 @@ const ACCESS_TIER: HeaderName = HeaderName::from_static("x-ms-access-tier");
 pub(crate) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
 /// The CRC-64 of the body.
 pub(crate) const CONTENT_CRC64: HeaderName = HeaderName::from_static("x-ms-content-crc64");
+const PUBLIC_ACCESS: HeaderName = HeaderName::from_static("x-ms-blob-public-access");
 const DELETE_SNAPSHOTS: HeaderName = HeaderName::from_static("x-ms-delete-snapshots");
 /// Overrides `Range`, which some clients can't set.
 const X_MS_RANGE: HeaderName = HeaderName::from_static("x-ms-range");
@@ -255,15 +257,28 @@ pub(super) fn require_blob_type(headers: &HeaderMap) -> Result<(), AzureError> {
     required(headers, &BLOB_TYPE).map(drop)
 }
 
-/// Rejects values of `x-ms-delete-snapshots` that would keep the blob.
-pub(super) fn check_snapshots(headers: &HeaderMap) -> Result<(), AzureError> {
-    match one(headers, &DELETE_SNAPSHOTS)? {
-        None | Some("include") => Ok(()),
-        Some(_) => {
-            let rule = "must be 'include': the service has no snapshots";
-            Err(AzureError::invalid_header(DELETE_SNAPSHOTS.as_str(), rule))
-        }
+/// Rejects public access to a container.
+pub(super) fn refuse_public_access(headers: &HeaderMap) -> Result<(), AzureError> {
+    if one(headers, &PUBLIC_ACCESS)?.is_none_or(str::is_empty) {
+        return Ok(());
     }
+    let message = "public access is not permitted on this storage account: every request needs a signature";
+    Err(AzureError::new(StatusCode::CONFLICT, "PublicAccessNotPermitted", message))
+}
+
+/// Parses `x-ms-delete-snapshots`.
+pub(super) fn deletion(headers: &HeaderMap) -> Result<Deletion, AzureError> {
+    match one(headers, &DELETE_SNAPSHOTS)? {
+        None => Ok(Deletion::Bare),
+        Some("include") => Ok(Deletion::Include),
+        Some("only") => Ok(Deletion::Only),
+        Some(_) => Err(AzureError::invalid_header(DELETE_SNAPSHOTS.as_str(), "must be 'include' or 'only'")),
+    }
+}
+
+/// The error for the deletion of a snapshot with its snapshots.
+pub(super) fn snapshot_of_snapshot() -> AzureError {
+    AzureError::invalid_header(DELETE_SNAPSHOTS.as_str(), "a snapshot has no snapshots: leave the header out")
 }
 
 /// Rejects a request without a tier.
@@ -306,7 +321,14 @@ pub(super) fn range_digest(headers: &HeaderMap) -> Result<Option<RangeDigest>, A
 
 /// Parses the digest of the body, either of the two.
 pub(super) fn digests(headers: &HeaderMap) -> Result<(Option<ContentMd5>, Option<Crc64>), AzureError> {
-    match (md5(headers, &CONTENT_MD5)?, crc64(headers, &CONTENT_CRC64)?) {
+    either((md5(headers, &CONTENT_MD5)?, crc64(headers, &CONTENT_CRC64)?))
+}
+
+/// Rejects two digests of the same bytes.
+pub(super) fn either(
+    digests: (Option<ContentMd5>, Option<Crc64>),
+) -> Result<(Option<ContentMd5>, Option<Crc64>), AzureError> {
+    match digests {
         (Some(_), Some(_)) => Err(AzureError::invalid_header(CONTENT_CRC64.as_str(), ONE_DIGEST)),
         digests => Ok(digests),
     }

@@ -9,11 +9,12 @@ use ifmatch_blob::name::ContainerName;
 
 use super::target::Query;
 use crate::error::AzureError;
+use crate::snapshots::SnapshotTime;
 
 /// Maximum and default number of items in a page.
 const MAX_RESULTS: usize = 5000;
-/// Values of `include` for a listing of blobs. All except metadata, copy and tags leave the listing unchanged: the service
-/// keeps no snapshots, versions, policies or deleted blobs, and doesn't list blobs with only staged blocks.
+/// Values of `include` for a listing of blobs. All except metadata, copy, tags and snapshots leave the listing unchanged: the service keeps
+/// no versions, policies or deleted blobs, and doesn't list blobs with only staged blocks.
 const OF_BLOBS: [&str; 11] = [
     "metadata",
     "copy",
@@ -41,6 +42,9 @@ pub(crate) struct List {
     pub(crate) with_metadata: bool,
     pub(crate) with_copies: bool,
     pub(crate) with_tags: bool,
+    pub(crate) with_snapshots: bool,
+    /// Continues with this blob, after this snapshot of it, in place of the marker.
+    pub(crate) resume: Option<(String, Option<SnapshotTime>)>,
     /// `maxresults` as sent.
     pub(crate) max_results: Option<String>,
     /// The URL by which the client addressed the account.
@@ -81,6 +85,8 @@ impl List {
             let name = URL_SAFE.decode(marker).ok().and_then(|bytes| String::from_utf8(bytes).ok());
             name.ok_or_else(|| AzureError::invalid_parameter("marker", "must be the NextMarker of the previous page"))
         });
+        let marker = marker.transpose()?;
+        let resume = marker.as_deref().and_then(resumption);
         let include: Vec<&str> = query.get("include").unwrap_or_default().split(',').map(str::trim).collect();
         if let Some(unknown) = include.iter().find(|name| !name.is_empty() && !includes.contains(name)) {
             let rule = format!("{unknown} is unknown; known values are {}", includes.join(", "));
@@ -89,12 +95,14 @@ impl List {
         Ok(Self {
             prefix: text("prefix").unwrap_or_default(),
             delimiter: text("delimiter"),
-            marker: marker.transpose()?,
-            start: text("startfrom"),
+            start: text("startfrom").max(resume.as_ref().map(|(from, _)| from.clone())),
+            marker,
+            resume,
             limit: limit(query.get("maxresults"))?,
             with_metadata: include.contains(&"metadata"),
             with_copies: include.contains(&"copy"),
             with_tags: include.contains(&"tags"),
+            with_snapshots: include.contains(&"snapshots"),
             max_results: text("maxresults"),
             endpoint: endpoint(head, account),
             account: account.clone(),
@@ -111,6 +119,16 @@ impl List {
     pub(crate) fn container_name<'a>(&self, container: &'a ContainerName) -> Option<&'a str> {
         self.accounts.name_of(&self.account, container)
     }
+}
+
+/// Returns the marker of a page that begins with this blob, after this snapshot of it. No name contains the separator.
+pub(crate) fn marker_at(from: &str, after: Option<SnapshotTime>) -> String {
+    format!("\0{from}\0{}", after.map(|time| time.to_string()).unwrap_or_default())
+}
+
+fn resumption(marker: &str) -> Option<(String, Option<SnapshotTime>)> {
+    let (from, after) = marker.strip_prefix('\0')?.split_once('\0')?;
+    Some((from.to_owned(), SnapshotTime::parse(after)))
 }
 
 fn limit(text: Option<&str>) -> Result<usize, AzureError> {

@@ -10,6 +10,7 @@ mod list;
 pub(crate) mod permissions;
 mod rules;
 pub(crate) mod target;
+pub(crate) mod xml;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -31,13 +32,15 @@ use ifmatch_core::tag::TagList;
 use crate::auth::Grant;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
+use crate::policies::Policy;
 use crate::random_guid;
+use crate::snapshots::{Deletion, OwnMetadata, SnapshotTime};
 use conditions::WriteConditions;
-use copy::{Copy, CopyBlock};
+use copy::{AppendFromUrl, Copy, CopyBlock};
 use rules::{OfBlob, OfContainer, OfService};
 use target::{Query, Target};
 
-pub(crate) use list::List;
+pub(crate) use list::{List, marker_at};
 
 /// Maximum length of a block, in bytes: 4,000 MiB.
 const MAX_BLOCK: u64 = 4000 * 1024 * 1024;
@@ -47,6 +50,8 @@ const MAX_APPENDED: u64 = 4 * 1024 * 1024;
 const MAX_DOCUMENT: u64 = 8 * 1024 * 1024;
 /// Maximum size of a document with tags, in bytes.
 const MAX_TAGS: u64 = 64 * 1024;
+/// Maximum size of a list of access policies, in bytes.
+const MAX_POLICIES: u64 = 64 * 1024;
 /// Maximum size of a batch, in bytes.
 const MAX_BATCH: u64 = 4 * 1024 * 1024;
 
@@ -54,6 +59,7 @@ const MAX_BATCH: u64 = 4 * 1024 * 1024;
 pub(crate) enum Operation<'a> {
     GetAccountInformation,
     GetServiceProperties,
+    GetServiceStatistics,
     ListContainers(List),
     Batch(Batch),
     Container(ContainerName, ContainerOperation),
@@ -80,9 +86,11 @@ pub(crate) struct Document {
 
 /// An operation on a container.
 pub(crate) enum ContainerOperation {
-    Create(BlobHeaders),
+    Create(Box<BlobHeaders>),
     GetProperties(LeaseUse),
     SetMetadata(ContainerWrite, HeaderChange),
+    GetPolicies(LeaseUse),
+    SetPolicies(ContainerWrite, Document),
     Lease(Lease),
     Delete(ContainerWrite),
     ListBlobs(List),
@@ -93,13 +101,15 @@ pub(crate) enum BlobOperation<'a> {
     Get(Get<'a>),
     Put(PutBlob),
     AppendBlock(AppendBlock),
+    AppendFromUrl(AppendFromUrl),
     Seal(SealBlob),
     PutBlock(PutBlock),
     PutBlockList(PutBlockList),
     GetBlockList(GetBlockList),
     Set(Write, HeaderChange),
     Lease(Lease),
-    Delete(Write),
+    Delete(Write, Deletion),
+    Snapshot(TakeSnapshot),
     Copy(Copy),
     CopyBlock(CopyBlock),
     SetTier(LeaseUse),
@@ -109,6 +119,8 @@ pub(crate) enum BlobOperation<'a> {
 
 /// Get Blob, Get Blob Properties and Get Blob Metadata.
 pub(crate) struct Get<'a> {
+    /// The snapshot to read, or `None` for the blob itself.
+    pub(crate) snapshot: Option<SnapshotTime>,
     pub(crate) conditions: Preconditions,
     pub(crate) if_tags: Option<TagCondition>,
     pub(crate) lease: LeaseUse,
@@ -234,6 +246,12 @@ impl BlockId {
     }
 }
 
+/// Snapshot Blob.
+pub(crate) struct TakeSnapshot {
+    pub(crate) write: Write,
+    pub(crate) metadata: OwnMetadata,
+}
+
 /// Put Block.
 pub(crate) struct PutBlock {
     pub(crate) id: BlockId,
@@ -271,6 +289,7 @@ pub(crate) fn parse<'a>(
     account: &Account,
     accounts: &Accounts,
     grant: &Grant,
+    source_policy: Option<Policy>,
 ) -> Result<Operation<'a>, AzureError> {
     headers::check_common(&head.headers, grant)?;
     let target = Target::parse(head.uri.path(), account, accounts)?;
@@ -280,7 +299,7 @@ pub(crate) fn parse<'a>(
     }
     let Context { required, max_body, .. } = context;
     let now = context.wall();
-    let parser = Parser { head, query, account, accounts, grant, now, required, max_body: *max_body };
+    let parser = Parser { head, query, account, accounts, grant, source_policy, now, required, max_body: *max_body };
     match target {
         Target::Service => parser.service(),
         Target::Container(container) => parser.container(container),
@@ -295,6 +314,8 @@ struct Parser<'a, 'c> {
     account: &'c Account,
     accounts: &'c Accounts,
     grant: &'c Grant,
+    /// The policy that the signature of a copy's source names.
+    source_policy: Option<Policy>,
     now: Timestamp,
     required: &'c RequirePreconditions,
     max_body: u64,
@@ -307,6 +328,7 @@ impl<'a> Parser<'a, '_> {
                 Operation::ListContainers(List::of_containers(self.head, &self.query, self.account, self.accounts)?)
             }
             OfService::GetProperties => Operation::GetServiceProperties,
+            OfService::GetStatistics => Operation::GetServiceStatistics,
             OfService::GetAccountInformation => Operation::GetAccountInformation,
             OfService::Batch => Operation::Batch(self.batch(None)?),
         })
@@ -318,15 +340,19 @@ impl<'a> Parser<'a, '_> {
             OfContainer::GetAccountInformation => return Ok(Operation::GetAccountInformation),
             OfContainer::Batch => return Ok(Operation::Batch(self.batch(Some(container))?)),
             OfContainer::Create => {
+                headers::refuse_public_access(fields)?;
                 let metadata = headers::metadata(fields)?;
-                ContainerOperation::Create(BlobHeaders { metadata, ..BlobHeaders::default() })
+                ContainerOperation::Create(BlobHeaders { metadata, ..BlobHeaders::default() }.into())
             }
             OfContainer::GetProperties => ContainerOperation::GetProperties(LeaseUse::Read(self.lease_id()?)),
             OfContainer::SetMetadata => {
-                let conditions = conditions::of_write(fields)?;
-                let lease = LeaseUse::Read(self.lease_id()?);
                 let change = HeaderChange::Metadata(headers::metadata(fields)?);
-                ContainerOperation::SetMetadata(ContainerWrite { conditions, lease, request: None }, change)
+                ContainerOperation::SetMetadata(self.container_change()?, change)
+            }
+            OfContainer::GetPolicies => ContainerOperation::GetPolicies(LeaseUse::Read(self.lease_id()?)),
+            OfContainer::SetPolicies => {
+                headers::refuse_public_access(fields)?;
+                ContainerOperation::SetPolicies(self.container_change()?, self.document(MAX_POLICIES)?)
             }
             OfContainer::Lease => ContainerOperation::Lease(self.lease()?),
             OfContainer::Delete => {
@@ -342,6 +368,12 @@ impl<'a> Parser<'a, '_> {
         Ok(Operation::Container(container, operation))
     }
 
+    /// Parses the headers that all changes of a container share.
+    fn container_change(&self) -> Result<ContainerWrite, AzureError> {
+        let conditions = conditions::of_write(self.fields())?;
+        Ok(ContainerWrite { conditions, lease: LeaseUse::Read(self.lease_id()?), request: None })
+    }
+
     fn blob(&self, blob: BlobPath) -> Result<Operation<'a>, AzureError> {
         let fields = self.fields();
         let operation = match rules::find(&rules::OF_BLOB, self.head, &self.query)? {
@@ -349,6 +381,7 @@ impl<'a> Parser<'a, '_> {
             OfBlob::Get | OfBlob::GetProperties => BlobOperation::Get(self.get()?),
             OfBlob::Put => BlobOperation::Put(self.put_blob()?),
             OfBlob::AppendBlock => BlobOperation::AppendBlock(self.append_block()?),
+            OfBlob::AppendBlockFromUrl => BlobOperation::AppendFromUrl(self.append_from_url()?),
             OfBlob::Seal => {
                 let conditions = headers::append_conditions(fields)?;
                 BlobOperation::Seal(SealBlob { write: self.write_at(conditions)?, conditions })
@@ -366,9 +399,18 @@ impl<'a> Parser<'a, '_> {
             }
             OfBlob::Lease => BlobOperation::Lease(self.lease()?),
             OfBlob::Delete => {
-                let write = self.write()?;
-                headers::check_snapshots(fields)?;
-                BlobOperation::Delete(write)
+                let (write, deletion) = (self.write()?, headers::deletion(fields)?);
+                match self.query.snapshot()? {
+                    None => BlobOperation::Delete(write, deletion),
+                    Some(time) if deletion == Deletion::Bare => BlobOperation::Delete(write, Deletion::One(time)),
+                    Some(_) => return Err(headers::snapshot_of_snapshot()),
+                }
+            }
+            OfBlob::Snapshot => {
+                let (write, metadata) = (self.write()?, headers::metadata(fields)?);
+                // The holder of a lease may take one, and so may everyone else.
+                let write = Write { lease: LeaseUse::Read(write.lease.id()), request: None, ..write };
+                BlobOperation::Snapshot(TakeSnapshot { write, metadata: Some(metadata).filter(|own| !own.is_empty()) })
             }
             OfBlob::Copy => BlobOperation::Copy(self.copy()?),
             OfBlob::PutBlockFromUrl => BlobOperation::CopyBlock(self.copy_block()?),
@@ -398,7 +440,7 @@ impl<'a> Parser<'a, '_> {
             None => Part::Whole,
             Some(range) => Part::Range { range, headers: fields, digest: headers::range_digest(fields)? },
         };
-        Ok(Get { conditions, if_tags: headers::if_tags(fields)?, lease, part })
+        Ok(Get { snapshot: self.query.snapshot()?, conditions, if_tags: headers::if_tags(fields)?, lease, part })
     }
 
     fn put_blob(&self) -> Result<PutBlob, AzureError> {

@@ -32,7 +32,9 @@ pub(crate) fn check(operation: &mut Operation<'_>, grant: &Grant) -> Result<(), 
 /// Returns the level of an operation, and the permissions of which it needs any.
 fn needed(operation: &Operation<'_>) -> (Level, &'static str) {
     match operation {
-        Operation::GetAccountInformation | Operation::GetServiceProperties => (Level::Service, "r"),
+        Operation::GetAccountInformation | Operation::GetServiceProperties | Operation::GetServiceStatistics => {
+            (Level::Service, "r")
+        }
         // Each part has a signature of its own, which decides.
         Operation::Batch(Batch { container: None, .. }) => (Level::Service, "dw"),
         Operation::Batch(_) => (Level::Object, "dw"),
@@ -47,6 +49,8 @@ fn on_container(operation: &ContainerOperation) -> &'static str {
         ContainerOperation::Create(_) => "cw",
         ContainerOperation::GetProperties(_) => "r",
         ContainerOperation::SetMetadata(..) => "w",
+        // As in Azure, only the account's key permits this: otherwise a signature could extend itself.
+        ContainerOperation::GetPolicies(_) | ContainerOperation::SetPolicies(..) => "",
         ContainerOperation::Lease(lease) => on_lease(&lease.request.action),
         ContainerOperation::Delete(_) => "d",
         ContainerOperation::ListBlobs(_) => "l",
@@ -56,8 +60,8 @@ fn on_container(operation: &ContainerOperation) -> &'static str {
 fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
     match operation {
         BlobOperation::Get(_) | BlobOperation::GetBlockList(_) => "r",
-        BlobOperation::Put(_) | BlobOperation::Copy(_) => "cw",
-        BlobOperation::AppendBlock(_) => "aw",
+        BlobOperation::Put(_) | BlobOperation::Copy(_) | BlobOperation::Snapshot(_) => "cw",
+        BlobOperation::AppendBlock(_) | BlobOperation::AppendFromUrl(_) => "aw",
         BlobOperation::Seal(_)
         | BlobOperation::PutBlock(_)
         | BlobOperation::CopyBlock(_)
@@ -65,7 +69,7 @@ fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
         | BlobOperation::PutBlockList(_)
         | BlobOperation::Set(..) => "w",
         BlobOperation::Lease(lease) => on_lease(&lease.request.action),
-        BlobOperation::Delete(_) => "d",
+        BlobOperation::Delete(..) => "d",
         BlobOperation::GetTags(_) | BlobOperation::SetTags(_) => "t",
     }
 }

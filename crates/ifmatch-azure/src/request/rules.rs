@@ -17,6 +17,7 @@ use crate::error::AzureError;
 pub(super) enum OfService {
     ListContainers,
     GetProperties,
+    GetStatistics,
     GetAccountInformation,
     Batch,
 }
@@ -28,6 +29,8 @@ pub(super) enum OfContainer {
     Create,
     GetProperties,
     SetMetadata,
+    GetPolicies,
+    SetPolicies,
     Lease,
     Delete,
     ListBlobs,
@@ -42,6 +45,7 @@ pub(super) enum OfBlob {
     GetProperties,
     Put,
     AppendBlock,
+    AppendBlockFromUrl,
     Seal,
     PutBlock,
     PutBlockList,
@@ -52,6 +56,7 @@ pub(super) enum OfBlob {
     Delete,
     Copy,
     PutBlockFromUrl,
+    Snapshot,
     SetTier,
     GetTags,
     SetTags,
@@ -159,6 +164,9 @@ const SOURCE: &[&str] = &[
 const SOURCE_BLOB: &[&str] =
     &["x-ms-copy-source-blob-properties", "x-ms-requires-sync", "x-ms-source-lease-id", "x-ms-copy-source-tag-option"];
 const SOURCE_RANGE: &[&str] = &["x-ms-source-range", "x-ms-source-content-crc64"];
+const PUBLIC: &[&str] = &["x-ms-blob-public-access"];
+/// Names a snapshot of the blob.
+const SNAPSHOT: &[&str] = &["snapshot"];
 const SNAPSHOTS: &[&str] = &["x-ms-delete-snapshots"];
 const LISTING: &[&str] = &["prefix", "marker", "maxresults", "include"];
 const LISTING_BLOBS: &[&str] = &["prefix", "delimiter", "marker", "maxresults", "include", "startfrom"];
@@ -174,7 +182,7 @@ const fn rule<N>(
 }
 
 #[rustfmt::skip]
-pub(super) const OF_SERVICE: [Rule<OfService>; 5] = {
+pub(super) const OF_SERVICE: [Rule<OfService>; 6] = {
     use Conditions::None;
     use OfService as N;
     [
@@ -183,21 +191,24 @@ pub(super) const OF_SERVICE: [Rule<OfService>; 5] = {
         rule(N::Batch, ("POST", "container", "batch"), &[], &[], None),
         rule(N::ListContainers, ("GET", "", "list"), LISTING, &[], None),
         rule(N::GetProperties, ("GET", "service", "properties"), &[], &[], None),
+        rule(N::GetStatistics, ("GET", "service", "stats"), &[], &[], None),
         rule(N::GetAccountInformation, ("GET HEAD", "account", "properties"), &[], &[], None),
     ]
 };
 
 #[rustfmt::skip]
-pub(super) const OF_CONTAINER: [Rule<OfContainer>; 9] = {
+pub(super) const OF_CONTAINER: [Rule<OfContainer>; 11] = {
     use Conditions::{Dates, None};
     use OfContainer as N;
     [
         rule(N::Batch, ("POST", "container", "batch"), &[], &[], None),
         rule(N::GetAccountInformation, ("GET HEAD", "account", "properties"), &[], &[], None),
-        rule(N::Create, ("PUT", "container", ""), &[], &[META], None),
+        rule(N::Create, ("PUT", "container", ""), &[], &[META, PUBLIC], None),
         rule(N::GetProperties, ("GET HEAD", "container", ""), &[], &[LEASE], None),
         rule(N::GetProperties, ("GET HEAD", "container", "metadata"), &[], &[LEASE], None),
         rule(N::SetMetadata, ("PUT", "container", "metadata"), &[], &[LEASE, META], Dates),
+        rule(N::GetPolicies, ("GET HEAD", "container", "acl"), &[], &[LEASE], None),
+        rule(N::SetPolicies, ("PUT", "container", "acl"), &[], &[LEASE, PUBLIC], Dates),
         rule(N::Lease, ("PUT", "container", "lease"), &[], &[LEASING], Dates),
         rule(N::Delete, ("DELETE", "container", ""), &[], &[LEASE], Dates),
         rule(N::ListBlobs, ("GET", "container", "list"), LISTING_BLOBS, &[], None),
@@ -205,16 +216,17 @@ pub(super) const OF_CONTAINER: [Rule<OfContainer>; 9] = {
 };
 
 #[rustfmt::skip]
-pub(super) const OF_BLOB: [Rule<OfBlob>; 19] = {
+pub(super) const OF_BLOB: [Rule<OfBlob>; 21] = {
     use Conditions::{All, None};
     use OfBlob as N;
     [
         rule(N::GetAccountInformation, ("GET HEAD", "account", "properties"), &[], &[], None),
-        rule(N::Get, ("GET", "", ""), &[], &[LEASE, RANGE, IF_TAGS], All),
-        rule(N::GetProperties, ("HEAD", "", ""), &[], &[LEASE, IF_TAGS], All),
-        rule(N::GetProperties, ("GET HEAD", "", "metadata"), &[], &[LEASE, IF_TAGS], All),
+        rule(N::Get, ("GET", "", ""), SNAPSHOT, &[LEASE, RANGE, IF_TAGS], All),
+        rule(N::GetProperties, ("HEAD", "", ""), SNAPSHOT, &[LEASE, IF_TAGS], All),
+        rule(N::GetProperties, ("GET HEAD", "", "metadata"), SNAPSHOT, &[LEASE, IF_TAGS], All),
         rule(N::Put, ("PUT", "", ""), &[], &[LEASE, META, TIER, CRC64, TYPE, STORED, TAGS], All),
         rule(N::AppendBlock, ("PUT", "", "appendblock"), &[], &[LEASE, META, CRC64, POSITION, MAX_SIZE], All),
+        rule(N::AppendBlockFromUrl, ("PUT", "", "appendblock"), &[], &[LEASE, META, POSITION, MAX_SIZE, SOURCE, SOURCE_RANGE], All),
         rule(N::Seal, ("PUT", "", "seal"), &[], &[LEASE, POSITION], All),
         rule(N::PutBlock, ("PUT", "", "block"), &["blockid"], &[LEASE, META, BLOB_MD5, CRC64], None),
         rule(N::PutBlockList, ("PUT", "", "blocklist"), &[], &[LEASE, META, TIER, CRC64, STORED, TAGS], All),
@@ -227,7 +239,8 @@ pub(super) const OF_BLOB: [Rule<OfBlob>; 19] = {
         rule(N::SetTier, ("PUT", "", "tier"), &[], &[LEASE, TIER, REHYDRATE], None),
         rule(N::GetTags, ("GET", "", "tags"), &[], &[LEASE, IF_TAGS], None),
         rule(N::SetTags, ("PUT", "", "tags"), &[], &[LEASE, IF_TAGS, CRC64], All),
-        rule(N::Delete, ("DELETE", "", ""), &[], &[LEASE, SNAPSHOTS], All),
+        rule(N::Snapshot, ("PUT", "", "snapshot"), &[], &[LEASE, META], All),
+        rule(N::Delete, ("DELETE", "", ""), SNAPSHOT, &[LEASE, SNAPSHOTS], All),
     ]
 };
 

@@ -6,6 +6,7 @@ use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::name::{self, BlobName, BlobPath, ContainerName, NameErrorKind};
 
 use crate::error::AzureError;
+use crate::snapshots::SnapshotTime;
 
 /// The resource that a path names, as named in the store.
 #[derive(Debug, PartialEq, Eq)]
@@ -86,6 +87,13 @@ impl Query {
     /// Returns the value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the snapshot that the query names.
+    pub(crate) fn snapshot(&self) -> Result<Option<SnapshotTime>, AzureError> {
+        let text = self.get("snapshot").filter(|text| !text.is_empty());
+        let malformed = || AzureError::invalid_parameter("snapshot", "must be the x-ms-snapshot of a response");
+        text.map(|text| SnapshotTime::parse(text).ok_or_else(malformed)).transpose()
     }
 
     /// Returns `true` if a name or a value has a control character.

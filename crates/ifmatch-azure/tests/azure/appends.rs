@@ -37,11 +37,14 @@ async fn append(client: &Client, fields: &[(&str, &str)], body: &'static str) ->
     send(&client.service, request).await
 }
 
-/// Two appends at one position, or up to one size: one wins, and the bytes are those of the winners.
+/// Two appends at one position, or up to one size, of a body or of another blob: one wins, and the bytes are those of the winners.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_position_and_a_size_have_one_winner() {
     for (name, client) in clients().await {
         let mut expected = String::new();
+        for letter in ["a", "b"] {
+            client.upload(&format!("/box/{letter}"), letter, &[]).await.expect(201);
+        }
         for round in 0..RACES {
             let (field, value) = match round % 2 {
                 0 => ("x-ms-blob-condition-appendpos", round),
@@ -50,7 +53,14 @@ async fn a_position_and_a_size_have_one_winner() {
             let value = value.to_string();
             let race = ["a", "b"].map(|letter| {
                 let (client, value) = (client.clone(), value.clone());
-                tokio::spawn(async move { append(&client, &[(field, &value)], letter).await })
+                tokio::spawn(async move {
+                    let source = format!("http://localhost/photos/box/{letter}");
+                    let from_url = [(field, &*value), ("host", "localhost"), ("x-ms-copy-source", &*source)];
+                    match round % 4 {
+                        0 | 1 => append(&client, &from_url[..1], letter).await,
+                        _ => append(&client, &from_url, "").await,
+                    }
+                })
             });
             let mut winners = Vec::new();
             for (racer, letter) in race.into_iter().zip(["a", "b"]) {

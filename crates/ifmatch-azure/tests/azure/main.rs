@@ -11,8 +11,10 @@ mod blocks;
 mod bodies;
 mod copies;
 mod interleavings;
+mod policies;
 mod shared_access;
 #[path = "../../../../tests/support/signer.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
 mod signer;
+mod snapshots;
 mod support;

@@ -20,14 +20,14 @@ const END: &str = "2100-01-01T00:00:00Z";
 
 /// A query to sign: names and values in any order.
 #[derive(Clone)]
-struct Token(Vec<(&'static str, String)>);
+pub(crate) struct Token(Vec<(&'static str, String)>);
 
 impl Token {
-    fn service(kind: &str, permissions: &str) -> Self {
+    pub(crate) fn service(kind: &str, permissions: &str) -> Self {
         Self::of(&[("sv", "2021-12-02"), ("sr", kind), ("sp", permissions), ("st", START), ("se", END)])
     }
 
-    fn account(services: &str, levels: &str, permissions: &str) -> Self {
+    pub(crate) fn account(services: &str, levels: &str, permissions: &str) -> Self {
         let own = [("sv", "2021-12-02"), ("ss", services), ("srt", levels), ("sp", permissions), ("se", END)];
         Self::of(&own)
     }
@@ -37,7 +37,7 @@ impl Token {
     }
 
     /// Replaces a value. An empty one removes it.
-    fn with(mut self, name: &'static str, value: &str) -> Self {
+    pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
         self.0.retain(|(other, _)| *other != name);
         if !value.is_empty() {
             self.0.push((name, value.to_owned()));
@@ -45,12 +45,12 @@ impl Token {
         self
     }
 
-    fn value(&self, name: &str) -> &str {
+    pub(crate) fn value(&self, name: &str) -> &str {
         self.0.iter().find(|(other, _)| *other == name).map_or("", |(_, value)| value)
     }
 
     /// Signs the text of the reference, written here a second time on purpose.
-    fn sign(&self, resource: &str) -> String {
+    pub(crate) fn sign(&self, resource: &str) -> String {
         let get = |name| self.value(name);
         let has_scope = get("sv") >= "2020-12-06";
         let mut lines = if get("ss").is_empty() {
@@ -83,7 +83,7 @@ fn escape(text: &str) -> String {
 const PEER: Peer = Peer { address: std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)), is_secure: false };
 
 /// Sends a request without `Authorization`.
-async fn ask(
+pub(crate) async fn ask(
     client: &Client,
     method: &str,
     target: &str,
@@ -107,7 +107,7 @@ async fn ask(
     send(&client.service, request.body(Full::new(Bytes::from(vec![b'x'; length]))).expect("a request")).await
 }
 
-async fn read(client: &Client, target: &str, query: &str) -> Answer {
+pub(crate) async fn read(client: &Client, target: &str, query: &str) -> Answer {
     ask(client, "GET", target, &[], query, Some(PEER)).await
 }
 
@@ -230,7 +230,8 @@ async fn the_query_is_what_was_signed() {
         ("SP=rw", 403, "AuthenticationFailed"),
         ("%73p=rw", 403, "AuthenticationFailed"),
         ("sig=AAAA", 403, "AuthenticationFailed"),
-        ("snapshot=2020-09-13T12:26:40.0000000Z", 400, "UnsupportedQueryParameter"),
+        ("snapshot=2020-09-13T12:26:40.0000000Z", 403, "AuthenticationFailed"),
+        ("versionid=1", 400, "UnsupportedQueryParameter"),
     ] {
         for query in [format!("{signed}&{extra}"), format!("{extra}&{signed}")] {
             read(&client, "/box/a", &query).await.refused(status, code);

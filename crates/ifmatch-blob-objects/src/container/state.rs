@@ -278,6 +278,7 @@ pub(crate) struct Payload {
     /// The same, while the container is still there and may be found to have blobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     closing: Option<Timestamp>,
+    /// Also contains the fields that requests don't name, under names that no other field can have.
     metadata: BTreeMap<String, String>,
 }
 
@@ -301,10 +302,11 @@ impl Payload {
         Self { created: Some(incarnation), since: Some(since), ..self }
     }
 
-    /// Replaces the user's own fields.
+    /// Replaces the fields.
     pub(super) fn with_headers(self, headers: &BlobHeaders) -> Self {
         let text = |(name, value): (&_, &FieldText)| (ToString::to_string(name), value.as_str().to_owned());
-        Self { metadata: headers.metadata.iter().map(text).collect(), ..self }
+        let internal = headers.internal().map(|(name, text)| (name.to_owned(), text));
+        Self { metadata: headers.metadata.iter().map(text).chain(internal).collect(), ..self }
     }
 
     /// Returns the container at this version.
@@ -313,10 +315,17 @@ impl Payload {
         Home { incarnation, since: self.since.unwrap_or(incarnation) }
     }
 
-    /// Returns the user's own fields.
+    /// Returns the fields.
     pub(super) fn headers(&self) -> BlobHeaders {
-        let field = |(name, value): (&String, &String)| Some((name.clone().into(), FieldText::new(value).ok()?));
-        BlobHeaders { metadata: self.metadata.iter().filter_map(field).collect(), ..BlobHeaders::default() }
+        let mut headers = BlobHeaders::default();
+        for (name, value) in &self.metadata {
+            if headers.set_internal(name, value).is_err()
+                && let Ok(value) = FieldText::new(value)
+            {
+                headers.metadata.insert(name.clone().into(), value);
+            }
+        }
+        headers
     }
 
     /// Returns the content of the record after a change by a deleter.

@@ -96,6 +96,14 @@ async fn a_change_keeps_the_blobs(subject: &Subject) {
     let refused = refusal(subject.store.set_container(&container, refused).await);
     assert_eq!(refused.0, Precondition::IfUnmodifiedSince);
     assert_eq!(subject.info(&container).await.unwrap().headers, owner("you"));
+
+    let policies = FieldText::new("one,,,r").ok();
+    subject.store.set_container(&container, set(HeaderChange::Policies(policies.clone()))).await.unwrap();
+    subject.store.set_container(&container, change("them")).await.unwrap();
+    let both = BlobHeaders { policies, ..owner("them") };
+    assert_eq!(subject.info(&container).await.unwrap().headers, both);
+    subject.store.set_container(&container, set(HeaderChange::Policies(None))).await.unwrap();
+    assert_eq!(subject.info(&container).await.unwrap().headers, owner("them"));
 }
 
 fn change(value: &str) -> SetHeaders {

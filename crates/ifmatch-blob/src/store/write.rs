@@ -264,6 +264,8 @@ pub enum HeaderChange {
     Append(Append),
     /// Replaces the tags, and keeps all fields. The blob keeps its version, tag and date.
     Tags(Tags),
+    /// Replaces the stored access policies of a container, and keeps all fields.
+    Policies(Option<FieldText>),
 }
 
 impl HeaderChange {
@@ -277,6 +279,7 @@ impl HeaderChange {
             }
             Self::Append(append) => BlobHeaders { append: Some(*append), ..kept.clone() },
             Self::Tags(tags) => BlobHeaders { tags: tags.clone(), ..kept.clone() },
+            Self::Policies(policies) => BlobHeaders { policies: policies.clone(), ..kept.clone() },
         }
     }
 }
@@ -310,7 +313,7 @@ pub struct ContainerInfo {
     pub tag: Option<EntityTag>,
     /// When the container itself was created or changed, if the store knows it.
     pub last_modified: Option<HttpDate>,
-    /// The user's own fields, in [`BlobHeaders::metadata`]; the others are empty.
+    /// The user's own fields, in [`BlobHeaders::metadata`], and the [policies](BlobHeaders::policies); the others are empty.
     pub headers: BlobHeaders,
     /// When the container was created, if the store knows it. No two containers of the same name have the same time.
     pub created: Option<Timestamp>,

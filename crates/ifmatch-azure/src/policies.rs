@@ -1,0 +1,241 @@
+//! Stored access policies of a container: limits that a shared access signature names (`si`) rather than states, so they can be changed
+//! after it was given away, or removed.
+
+use http::request::Parts;
+use ifmatch_blob::accounts::Accounts;
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::headers::{BlobHeaders, FieldText};
+use ifmatch_blob::name::{self, ContainerName};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::auth;
+use crate::auth::shared_access::instant;
+use crate::error::AzureError;
+use crate::request::xml::{self, Visitor, invalid};
+use crate::response::Xml;
+
+/// Maximum number of policies of a container.
+const MAX_POLICIES: usize = 5;
+/// Maximum length of an id, in characters.
+const MAX_ID: usize = 64;
+/// The letters of all permissions that Azure knows.
+const PERMISSIONS: &str = "racwdxyltfmeopi";
+
+/// A stored access policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Policy {
+    id: String,
+    /// Begin, end and permissions, which a signature must not state if the policy does.
+    limits: [Option<String>; 3],
+}
+
+/// The names of the limits: the parameter of a signature, and the element of a document.
+const LIMITS: [(&str, &str); 3] = [("st", "Start"), ("se", "Expiry"), ("sp", "Permission")];
+
+impl Policy {
+    /// Returns the limit that has this name as a parameter of a signature.
+    pub(crate) fn limit(&self, parameter: &str) -> Option<&str> {
+        let at = LIMITS.iter().position(|(name, _)| *name == parameter)?;
+        self.limits[at].as_deref()
+    }
+
+    /// Reads the form in which stores keep it.
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(',');
+        let id = name::decode(parts.next().filter(|id| !id.is_empty())?).ok()?.into_owned();
+        let limits = LIMITS.map(|_| parts.next().filter(|text| !text.is_empty()).map(ToOwned::to_owned));
+        Some(Self { id, limits })
+    }
+
+    fn is_valid(&self) -> bool {
+        let [start, end, permissions] = &self.limits;
+        let is_time = |text: &Option<String>| text.as_deref().is_none_or(|text| instant(text).is_some());
+        let known = |text: &String| text.chars().all(|letter| PERMISSIONS.contains(letter));
+        let id = self.id.chars().count();
+        (1..=MAX_ID).contains(&id) && is_time(start) && is_time(end) && permissions.as_ref().is_none_or(known)
+    }
+}
+
+/// Returns the policies in the fields of a container.
+pub(crate) fn of(headers: &BlobHeaders) -> Vec<Policy> {
+    let text = headers.policies.as_ref().map(FieldText::as_str).unwrap_or_default();
+    text.split(';').filter_map(Policy::parse).collect()
+}
+
+/// Parses the body of Set Container ACL into the form in which stores keep policies.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Option<FieldText>, AzureError> {
+    let mut document = Document::default();
+    if !bytes.trim_ascii().is_empty() {
+        xml::visit(bytes, &mut document)?;
+    }
+    if !document.path.is_empty() {
+        return Err(invalid("the last element does not end"));
+    }
+    let policies = document.policies;
+    if !policies.iter().all(Policy::is_valid) {
+        let message = "an Id has 1 to 64 characters, Start and Expiry are times such as 2026-11-28T15:00:00Z, and Permission is letters \
+                       such as rwd";
+        return Err(AzureError::bad_request("InvalidXmlNodeValue", message));
+    }
+    let is_twice = |(at, policy): (usize, &Policy)| policies[..at].iter().any(|other| other.id == policy.id);
+    if policies.iter().enumerate().any(is_twice) {
+        return Err(invalid("two policies have the same Id"));
+    }
+    let text = |policy: &Policy| {
+        let limits = policy.limits.each_ref().map(|limit| limit.as_deref().unwrap_or_default());
+        format!("{},{}", utf8_percent_encode(&policy.id, NON_ALPHANUMERIC), limits.join(","))
+    };
+    let text = policies.iter().map(text).collect::<Vec<_>>().join(";");
+    if text.is_empty() { Ok(None) } else { FieldText::new(&text).map(Some).map_err(|_| invalid("an unwritable value")) }
+}
+
+/// Returns the document that describes these policies.
+pub(crate) fn document(policies: &[Policy]) -> String {
+    const ROOT: &str = "SignedIdentifiers";
+    let mut xml = Xml::begin(ROOT);
+    for policy in policies {
+        xml.open("SignedIdentifier");
+        xml.text("Id", &policy.id);
+        xml.open("AccessPolicy");
+        for ((_, name), limit) in LIMITS.iter().zip(&policy.limits) {
+            if let Some(limit) = limit {
+                xml.text(name, limit);
+            }
+        }
+        xml.close("AccessPolicy");
+        xml.close("SignedIdentifier");
+    }
+    xml.end(ROOT)
+}
+
+/// The policies that the signatures of a request name.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    /// Of the signature in the request's own query.
+    pub(crate) of_request: Option<Policy>,
+    /// Of the signature in the URL of a copy's source.
+    pub(crate) of_source: Option<Policy>,
+}
+
+/// Finds the policies that the signatures of a request name. A signature whose policy isn't found grants nothing.
+pub(crate) async fn named(context: &Context, accounts: &Accounts, head: &Parts) -> Result<Named, AzureError> {
+    let of_request = find(context, auth::policy_named(accounts, head)).await?;
+    let of_source = match auth::source_of(head) {
+        Some(source) => find(context, auth::policy_named(accounts, &source)).await?,
+        None => None,
+    };
+    Ok(Named { of_request, of_source })
+}
+
+async fn find(context: &Context, named: Option<(ContainerName, String)>) -> Result<Option<Policy>, AzureError> {
+    let Some((container, id)) = named else { return Ok(None) };
+    let info = context.store.container(&container).await.map_err(AzureError::of_container)?;
+    Ok(info.and_then(|info| of(&info.headers).into_iter().find(|policy| policy.id == id)))
+}
+
+/// The state of parsing a document.
+#[derive(Default)]
+struct Document {
+    path: Vec<Element>,
+    policies: Vec<Policy>,
+    is_complete: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Element {
+    Root,
+    Identifier,
+    Id,
+    Policy,
+    /// The limit with this index.
+    Limit(usize),
+}
+
+impl Visitor for Document {
+    fn open(&mut self, name: &[u8]) -> Result<(), AzureError> {
+        let limit = || LIMITS.iter().position(|(_, limit)| limit.as_bytes() == name).map(Element::Limit);
+        let element = match (self.path.last(), name) {
+            (None, b"SignedIdentifiers") if !self.is_complete => Some(Element::Root),
+            (Some(Element::Root), b"SignedIdentifier") if self.policies.len() < MAX_POLICIES => {
+                self.policies.push(Policy::default());
+                Some(Element::Identifier)
+            }
+            (Some(Element::Identifier), b"Id") => Some(Element::Id),
+            (Some(Element::Identifier), b"AccessPolicy") => Some(Element::Policy),
+            (Some(Element::Policy), _) => limit(),
+            _ => None,
+        };
+        let rule = "expected SignedIdentifiers with up to 5 SignedIdentifier elements of an Id and an AccessPolicy";
+        self.path.push(element.ok_or_else(|| invalid(rule))?);
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), AzureError> {
+        let text = text.trim();
+        match (self.path.last(), self.policies.last_mut()) {
+            _ if text.is_empty() => {}
+            (Some(Element::Id), Some(policy)) => policy.id.push_str(text),
+            (Some(Element::Limit(at)), Some(policy)) => policy.limits[*at].get_or_insert_default().push_str(text),
+            _ => return Err(invalid("unexpected text between elements")),
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), AzureError> {
+        self.path.pop().ok_or_else(|| invalid("unbalanced elements"))?;
+        self.is_complete = self.path.is_empty();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(document: &str) -> Result<Vec<Policy>, &'static str> {
+        let policies = parse(document.as_bytes()).map_err(|error| error.code)?;
+        Ok(of(&BlobHeaders { policies, ..BlobHeaders::default() }))
+    }
+
+    fn identifier(id: &str, policy: &str) -> String {
+        format!("<SignedIdentifier><Id>{id}</Id><AccessPolicy>{policy}</AccessPolicy></SignedIdentifier>")
+    }
+
+    fn all(identifiers: &str) -> String {
+        format!("<?xml version='1.0'?><SignedIdentifiers>{identifiers}</SignedIdentifiers>")
+    }
+
+    #[test]
+    fn policies_are_kept_as_they_were_sent() {
+        let whole =
+            "<Start>2026-11-24</Start><Expiry>2026-11-28T15:00:00.0000000Z</Expiry><Permission>rwd</Permission>";
+        let sent = all(&[identifier("one, two; drei\u{fc}", whole), identifier("bare", "<Start/>")].concat());
+        let policies = kept(&sent).expect("valid");
+        assert_eq!(policies[0].id, "one, two; drei\u{fc}");
+        let limits = ["st", "se", "sp"].map(|name| policies[0].limit(name));
+        assert_eq!(limits, [Some("2026-11-24"), Some("2026-11-28T15:00:00.0000000Z"), Some("rwd")]);
+        assert_eq!(policies[1].limits, [None, None, None]);
+        assert_eq!(kept(&document(&policies)), Ok(policies));
+        assert_eq!((kept(""), kept(&all(""))), (Ok(Vec::new()), Ok(Vec::new())));
+    }
+
+    #[test]
+    fn other_documents_are_refused() {
+        let six: String = (0..6).map(|id| identifier(&id.to_string(), "")).collect();
+        for (document, code) in [
+            (all(&six), "InvalidXmlDocument"),
+            (all(&[identifier("a", ""), identifier("a", "")].concat()), "InvalidXmlDocument"),
+            (all(&identifier("", "")), "InvalidXmlNodeValue"),
+            (all(&identifier(&"a".repeat(65), "")), "InvalidXmlNodeValue"),
+            (all(&identifier("a", "<Expiry>tomorrow</Expiry>")), "InvalidXmlNodeValue"),
+            (all(&identifier("a", "<Permission>r,w</Permission>")), "InvalidXmlNodeValue"),
+            (all(&identifier("a", "<Other/>")), "InvalidXmlDocument"),
+            (all("text"), "InvalidXmlDocument"),
+            ("<SignedIdentifiers>".to_owned(), "InvalidXmlDocument"),
+            ("<Other/>".to_owned(), "InvalidXmlDocument"),
+            ([all(""), all("")].concat(), "InvalidXmlDocument"),
+        ] {
+            assert_eq!(kept(&document), Err(code), "{document}");
+        }
+    }
+}

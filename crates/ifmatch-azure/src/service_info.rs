@@ -1,0 +1,68 @@
+//! What the services tell about themselves: their properties and statistics, and the kind of the account.
+
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use ifmatch_blob::body::BlobBody;
+
+use crate::response::{self, Xml};
+
+/// The properties of the Blob service: logging, metrics and soft delete are off.
+pub(crate) fn blob_properties() -> Response<BlobBody> {
+    let mut xml = common_properties();
+    switched_off(&mut xml, "DeleteRetentionPolicy");
+    switched_off(&mut xml, "StaticWebsite");
+    response::document(xml.end(PROPERTIES))
+}
+
+/// The properties of the Table service: logging and metrics are off.
+pub fn table_properties() -> Response<BlobBody> {
+    response::document(common_properties().end(PROPERTIES))
+}
+
+const PROPERTIES: &str = "StorageServiceProperties";
+
+fn common_properties() -> Xml {
+    let mut xml = Xml::begin(PROPERTIES);
+    xml.open("Logging");
+    xml.text("Version", "1.0");
+    for name in ["Delete", "Read", "Write"] {
+        xml.text(name, "false");
+    }
+    switched_off(&mut xml, "RetentionPolicy");
+    xml.close("Logging");
+    for name in ["HourMetrics", "MinuteMetrics"] {
+        xml.open(name);
+        xml.text("Version", "1.0");
+        xml.text("Enabled", "false");
+        switched_off(&mut xml, "RetentionPolicy");
+        xml.close(name);
+    }
+    xml.text("Cors", "");
+    xml
+}
+
+fn switched_off(xml: &mut Xml, name: &str) {
+    xml.open(name);
+    xml.text("Enabled", "false");
+    xml.close(name);
+}
+
+/// The statistics of a service: there is no second location.
+pub fn statistics() -> Response<BlobBody> {
+    const STATISTICS: &str = "StorageServiceStats";
+    let mut xml = Xml::begin(STATISTICS);
+    xml.open("GeoReplication");
+    xml.text("Status", "unavailable");
+    xml.text("LastSyncTime", "");
+    xml.close("GeoReplication");
+    response::document(xml.end(STATISTICS))
+}
+
+/// The SKU and kind of the account.
+pub(crate) fn account_information() -> Response<BlobBody> {
+    let mut response = response::empty(StatusCode::OK, None, None);
+    let fields =
+        [("x-ms-sku-name", "Standard_LRS"), ("x-ms-account-kind", "StorageV2"), ("x-ms-is-hns-enabled", "false")];
+    let fields = fields.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+    response.headers_mut().extend(fields);
+    response
+}

@@ -1,0 +1,446 @@
+//! Snapshots: read-only copies of versions of a blob, each named by the time at which it was taken.
+//!
+//! A snapshot is a blob in an internal container, so no store needs to know about snapshots. Its name begins with what identifies its
+//! blob's *life*: the container and its creation, the blob and its creation. The snapshots of a deleted blob can therefore not be
+//! reached, even if another blob gets its name, and are garbage. The bytes are a copy, for which a folder needs no more than a second
+//! name of the file.
+//!
+//! Only a folder has snapshots: no other store tells when a blob was created, and only there does one process have all writers.
+//!
+//! # Interleavings
+//!
+//! - **A snapshot, and a write.** The snapshot has the version that was opened, with its own file. Neither the write nor the garbage
+//!   collection of bodies has anything to do with that file.
+//! - **A snapshot, and a deletion that spares snapshots.** The deletion could find no snapshot, which is then taken and answered, and
+//!   delete the blob under it. So both hold the blob's gate from the look at the blob to the end of the change. They continue if their
+//!   client disconnects.
+//! - **A snapshot, and a deletion with snapshots, or by another dialect.** The snapshot may be written after the deletion. It belongs
+//!   to the blob's past life, as if it had been taken before.
+//! - **A crash after the deletion of a blob, before that of its snapshots.** They are garbage.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::lock::{Mutex, MutexGuard};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::headers::FieldText;
+use ifmatch_blob::name::{self, BlobName, BlobPath, ContainerName};
+use ifmatch_blob::store::{
+    BlobInfo, ContainerInfo, Delete, ListQuery, Opened, Put, Reading, StoreError, StoreErrorKind,
+};
+use ifmatch_blob::sweep::remove_old;
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_runtime::task;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use time::OffsetDateTime;
+
+use crate::auth::shared_access::instant;
+use crate::blobs::write;
+use crate::containers;
+use crate::error::AzureError;
+use crate::request::{TakeSnapshot, Write};
+use crate::response;
+
+/// The container of all snapshots.
+static SNAPSHOTS: LazyLock<ContainerName> = LazyLock::new(internal);
+const SNAPSHOT: HeaderName = HeaderName::from_static("x-ms-snapshot");
+/// Number of snapshots read from the store at a time.
+const STEP: usize = 500;
+/// Maximum number of snapshots of one blob within a few microseconds.
+const TRIES: u64 = 1000;
+/// Age at which unreachable snapshots are removed.
+const MAX_AGE: Duration = Duration::from_hours(7 * 24);
+
+#[expect(clippy::expect_used, reason = "the name has only letters")]
+fn internal() -> ContainerName {
+    ContainerName::internal("snapshots").expect("the name is valid")
+}
+
+/// The time of a snapshot, in microseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SnapshotTime(u64);
+
+impl SnapshotTime {
+    /// Parses the form of responses, which no other text has.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        instant(text).map(|time| Self(time.micros())).filter(|time| time.to_string() == text)
+    }
+}
+
+/// Formats the time with seven digits of a second, as Azure does.
+impl fmt::Display for SnapshotTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1000).map_err(|_| fmt::Error)?;
+        let (date, hour, minute, second, micro) =
+            (time.date(), time.hour(), time.minute(), time.second(), time.microsecond());
+        write!(f, "{date}T{hour:02}:{minute:02}:{second:02}.{micro:06}0Z")
+    }
+}
+
+/// What a deletion does with the blob's snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// Deletes the blob unless it has snapshots.
+    Bare,
+    /// Deletes the blob and its snapshots.
+    Include,
+    /// Deletes the snapshots, and keeps the blob.
+    Only,
+    /// Deletes this snapshot.
+    One(SnapshotTime),
+}
+
+/// A blob from its creation to its deletion.
+struct Life {
+    created: Timestamp,
+    /// Prefix of the names of its snapshots.
+    folder: String,
+}
+
+impl Life {
+    /// Returns the current life of a blob, or `None` if the store doesn't tell when a blob was created.
+    fn of(container: &ContainerInfo, blob: &BlobPath, info: &BlobInfo) -> Option<Self> {
+        let (opened, created) = (container.created?.micros(), info.created?);
+        let name = ContentHash::of(blob.name.as_str().as_bytes()).hex();
+        Some(Self { created, folder: format!("{}/{opened:016x}/{name}/{:016x}/", blob.container, created.micros()) })
+    }
+
+    /// Finds the current life of a blob, and its properties. `None` if there is no blob, or if the store has no snapshots.
+    async fn find(context: &Context, blob: &BlobPath) -> Result<Option<(Self, BlobInfo)>, AzureError> {
+        let Some(opened) = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)? else {
+            return Ok(None);
+        };
+        let container = containers::find(context, &blob.container).await?;
+        Ok(Self::of(&container, blob, &opened.info).map(|life| (life, opened.info)))
+    }
+
+    fn path(&self, time: SnapshotTime) -> Result<BlobPath, AzureError> {
+        let name = BlobName::new(&format!("{}{:016x}", self.folder, time.0))?;
+        Ok(BlobPath { container: SNAPSHOTS.clone(), name })
+    }
+
+    /// Returns the oldest snapshots after a time, and `true` if there are more.
+    async fn page(
+        &self,
+        context: &Context,
+        after: Option<SnapshotTime>,
+        limit: usize,
+    ) -> Result<(Vec<(SnapshotTime, BlobInfo)>, bool), AzureError> {
+        let after = after.map(|time| format!("{}{:016x}", self.folder, time.0));
+        let query = ListQuery { prefix: self.folder.clone(), after, ..ListQuery::first(limit) };
+        let page = context.store.list(&SNAPSHOTS, &query).await.map_err(AzureError::of_blob)?;
+        let Some(page) = page else { return Ok((Vec::new(), false)) };
+        let snapshots = page.items.into_iter().filter_map(|entry| {
+            let time = u64::from_str_radix(entry.name.as_str().strip_prefix(&self.folder)?, 16).ok()?;
+            Some((SnapshotTime(time), self.restored(entry.info)))
+        });
+        Ok((snapshots.collect(), page.next.is_some()))
+    }
+
+    /// Returns the properties of the version of which a snapshot was taken.
+    fn restored(&self, mut info: BlobInfo) -> BlobInfo {
+        if let Some(origin) = info.headers.snapshot.take().and_then(|text| Origin::parse(text.as_str())) {
+            (info.tag, info.last_modified) = (origin.tag.or(info.tag), origin.last_modified);
+        }
+        (info.created, info.lease) = (Some(self.created), None);
+        info
+    }
+
+    /// Removes all snapshots. Those that can't be removed are garbage if the blob was deleted.
+    async fn discard(&self, context: &Context) -> Result<(), AzureError> {
+        loop {
+            let (snapshots, has_more) = self.page(context, None, STEP).await?;
+            for (time, _) in snapshots {
+                match context.store.delete(&self.path(time)?, Delete::default()).await {
+                    Err(error) if *error.kind() != StoreErrorKind::NotFound => return Err(AzureError::of_blob(error)),
+                    _ => {}
+                }
+            }
+            if !has_more {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The version of which a snapshot was taken. Stores keep it in the form of its text.
+struct Origin {
+    /// The tag of the snapshot, if the store knows it.
+    tag: Option<EntityTag>,
+    last_modified: HttpDate,
+    /// The name of the blob.
+    name: String,
+}
+
+impl Origin {
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, ' ');
+        let (tag, date, name) = (parts.next()?, parts.next()?.parse().ok()?, name::decode(parts.next()?).ok()?);
+        let tag = EntityTag::parse(tag.as_bytes()).ok();
+        Some(Self { tag, last_modified: HttpDate::from_unix(date), name: name.into_owned() })
+    }
+
+    fn to_field(&self) -> Result<FieldText, AzureError> {
+        let tag = self.tag.as_ref().map_or("-".to_owned(), ToString::to_string);
+        let text = format!("{tag} {} {}", self.last_modified.unix(), utf8_percent_encode(&self.name, NON_ALPHANUMERIC));
+        FieldText::new(&text).map_err(|_| unsupported())
+    }
+}
+
+/// Snapshot Blob.
+pub(crate) async fn take(
+    context: &Context,
+    blob: &BlobPath,
+    take: TakeSnapshot,
+) -> Result<Response<BlobBody>, AzureError> {
+    if context.store.peek().is_none() {
+        return Err(unsupported());
+    }
+    write::check(context, blob, &take.write.conditions, take.write.lease).await?;
+    let (context, blob) = (context.clone(), blob.clone());
+    to_the_end(async move {
+        let _gate = gate(&blob).await;
+        take_in_gate(&context, &blob, take).await
+    })
+    .await
+}
+
+async fn take_in_gate(
+    context: &Context,
+    blob: &BlobPath,
+    take: TakeSnapshot,
+) -> Result<Response<BlobBody>, AzureError> {
+    let container = containers::find(context, &blob.container).await?;
+    let opened = context.store.open(blob, Reading::WHOLE).await.map_err(AzureError::of_blob)?;
+    let opened = opened.ok_or_else(AzureError::blob_not_found)?;
+    write::evaluate(&opened.info, &take.write)?;
+    let life = Life::of(&container, blob, &opened.info).ok_or_else(unsupported)?;
+    let (time, path) = free(context, &life).await?;
+    let tag = opened.info.tag.clone();
+    let tag = match &take.metadata {
+        // With other metadata, it is another representation.
+        Some(_) => tag.and_then(|tag| tag.with_suffix(&format!("-{:x}", time.0)).ok()),
+        None => tag,
+    };
+    let origin = Origin { tag, last_modified: opened.info.last_modified, name: blob.name.as_str().to_owned() };
+    let copied = opened.info.headers.copied.clone();
+    let mut whole = Put::copying(blob, opened).await.map_err(AzureError::of_blob)?;
+    whole.headers.copied = copied;
+    whole.headers.snapshot = Some(origin.to_field()?);
+    if let Some(metadata) = take.metadata {
+        whole.headers.metadata = metadata;
+    }
+    let put = Put { preconditions: Preconditions::absent(), ..whole };
+    let written = context.store.put(&path, put).await.map_err(AzureError::of_blob)?;
+    let tag = origin.tag.or(written.tag);
+    let mut response = response::empty(StatusCode::CREATED, tag.as_ref(), Some(origin.last_modified));
+    response.headers_mut().extend(HeaderValue::try_from(time.to_string()).ok().map(|time| (SNAPSHOT, time)));
+    response::set_not_encrypted(&mut response);
+    Ok(response)
+}
+
+/// Returns the time for the next snapshot, which no other has.
+async fn free(context: &Context, life: &Life) -> Result<(SnapshotTime, BlobPath), AzureError> {
+    let now = context.wall().micros();
+    for time in (now..now.saturating_add(TRIES)).map(SnapshotTime) {
+        let path = life.path(time)?;
+        if context.store.open(&path, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?.is_none() {
+            return Ok((time, path));
+        }
+    }
+    Err(AzureError::busy())
+}
+
+/// Opens a blob, or one of its snapshots.
+pub(crate) async fn open(
+    context: &Context,
+    blob: &BlobPath,
+    snapshot: Option<SnapshotTime>,
+    reading: Reading,
+) -> Result<Option<Opened>, AzureError> {
+    let Some(time) = snapshot else { return context.store.open(blob, reading).await.map_err(AzureError::of_blob) };
+    let Some((life, _)) = Life::find(context, blob).await? else { return Ok(None) };
+    let opened = context.store.open(&life.path(time)?, reading.without_lease()).await.map_err(AzureError::of_blob)?;
+    Ok(opened.map(|Opened { info, source }| Opened { info: life.restored(info), source }))
+}
+
+/// Returns the oldest snapshots of a listed blob after a time, and `true` if there are more.
+pub(crate) async fn of_listed(
+    context: &Context,
+    container: &ContainerInfo,
+    blob: (&BlobPath, &BlobInfo),
+    after: Option<SnapshotTime>,
+) -> Result<(Vec<(SnapshotTime, BlobInfo)>, bool), AzureError> {
+    match Life::of(container, blob.0, blob.1).filter(|_| may_exist(context)) {
+        Some(life) => life.page(context, after, STEP).await,
+        None => Ok((Vec::new(), false)),
+    }
+}
+
+/// Deletes a blob, its snapshots, or both.
+pub(crate) async fn delete(
+    context: &Context,
+    blob: &BlobPath,
+    write: Write,
+    deletion: Deletion,
+) -> Result<(), AzureError> {
+    let delete = Delete {
+        preconditions: write.conditions.preconditions.clone(),
+        lease: write.lease,
+        request: write.request.clone(),
+    };
+    match deletion {
+        // Any other store has no snapshots.
+        Deletion::Bare if context.store.peek().is_some() => {
+            let (context, blob) = (context.clone(), blob.clone());
+            to_the_end(async move {
+                let _gate = gate(&blob).await;
+                refuse_snapshots(&context, &blob, &write).await?;
+                delete_blob(&context, &blob, delete).await
+            })
+            .await
+        }
+        Deletion::Bare => delete_blob(context, blob, delete).await,
+        Deletion::Include => {
+            let life = if may_exist(context) { Life::find(context, blob).await? } else { None };
+            delete_blob(context, blob, delete).await?;
+            if let Some((life, _)) = life
+                && let Err(error) = life.discard(context).await
+            {
+                tracing::warn!(?error, "snapshots of a deleted blob remain; they are collected later");
+            }
+            Ok(())
+        }
+        Deletion::Only => {
+            let Some(opened) = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)? else {
+                containers::find(context, &blob.container).await?;
+                return Err(AzureError::blob_not_found());
+            };
+            write::evaluate(&opened.info, &write)?;
+            match Life::find(context, blob).await?.filter(|_| may_exist(context)) {
+                Some((life, _)) => life.discard(context).await,
+                None => Ok(()),
+            }
+        }
+        Deletion::One(time) => {
+            let Some(opened) = open(context, blob, Some(time), Reading::HEAD).await? else {
+                containers::find(context, &blob.container).await?;
+                return Err(AzureError::blob_not_found());
+            };
+            write::evaluate(&opened.info, &write)?;
+            let found = Life::find(context, blob).await?;
+            let (life, _) = found.ok_or_else(AzureError::blob_not_found)?;
+            context.store.delete(&life.path(time)?, Delete::default()).await.map_err(AzureError::of_blob)
+        }
+    }
+}
+
+/// Refuses to delete a blob with snapshots alone. Its lease and a false condition are reported first.
+async fn refuse_snapshots(context: &Context, blob: &BlobPath, write: &Write) -> Result<(), AzureError> {
+    if !may_exist(context) {
+        return Ok(());
+    }
+    let Some((life, info)) = Life::find(context, blob).await? else { return Ok(()) };
+    if life.page(context, None, 1).await?.0.is_empty() {
+        return Ok(());
+    }
+    write::evaluate(&info, write)?;
+    let message = "the blob has snapshots: delete them first, or with it (x-ms-delete-snapshots: include)";
+    Err(AzureError::new(StatusCode::CONFLICT, "SnapshotsPresent", message))
+}
+
+async fn delete_blob(context: &Context, blob: &BlobPath, delete: Delete) -> Result<(), AzureError> {
+    match context.store.delete(blob, delete).await {
+        Ok(()) => Ok(()),
+        Err(error) => Err(write::explain(context, blob, error).await),
+    }
+}
+
+/// Returns `true` unless it is known that there are no snapshots at all.
+fn may_exist(context: &Context) -> bool {
+    context.store.peek().is_some_and(|store| !store.is_empty(&SNAPSHOTS))
+}
+
+/// Removes the snapshots that can't be reached, and returns their number.
+pub(crate) async fn collect(context: &Context) -> Result<u64, StoreError> {
+    if !may_exist(context) {
+        return Ok(0);
+    }
+    remove_old(context, "snapshots", MAX_AGE, &[(&SNAPSHOTS, |context, place| is_used(context, place).boxed())]).await
+}
+
+/// Returns `true` if a snapshot belongs to the current life of its blob.
+async fn is_used(context: &Context, place: &BlobPath) -> Result<bool, StoreError> {
+    let store = &*context.store;
+    let snapshot = store.open(place, Reading::HEAD.without_lease()).await?;
+    let origin = snapshot.and_then(|opened| Origin::parse(opened.info.headers.snapshot?.as_str()));
+    let container = place.name.as_str().split('/').next().unwrap_or_default();
+    let (Some(origin), Ok(container)) = (origin, ContainerName::new(container)) else { return Ok(true) };
+    let Ok(name) = BlobName::new(&origin.name) else { return Ok(true) };
+    let blob = BlobPath { container, name };
+    let Some(container) = store.container(&blob.container).await? else { return Ok(false) };
+    let Some(opened) = store.open(&blob, Reading::HEAD.without_lease()).await? else { return Ok(false) };
+    let life = Life::of(&container, &blob, &opened.info);
+    Ok(life.is_none_or(|life| place.name.as_str().starts_with(&life.folder)))
+}
+
+/// Number of gates. Some blobs share one, so they wait for each other.
+const GATES: usize = 256;
+
+/// Waits until no other snapshot and no other deletion of the blob is in progress. The gates are those of the process, and so also of
+/// several services over one store.
+async fn gate(blob: &BlobPath) -> MutexGuard<'static, ()> {
+    static ALL: LazyLock<[Mutex<()>; GATES]> = LazyLock::new(|| std::array::from_fn(|_| Mutex::new(())));
+    let mut hasher = DefaultHasher::new();
+    (blob.container.as_str(), blob.name.as_str()).hash(&mut hasher);
+    ALL[usize::try_from(hasher.finish() % GATES as u64).unwrap_or_default()].lock().await
+}
+
+/// Runs to the end even if the client disconnects.
+async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, AzureError>> + Send + 'static,
+) -> Result<T, AzureError> {
+    task::detach(work).result().await.unwrap_or_else(|| Err(AzureError::internal()))
+}
+
+fn unsupported() -> AzureError {
+    let message = "only a folder (ifmatch serve --data) keeps snapshots";
+    AzureError::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
+}
+
+/// The metadata of a snapshot, if it has its own.
+pub(crate) type OwnMetadata = Option<BTreeMap<Box<str>, FieldText>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_one_form() {
+        let text = "2026-11-28T19:00:05.0123450Z";
+        assert_eq!(SnapshotTime::parse(text).map(|time| time.to_string()).as_deref(), Some(text));
+        for other in ["2026-11-28T19:00:05Z", "2026-11-28T19:00:05.012345Z", "2026-11-28T19:00:05.0123451Z", "now", ""]
+        {
+            assert_eq!(SnapshotTime::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_read_as_it_was_written() {
+        for tag in [None, EntityTag::strong("7f3a-1").ok()] {
+            let origin =
+                Origin { tag: tag.clone(), last_modified: HttpDate::from_unix(7), name: "a b/\u{fc} c".into() };
+            let read = Origin::parse(origin.to_field().expect("writable").as_str()).expect("an origin");
+            assert_eq!((read.tag, read.last_modified, read.name), (tag, origin.last_modified, origin.name));
+        }
+    }
+}
