@@ -1,6 +1,6 @@
 //! kill -9 during many writes, repeatedly: acknowledged writes survive, no blob is mixed, and leftovers are removed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::fs;
 use std::path::Path;
@@ -153,6 +153,97 @@ fn one_of(blob: &mut Expected, found: Option<&(Bytes, String)>, place: &str) {
 fn files(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+}
+
+/// A write of the hot blob.
+struct HotWrite {
+    body: Bytes,
+    /// The tag that it replaced, if it had a condition.
+    condition: Option<String>,
+    /// Steps of a clock that all writers share.
+    begun: usize,
+    /// `None` without an answer.
+    ended: Option<usize>,
+}
+
+/// The writes of the hot blob that weren't refused.
+#[derive(Clone, Default)]
+struct Hot {
+    clock: Arc<AtomicUsize>,
+    writes: Arc<Mutex<HashMap<Bytes, HotWrite>>>,
+}
+
+/// The writers of one blob share swaps, and the kill meets a group of them. Half of them write on a condition.
+#[tokio::test(flavor = "multi_thread")]
+async fn kill_9_during_a_hundred_writes_of_one_blob() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_owned();
+    let mut gateway = tokio::task::block_in_place(|| Gateway::start(["serve", "--data", &path]));
+    let hot = Hot::default();
+    for (round, killed_after) in [10, 300, 1000].into_iter().enumerate() {
+        let client = Client::new(gateway.address());
+        let goal = hot.clock.load(Relaxed) + killed_after;
+        let mut writers = JoinSet::new();
+        for writer in 0..WRITERS {
+            writers.spawn(write_hot_until_the_end(hot.clone(), client.clone(), round, writer));
+        }
+        within("the writes before the kill", async {
+            while hot.clock.load(Relaxed) < goal {
+                assert!(writers.try_join_next().is_none(), "a write has failed before the kill");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        tokio::task::block_in_place(|| gateway.kill());
+        writers.join_all().await;
+        tokio::task::block_in_place(|| gateway.restart());
+        check_hot(&hot, &Client::new(gateway.address()), round).await;
+    }
+}
+
+async fn write_hot_until_the_end(hot: Hot, client: Client, round: usize, writer: usize) {
+    for turn in 0.. {
+        let mut request = Request::builder();
+        let mut condition = None;
+        if writer % 2 == 1 {
+            let Ok(found) = client.try_send(Request::get("/c/hot").body(full(Bytes::new())).unwrap()).await else {
+                return;
+            };
+            condition = (found.status == 200).then(|| found.etag().to_owned());
+            request = request.header(
+                condition.as_ref().map_or("if-none-match", |_| "if-match"),
+                condition.as_deref().unwrap_or("*"),
+            );
+        }
+        let body = Bytes::from(format!("{round} {writer} {turn}"));
+        let begun = hot.clock.fetch_add(1, Relaxed);
+        let write = HotWrite { body: body.clone(), condition, begun, ended: None };
+        hot.writes.lock().unwrap().insert(body.clone(), write);
+        let request = request.method(Method::PUT).uri("/c/hot").body(full(body.clone())).unwrap();
+        let Ok(answer) = client.try_send(request).await else { return };
+        let mut writes = hot.writes.lock().unwrap();
+        match answer.status.as_u16() {
+            200 | 201 => writes.get_mut(&body).unwrap().ended = Some(hot.clock.fetch_add(1, Relaxed)),
+            412 => drop(writes.remove(&body)),
+            _ => panic!("{answer:#?}"),
+        }
+    }
+}
+
+/// Checks that the blob is a write that no acknowledged one has followed, and that no version was replaced by two.
+async fn check_hot(hot: &Hot, client: &Client, round: usize) {
+    let answer = client.get("/c/hot", &[]).await;
+    let mut writes = hot.writes.lock().unwrap();
+    let now = hot.clock.fetch_add(1, Relaxed);
+    let found = writes.get_mut(&answer.body).unwrap_or_else(|| panic!("{:?} in round {round}", answer.body));
+    let ended = found.ended.unwrap_or(usize::MAX);
+    found.ended.get_or_insert(now);
+    // The others without an answer have had no effect, or were replaced.
+    writes.retain(|_, write| write.ended.is_some());
+    let later = writes.values().find(|write| write.begun > ended);
+    assert!(later.is_none(), "{:?} was acknowledged after {:?} in round {round}", later.unwrap().body, answer.body);
+    let replaced: Vec<&String> = writes.values().filter_map(|write| write.condition.as_ref()).collect();
+    assert_eq!(replaced.iter().collect::<HashSet<_>>().len(), replaced.len(), "round {round}");
 }
 
 /// Only a process that has the register for itself can tell that the write was killed, and lets others go ahead sooner.
