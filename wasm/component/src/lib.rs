@@ -12,8 +12,8 @@ mod register;
 mod service;
 pub mod settings;
 
-use ifmatch_core::problem::Problem;
 use http::StatusCode;
+use ifmatch_core::problem::Problem;
 use tower::ServiceExt;
 use wasip3::exports::http::handler::Guest;
 use wasip3::http::types::{ErrorCode, Request, Response};

@@ -83,7 +83,8 @@ impl Settings {
         let records = records(set("IFMATCH_REGISTER").as_deref(), set("IFMATCH_REGISTER_TOKEN").as_deref())?;
         let authoritative = flag("IFMATCH_AUTHORITATIVE")?;
         if authoritative && !matches!(records, Records::Remote(_)) {
-            let what = "IFMATCH_AUTHORITATIVE needs the URL of a register in IFMATCH_REGISTER, which all instances share";
+            let what =
+                "IFMATCH_AUTHORITATIVE needs the URL of a register in IFMATCH_REGISTER, which all instances share";
             return Err(Unusable(what.to_owned()));
         }
         let required = flag("IFMATCH_REQUIRE_CONDITIONS")?;
@@ -111,7 +112,9 @@ fn records(register: Option<&str>, token: Option<&str>) -> Result<Records, Unusa
         Some("instance") => Records::Instance,
         Some(url) => {
             let address: Address = url.parse().map_err(|error| {
-                Unusable(format!("IFMATCH_REGISTER is the URL of a folder on an ifmatch gateway, or `instance`: {error}"))
+                Unusable(format!(
+                    "IFMATCH_REGISTER is the URL of a folder on an ifmatch gateway, or `instance`: {error}"
+                ))
             })?;
             let address = token.map_or(Ok(address.clone()), |token| address.with_token(token));
             Records::Remote(address.map_err(|error| Unusable(format!("IFMATCH_REGISTER_TOKEN: {error}")))?)

@@ -1,7 +1,7 @@
 //! Platform-specific code: time, randomness, tasks and wakeups between tasks.
 
-pub use imp::{KeyedLocks, KeyedQueue, MAX_POLL_INTERVAL, Turn};
 pub(crate) use imp::{FillError, fill, interval, since_1970, sleep, spawn};
+pub use imp::{KeyedLocks, KeyedQueue, MAX_POLL_INTERVAL, Turn};
 
 #[cfg_attr(all(target_family = "wasm", feature = "wasi"), path = "wasi/mod.rs")]
 #[cfg_attr(all(target_family = "wasm", target_os = "unknown", not(feature = "wasi")), path = "wasm/mod.rs")]
