@@ -63,7 +63,8 @@ async fn reads_get_tags_and_are_conditional() {
     assert_eq!(same.status(), 304, "any instance gives the same tag");
     // A server reads no body after this head: its length is that of the body of GET.
     let head = instance.send(request("HEAD /notes/a", &[], "")).await.unwrap();
-    assert_eq!((head.status().as_u16(), &head.headers()["etag"]), (200, &*tag));
+    assert_eq!(head.status(), 200);
+    assert_eq!(head.headers()["etag"], tag.as_str());
     let part = call(&instance, "GET /notes/a", &[("range", "bytes=0-4"), ("if-range", &tag)], "").await;
     assert_eq!((part.status(), part.text().as_str()), (206, "hello"));
     assert_eq!(part.field("content-range"), "bytes 0-4/16");
