@@ -148,4 +148,6 @@ build() {
 rm -rf "$dist"
 mkdir -p "$dist"
 for triple in "$@"; do build "$triple"; done
+# `cargo xtask dist` names the WebAssembly component that it has built.
+[ -z "${IFMATCH_COMPONENT:-}" ] || cp "$IFMATCH_COMPONENT" "$dist/ifmatch.wasm"
 (cd "$dist" && sha256sum -- * >SHA256SUMS && ls -l)

@@ -1,14 +1,14 @@
 //! `cargo xtask component`: builds the WebAssembly component of the layer, and tests it in a host.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::command::Run;
 use crate::step::Context;
-use crate::wasm;
 use crate::workspace::Workspace;
+use crate::{sdk, test, wasm};
 
 /// Builds the component.
 pub(crate) fn run() -> Result {
@@ -42,15 +42,32 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
         );
     }
     let guest = build_as(workspace, "component-guest", "guest.wasm", deadline)?;
+    let python = python(context)?;
     let host = workspace.root().join("wasm/host");
-    Run::cargo("clippy --quiet --locked --all-targets -- -D warnings", &host)
-        .env("CARGO_TARGET_DIR", workspace.target().join("component-host"))
-        .passes(deadline)?;
     Run::cargo("test --locked", &host)
         .env("CARGO_TARGET_DIR", workspace.target().join("component-host"))
         .env("IFMATCH_COMPONENT", component)
         .env("IFMATCH_GUEST", guest)
+        .env("IFMATCH_PYTHON_GUEST", python)
+        .env("IFMATCH_BIN", test::gateway(context)?)
         .passes(deadline)
+}
+
+/// Builds the guest in Python, unless it is newer than its source, and returns its path.
+fn python(context: &Context<'_>) -> Result<PathBuf> {
+    let folder = context.workspace.target().join("component");
+    let (source, component) = (context.workspace.root().join("wasm/guest/python"), folder.join("python.wasm"));
+    let changed = |file: &Path| fs::metadata(file).and_then(|metadata| metadata.modified()).ok();
+    if changed(&component).is_some_and(|built| Some(built) > changed(&source.join("app.py"))) {
+        return Ok(component);
+    }
+    let python = sdk::python(context, &folder, "wasm/guest/python/requirements.txt")?;
+    Run::new(python.with_file_name("componentize-py"), &source)
+        .args(["--wit-path".as_ref(), context.workspace.root().join("wasm/component/wit").as_os_str()])
+        .args(["--world", "guest", "componentize", "app", "--output"])
+        .args([&component])
+        .passes(context.deadline)?;
+    Ok(component)
 }
 
 /// Returns the maximum size of the component in compressed bytes.

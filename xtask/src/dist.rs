@@ -1,13 +1,13 @@
-//! `cargo xtask dist`: the packages of a release, by the scripts in packaging.
+//! `cargo xtask dist`: the packages of a release, by the scripts in packaging, and the WebAssembly component.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::Result;
 use crate::command::Run;
 use crate::workspace::Workspace;
+use crate::{Result, component};
 
 /// Time limit of each script.
 const LIMIT: Duration = Duration::from_hours(2);
@@ -33,6 +33,7 @@ pub(crate) fn run(options: &Options) -> Result {
         Run::new(workspace.root().join("packaging").join(name), workspace.root())
             .env("CARGO_TARGET_DIR", workspace.target())
     };
-    script("build.sh").args(&options.target).passes(Instant::now() + LIMIT)?;
+    let component = component::build(&workspace, Instant::now() + LIMIT)?;
+    script("build.sh").args(&options.target).env("IFMATCH_COMPONENT", component).passes(Instant::now() + LIMIT)?;
     if options.check { script("check.sh").args(&options.root).passes(Instant::now() + LIMIT) } else { Ok(()) }
 }

@@ -115,7 +115,7 @@ const SERVED: &[Step] = &[
     Step {
         name: "component",
         about: "the WebAssembly component, in front of guests, in a host",
-        needs: &[WASM],
+        needs: &[sdk::PYTHON, WASM],
         run: component::check,
     },
     Step {
@@ -179,6 +179,7 @@ fn cargo(context: &Context<'_>, args: &str) -> Result {
 
 fn format(context: &Context<'_>) -> Result {
     cargo(context, "fmt --all --check")?;
+    cargo(context, "fmt --manifest-path wasm/host/Cargo.toml --check")?;
     cargo(context, "fmt --manifest-path benches/Cargo.toml --all --check")
 }
 

@@ -1,5 +1,9 @@
 //! The register by HTTP, opened at its first use.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -8,9 +12,6 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_http_register::{Address, ConnectError, HttpRegister};
 use ifmatch_register::{Engine, Key, Register, RegisterError, Scan, Swap};
 use send_wrapper::SendWrapper;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use tokio::sync::OnceCell;
 use wasip3::http::client;
 use wasip3::http_compat::{IncomingResponseBody, http_from_wasi_response, http_into_wasi_request};

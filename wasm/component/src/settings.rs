@@ -132,9 +132,9 @@ fn paths(text: Option<&str>) -> Result<Vec<String>, Unusable> {
     let prefixes = text.into_iter().flat_map(|text| text.split(','));
     prefixes
         .map(str::trim)
-        .map(|prefix| match prefix.starts_with('/') {
-            true => Ok(prefix.to_owned()),
-            false => Err(Unusable(format!("IFMATCH_PATHS: `{prefix}` doesn't begin with a slash"))),
+        .map(|prefix| {
+            let wrong = || Unusable(format!("IFMATCH_PATHS: `{prefix}` doesn't begin with a slash"));
+            if prefix.starts_with('/') { Ok(prefix.to_owned()) } else { Err(wrong()) }
         })
         .collect()
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -10,7 +11,7 @@ use http::{Request, Response};
 use tokio::io::AsyncWrite;
 use tokio::sync::{mpsc, oneshot};
 use wasmtime::component::{Accessor, ResourceTable};
-use wasmtime::{Engine, Store};
+use wasmtime::{Engine, ResourceLimiter, Store};
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::p3::bindings::{Service, ServicePre};
@@ -26,6 +27,7 @@ type Reply = Result<Response<Body>, String>;
 pub struct Instance {
     requests: mpsc::UnboundedSender<(Request<Body>, oneshot::Sender<Reply>)>,
     log: Log,
+    memory: Memory,
 }
 
 impl Instance {
@@ -38,19 +40,26 @@ impl Instance {
         let (requests, taken) = mpsc::unbounded_channel();
         let log = Log::default();
         let wasi = WasiCtx::builder().envs(variables).stderr(log.clone()).build();
-        let state = State { wasi, http: WasiHttpCtx::new(), table: ResourceTable::new(), network };
-        let mut store = Store::new(&engine, state);
+        let memory = Memory::default();
+        let (http, table) = (WasiHttpCtx::new(), ResourceTable::new());
+        let mut store = Store::new(&engine, State { wasi, http, table, network, memory: memory.clone() });
+        store.limiter(|state| &mut state.memory);
         tokio::spawn(async move {
             let service = service.instantiate_async(&mut store).await?;
             // Its clients see that their requests are dropped.
             store.run_concurrent(async |accessor| serve(accessor, &service, taken).await).await?
         });
-        Self { requests, log }
+        Self { requests, log, memory }
     }
 
     /// Returns what it has written to its standard error.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// Returns the bytes of memory that its components have.
+    pub fn memory(&self) -> usize {
+        self.memory.0.load(Ordering::Relaxed)
     }
 
     /// Sends a request, and returns the response once its head is there. The error is what a server would turn into 500 or 502.
@@ -93,8 +102,7 @@ async fn answer(
     request: Request<Body>,
     tell: oneshot::Sender<Reply>,
 ) -> wasmtime::Result<()> {
-    let (request, _) =
-        accessor.with(|mut store| p3::Request::from_http(store.get().http().hooks, request));
+    let request = accessor.with(|mut store| p3::Request::from_http(store.get().http().hooks, request).0);
     let reply = match service.handle(accessor, request).await? {
         Ok(response) => Ok(accessor.with(|store| response.into_http(store, async { Ok(()) }))?),
         Err(code) => Err(format!("{code:?}")),
@@ -110,6 +118,22 @@ pub struct State {
     http: WasiHttpCtx,
     table: ResourceTable,
     network: Network,
+    memory: Memory,
+}
+
+/// The bytes of memory of an instance.
+#[derive(Clone, Debug, Default)]
+struct Memory(Arc<AtomicUsize>);
+
+impl ResourceLimiter for Memory {
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        self.0.fetch_add(desired - current, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, _: usize, _: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(true)
+    }
 }
 
 impl WasiView for State {

@@ -53,6 +53,7 @@ impl Compiled {
         let engine = Engine::new(&config).expect("a configuration that this build has");
         let component = Component::new(&engine, component).expect("a component");
         let mut linker = Linker::new(&engine);
+        wasmtime_wasi::p2::add_to_linker_async(&mut linker).expect("each interface once");
         wasmtime_wasi::p3::add_to_linker(&mut linker).expect("each interface once");
         wasmtime_wasi_http::p3::add_to_linker(&mut linker).expect("each interface once");
         let service = linker.instantiate_pre(&component).and_then(ServicePre::new);

@@ -7,9 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1;
-use tokio::net::TcpStream;
-use wasmtime_wasi_http::{Error, RequestOptions, WasiHttpHooks, io::TokioIo};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use wasmtime_wasi_http::{Error, RequestOptions, WasiHttpHooks};
 
 use crate::Body;
 
@@ -22,10 +23,17 @@ type Ended = Box<dyn Future<Output = Result<(), Error>> + Send>;
 pub struct Notes(Arc<Mutex<HashMap<String, Bytes>>>);
 
 /// The network of instances. The authority `notes` is [`Notes`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Network {
     /// The notes.
     pub notes: Notes,
+    client: Client<HttpConnector, Body>,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self { notes: Notes::default(), client: Client::builder(TokioExecutor::new()).build_http() }
+    }
 }
 
 impl Notes {
@@ -63,30 +71,18 @@ impl Notes {
 
 impl WasiHttpHooks for Network {
     fn send_request(&mut self, request: Request<Body>, _: Option<RequestOptions>, _: Ended) -> Outgoing {
-        let notes = self.notes.clone();
+        let (notes, client) = (self.notes.clone(), self.client.clone());
         Box::new(async move {
             let authority = request.uri().authority().map(ToString::to_string).unwrap_or_default();
             if authority == "notes" {
                 let ended: Ended = Box::new(async { Ok(()) });
                 return Ok((notes.answer(request).await?, ended));
             }
-            let stream = TcpStream::connect(&authority).await.map_err(Error::Connect)?;
-            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Error::Hyper)?;
-            let connection = tokio::spawn(connection);
-            let response = sender.send_request(origin_form(request)).await.map_err(Error::Hyper)?;
-            let ended: Ended = Box::new(async move {
-                // The connection ends with the response.
-                drop(connection.await);
-                Ok(())
-            });
-            Ok((response.map(|body| body.map_err(Error::Hyper).boxed_unsync()), ended))
+            let failed = |error| Error::Connect(std::io::Error::other(error));
+            let response = client.request(request).await.map_err(failed)?;
+            let failed = |error| Error::Connect(std::io::Error::other(error));
+            let ended: Ended = Box::new(async { Ok(()) });
+            Ok((response.map(|body| body.map_err(failed).boxed_unsync()), ended))
         })
     }
-}
-
-/// Returns the request as HTTP/1 has it.
-fn origin_form(mut request: Request<Body>) -> Request<Body> {
-    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    *request.uri_mut() = path.parse().expect("the path of a valid URL");
-    request
 }
