@@ -4,7 +4,7 @@ use ifmatch_core::lease::LeaseAction;
 use ifmatch_core::tag::TagList;
 
 use super::copy::Copy;
-use super::{Batch, BlobOperation, ContainerOperation, Operation, PutBlob, PutBlockList};
+use super::{Batch, BlobOperation, ContainerOperation, Get, Operation, Part, PutBlob, PutBlockList};
 use crate::auth::{AuthError, Grant, Level};
 
 /// Permits the operation, or rejects it. With the permission to create, but not to write, a blob must not be replaced, for which a
@@ -55,6 +55,7 @@ fn on_container(operation: &ContainerOperation) -> &'static str {
 
 fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
     match operation {
+        BlobOperation::Get(Get { part: Part::Tags, .. }) | BlobOperation::SetTags(_) => "t",
         BlobOperation::Get(_) | BlobOperation::GetBlockList(_) => "r",
         BlobOperation::Put(_) | BlobOperation::Copy(_) => "cw",
         BlobOperation::AppendBlock(_) => "aw",
@@ -66,7 +67,6 @@ fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
         | BlobOperation::Set(..) => "w",
         BlobOperation::Lease(lease) => on_lease(&lease.request.action),
         BlobOperation::Delete(_) => "d",
-        BlobOperation::GetTags(_) | BlobOperation::SetTags(_) => "t",
     }
 }
 
