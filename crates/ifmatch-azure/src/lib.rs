@@ -32,7 +32,7 @@ use uuid::{Builder, Uuid};
 
 use auth::{Authenticated, Grant};
 use error::AzureError;
-use request::{BlobOperation, ContainerOperation, Operation, permissions};
+use request::{BlobOperation, ContainerOperation, Operation, Part, permissions};
 use response::RequestIds;
 
 /// The Azure dialect of a [`BlobService`](ifmatch_blob::BlobService), for requests with `x-ms-version` or with a signature
@@ -114,7 +114,7 @@ async fn execute(
     let Authenticated { account, grant } = auth::authenticate_blob(accounts, head, context.wall(), policy)?;
     let mut operation = request::parse(context, head, account, accounts, &grant, policies.of_source)?;
     permissions::check(&mut operation, &grant)?;
-    let is_read = matches!(operation, Operation::Blob(_, BlobOperation::Get(_)));
+    let is_read = matches!(&operation, Operation::Blob(_, BlobOperation::Get(get)) if !matches!(get.part, Part::Tags));
     let mut response = carry_out(context, accounts, account, head, operation, body).await?;
     if let Grant::SharedAccess(access) = &grant
         && is_read
@@ -192,7 +192,6 @@ async fn on_blob(
         BlobOperation::Copy(copy) => Box::pin(blobs::copy_blob(context, blob, copy)).await,
         BlobOperation::CopyBlock(block) => Box::pin(blocks::put_block_from_url(context, blob, block)).await,
         BlobOperation::SetTier(lease) => Box::pin(blobs::set_blob_tier(context, blob, lease)).await,
-        BlobOperation::GetTags(get) => Box::pin(blobs::get_tags(context, blob, get)).await,
         BlobOperation::SetTags(set) => Box::pin(blobs::set_tags(context, blob, set, body)).await,
         BlobOperation::Delete(write, deletion) => Box::pin(blobs::delete_blob(context, blob, write, deletion)).await,
         BlobOperation::Snapshot(take) => Box::pin(snapshots::take(context, blob, take)).await,

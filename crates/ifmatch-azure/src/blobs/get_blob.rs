@@ -13,6 +13,7 @@ use ifmatch_core::lease::SeenLease;
 use ifmatch_core::precondition::Verdict;
 use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
 
+use crate::blobs::tags;
 use crate::containers;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
@@ -37,7 +38,7 @@ pub(crate) async fn get_blob(
     get: Get<'_>,
 ) -> Result<Response<BlobBody>, AzureError> {
     let reading = match get.part {
-        Part::Head | Part::Metadata => Reading::HEAD,
+        Part::Head | Part::Metadata | Part::Tags => Reading::HEAD,
         Part::Whole => Reading::WHOLE,
         Part::Range { range, .. } => Reading::of_range(range.as_bytes(), LIMITS),
     };
@@ -67,6 +68,9 @@ pub(crate) async fn get_blob(
 async fn represent(part: &Part<'_>, mut opened: Opened, now: Timestamp) -> Result<Response<BlobBody>, AzureError> {
     let mut response = Response::new(BlobBody::empty());
     let info = &opened.info;
+    if matches!(part, Part::Tags) {
+        return Ok(tags::document(&info.headers.tags));
+    }
     describe(response.headers_mut(), info);
     let range = match part {
         Part::Range { range, headers, digest } => select(range, headers, info, now)?.map(|range| (range, *digest)),

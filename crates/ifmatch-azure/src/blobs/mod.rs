@@ -9,7 +9,7 @@ pub(crate) mod write;
 pub(crate) use append_block::{append_block, append_block_from_url, require_block_blob, seal_blob};
 pub(crate) use copy_blob::{copy_blob, open_part};
 pub(crate) use get_blob::get_blob;
-pub(crate) use tags::{get_tags, set_tags};
+pub(crate) use tags::set_tags;
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
@@ -69,7 +69,7 @@ pub(crate) async fn delete_blob(
     Ok(response)
 }
 
-/// Set Blob Metadata and Set Blob Properties.
+/// Set Blob Metadata, Set Blob Properties and Set Blob Tags.
 pub(crate) async fn set_blob_headers(
     context: &Context,
     blob: &BlobPath,
@@ -78,10 +78,13 @@ pub(crate) async fn set_blob_headers(
 ) -> Result<Response<BlobBody>, AzureError> {
     let Write { conditions, lease, request, .. } = write;
     let is_metadata = matches!(change, HeaderChange::Metadata(_));
+    let keeps_version = matches!(change, HeaderChange::Tags(_));
     write::check(context, blob, &conditions, lease).await?;
     let (preconditions, if_tags) = (conditions.preconditions, conditions.if_tags);
     let set = SetHeaders { preconditions, if_tags, lease, change, request };
     match context.store.set_headers(blob, set).await {
+        // As in Azure, whose answer names no version, since that is as before.
+        Ok(_) if keeps_version => Ok(response::empty(StatusCode::NO_CONTENT, None, None)),
         Ok(written) => {
             let mut response = response::empty(StatusCode::OK, written.tag.as_ref(), Some(written.last_modified));
             if is_metadata {

@@ -1,40 +1,19 @@
-//! Set Blob Tags and Get Blob Tags, and their document.
+//! Set Blob Tags, and the document of tags.
 
-use http::{Response, StatusCode};
+use http::Response;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{HeaderChange, Reading, SetHeaders, Upload};
+use ifmatch_blob::store::{HeaderChange, Upload};
 use ifmatch_blob::tags::{InvalidTags, Tags};
-use ifmatch_core::lease::SeenLease;
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-use super::write;
+use super::set_blob_headers;
 use crate::blocks;
-use crate::containers;
 use crate::error::AzureError;
-use crate::request::{GetTags, SetTags, headers};
+use crate::request::{SetTags, Write, headers};
 use crate::response::{self, Xml};
-
-pub(crate) async fn get_tags(
-    context: &Context,
-    blob: &BlobPath,
-    get: GetTags,
-) -> Result<Response<BlobBody>, AzureError> {
-    let Some(opened) = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)? else {
-        containers::find(context, &blob.container).await?;
-        return Err(AzureError::blob_not_found());
-    };
-    let info = &opened.info;
-    SeenLease::check(info.lease.as_ref(), get.lease).map_err(AzureError::of_blob)?;
-    if get.if_tags.is_some_and(|condition| !condition.holds(&info.headers.tags)) {
-        return Err(AzureError::condition_not_met());
-    }
-    let mut xml = Xml::begin("Tags");
-    add(&mut xml, &info.headers.tags);
-    Ok(response::document(xml.end("Tags")))
-}
 
 pub(crate) async fn set_tags(
     context: &Context,
@@ -43,18 +22,16 @@ pub(crate) async fn set_tags(
     body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     let SetTags { write, document } = set;
-    write::check(context, blob, &write.conditions, write.lease).await?;
     let tags = parse(&blocks::read(context, document, body).await?)?;
-    let set = SetHeaders {
-        preconditions: write.conditions.preconditions,
-        lease: write.lease,
-        if_tags: write.conditions.if_tags,
-        ..SetHeaders::new(HeaderChange::Tags(tags))
-    };
-    match context.store.set_headers(blob, set).await {
-        Ok(_) => Ok(response::empty(StatusCode::NO_CONTENT, None, None)),
-        Err(error) => Err(write::explain(context, blob, error).await),
-    }
+    // The tags are no part of the key by which a repeated request would be recognised.
+    set_blob_headers(context, blob, Write { request: None, ..write }, HeaderChange::Tags(tags)).await
+}
+
+/// Returns the document of Get Blob Tags.
+pub(crate) fn document(tags: &Tags) -> Response<BlobBody> {
+    let mut xml = Xml::begin("Tags");
+    add(&mut xml, tags);
+    response::document(xml.end("Tags"))
 }
 
 /// Adds tags to a document.

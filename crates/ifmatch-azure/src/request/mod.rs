@@ -113,11 +113,10 @@ pub(crate) enum BlobOperation<'a> {
     Copy(Copy),
     CopyBlock(CopyBlock),
     SetTier(LeaseUse),
-    GetTags(GetTags),
     SetTags(SetTags),
 }
 
-/// Get Blob, Get Blob Properties and Get Blob Metadata.
+/// Get Blob, Get Blob Properties, Get Blob Metadata and Get Blob Tags.
 pub(crate) struct Get<'a> {
     /// The snapshot to read, or `None` for the blob itself.
     pub(crate) snapshot: Option<SnapshotTime>,
@@ -125,12 +124,6 @@ pub(crate) struct Get<'a> {
     pub(crate) if_tags: Option<TagCondition>,
     pub(crate) lease: LeaseUse,
     pub(crate) part: Part<'a>,
-}
-
-/// Get Blob Tags.
-pub(crate) struct GetTags {
-    pub(crate) lease: LeaseUse,
-    pub(crate) if_tags: Option<TagCondition>,
 }
 
 /// Set Blob Tags.
@@ -145,6 +138,8 @@ pub(crate) enum Part<'a> {
     Head,
     /// The properties without the length.
     Metadata,
+    /// The tags, and nothing else.
+    Tags,
     /// The content.
     Whole,
     /// A range of the content.
@@ -378,7 +373,7 @@ impl<'a> Parser<'a, '_> {
         let fields = self.fields();
         let operation = match rules::find(&rules::OF_BLOB, self.head, &self.query)? {
             OfBlob::GetAccountInformation => return Ok(Operation::GetAccountInformation),
-            OfBlob::Get | OfBlob::GetProperties => BlobOperation::Get(self.get()?),
+            OfBlob::Get | OfBlob::GetProperties | OfBlob::GetTags => BlobOperation::Get(self.get()?),
             OfBlob::Put => BlobOperation::Put(self.put_blob()?),
             OfBlob::AppendBlock => BlobOperation::AppendBlock(self.append_block()?),
             OfBlob::AppendBlockFromUrl => BlobOperation::AppendFromUrl(self.append_from_url()?),
@@ -418,10 +413,6 @@ impl<'a> Parser<'a, '_> {
                 headers::require_tier(fields)?;
                 BlobOperation::SetTier(LeaseUse::Read(self.lease_id()?))
             }
-            OfBlob::GetTags => {
-                let (lease, if_tags) = (LeaseUse::Read(self.lease_id()?), headers::if_tags(fields)?);
-                BlobOperation::GetTags(GetTags { lease, if_tags })
-            }
             OfBlob::SetTags => {
                 BlobOperation::SetTags(SetTags { write: self.write()?, document: self.document(MAX_TAGS)? })
             }
@@ -436,6 +427,7 @@ impl<'a> Parser<'a, '_> {
         let range = headers::range(fields)?;
         let part = match range {
             _ if self.head.method == Method::HEAD => Part::Head,
+            _ if self.query.get("comp") == Some("tags") => Part::Tags,
             _ if self.query.get("comp").is_some() => Part::Metadata,
             None => Part::Whole,
             Some(range) => Part::Range { range, headers: fields, digest: headers::range_digest(fields)? },

@@ -4,7 +4,7 @@ use ifmatch_core::lease::LeaseAction;
 use ifmatch_core::tag::TagList;
 
 use super::copy::Copy;
-use super::{Batch, BlobOperation, ContainerOperation, Operation, PutBlob, PutBlockList};
+use super::{Batch, BlobOperation, ContainerOperation, Get, Operation, Part, PutBlob, PutBlockList};
 use crate::auth::{AuthError, Grant, Level};
 
 /// Permits the operation, or rejects it. With the permission to create, but not to write, a blob must not be replaced, for which a
@@ -59,6 +59,7 @@ fn on_container(operation: &ContainerOperation) -> &'static str {
 
 fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
     match operation {
+        BlobOperation::Get(Get { part: Part::Tags, .. }) | BlobOperation::SetTags(_) => "t",
         BlobOperation::Get(_) | BlobOperation::GetBlockList(_) => "r",
         BlobOperation::Put(_) | BlobOperation::Copy(_) | BlobOperation::Snapshot(_) => "cw",
         BlobOperation::AppendBlock(_) | BlobOperation::AppendFromUrl(_) => "aw",
@@ -70,7 +71,6 @@ fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
         | BlobOperation::Set(..) => "w",
         BlobOperation::Lease(lease) => on_lease(&lease.request.action),
         BlobOperation::Delete(..) => "d",
-        BlobOperation::GetTags(_) | BlobOperation::SetTags(_) => "t",
     }
 }
 
