@@ -232,9 +232,9 @@ async fn take_in_gate(
         None => tag,
     };
     let origin = Origin { tag, last_modified: opened.info.last_modified, name: blob.name.as_str().to_owned() };
-    let copied = opened.info.headers.copied.clone();
+    let (copied, tier) = (opened.info.headers.copied.clone(), opened.info.headers.tier.clone());
     let mut whole = Put::copying(blob, opened).await.map_err(AzureError::of_blob)?;
-    whole.headers.copied = copied;
+    (whole.headers.copied, whole.headers.tier) = (copied, tier);
     whole.headers.snapshot = Some(origin.to_field()?);
     if let Some(metadata) = take.metadata {
         whole.headers.metadata = metadata;

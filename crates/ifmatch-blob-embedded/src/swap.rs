@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 
+use bytes::Bytes;
 use http::Method;
 use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Outcome, Write};
 use ifmatch_core::date::Timestamp;
@@ -96,7 +97,11 @@ impl Inner {
         let content = move |version: Option<&Version>| match version {
             Some(version) => {
                 let payload = payload_of(version)?;
-                let (created, headers) = (Some(payload.created(version)), fields.of(&payload.headers));
+                let headers = fields.of(&payload.headers);
+                if matches!(fields, HeaderChange::Tier(_)) {
+                    return Ok(Content::Kept { payload: bytes_of(&Payload { headers, ..payload })? });
+                }
+                let created = Some(payload.created(version));
                 encoded(&Payload { created, headers, ..payload })
             }
             // There is no version, so the change is refused, unless it is the retry of one that took effect.
@@ -152,7 +157,9 @@ pub(super) fn body_of(record: &Record, now: Timestamp) -> Option<BodyName> {
 
 /// Returns the content of a version with this payload.
 pub(super) fn encoded(payload: &Payload) -> Result<Content, StoreError> {
-    let hash = payload.hash;
-    let payload = payload.encode().map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-    Ok(Content::Hashed { hash, payload })
+    Ok(Content::Hashed { hash: payload.hash, payload: bytes_of(payload)? })
+}
+
+fn bytes_of(payload: &Payload) -> Result<Bytes, StoreError> {
+    payload.encode().map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
 }

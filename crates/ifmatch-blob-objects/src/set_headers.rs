@@ -8,7 +8,8 @@ use super::write::{Basis, contended};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    LateChecksum, Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload, Written,
+    HeaderChange, LateChecksum, Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload,
+    Written,
 };
 
 /// Maximum number of attempts for an object that others are writing.
@@ -19,6 +20,11 @@ impl Shared {
     pub(super) async fn set_headers(self: &Arc<Self>, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
         if !self.capability.metadata {
             let why = "the store keeps no header fields with a blob";
+            return Err(StoreError::new(StoreErrorKind::Unsupported, why));
+        }
+        if matches!(set.change, HeaderChange::Tier(_)) {
+            // The object would be a new one, with another tag.
+            let why = "in front of an object store, a blob's tier does not change: write it with its tier";
             return Err(StoreError::new(StoreErrorKind::Unsupported, why));
         }
         let mut unread = None;

@@ -135,7 +135,12 @@ impl Record {
         }
         self.refuse_in_flight(now)?;
         let state = self.state(now);
-        if write.content == Content::Absent && *state == State::Absent {
+        let has_nothing = match write.content {
+            Content::Absent => *state == State::Absent,
+            Content::Kept { .. } => state.version().is_none(),
+            _ => false,
+        };
+        if has_nothing {
             return Err(Refusal::NotFound);
         }
         self.check_lease(write.lease, now).map_err(Refusal::Lease)?;
@@ -238,11 +243,15 @@ impl Record {
                 let version = Version::new(revision, Variant::only(), Some(tag));
                 State::Present(Version { payload: payload.clone(), modified, ..version })
             }
+            Content::Kept { payload } => match self.state(now) {
+                State::Present(version) => State::Present(Version { payload: payload.clone(), ..version.clone() }),
+                nothing => nothing.clone(),
+            },
             Content::Unknown => State::Unknown,
             Content::Absent => State::Absent,
         };
         let receipt = Receipt {
-            generation: revision,
+            generation: state.version().map_or(revision, Version::generation),
             tag: state.version().and_then(|version| version.tags.first().cloned()),
             created: *self.state(now) == State::Absent,
             modified: state.version().map(Version::last_modified),

@@ -334,6 +334,12 @@ pub enum Content {
         /// Application data stored with the version.
         payload: Bytes,
     },
+    /// The version as it is, with other application data: its tags, generation and date stay. [`Refusal::NotFound`] if there is no
+    /// version.
+    Kept {
+        /// Application data stored with the version.
+        payload: Bytes,
+    },
     /// Unknown: the next read determines it.
     Unknown,
     /// None: the resource was deleted.

@@ -461,3 +461,32 @@ fn the_remaining_time_of_a_permit_never_exceeds_its_duration() {
     assert_eq!(over.permit(at(30.0)), None);
     assert_eq!(*over.state(at(30.0)), State::Unknown);
 }
+
+/// A change of a version's own data is none of the version: a reader's tag and date still name it.
+#[test]
+fn application_data_changes_without_a_new_version() {
+    let none = Preconditions::default();
+    let kept = |preconditions| Write::new(&Method::PUT, preconditions, Content::Kept { payload: "data".into() }, 2);
+    let first = written(&Record::absent(), put(&none, b"1"), at(0.0));
+    let version = first.settled(at(0.0)).unwrap();
+    let tag = version.tags()[0].clone();
+    let unchanged = Preconditions::unchanged(Some(&tag));
+    let transition = first.apply(&Command::Write(kept(&unchanged)), at(5.0));
+    let Outcome::Written(receipt) = &transition.outcome else { panic!("{:?}", transition.outcome) };
+    let second = transition.next.as_ref().unwrap();
+    let after = second.settled(at(5.0)).unwrap();
+    assert_eq!((after.tags(), after.generation()), (version.tags(), version.generation()));
+    assert_eq!((after.last_modified(), second.latest_date()), (version.last_modified(), first.latest_date()));
+    assert_eq!((after.payload(), receipt.generation), (&"data".into(), version.generation()));
+    assert!(second.revision() > first.revision() && !receipt.created);
+
+    for (record, now) in
+        [(Record::absent(), at(0.0)), (Record::unknown(), at(0.0)), (grant(&first, at(0.0)).0, at(30.0))]
+    {
+        assert_eq!(refusal(&record, &Command::Write(kept(&none)), now), Refusal::NotFound);
+    }
+    let stale = Preconditions::unchanged(Some(&ifmatch_core::EntityTag::strong("other").unwrap()));
+    assert!(matches!(refusal(second, &Command::Write(kept(&stale)), at(6.0)), Refusal::PreconditionFailed { .. }));
+    let third = written(second, put(&none, b"2"), at(6.0));
+    assert!(third.latest_date() > second.latest_date());
+}

@@ -38,6 +38,8 @@ pub(crate) struct Copy {
     pub(crate) write: Write,
     pub(crate) source: Box<CopySource>,
     pub(crate) fields: CopiedFields,
+    /// The tier of the copy.
+    pub(crate) tier: Option<FieldText>,
     /// The target must not have a finite lease, which could end while the blob is copied: as in Azure, where the copy goes on after the
     /// response.
     pub(crate) needs_infinite_lease: bool,
@@ -93,7 +95,7 @@ impl Parser<'_, '_> {
     pub(super) fn copy(&self) -> Result<Copy, AzureError> {
         let fields = self.fields();
         let write = self.write_whole()?;
-        headers::check_tier(fields)?;
+        let tier = headers::tier(fields)?;
         let source = self.source()?;
         let metadata = headers::metadata(fields)?;
         let md5 = headers::md5(fields, &SOURCE_MD5)?;
@@ -102,11 +104,12 @@ impl Parser<'_, '_> {
             let is_sync = headers::one(fields, &REQUIRES_SYNC)?.is_some_and(|text| text.eq_ignore_ascii_case("true"));
             refuse_properties(fields, is_sync)?;
             let fields = CopiedFields::Kept { metadata, md5 };
-            return Ok(Copy { write, source, fields, needs_infinite_lease: !is_sync });
+            return Ok(Copy { write, source, fields, tier, needs_infinite_lease: !is_sync });
         }
         let own = BlobHeaders { metadata, ..headers::stored(fields, false)? }.into();
         let keep = headers::one(fields, &COPY_PROPERTIES)?.is_none_or(|text| !text.eq_ignore_ascii_case("false"));
-        Ok(Copy { write, source, fields: CopiedFields::Put { own, keep, md5 }, needs_infinite_lease: false })
+        let fields = CopiedFields::Put { own, keep, md5 };
+        Ok(Copy { write, source, fields, tier, needs_infinite_lease: false })
     }
 
     pub(super) fn copy_block(&self) -> Result<CopyBlock, AzureError> {

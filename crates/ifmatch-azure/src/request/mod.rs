@@ -18,7 +18,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::dialect::{Client, Context};
-use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5};
+use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5, FieldText};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, RequestKey};
 use ifmatch_core::append::AppendConditions;
@@ -109,7 +109,7 @@ pub(crate) enum BlobOperation<'a> {
     Snapshot(TakeSnapshot),
     Copy(Copy),
     CopyBlock(CopyBlock),
-    SetTier(LeaseUse),
+    SetTier(LeaseUse, FieldText),
 }
 
 /// Get Blob, Get Blob Properties and Get Blob Metadata.
@@ -397,8 +397,8 @@ impl<'a> Parser<'a, '_> {
             OfBlob::Copy => BlobOperation::Copy(self.copy()?),
             OfBlob::PutBlockFromUrl => BlobOperation::CopyBlock(self.copy_block()?),
             OfBlob::SetTier => {
-                headers::require_tier(fields)?;
-                BlobOperation::SetTier(LeaseUse::Read(self.lease_id()?))
+                let tier = headers::required_tier(fields)?;
+                BlobOperation::SetTier(LeaseUse::Read(self.lease_id()?), tier)
             }
         };
         Ok(Operation::Blob(blob, operation))
@@ -427,13 +427,16 @@ impl<'a> Parser<'a, '_> {
             return Err(AzureError::too_large(self.max_body));
         }
         let append = headers::is_append_blob(fields)?.then(Append::default);
+        if append.is_some() && headers::tier(fields)?.is_some() {
+            return Err(AzureError::invalid_header("x-ms-access-tier", "only block blobs have a tier"));
+        }
         if append.is_some() && length > 0 {
             return Err(AzureError::invalid_header("content-length", "an append blob is created empty"));
         }
         let metadata = headers::metadata(fields)?;
-        headers::check_tier(fields)?;
+        let tier = headers::tier(fields)?;
         let (_, crc64) = headers::digests(fields)?;
-        let headers = BlobHeaders { metadata, append, ..headers::stored(fields, true)? };
+        let headers = BlobHeaders { metadata, append, tier, ..headers::stored(fields, true)? };
         Ok(PutBlob { write, headers: headers.into(), crc64, length })
     }
 
@@ -465,8 +468,7 @@ impl<'a> Parser<'a, '_> {
         let fields = self.fields();
         let write = self.write_whole()?;
         let metadata = headers::metadata(fields)?;
-        let headers = BlobHeaders { metadata, ..headers::stored(fields, false)? };
-        headers::check_tier(fields)?;
+        let headers = BlobHeaders { metadata, tier: headers::tier(fields)?, ..headers::stored(fields, false)? };
         Ok(PutBlockList { write, headers: headers.into(), list: self.document(MAX_DOCUMENT)? })
     }
 

@@ -178,6 +178,7 @@ async fn headers_are_kept(subject: &Subject) {
         append: subject.keeps_headers.then_some(Append { blocks: 7, sealed: true }),
         block_list: Some(text("7f3a")),
         copied: Some(Copied { id: text("7f3b"), source: text("http://a/b"), length: 5, date: HttpDate::from_unix(7) }),
+        tier: Some(text("Cool")),
         snapshot: Some(text("\"7f3c\" 7 a%20b")),
         policies: None,
     };

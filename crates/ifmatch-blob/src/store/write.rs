@@ -72,7 +72,7 @@ impl Put {
     }
 
     /// Creates an unconditional write of the bytes and header fields of an opened version of `source`: a copy, without the list of its
-    /// blocks. The bytes are those of this very version: a write in between changes nothing, or fails the copy. They are streamed,
+    /// blocks and without the tier. The bytes are those of this very version: a write in between changes nothing, or fails the copy. They are streamed,
     /// unless the store can share them.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Put {
     pub async fn copying(source: &BlobPath, mut opened: Opened) -> Result<Self, StoreError> {
         let body = opened.source.read(None).await?;
         let BlobInfo { length, hash, headers, .. } = opened.info;
-        let headers = BlobHeaders { block_list: None, copied: None, ..headers };
+        let headers = BlobHeaders { block_list: None, copied: None, tier: None, ..headers };
         Ok(Self {
             headers,
             length: Some(length),
@@ -244,10 +244,13 @@ pub struct SetHeaders {
 pub enum HeaderChange {
     /// Replaces all of the user's own fields, and keeps the others.
     Metadata(BTreeMap<Box<str>, FieldText>),
-    /// Replaces all fields except the user's own, and keeps the checksum.
+    /// Replaces all fields except the user's own, and keeps the checksum and the tier.
     Fields(Box<BlobHeaders>),
     /// Replaces the state of an append blob, and keeps all fields.
     Append(Append),
+    /// Replaces the access tier, which is none of the version: its tag and its date stay. Stores that can't do that refuse it with
+    /// [`StoreErrorKind::Unsupported`](crate::store::StoreErrorKind::Unsupported).
+    Tier(FieldText),
     /// Replaces the stored access policies of a container, and keeps all fields.
     Policies(Option<FieldText>),
 }
@@ -258,10 +261,11 @@ impl HeaderChange {
         match self {
             Self::Metadata(metadata) => BlobHeaders { metadata: metadata.clone(), ..kept.clone() },
             Self::Fields(fields) => {
-                let BlobHeaders { metadata, append, block_list, checksum, .. } = kept.clone();
-                BlobHeaders { metadata, append, block_list, checksum, ..BlobHeaders::clone(fields) }
+                let BlobHeaders { metadata, append, block_list, checksum, tier, .. } = kept.clone();
+                BlobHeaders { metadata, append, block_list, checksum, tier, ..BlobHeaders::clone(fields) }
             }
             Self::Append(append) => BlobHeaders { append: Some(*append), ..kept.clone() },
+            Self::Tier(tier) => BlobHeaders { tier: Some(tier.clone()), ..kept.clone() },
             Self::Policies(policies) => BlobHeaders { policies: policies.clone(), ..kept.clone() },
         }
     }
