@@ -96,7 +96,7 @@ async fn execute(
     let mut operation = request::parse(context, head, account, accounts, &grant, policies.of_source)?;
     permissions::check(&mut operation, &grant)?;
     match operation {
-        Operation::Blob(blob, operation @ (BlobOperation::Delete(..) | BlobOperation::SetTier(_)))
+        Operation::Blob(blob, operation @ (BlobOperation::Delete(..) | BlobOperation::SetTier(..)))
             if container.is_none_or(|container| *container == blob.container) =>
         {
             crate::on_blob(context, &blob, operation, Upload::new(Full::<Bytes>::default())).await

@@ -324,8 +324,10 @@ fn add_blob(xml: &mut Xml, name: &str, info: &BlobInfo, snapshot: Option<Snapsho
     if info.headers.append.is_some_and(|append| append.sealed) {
         xml.text("Sealed", "true");
     }
-    xml.text("AccessTier", "Hot");
-    xml.text("AccessTierInferred", "true");
+    xml.text("AccessTier", headers::tier(&info.headers));
+    if info.headers.tier.is_none() {
+        xml.text("AccessTierInferred", "true");
+    }
     if snapshot.is_none() {
         add_lease(xml, info.lease.as_ref());
     }

@@ -191,7 +191,7 @@ async fn on_blob(
         BlobOperation::Lease(lease) => Box::pin(blobs::lease_blob(context, blob, lease)).await,
         BlobOperation::Copy(copy) => Box::pin(blobs::copy_blob(context, blob, copy)).await,
         BlobOperation::CopyBlock(block) => Box::pin(blocks::put_block_from_url(context, blob, block)).await,
-        BlobOperation::SetTier(lease) => Box::pin(blobs::set_blob_tier(context, blob, lease)).await,
+        BlobOperation::SetTier(lease, tier) => Box::pin(blobs::set_blob_tier(context, blob, lease, tier)).await,
         BlobOperation::SetTags(set) => Box::pin(blobs::set_tags(context, blob, set, body)).await,
         BlobOperation::Delete(write, deletion) => Box::pin(blobs::delete_blob(context, blob, write, deletion)).await,
         BlobOperation::Snapshot(take) => Box::pin(snapshots::take(context, blob, take)).await,

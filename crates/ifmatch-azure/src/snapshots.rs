@@ -29,7 +29,7 @@ use futures_util::lock::{Mutex, MutexGuard};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::headers::FieldText;
+use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::{self, BlobName, BlobPath, ContainerName};
 use ifmatch_blob::store::{
     BlobInfo, ContainerInfo, Delete, ListQuery, Opened, Put, Reading, StoreError, StoreErrorKind,
@@ -232,9 +232,9 @@ async fn take_in_gate(
         None => tag,
     };
     let origin = Origin { tag, last_modified: opened.info.last_modified, name: blob.name.as_str().to_owned() };
-    let copied = opened.info.headers.copied.clone();
+    let BlobHeaders { copied, tier, tags, .. } = opened.info.headers.clone();
     let mut whole = Put::copying(blob, opened).await.map_err(AzureError::of_blob)?;
-    whole.headers.copied = copied;
+    (whole.headers.copied, whole.headers.tier, whole.headers.tags) = (copied, tier, tags);
     whole.headers.snapshot = Some(origin.to_field()?);
     if let Some(metadata) = take.metadata {
         whole.headers.metadata = metadata;

@@ -123,7 +123,7 @@ impl Inner {
             Some(version) => {
                 let payload = payload_of(version)?;
                 let headers = fields.of(&payload.headers);
-                if matches!(fields, HeaderChange::Tags(_)) {
+                if fields.keeps_version() {
                     return Ok(Content::Kept { payload: bytes_of(&Payload { headers, ..payload })? });
                 }
                 let created = Some(payload.created(version));

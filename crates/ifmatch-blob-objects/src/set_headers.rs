@@ -8,8 +8,7 @@ use super::write::{Basis, contended};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    HeaderChange, LateChecksum, Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload,
-    Written,
+    LateChecksum, Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload, Written,
 };
 use ifmatch_core::precondition::Precondition;
 
@@ -23,9 +22,9 @@ impl Shared {
             let why = "the store keeps no header fields with a blob";
             return Err(StoreError::new(StoreErrorKind::Unsupported, why));
         }
-        if matches!(set.change, HeaderChange::Tags(_)) {
+        if set.change.keeps_version() {
             // The object would be a new one, with another tag.
-            let why = "in front of an object store, a blob's tags do not change: write it with its tags";
+            let why = "in front of an object store, a blob's tags and tier do not change: write it with them";
             return Err(StoreError::new(StoreErrorKind::Unsupported, why));
         }
         let mut unread = None;

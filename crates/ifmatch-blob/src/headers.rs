@@ -51,6 +51,8 @@ pub struct BlobHeaders {
     pub checksum: Option<FieldText>,
     /// The tags. A [change](crate::store::HeaderChange::Tags) of them is no new version.
     pub tags: Tags,
+    /// The access tier that a client chose. It is kept and told, without effect.
+    pub tier: Option<FieldText>,
     /// Names the version of which this is a snapshot, in a dialect's own form. `None` for blobs that requests can name.
     pub snapshot: Option<FieldText>,
     /// A container's stored access policies, in a dialect's own form. `None` for blobs.
@@ -61,13 +63,14 @@ const APPEND: &str = " append";
 const BLOCK_LIST: &str = " blocks";
 const COPIED: &str = " copy";
 const CHECKSUM: &str = " checksum";
+const TIER: &str = " tier";
 const SNAPSHOT: &str = " snapshot";
 const POLICIES: &str = " policies";
 const TAGS: &str = " tags";
 
 impl BlobHeaders {
     /// The names of the fields that requests don't name. Each begins with a space, which no name of the metadata contains.
-    pub const INTERNAL: [&str; 7] = [APPEND, BLOCK_LIST, COPIED, CHECKSUM, TAGS, SNAPSHOT, POLICIES];
+    pub const INTERNAL: [&str; 8] = [APPEND, BLOCK_LIST, COPIED, CHECKSUM, TAGS, TIER, SNAPSHOT, POLICIES];
 
     /// Returns the fields that requests don't name, as text that a store keeps.
     pub fn internal(&self) -> impl Iterator<Item = (&'static str, String)> {
@@ -78,7 +81,8 @@ impl BlobHeaders {
         let tags = (!self.tags.is_empty()).then(|| (TAGS, self.tags.to_string()));
         let policies = self.policies.as_ref().map(|policies| (POLICIES, policies.as_str().to_owned()));
         let snapshot = self.snapshot.as_ref().map(|snapshot| (SNAPSHOT, snapshot.as_str().to_owned()));
-        [append, block_list, copied, checksum, tags, snapshot, policies].into_iter().flatten()
+        let tier = self.tier.as_ref().map(|tier| (TIER, tier.as_str().to_owned()));
+        [append, block_list, copied, checksum, tags, tier, snapshot, policies].into_iter().flatten()
     }
 
     /// Sets one of the fields that requests don't name.
@@ -92,6 +96,7 @@ impl BlobHeaders {
             COPIED => self.copied = Some(text.parse()?),
             CHECKSUM => self.checksum = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             TAGS => self.tags = text.parse().map_err(|_| InvalidInternal)?,
+            TIER => self.tier = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             SNAPSHOT => self.snapshot = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             POLICIES => self.policies = Some(FieldText::new(text).map_err(|_| InvalidInternal)?),
             _ => return Err(InvalidInternal),

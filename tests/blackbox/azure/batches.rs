@@ -66,7 +66,7 @@ fn mixed(site: &Site) {
         part(&http, "DELETE", &absent, &[]),
         part(&http, "DELETE", &paths[2], &[]),
         part(&http, "DELETE", &paths[3], &[("if-match", "\"stale\"")]),
-        part(&http, "PUT", &format!("{}?comp=tier", paths[4]), &[("x-ms-access-tier", "Cool")]),
+        part(&http, "PUT", &format!("{}?comp=tier", paths[4]), &[("x-ms-access-tier", "Hot")]),
     ];
     let expected =
         [(202, ""), (202, ""), (404, "BlobNotFound"), (412, "LeaseIdMissing"), (412, "ConditionNotMet"), (200, "")];

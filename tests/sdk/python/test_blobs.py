@@ -6,7 +6,7 @@ import random
 import pytest
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError
-from azure.storage.blob import BlobBlock, BlobClient, ContentSettings
+from azure.storage.blob import BlobBlock, BlobClient, ContentSettings, StandardBlobTier
 from support import OPTIONS, again, outcome, parametrize, refused
 
 MIB = 1 << 20
@@ -280,3 +280,20 @@ def test_a_copy_and_a_deletion_by_batch(container):
     assert target.get_blob_properties().metadata == {"a": "1"}
     answers = container.delete_blobs("source", "target", "absent", raise_on_any_failure=False)
     assert [answer.status_code for answer in answers] == [202, 202, 404]
+
+
+def test_a_tier_is_kept(container):
+    blob = container.upload_blob("cold", b"x", standard_blob_tier=StandardBlobTier.COLD)
+    properties = blob.get_blob_properties()
+    assert (properties.blob_tier, bool(properties.blob_tier_inferred)) == ("Cold", False)
+    assert [entry.blob_tier for entry in container.list_blobs()] == ["Cold"]
+
+
+def test_a_new_tier_is_no_new_version(container, blob):
+    before = blob.get_blob_properties()
+    assert (before.blob_tier, before.blob_tier_inferred) == ("Hot", True)
+    blob.set_standard_blob_tier(StandardBlobTier.COOL)
+    container.get_blob_client("other").upload_blob(b"x")
+    container.set_standard_blob_tier_blobs(StandardBlobTier.ARCHIVE, "other")
+    assert [entry.blob_tier for entry in container.list_blobs()] == ["Cool", "Archive"]
+    assert blob.get_blob_properties().etag == before.etag

@@ -44,7 +44,7 @@ def test_entities_keep_the_types_of_their_values(table):
 
 
 def test_the_service_tells_its_properties(tables):
-    assert not tables.get_service_properties()["analytics_logging"].read
+    assert tables.get_service_properties()["analytics_logging"].version == "1.0"
 
 
 def test_an_entity_is_inserted_once(table):

@@ -15,6 +15,7 @@ use ifmatch_core::lease::{LeaseState, LeaseUse, SeenLease};
 use ifmatch_core::precondition::Verdict;
 use ifmatch_core::range::{Limits, Selection};
 
+use super::append_block::require_block_blob;
 use super::write;
 use crate::blocks::staging::{self, BlobPaths};
 use crate::blocks::{CommittedList, Saved};
@@ -34,7 +35,7 @@ pub(crate) async fn copy_blob(
     blob: &BlobPath,
     copy: Copy,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let Copy { write, source, fields, tags, needs_infinite_lease } = copy;
+    let Copy { write, source, fields, tags, tier, needs_infinite_lease } = copy;
     let is_kept = matches!(fields, CopiedFields::Kept { .. });
     write::check(context, blob, &write.conditions, write.lease).await.map_err(write::of_target)?;
     // Without an id, the write refuses any lease.
@@ -46,6 +47,9 @@ pub(crate) async fn copy_blob(
     if opened.info.length > context.max_body {
         return Err(AzureError::too_large(context.max_body));
     }
+    if tier.is_some() {
+        require_block_blob(Some(&opened.info))?;
+    }
     let length = opened.info.length;
     let tags = tags.unwrap_or_else(|| opened.info.headers.tags.clone());
     let whole = Put::copying(&source.blob, opened).await.map_err(AzureError::of_blob)?;
@@ -53,7 +57,7 @@ pub(crate) async fn copy_blob(
     let id = random_guid().and_then(|id| FieldText::new(&id.to_string()).ok()).ok_or_else(AzureError::busy)?;
     // As in Azure, only Copy Blob leaves a trace.
     let copied = is_kept.then(|| Copied { id, source: source.url, length, date: context.wall().last_modified() });
-    let headers = BlobHeaders { copied: copied.clone(), tags, ..whole.headers };
+    let headers = BlobHeaders { copied: copied.clone(), tags, tier, ..whole.headers };
     let paths = BlobPaths::of(context, blob).await?;
     let saved = match list {
         Some(list) => Some(CommittedList::prepare(&*context.store, blob, &paths, list.blocks).await?),

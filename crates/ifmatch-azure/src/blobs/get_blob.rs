@@ -133,8 +133,10 @@ fn describe(target: &mut HeaderMap, info: &BlobInfo) {
     target.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers::add_type(target, &info.headers);
     headers::add_copy(target, &info.headers);
-    target.insert(ACCESS_TIER, HeaderValue::from_static("Hot"));
-    target.insert(ACCESS_TIER_INFERRED, HeaderValue::from_static("true"));
+    target.extend(HeaderValue::from_str(headers::tier(&info.headers)).ok().map(|tier| (ACCESS_TIER, tier)));
+    if info.headers.tier.is_none() {
+        target.insert(ACCESS_TIER_INFERRED, HeaderValue::from_static("true"));
+    }
     target.insert(SERVER_ENCRYPTED, HeaderValue::from_static("false"));
     if !info.headers.tags.is_empty() {
         target.insert(TAG_COUNT, info.headers.tags.len().into());

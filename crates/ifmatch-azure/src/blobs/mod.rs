@@ -14,6 +14,7 @@ pub(crate) use tags::set_tags;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
+use ifmatch_blob::headers::FieldText;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{HeaderChange, Md5Use, Put, Reading, SetHeaders, Upload};
 use ifmatch_core::lease::{LeaseUse, SeenLease};
@@ -24,7 +25,7 @@ use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::headers::{CONTENT_CRC64, CONTENT_MD5};
 use crate::request::{Lease, PutBlob, Write};
-use crate::response;
+use crate::response::{self, headers};
 use crate::snapshots::{self, Deletion};
 
 const DELETED_PERMANENTLY: HeaderName = HeaderName::from_static("x-ms-delete-type-permanent");
@@ -78,7 +79,7 @@ pub(crate) async fn set_blob_headers(
 ) -> Result<Response<BlobBody>, AzureError> {
     let Write { conditions, lease, request, .. } = write;
     let is_metadata = matches!(change, HeaderChange::Metadata(_));
-    let keeps_version = matches!(change, HeaderChange::Tags(_));
+    let keeps_version = change.keeps_version();
     write::check(context, blob, &conditions, lease).await?;
     let (preconditions, if_tags) = (conditions.preconditions, conditions.if_tags);
     let set = SetHeaders { preconditions, if_tags, lease, change, request };
@@ -96,17 +97,25 @@ pub(crate) async fn set_blob_headers(
     }
 }
 
-/// Set Blob Tier, which has no effect: every blob is `Hot`.
+/// Set Blob Tier. The tier is kept and told. A store that can't change it may still be asked for the one that the blob has.
 pub(crate) async fn set_blob_tier(
     context: &Context,
     blob: &BlobPath,
     lease: LeaseUse,
+    tier: FieldText,
 ) -> Result<Response<BlobBody>, AzureError> {
     let Some(opened) = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)? else {
         containers::find(context, &blob.container).await?;
         return Err(AzureError::blob_not_found());
     };
     SeenLease::check(opened.info.lease.as_ref(), lease).map_err(AzureError::of_blob)?;
+    require_block_blob(Some(&opened.info))?;
+    if headers::tier(&opened.info.headers) != tier.as_str() {
+        let set = SetHeaders { lease, ..SetHeaders::new(HeaderChange::Tier(tier)) };
+        if let Err(error) = context.store.set_headers(blob, set).await {
+            return Err(write::explain(context, blob, error).await);
+        }
+    }
     Ok(response::empty(StatusCode::OK, None, None))
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct Copy {
     pub(crate) fields: CopiedFields,
     /// The tags of the copy, or `None` for those of the source.
     pub(crate) tags: Option<Tags>,
+    /// The tier of the copy.
+    pub(crate) tier: Option<FieldText>,
     /// The target must not have a finite lease, which could end while the blob is copied: as in Azure, where the copy goes on after the
     /// response.
     pub(crate) needs_infinite_lease: bool,
@@ -97,7 +99,7 @@ impl Parser<'_, '_> {
     pub(super) fn copy(&self) -> Result<Copy, AzureError> {
         let fields = self.fields();
         let write = self.write_whole()?;
-        headers::check_tier(fields)?;
+        let tier = headers::tier(fields)?;
         let source = self.source()?;
         let metadata = headers::metadata(fields)?;
         let tags = self.copied_tags()?;
@@ -107,12 +109,12 @@ impl Parser<'_, '_> {
             let is_sync = headers::one(fields, &REQUIRES_SYNC)?.is_some_and(|text| text.eq_ignore_ascii_case("true"));
             refuse_properties(fields, is_sync)?;
             let fields = CopiedFields::Kept { metadata, md5 };
-            return Ok(Copy { write, source, fields, tags, needs_infinite_lease: !is_sync });
+            return Ok(Copy { write, source, fields, tags, tier, needs_infinite_lease: !is_sync });
         }
         let own = BlobHeaders { metadata, ..headers::stored(fields, false)? }.into();
         let keep = headers::one(fields, &COPY_PROPERTIES)?.is_none_or(|text| !text.eq_ignore_ascii_case("false"));
         let fields = CopiedFields::Put { own, keep, md5 };
-        Ok(Copy { write, source, fields, tags, needs_infinite_lease: false })
+        Ok(Copy { write, source, fields, tags, tier, needs_infinite_lease: false })
     }
 
     /// Returns the tags of a copy: those of the request, unless it asks for those of the source.

@@ -37,7 +37,7 @@ const BLOB_CONTENT_ENCODING: HeaderName = HeaderName::from_static("x-ms-blob-con
 const BLOB_CONTENT_LANGUAGE: HeaderName = HeaderName::from_static("x-ms-blob-content-language");
 const BLOB_CONTENT_DISPOSITION: HeaderName = HeaderName::from_static("x-ms-blob-content-disposition");
 const BLOB_CACHE_CONTROL: HeaderName = HeaderName::from_static("x-ms-blob-cache-control");
-/// The tier of a blob, which the service has no use for.
+/// The tier of a blob.
 const ACCESS_TIER: HeaderName = HeaderName::from_static("x-ms-access-tier");
 /// The address of the blob to copy.
 pub(crate) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
@@ -281,19 +281,17 @@ pub(super) fn snapshot_of_snapshot() -> AzureError {
     AzureError::invalid_header(DELETE_SNAPSHOTS.as_str(), "a snapshot has no snapshots: leave the header out")
 }
 
-/// Rejects a request without a tier.
-pub(super) fn require_tier(headers: &HeaderMap) -> Result<(), AzureError> {
-    required(headers, &ACCESS_TIER)?;
-    check_tier(headers)
+/// Parses the tier, which the request must have.
+pub(super) fn required_tier(headers: &HeaderMap) -> Result<FieldText, AzureError> {
+    tier(headers)?.ok_or_else(|| AzureError::missing_header(ACCESS_TIER.as_str()))
 }
 
-/// Rejects an unknown tier. The service accepts each of Azure's tiers for block blobs, and keeps all blobs in `Hot`.
-pub(super) fn check_tier(headers: &HeaderMap) -> Result<(), AzureError> {
-    match one(headers, &ACCESS_TIER)? {
-        None => Ok(()),
-        Some(tier) if ["hot", "cool", "cold", "archive"].iter().any(|known| tier.eq_ignore_ascii_case(known)) => Ok(()),
-        Some(_) => Err(AzureError::invalid_header(ACCESS_TIER.as_str(), "must be Hot, Cool, Cold or Archive")),
-    }
+/// Parses the tier: one of Azure's for block blobs.
+pub(super) fn tier(headers: &HeaderMap) -> Result<Option<FieldText>, AzureError> {
+    let Some(text) = one(headers, &ACCESS_TIER)?.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let known = ["Hot", "Cool", "Cold", "Archive"].into_iter().find(|tier| tier.eq_ignore_ascii_case(text));
+    let invalid = || AzureError::invalid_header(ACCESS_TIER.as_str(), "must be Hot, Cool, Cold or Archive");
+    field_text(ACCESS_TIER.as_str(), known.ok_or_else(invalid)?).map(Some)
 }
 
 /// Parses the CRC-64 of the body.

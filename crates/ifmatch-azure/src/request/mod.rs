@@ -18,7 +18,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::dialect::{Client, Context};
-use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5};
+use ifmatch_blob::headers::{Append, BlobHeaders, ContentMd5, FieldText};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, RequestKey};
 use ifmatch_blob::tags::TagCondition;
@@ -112,7 +112,7 @@ pub(crate) enum BlobOperation<'a> {
     Snapshot(TakeSnapshot),
     Copy(Copy),
     CopyBlock(CopyBlock),
-    SetTier(LeaseUse),
+    SetTier(LeaseUse, FieldText),
     SetTags(SetTags),
 }
 
@@ -410,8 +410,8 @@ impl<'a> Parser<'a, '_> {
             OfBlob::Copy => BlobOperation::Copy(self.copy()?),
             OfBlob::PutBlockFromUrl => BlobOperation::CopyBlock(self.copy_block()?),
             OfBlob::SetTier => {
-                headers::require_tier(fields)?;
-                BlobOperation::SetTier(LeaseUse::Read(self.lease_id()?))
+                let tier = headers::required_tier(fields)?;
+                BlobOperation::SetTier(LeaseUse::Read(self.lease_id()?), tier)
             }
             OfBlob::SetTags => {
                 BlobOperation::SetTags(SetTags { write: self.write()?, document: self.document(MAX_TAGS)? })
@@ -444,14 +444,17 @@ impl<'a> Parser<'a, '_> {
             return Err(AzureError::too_large(self.max_body));
         }
         let append = headers::is_append_blob(fields)?.then(Append::default);
+        if append.is_some() && headers::tier(fields)?.is_some() {
+            return Err(AzureError::invalid_header("x-ms-access-tier", "only block blobs have a tier"));
+        }
         if append.is_some() && length > 0 {
             return Err(AzureError::invalid_header("content-length", "an append blob is created empty"));
         }
         let metadata = headers::metadata(fields)?;
-        headers::check_tier(fields)?;
+        let tier = headers::tier(fields)?;
         let (_, crc64) = headers::digests(fields)?;
         let tags = headers::tags(fields)?;
-        let headers = BlobHeaders { metadata, append, tags, ..headers::stored(fields, true)? };
+        let headers = BlobHeaders { metadata, append, tags, tier, ..headers::stored(fields, true)? };
         Ok(PutBlob { write, headers: headers.into(), crc64, length })
     }
 
@@ -484,8 +487,7 @@ impl<'a> Parser<'a, '_> {
         let write = self.write_whole()?;
         let metadata = headers::metadata(fields)?;
         let tags = headers::tags(fields)?;
-        let headers = BlobHeaders { metadata, tags, ..headers::stored(fields, false)? };
-        headers::check_tier(fields)?;
+        let headers = BlobHeaders { metadata, tags, tier: headers::tier(fields)?, ..headers::stored(fields, false)? };
         Ok(PutBlockList { write, headers: headers.into(), list: self.document(MAX_DOCUMENT)? })
     }
 

@@ -66,7 +66,7 @@ fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
         BlobOperation::Seal(_)
         | BlobOperation::PutBlock(_)
         | BlobOperation::CopyBlock(_)
-        | BlobOperation::SetTier(_)
+        | BlobOperation::SetTier(..)
         | BlobOperation::PutBlockList(_)
         | BlobOperation::Set(..) => "w",
         BlobOperation::Lease(lease) => on_lease(&lease.request.action),

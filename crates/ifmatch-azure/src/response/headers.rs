@@ -4,7 +4,7 @@ use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ifmatch_blob::headers::{BlobHeaders, Copied};
+use ifmatch_blob::headers::{BlobHeaders, Copied, FieldText};
 use ifmatch_blob::store::BlobInfo;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::lease::{LeaseDuration, LeaseState, SeenLease};
@@ -39,6 +39,11 @@ pub(crate) fn add_copy(response: &mut HeaderMap, stored: &BlobHeaders) {
 /// Returns the progress of a complete copy.
 pub(crate) fn progress(copied: &Copied) -> String {
     format!("{0}/{0}", copied.length)
+}
+
+/// Returns the tier of a blob: the chosen one, or the default.
+pub(crate) fn tier(stored: &BlobHeaders) -> &str {
+    stored.tier.as_ref().map_or("Hot", FieldText::as_str)
 }
 
 /// Returns a blob's type.

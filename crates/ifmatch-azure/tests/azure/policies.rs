@@ -48,6 +48,7 @@ async fn a_policy_and_a_signature_state_each_limit_once() {
         (past, bare("c"), Some("AuthenticationFailed")),
         (&*future, bare("c"), Some("AuthenticationFailed")),
         (&*both, bare("c").with("si", "two"), Some("AuthenticationFailed")),
+        (&*both, Token::service("c", "r").with("si", "two"), Some("AuthenticationFailed")),
         (&*both.replace(">r<", ">w<"), bare("c"), Some("AuthorizationPermissionMismatch")),
     ] {
         set(&client, &[("zero", ""), ("one", limits)]).await;

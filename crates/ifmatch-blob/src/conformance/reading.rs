@@ -180,6 +180,7 @@ async fn headers_are_kept(subject: &Subject) {
         block_list: Some(text("7f3a")),
         copied: Some(Copied { id: text("7f3b"), source: text("http://a/b"), length: 5, date: HttpDate::from_unix(7) }),
         tags: if subject.keeps_headers { "state=in%20review".parse().expect("valid") } else { Tags::default() },
+        tier: Some(text("Cool")),
         snapshot: Some(text("\"7f3c\" 7 a%20b")),
         policies: None,
     };

@@ -76,7 +76,7 @@ impl Put {
     }
 
     /// Creates an unconditional write of the bytes and header fields of an opened version of `source`: a copy, without the list of its
-    /// blocks. The bytes are those of this very version: a write in between changes nothing, or fails the copy. They are streamed,
+    /// blocks and without the tier. The bytes are those of this very version: a write in between changes nothing, or fails the copy. They are streamed,
     /// unless the store can share them.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Put {
     pub async fn copying(source: &BlobPath, mut opened: Opened) -> Result<Self, StoreError> {
         let body = opened.source.read(None).await?;
         let BlobInfo { length, hash, headers, .. } = opened.info;
-        let headers = BlobHeaders { block_list: None, copied: None, ..headers };
+        let headers = BlobHeaders { block_list: None, copied: None, tier: None, ..headers };
         Ok(Self {
             headers,
             length: Some(length),
@@ -258,27 +258,36 @@ impl SetHeaders {
 pub enum HeaderChange {
     /// Replaces all of the user's own fields, and keeps the others.
     Metadata(BTreeMap<Box<str>, FieldText>),
-    /// Replaces all fields except the user's own, and keeps the checksum and the tags.
+    /// Replaces all fields except the user's own, and keeps the checksum, the tags and the tier.
     Fields(Box<BlobHeaders>),
     /// Replaces the state of an append blob, and keeps all fields.
     Append(Append),
-    /// Replaces the tags, and keeps all fields. The blob keeps its version, tag and date.
+    /// Replaces the tags, and keeps all fields.
     Tags(Tags),
+    /// Replaces the access tier, and keeps all fields.
+    Tier(FieldText),
     /// Replaces the stored access policies of a container, and keeps all fields.
     Policies(Option<FieldText>),
 }
 
 impl HeaderChange {
+    /// Returns `true` if the blob keeps its version, with its tag and its date. Stores that can't do that refuse the change with
+    /// [`StoreErrorKind::Unsupported`](crate::store::StoreErrorKind::Unsupported).
+    pub const fn keeps_version(&self) -> bool {
+        matches!(self, Self::Tags(_) | Self::Tier(_))
+    }
+
     /// Returns the fields after the change.
     pub fn of(&self, kept: &BlobHeaders) -> BlobHeaders {
         match self {
             Self::Metadata(metadata) => BlobHeaders { metadata: metadata.clone(), ..kept.clone() },
             Self::Fields(fields) => {
-                let BlobHeaders { metadata, append, block_list, checksum, tags, .. } = kept.clone();
-                BlobHeaders { metadata, append, block_list, checksum, tags, ..BlobHeaders::clone(fields) }
+                let BlobHeaders { metadata, append, block_list, checksum, tags, tier, .. } = kept.clone();
+                BlobHeaders { metadata, append, block_list, checksum, tags, tier, ..BlobHeaders::clone(fields) }
             }
             Self::Append(append) => BlobHeaders { append: Some(*append), ..kept.clone() },
             Self::Tags(tags) => BlobHeaders { tags: tags.clone(), ..kept.clone() },
+            Self::Tier(tier) => BlobHeaders { tier: Some(tier.clone()), ..kept.clone() },
             Self::Policies(policies) => BlobHeaders { policies: policies.clone(), ..kept.clone() },
         }
     }
