@@ -237,7 +237,7 @@ pub(super) const OF_BLOB: [Rule<OfBlob>; 21] = {
         rule(N::Copy, ("PUT", "", ""), &[], &[LEASE, META, TIER, TYPE, STORED, SOURCE, SOURCE_BLOB, TAGS], All),
         rule(N::PutBlockFromUrl, ("PUT", "", "block"), &["blockid"], &[LEASE, SOURCE, SOURCE_RANGE], None),
         rule(N::SetTier, ("PUT", "", "tier"), &[], &[LEASE, TIER, REHYDRATE], None),
-        rule(N::GetTags, ("GET", "", "tags"), &[], &[LEASE, IF_TAGS], None),
+        rule(N::GetTags, ("GET", "", "tags"), SNAPSHOT, &[LEASE, IF_TAGS], None),
         rule(N::SetTags, ("PUT", "", "tags"), &[], &[LEASE, IF_TAGS, CRC64], All),
         rule(N::Snapshot, ("PUT", "", "snapshot"), &[], &[LEASE, META], All),
         rule(N::Delete, ("DELETE", "", ""), SNAPSHOT, &[LEASE, SNAPSHOTS], All),
