@@ -325,6 +325,39 @@ async fn responses_to_reads_carry_the_signed_fields() {
     assert_eq!(client.get("/box/a").await.expect(200).header("content-type"), "a/b");
 }
 
+/// Otherwise a holder could find out the tags by conditions, or set them.
+#[tokio::test]
+async fn tags_of_other_operations_need_their_own_permission() {
+    const CODE: &str = "AuthorizationPermissionMismatch";
+    let client = fixture().await.client;
+    let (put, copy) = (("x-ms-blob-type", "BlockBlob"), ("x-ms-copy-source-tag-option", "COPY"));
+    let source = format!("http://localhost/photos/box/a?{}", Token::service("c", "r").sign("/blob/photos/box"));
+    for (method, target, fields) in [
+        ("PUT", "/box/a", vec![put, ("x-ms-tags", "a=1")]),
+        ("PUT", "/box/a?comp=blocklist", vec![("x-ms-tags", "a=1")]),
+        ("PUT", "/box/a?comp=metadata", vec![("x-ms-meta-a", "b"), ("x-ms-if-tags", "a = '1'")]),
+        ("GET", "/box/a", vec![("x-ms-if-tags", "a = '1'")]),
+        ("PUT", "/box/b", vec![("host", "localhost"), ("x-ms-copy-source", &*source), copy]),
+    ] {
+        let with = async |permissions| {
+            let token = Token::service("c", permissions).sign("/blob/photos/box");
+            ask(&client, method, target, &fields, &token, Some(PEER)).await
+        };
+        with("rw").await.refused(403, CODE);
+        assert_ne!(with("rwt").await.code(), CODE, "{method} {target}");
+        let (name, value) = *fields.last().unwrap();
+        if name == "x-ms-tags" {
+            let untagged: Vec<_> = fields.iter().copied().filter(|field| *field != (name, value)).collect();
+            let token = Token::service("c", "rw").sign("/blob/photos/box");
+            assert_ne!(
+                ask(&client, method, target, &untagged, &token, Some(PEER)).await.code(),
+                CODE,
+                "{method} {target}"
+            );
+        }
+    }
+}
+
 /// Two holders of a signature that permits creation race. The second must not replace the blob of the first.
 #[tokio::test]
 async fn the_permission_to_create_replaces_nothing() {
