@@ -63,6 +63,7 @@ fn python(context: &Context<'_>) -> Result<PathBuf> {
     }
     let python = sdk::python(context, &folder, "wasm/guest/python/requirements.txt")?;
     Run::new(python.with_file_name("componentize-py"), &source)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
         .args(["--wit-path".as_ref(), context.workspace.root().join("wasm/component/wit").as_os_str()])
         .args(["--world", "guest", "componentize", "app", "--output"])
         .args([&component])

@@ -7,7 +7,7 @@
 //! | POST `/echo` | the request's body and trailers, as they arrive |
 //! | GET `/endless` | a body without end. When its reader has gone, the guest writes `/notes/gone` |
 //! | any of `/fail` | an error |
-//! | any of `/trap` | none: the guest traps |
+//! | any, with `x-trap` | none: the guest traps |
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -43,6 +43,7 @@ mod export {
 impl wasip3::exports::http::handler::Guest for Guest {
     async fn handle(request: Request) -> Result<Response, ErrorCode> {
         let request = http_from_wasi_request(request)?;
+        assert!(!request.headers().contains_key("x-trap"), "on purpose");
         let path = request.uri().path().to_owned();
         match path.split('/').collect::<Vec<_>>()[..] {
             ["", "notes", ..] => http_into_wasi_response(stored(request).await?),
@@ -55,7 +56,6 @@ impl wasip3::exports::http::handler::Guest for Guest {
             }
             ["", "echo"] => http_into_wasi_response(http::Response::new(request.into_body())),
             ["", "fail"] => Err(ErrorCode::InternalError(Some("on purpose".to_owned()))),
-            ["", "trap"] => panic!("on purpose"),
             _ => {
                 let mut response = http::Response::new(Empty::<Bytes>::new());
                 *response.status_mut() = StatusCode::NOT_FOUND;
