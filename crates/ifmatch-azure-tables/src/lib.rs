@@ -3,7 +3,7 @@
 //! A table is a blob that contains the table's identity, drawn at random on creation. An entity is a blob with a name
 //! that begins with that identity: once the table's blob is gone, its entities are unreachable, and a table created
 //! later under the same name has none of them. Conditions are the store's: the weak tag in a request is compared as
-//! text with that of the current version, and the write then requires the strong tag of that version.
+//! text with the current version's, and the write then requires that version's strong tag.
 
 pub use service::TableService;
 

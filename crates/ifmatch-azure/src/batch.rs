@@ -56,7 +56,7 @@ pub(crate) async fn run(
             (id, RequestIds::of(&head).add_to(answer))
         }
     });
-    // Boxed: the compiler cannot show that a stream of these futures can be sent between threads.
+    // Boxed: the compiler can't show that a stream of these futures can be sent between threads.
     let mut answers = answers.buffered(PARALLEL).boxed();
     let name = random_guid().ok_or_else(AzureError::busy)?;
     let boundary = format!("batchresponse_{name}");

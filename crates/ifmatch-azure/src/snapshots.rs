@@ -16,7 +16,7 @@
 //!   client disconnects.
 //! - **A snapshot, and a deletion with snapshots, or by another dialect.** The snapshot may be written after the deletion. It belongs
 //!   to the blob's past life, as if it had been taken before.
-//! - **A crash after the deletion of a blob, before that of its snapshots.** They are garbage.
+//! - **A crash after the deletion of a blob, before its snapshots'.** They are garbage.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -396,7 +396,7 @@ async fn is_used(context: &Context, place: &BlobPath) -> Result<bool, StoreError
 /// Number of gates. Some blobs share one, so they wait for each other.
 const GATES: usize = 256;
 
-/// Waits until no other snapshot and no other deletion of the blob is in progress. The gates are those of the process, and so also of
+/// Waits until no other snapshot and no other deletion of the blob is in progress. The process has one set of gates, shared by
 /// several services over one store.
 async fn gate(blob: &BlobPath) -> MutexGuard<'static, ()> {
     static ALL: LazyLock<[Mutex<()>; GATES]> = LazyLock::new(|| std::array::from_fn(|_| Mutex::new(())));

@@ -64,7 +64,7 @@ impl Folder {
         // A restored backup may have left them open to other users.
         private_files::restrict(&folder.bodies);
         private_files::restrict(&folder.temporary);
-        // The marker is created after all the others are durable, so it need not be durable itself.
+        // The marker is created after all the others are durable, so it needn't be durable itself.
         let mark = folder.root.path.join(LAID_OUT);
         let is_whole = folder.shards().all(|shard| shard.is_dir()) && folder.temporary.is_dir();
         if !is_whole || !mark.exists() {

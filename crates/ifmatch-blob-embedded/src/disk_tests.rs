@@ -227,7 +227,7 @@ async fn one_failed_sync_costs_no_acknowledged_body() {
             let root = tempfile::tempdir().unwrap();
             let (platter, register) = (Platter::new(number), Arc::new(MemoryRegister::unbounded()));
             platter.fail(call, number);
-            // A folder that cannot be made durable is not used; the next start recreates it.
+            // A folder that can't be made durable isn't used; the next start recreates it.
             let store = match open(root.path(), &register, platter.clone()).await {
                 Ok(store) => store,
                 Err(_) => open(root.path(), &register, platter.clone()).await.expect("one failure is not two"),

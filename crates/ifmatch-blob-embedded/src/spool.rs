@@ -112,7 +112,7 @@ impl Removed {
 impl Drop for Removed {
     fn drop(&mut self) {
         if !self.0.as_os_str().is_empty() {
-            // A file that cannot be removed now is collected at the next start.
+            // A file that can't be removed now is collected at the next start.
             let _ = fs::remove_file(&self.0);
         }
     }

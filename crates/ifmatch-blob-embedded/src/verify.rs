@@ -160,7 +160,7 @@ impl Verification {
             let failed = |error| OpenError::folder(&path, error);
             let folder = Folder::create(Root::take(&path).map_err(failed)?, Arc::new(System)).map_err(failed)?;
             let failed = |error| OpenError::index(&index, error);
-            // Before it is opened, which replaces an index that was not closed cleanly by a copy.
+            // Before it is opened, which replaces an index that wasn't closed cleanly by a copy.
             let damage = match RedbRegister::integrity(&index).map_err(failed)? {
                 Integrity::Intact => None,
                 Integrity::RolledBack => Some(Damage::RolledBack),

@@ -40,7 +40,7 @@ pub(super) fn of_write(error: Error) -> Failure {
         }
         other if is_of_metadata(&other) => Failure::Definite(unsupported(&other)),
         other if is_too_soon(&other) => Failure::TooSoon(StoreError::new(StoreErrorKind::Unavailable, other)),
-        // Includes other refusals by the server (4xx), which the crate does not distinguish from a lost response.
+        // Includes other refusals by the server (4xx), which the crate doesn't distinguish from a lost response.
         other => match io_kind(&other).and_then(of_io) {
             Some(StoreErrorKind::Unsupported) => Failure::Definite(unsupported(&other)),
             Some(kind) => Failure::Definite(StoreError::new(kind, other)),

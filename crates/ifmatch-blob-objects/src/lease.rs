@@ -92,7 +92,7 @@ impl Shared {
                 .with_observed(snapshot.map(|snapshot| Observed::new(snapshot, observation, authority)))
                 .with_authority(authority)
                 .with_request(id);
-            // The conditions apply to the object, with a date that the register does not know. The state comes first.
+            // The conditions apply to the object, with a date that the register doesn't know. The state comes first.
             let now = self.driver.now();
             let expected = record.apply(&Command::Lease(operation.clone()), now).outcome;
             if let Outcome::Refused(Refusal::LeaseConflict(_)) = expected {

@@ -173,7 +173,7 @@ impl Register for ObjectRegister {
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let keys = self.keys(scan).await?;
         let (mut page, mut rest) = (Vec::new(), keys.as_slice());
-        // Removed records are no part of the page.
+        // Removed records aren't in the page.
         while page.len() < scan.limit && !rest.is_empty() {
             let part = rest.split_off(..PARALLEL.min(scan.limit - page.len()).min(rest.len())).unwrap_or_default();
             let records = try_join_all(part.iter().map(|key| self.load(key))).await?;

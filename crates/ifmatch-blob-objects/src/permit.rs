@@ -50,7 +50,7 @@ impl Cover {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guarded<'a> {
     pub(super) method: &'a Method,
-    /// The conditions under which it need not wait any longer once they are false. None for a retry, which its first attempt answers.
+    /// The conditions under which it needn't wait any longer once they are false. None for a retry, which its first attempt answers.
     pub(super) preconditions: &'a Preconditions,
     pub(super) lease: LeaseUse,
     pub(super) cover: Cover,
@@ -67,9 +67,9 @@ impl Guarded<'_> {
 
     /// Returns the refusal by a version that another writer of this register has committed since revision `since`, while this one
     /// waited. So nobody needs to look at the object. If a program without the register wrote it after that writer, before its
-    /// commit, the client gets a 412 that the object would not have given, and reads again.
+    /// commit, the client gets a 412 that the object wouldn't have given, and reads again.
     ///
-    /// The date in a record is not the store's, so only conditions on tags are evaluated.
+    /// The date in a record isn't the store's, so only conditions on tags are evaluated.
     fn overtaken(&self, since: Revision, record: &Record, now: Timestamp) -> Option<StoreError> {
         // A refusal by the lease comes first.
         record.check_lease(self.lease, now).ok()?;

@@ -228,7 +228,7 @@ impl Shared {
         stamp: &mut Stamp,
         direct: Option<DirectUpload>,
     ) -> Result<Multipart, StoreError> {
-        // It is not known yet if the request created the blob, so a retry of it cannot be answered.
+        // It isn't known yet if the request created the blob, so a retry of it can't be answered.
         stamp.request = None;
         if self.capability.metadata && self.keeps != Keeps::Nothing && stamp.incarnation.is_none() {
             stamp.incarnation = Some(self.home(&blob.container, MissingContainer::Create).await?.incarnation);
@@ -380,7 +380,7 @@ impl Shared {
 
     /// Sends the write on the condition that the object is unchanged.
     async fn send(&self, job: &Job, goal: &Goal, body: &mut Body) -> Result<PutResult, Failure> {
-        // The condition of a creation does not cover its container: the gateway of another register would not take the
+        // The condition of a creation doesn't cover its container: the gateway of another register wouldn't take the
         // object for a blob.
         let is_covered = body.is_conditional() && matches!(goal.mode, PutMode::Update(_)) && !goal.created;
         if !is_covered {

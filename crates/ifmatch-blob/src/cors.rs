@@ -102,7 +102,7 @@ impl Cors {
             return fields;
         }
         if matches!(self.0, Origins::These(_)) {
-            // A stored response to another origin, or to none, does not have the fields of this one.
+            // A stored response to another origin, or to none, doesn't have the fields of this one.
             fields.insert(VARY, HeaderValue::from_static("origin"));
         }
         if let Some(allowed) = self.allowed(request.headers()) {

@@ -78,7 +78,7 @@ pub enum StoreErrorKind {
     /// The body doesn't have the declared digest (400).
     #[error("the body doesn't match the declared digest. Send it again")]
     DigestMismatch,
-    /// The blob is an append blob and the write isn't that of one, or the reverse (409).
+    /// The blob is an append blob and the write is for another type, or the reverse (409).
     #[error("the blob has another type. Delete it first")]
     OtherType,
     /// The store can't keep the blob (400). The source states the reason.
@@ -147,7 +147,7 @@ impl StoreError {
         self.source.as_ref().is_some_and(|source| source.is::<SourceFailed>())
     }
 
-    /// Logs and counts an error that a dialect answers with 5xx. A client may try again after contention; the store has not failed.
+    /// Logs and counts an error that a dialect answers with 5xx. A client may try again after contention; the store hasn't failed.
     pub fn report(&self) {
         let is_contention = matches!(self.kind, StoreErrorKind::InFlight { .. })
             || self

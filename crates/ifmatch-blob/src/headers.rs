@@ -49,7 +49,7 @@ pub struct BlobHeaders {
     pub copied: Option<Copied>,
     /// Checksum of the bytes: the name of its algorithm, a colon, and the value in base64.
     pub checksum: Option<FieldText>,
-    /// The tags. A [change](crate::store::HeaderChange::Tags) of them is no new version.
+    /// The tags. A [change](crate::store::HeaderChange::Tags) of them makes no new version.
     pub tags: Tags,
     /// The access tier that a client chose. It is kept and told, without effect.
     pub tier: Option<FieldText>,

@@ -1,7 +1,7 @@
 //! Long polls: reads that wait until the resource changes (`Prefer: wait`, RFC 7240 §4.3).
 //!
 //! A poll repeats its read from time to time. It needs no notification, so it sees the changes of other processes, and of
-//! programs that write to the object store themselves, in the same way as those of its own.
+//! programs that write to the object store themselves, in the same way as its own clients.
 //!
 //! # Interleavings
 //!

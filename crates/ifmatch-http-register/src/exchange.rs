@@ -137,7 +137,7 @@ fn request(method: Method, uri: Uri, authorization: Option<&HeaderValue>, conten
     request
 }
 
-/// Returns an error's message with those of its causes that it leaves out.
+/// Returns an error's message with the causes that it leaves out.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

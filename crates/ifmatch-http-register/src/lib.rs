@@ -120,7 +120,7 @@ impl<T: Transport> HttpRegister<T> {
 
 #[async_trait]
 impl<T: Transport> Register for HttpRegister<T> {
-    /// The time is that of the processes that share the register, if it is known to differ.
+    /// The processes that share the register have another time, if that's known.
     fn engine(&self) -> Engine {
         Engine { time: self.peers.time(SystemClock.now()), ..Engine::default() }
     }

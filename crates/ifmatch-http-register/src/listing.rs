@@ -35,7 +35,7 @@ pub(crate) async fn scan<T: Transport>(
     keys.retain(is_wanted);
     keys.sort_unstable();
     let (mut page, mut rest) = (Vec::new(), keys.as_slice());
-    // Records that were removed since are no part of the page.
+    // Records that were removed since aren't in the page.
     while page.len() < scan.limit && !rest.is_empty() {
         let part = rest.split_off(..PARALLEL.min(scan.limit - page.len()).min(rest.len())).unwrap_or_default();
         let records = try_join_all(part.iter().map(|key| register.load(key))).await?;

@@ -302,7 +302,7 @@ async fn a_server_that_ignores_conditions_or_has_no_tags_is_refused() {
     assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
 }
 
-/// The record of a process whose clock is an hour ahead: this one grants no permit, since it would break those of the other.
+/// The record of a process whose clock is an hour ahead: this one grants no permit, since it would break the other's.
 #[tokio::test]
 async fn another_process_with_a_clock_that_is_ahead_is_noticed() {
     let gateway = Gateway::start().await;

@@ -203,7 +203,7 @@ pub(crate) async fn versions(
     };
     Ok(S3Response::new(ListObjectVersionsOutput {
         name: Some(input.bucket),
-        // An empty one would follow those of the folders in the document, where some readers look for the last.
+        // An empty one would follow the folders' in the document, where some readers look for the last.
         prefix: Some(query.encode(&query.prefix)).filter(|prefix| !prefix.is_empty()),
         key_marker: Some(query.encode(key_marker.as_deref().unwrap_or_default())),
         version_id_marker: Some(version_id_marker.unwrap_or_default()),

@@ -1,6 +1,6 @@
 //! Checksums of objects and of their parts.
 //!
-//! An object that was uploaded in parts has the checksum of its bytes (`FULL_OBJECT`), or that of the checksums of its parts
+//! An object that was uploaded in parts has the checksum of its bytes (`FULL_OBJECT`), or a checksum of its parts' checksums
 //! (`COMPOSITE`), which ends in a hyphen and their number. The client chooses when it begins the upload.
 
 use base64::Engine;
@@ -58,7 +58,7 @@ impl Algorithm {
     /// All algorithms. Of several checksums of an object, the first one is kept.
     pub(crate) const ALL: [Self; 5] = [Self::Crc64Nvme, Self::Crc32c, Self::Crc32, Self::Sha256, Self::Sha1];
 
-    /// Returns the name in header fields, which is that of XML in lower case.
+    /// Returns the name in header fields, which is XML's in lower case.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Crc64Nvme => "crc64nvme",
@@ -127,7 +127,7 @@ impl Algorithm {
     }
 }
 
-/// The checksum of an object that is uploaded in parts. Without a choice of the client, that of S3.
+/// The checksum of an object that is uploaded in parts. S3's default, if the client doesn't choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) algorithm: Algorithm,
@@ -168,7 +168,7 @@ impl Plan {
         ChecksumType::from_static(if self.is_composite { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT })
     }
 
-    /// Returns the checksum of an object from those of its parts and their lengths, or `None` if one of them is none.
+    /// Returns an object's checksum from its parts' checksums and lengths, or `None` if a part has none.
     pub(crate) fn combine(self, parts: &[(String, u64)]) -> Option<String> {
         let decode = |(value, length): &(String, u64)| Some((STANDARD.decode(value).ok()?, *length));
         let parts = parts.iter().map(decode).collect::<Option<Vec<_>>>()?;
@@ -193,7 +193,7 @@ impl Plan {
     }
 }
 
-/// Returns the checksum to keep with bytes, of those that were verified: that of the preferred algorithm, or else the first.
+/// Returns the checksum to keep with bytes, of the verified ones: the preferred algorithm's, or else the first.
 pub(crate) fn kept(checksum: &Checksum, preferred: Option<Algorithm>) -> Option<FieldText> {
     let preferred = preferred.map_or(Algorithm::ALL.to_vec(), |algorithm| vec![algorithm]);
     preferred.into_iter().find_map(|algorithm| field(algorithm, algorithm.of(checksum)?))

@@ -73,7 +73,7 @@ fn field(text: &str) -> S3Result<FieldText> {
     FieldText::new(text.trim_matches([' ', '\t'])).map_err(|error| s3_error!(InvalidArgument, "{error}"))
 }
 
-/// Returns the content codings without that of the request, which S3 doesn't keep.
+/// Returns the content codings without the request's, which S3 doesn't keep.
 fn without_chunks(codings: &str) -> String {
     let kept: Vec<_> = codings.split(',').map(str::trim).filter(|coding| *coding != "aws-chunked").collect();
     kept.join(", ")

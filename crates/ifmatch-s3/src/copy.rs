@@ -61,7 +61,7 @@ pub(crate) async fn copy(
     }))
 }
 
-/// Returns the tags of a copy that doesn't keep those of its source.
+/// Returns the tags of a copy that doesn't keep its source's.
 fn replaced_tags(input: &CopyObjectInput) -> S3Result<Option<Tags>> {
     let given = tags::parse(input.tagging.as_deref())?;
     match input.tagging_directive.as_ref().map(TaggingDirective::as_str) {

@@ -1,7 +1,7 @@
 //! Documents in requests: lists of objects to delete, of parts and of tags, and the settings of a bucket.
 //!
 //! A document is read whole, and compared with its checksums, before anything is done. All documents are read here, into memory that they
-//! share with those of the other dialects.
+//! share with the other dialects'.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -51,7 +51,7 @@ impl Expected {
         Ok(Self { md5: convert::md5(headers)?, hash, checksums: checksums.collect() })
     }
 
-    /// Reads a document. Its memory is that of the bytes.
+    /// Reads a document. It takes no more memory than the bytes.
     pub(crate) async fn read(self, memory: Memory, body: s3s::Body) -> Result<Bytes, Refused> {
         let bytes = memory.documents.read(memory.client, body, MAX as u64).await.map_err(|error| match error {
             DocumentError::TooLong(max) => {

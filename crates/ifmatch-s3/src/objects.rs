@@ -305,7 +305,7 @@ pub(crate) async fn attributes(
     let blob = backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let info = find(backend, &blob).await?.info;
     let checksum = checksum::of_object(&info);
-    // `s3s` does not split the list in a line of the field.
+    // `s3s` doesn't split the list in a line of the field.
     let wanted = || input.object_attributes.iter().flat_map(|line| line.as_str().split(',')).map(str::trim);
     let wants = |attribute| wanted().any(|wanted| wanted == attribute);
     let parts = checksum::number_of_parts(&checksum).filter(|_| wants(ObjectAttributes::OBJECT_PARTS));

@@ -152,7 +152,7 @@ const MIN_SELECTOR: usize = 4;
 
 /// Prefix of the names of Amazon's own header fields.
 const AMAZON: &str = "x-amz-";
-/// Parameters that begin like Amazon's header fields, and are those of a signature, or change nothing here.
+/// Parameters that begin like Amazon's header fields, and belong to a signature, or change nothing here.
 const HARMLESS: [&str; 15] = [
     "x-amz-acl",
     "x-amz-algorithm",
@@ -192,7 +192,7 @@ const REFUSED: [(&str, &str); 7] = [
 ];
 const TAGGING: &str = "x-amz-tagging";
 const TRAILER: &str = "x-amz-trailer";
-/// The fields that begin like those of checksums, and are none.
+/// The fields that begin like checksums', and aren't checksums.
 const ABOUT_CHECKSUMS: [&str; 3] = ["algorithm", "mode", "type"];
 
 /// The header fields with the owner that a client expects.
@@ -203,7 +203,7 @@ const OWNERS: [&str; 2] = ["x-amz-expected-bucket-owner", "x-amz-source-expected
 pub(crate) enum Digests {
     /// All that the request has.
     All,
-    /// `Content-MD5` only: the others are those of an object.
+    /// `Content-MD5` only: the others belong to an object.
     Md5,
 }
 

@@ -1,7 +1,7 @@
 //! Reads of what a bucket or an object can have on S3, and can't have here: each says so as S3 does.
 //!
 //! Clean-up tools, Terraform and S3 browsers read all settings before they do their work, and take a 501 for a failure. The codes and
-//! statuses are those of S3's [error responses](https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html), where it lists
+//! statuses come from S3's [error responses](https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html), where it lists
 //! them, and otherwise those that the tests of [ceph/s3-tests](https://github.com/ceph/s3-tests) expect, which were made against
 //! Amazon. Writes of these settings stay refused: see [`operation`](crate::operation).
 
@@ -124,7 +124,7 @@ pub(crate) async fn bucket_acl(
     Ok(S3Response::new(GetBucketAclOutput { owner: Some(owner), grants: Some(grants) }))
 }
 
-/// `GetObjectAcl`, which is that of the bucket.
+/// `GetObjectAcl`, which is the bucket's.
 pub(crate) async fn object_acl(
     backend: &Backend,
     request: S3Request<GetObjectAclInput>,

@@ -142,7 +142,7 @@ fn respond(
     response
 }
 
-/// Builds the response with the responses of all operations, or with that of the one that failed.
+/// Builds the response with the responses of all operations, or of the one that failed.
 pub(crate) async fn multipart(
     outcome: Result<Vec<Response<BlobBody>>, Failed>,
     id: u64,

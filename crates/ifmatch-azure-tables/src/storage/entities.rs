@@ -144,7 +144,7 @@ impl Entities<'_> {
     ) -> Result<Vec<Option<Revision>>, (usize, TableError)> {
         let Some(first) = changes.first() else { return Ok(Vec::new()) };
         let record = self.record(&first.key).map_err(|error| (0, error))?;
-        // Batches place their intents in one order, so that they do not reject each other in turn.
+        // Batches place their intents in one order, so they don't reject each other in turn.
         let mut order: Vec<usize> = (0..changes.len()).collect();
         order.sort_by(|one, other| changes[*one].key.cmp(&changes[*other].key));
         'attempts: for attempt in 0..ATTEMPTS {

@@ -17,7 +17,7 @@ const STEP: usize = 50;
 /// Position of a sweep.
 #[derive(Default, Serialize, Deserialize)]
 struct Cursor {
-    /// Identities that may belong to deleted tables: a page of those that have entities, without those of the tables read
+    /// Identities that may belong to deleted tables: a page of the ones that have entities, without the tables read
     /// so far. Empty before the page is listed.
     suspects: BTreeSet<String>,
     /// Last identity of the page, if more may follow.
@@ -57,7 +57,7 @@ pub(crate) async fn collect(store: &dyn BlobStore, containers: &AccountContainer
 }
 
 impl Cursor {
-    /// Lists the next identities that have entities, including those of deleted tables.
+    /// Lists the next identities that have entities, deleted tables' included.
     async fn list_identities(
         &mut self,
         store: &dyn BlobStore,

@@ -105,7 +105,7 @@ mod tests {
     use ifmatch_blob_embedded::EmbeddedStore;
     use ifmatch_core::precondition::Preconditions;
 
-    /// Blobs with even numbers as names; the number is the row's size. Other names are no rows.
+    /// Blobs with even numbers as names; the number is the row's size. Other names aren't rows.
     struct Even;
 
     impl Rows for Even {

@@ -85,7 +85,7 @@ async fn a_request_continues_after_another() {
         (true, Act::Delete(If::Tag), Act::Renew, (412, "UpdateConditionNotSatisfied"), old()),
         (false, Act::Insert, Act::Insert, (409, "EntityAlreadyExists"), json!({ "other": 1 })),
         (false, Act::Insert, Act::Merge(If::Free), (409, "EntityAlreadyExists"), json!({ "other": 1 })),
-        // The result is that of an insert before the deletion.
+        // The same as for an insert before the deletion.
         (false, Act::Insert, Act::DropTable, (204, ""), Value::Null),
         (false, Act::Insert, Act::RenewTable, (204, ""), young()),
         (true, Act::Merge(If::Free), Act::RenewTable, (204, ""), young()),

@@ -98,7 +98,7 @@ fn source_head(request: &Parts, source: &Uri) -> Parts {
 /// Returns what a part of a batch may do. `sent` is its head as it was signed with a key: its path may lack the account's name.
 ///
 /// # Errors
-/// The signature is missing, wrong, too old, or that of another account.
+/// The signature is missing, wrong, too old, or another account's.
 pub(crate) fn authenticate_part(
     accounts: &Accounts,
     account: &Account,
@@ -229,7 +229,7 @@ fn authenticate<'a>(
     authenticate_for(accounts, head, now, |account| addresses(head.uri.path(), account), signed)
 }
 
-/// Verifies the signature, which must be that of an account that may make the request.
+/// Verifies the signature. Its account must be one that may make the request.
 fn authenticate_for<'a>(
     accounts: &'a Accounts,
     head: &Parts,
@@ -243,7 +243,7 @@ fn authenticate_for<'a>(
     let account = accounts.get(claim.account).filter(|account| may(account));
     let is_signed = is_signed(account.map_or(&[], Account::keys), &text, &signature);
     let account = account.filter(|_| is_signed).ok_or(AuthError::Mismatch)?;
-    // The date is checked last, so that only signed requests learn about the server's clock.
+    // The date is checked last, so only signed requests learn about the server's clock.
     if in_time(&head.headers, now) {
         Ok(Authenticated { account, grant: Grant::Everything })
     } else {
@@ -261,7 +261,7 @@ fn authenticate_shared<'a>(
 ) -> Result<Authenticated<'a>, AuthError> {
     let claim = SharedAccessClaim::parse(head, service)?;
     let account = verify_shared(accounts, head, &claim)?;
-    // Limits are checked last, so that only the holder of a signature learns about them.
+    // Limits are checked last, so only the holder of a signature learns about them.
     let grant = claim.grant(service, head.extensions.get::<Peer>().copied(), now, policy)?;
     Ok(Authenticated { account, grant: Grant::SharedAccess(grant) })
 }

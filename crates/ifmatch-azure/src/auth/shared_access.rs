@@ -36,7 +36,7 @@ enum Line {
 
 use Line::{Account, Empty, Of, Resource};
 
-// The lines of the text, by kind and version. The line after the version's `sr` is that of a snapshot.
+// The lines of the text, by kind and version. The line after the version's `sr` names a snapshot.
 #[rustfmt::skip]
 const BLOB_2018: &[Line] = &[
     Of("sp"), Of("st"), Of("se"), Resource, Of("si"), Of("sip"), Of("spr"), Of("sv"), Of("sr"), Empty,
@@ -315,7 +315,7 @@ impl Claim {
         Some((self.find("si")?.to_owned(), container.to_owned()))
     }
 
-    /// Returns a limit: that of the signature, or that of the policy that it names.
+    /// Returns a limit: the signature's, or the one in the policy that it names.
     fn limit<'a>(
         &'a self,
         name: &'static str,

@@ -91,7 +91,7 @@ async fn append_bytes(
         let total = offset.checked_add(length).filter(|total| *total <= context.max_body);
         let total = total.ok_or_else(|| AzureError::too_large(context.max_body))?;
         let next = Append { blocks: current.append.blocks + 1, ..current.append };
-        // Neither the MD5 nor the checksum of the shorter content is that of the longer one.
+        // The longer content has neither the shorter one's MD5 nor its checksum.
         let kept = current.opened.info.headers.clone();
         let headers = BlobHeaders { append: Some(next), content_md5: None, checksum: None, ..kept };
         let preconditions = current.preconditions;

@@ -119,7 +119,7 @@ async fn open_with_list(
             return Ok((opened, list));
         }
     }
-    // The list was lost; the bytes are not.
+    // The list was lost; the bytes aren't.
     Ok((open_source(context, source).await?, None))
 }
 

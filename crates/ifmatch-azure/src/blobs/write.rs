@@ -71,12 +71,12 @@ pub(crate) fn rejected(write: &Write, error: StoreError) -> AzureError {
     }
 }
 
-/// Translates the error of a rejected copy. A false condition is that of the target.
+/// Translates the error of a rejected copy. A false condition is the target's.
 pub(crate) fn rejected_copy(write: &Write, error: StoreError) -> AzureError {
     of_target(rejected(write, error))
 }
 
-/// Tells that a false condition of a copy is that of its target.
+/// Tells that a copy's false condition is its target's.
 pub(crate) fn of_target(error: AzureError) -> AzureError {
     if error.code == "ConditionNotMet" { AzureError { code: "TargetConditionNotMet", ..error } } else { error }
 }

@@ -190,7 +190,7 @@ fn resolve(
     for (from, id) in wanted {
         let staged = staged.get(id).filter(|_| *from != From::Committed);
         let committed = ranges.get(id).filter(|_| *from != From::Uncommitted);
-        // Later lists could not tell the two blocks apart.
+        // Later lists couldn't tell the two blocks apart.
         if *sources.entry(id).or_insert(staged.is_some()) != staged.is_some() {
             return Err(document::not_a_list("an id names both a staged and a committed block"));
         }

@@ -40,7 +40,7 @@ pub(crate) struct Copy {
     pub(crate) write: Write,
     pub(crate) source: Box<CopySource>,
     pub(crate) fields: CopiedFields,
-    /// The tags of the copy, or `None` for those of the source.
+    /// The copy's tags, or `None` for the source's.
     pub(crate) tags: Option<Tags>,
     /// The tier of the copy.
     pub(crate) tier: Option<FieldText>,
@@ -117,7 +117,7 @@ impl Parser<'_, '_> {
         Ok(Copy { write, source, fields, tags, tier, needs_infinite_lease: false })
     }
 
-    /// Returns the tags of a copy: those of the request, unless it asks for those of the source.
+    /// Returns a copy's tags: the request's, unless it asks for the source's.
     fn copied_tags(&self) -> Result<Option<Tags>, AzureError> {
         let tags = headers::tags(self.fields())?;
         match headers::one(self.fields(), &TAG_OPTION)? {

@@ -196,7 +196,7 @@ fn field_text(name: &str, text: &str) -> Result<FieldText, AzureError> {
 /// Rejects a request with a malformed version, or with a client request id that is too long.
 pub(super) fn check_common(headers: &HeaderMap, grant: &Grant) -> Result<(), AzureError> {
     let version = one(headers, &VERSION)?;
-    // A shared access signature states a version itself, so that a browser can open it.
+    // A shared access signature states a version itself, so a browser can open it.
     if !version.map_or(matches!(grant, Grant::SharedAccess(_)), is_version) {
         return Err(AzureError::invalid_header(VERSION.as_str(), "must be a date such as 2026-02-06"));
     }

@@ -211,12 +211,12 @@ impl BlockId {
     /// Maximum length, in bytes.
     const MAX_BYTES: usize = 64;
 
-    /// Parses the base64 form, that of requests. Returns `None` if it is malformed, empty or too long.
+    /// Parses base64, as in requests. Returns `None` if it is malformed, empty or too long.
     pub(crate) fn from_base64(text: &str) -> Option<Self> {
         STANDARD.decode(text).ok().and_then(Self::new)
     }
 
-    /// Parses the hexadecimal form, that of names. Returns `None` if it is malformed, empty or too long.
+    /// Parses hexadecimal, as in names. Returns `None` if it is malformed, empty or too long.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
         hex::decode(text).ok().and_then(Self::new)
     }

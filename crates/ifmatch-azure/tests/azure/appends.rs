@@ -37,7 +37,7 @@ async fn append(client: &Client, fields: &[(&str, &str)], body: &'static str) ->
     send(&client.service, request).await
 }
 
-/// Two appends at one position, or up to one size, of a body or of another blob: one wins, and the bytes are those of the winners.
+/// Two appends at one position, or up to one size, of a body or of another blob: one wins, and the bytes are the winners'.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_position_and_a_size_have_one_winner() {
     for (name, client) in clients().await {

@@ -237,12 +237,12 @@ async fn the_query_is_what_was_signed() {
             read(&client, "/box/a", &query).await.refused(status, code);
         }
     }
-    // An account's signature does not cover header fields.
+    // An account's signature doesn't cover header fields.
     let account = Token::account("b", "o", "r").sign("");
     read(&client, "/box/a", &account).await.expect(200);
     let answer = read(&client, "/box/a", &format!("{account}&rsct=text%2Fhtml")).await.expect(200);
     assert_eq!(answer.headers["content-type"], "application/octet-stream");
-    // With Authorization, the query's signature is not looked at.
+    // With Authorization, the query's signature isn't looked at.
     let both = client.get(&format!("/box/a?{signed}")).await;
     both.expect(200);
 }

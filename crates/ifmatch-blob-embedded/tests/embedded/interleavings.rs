@@ -265,7 +265,7 @@ async fn the_deletion_of_an_empty_container_waits_for_a_write() {
         let deleted =
             tokio::spawn(async move { store.delete_empty_container(&blob.container, Delete::default()).await });
         *begun.lock().unwrap() = Some(deleted);
-        // Time enough for the deletion, if it did not wait.
+        // Time enough for the deletion, if it didn't wait.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }

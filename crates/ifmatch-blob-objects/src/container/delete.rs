@@ -17,7 +17,7 @@
 //!   gets its permit, finds no mark
 //!                                             finds no object, closes the container
 //!   sends the object                          waits for the permit
-//!   is acknowledged                           finds the object, opens the container: it is not empty
+//!   is acknowledged                           finds the object, opens the container: it isn't empty
 //!
 //!   write                                     deleter
 //!                                             closes the container
@@ -27,7 +27,7 @@
 //!
 //!   write                                     deleter
 //!                                             closes the container
-//!   gets its permit, finds the mark:          does not wait for this permit
+//!   gets its permit, finds the mark:          doesn't wait for this permit
 //!   is refused, and changes nothing           lists no object, and begins the deletion
 //!
 //!   read                                      deleter

@@ -14,11 +14,11 @@
 //!   asks for the container's record
 //!   (the register is slow)             marks the container as being deleted, and stores that for reads
 //!                                      deletes the objects
-//!   gets the record without the mark: does not store it, since its question was the earlier one
+//!   gets the record without the mark: doesn't store it, since its question was the earlier one
 //!
 //!   read                               another read
 //!   asks, gets no answer in time       asks later, stores its answer
-//!   gets its answer: does not store it, since its question was the earlier one
+//!   gets its answer: doesn't store it, since its question was the earlier one
 //!
 //!   read                               deletion in any process, still incomplete
 //!   has seen the mark

@@ -304,7 +304,7 @@ async fn a_rewritten_object_passes_through_the_store_only() {
         );
         let (info, bytes) = subject.read(&blob).await.unwrap();
         assert_eq!((info.headers.metadata["owner"].as_str(), &bytes), ("me", &pattern(length)));
-        // The hash of a long body is not known when its fields are sent.
+        // The hash of a long body isn't known when its fields are sent.
         let hash = (length < LONG).then(|| ContentHash::of(&bytes));
         assert_eq!((info.tag, info.hash), (written.tag, hash));
     }

@@ -135,7 +135,7 @@ async fn a_write_refused_as_too_soon_is_retried() {
         store.schedule([Fault::TooSoon, Fault::TooSoon]);
         let written = subject.write_if(&blob, if_absent(), bytes.clone()).await.expect("it is written in the end");
         assert!(written.created && !store.is_scheduled());
-        // The store keeps refusing. The write certainly had no effect, so the next writer need not wait.
+        // The store keeps refusing. The write certainly had no effect, so the next writer needn't wait.
         store.schedule(std::iter::repeat_n(Fault::TooSoon, 8));
         let error = subject.write_if(&blob, Preconditions::default(), bytes).await.unwrap_err();
         assert_eq!(error.kind(), &StoreErrorKind::Unavailable, "{error}");

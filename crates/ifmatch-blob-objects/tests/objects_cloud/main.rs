@@ -75,7 +75,7 @@ async fn a_change_is_sent_once() {
         let through = settings(&[
             ("AWS_ENDPOINT", &endpoint),
             ("AWS_CONDITIONAL_PUT", conditions),
-            // A connection for each request, so that the proxy can tell them apart.
+            // A connection for each request, so the proxy can tell them apart.
             ("AWS_POOL_MAX_IDLE_PER_HOST", "0"),
         ]);
         let blobs = open("s3://bucket", server.settings().into_iter().chain(through).collect()).await;

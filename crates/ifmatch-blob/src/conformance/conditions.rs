@@ -52,7 +52,7 @@ async fn a_blob_keeps_its_type(subject: &Subject) {
     race_of_types(subject).await;
 }
 
-/// Of several creations of one blob with two types, those of the first type win.
+/// Of several creations of one blob with two types, only those with the first type succeed.
 async fn race_of_types(subject: &Subject) {
     for round in 0..20 {
         let blob = blob("conditions", &format!("type-race-{round}"));

@@ -230,7 +230,7 @@ async fn after_all_deletions_nothing_is_left(subject: &Subject) {
             StoreErrorKind::ContainerNotFound | StoreErrorKind::ContainerExists | StoreErrorKind::InFlight { .. }
         )
     };
-    // A store that refuses one attempt may begin to delete the container before the next. It then cannot tell if the
+    // A store that refuses one attempt may begin to delete the container before the next. It then can't tell if the
     // first attempt was a repetition of its own.
     let expected_write = |error: &StoreErrorKind| expected(error) || *error == StoreErrorKind::OutcomeUnknown;
     for round in 0..4 {

@@ -36,7 +36,7 @@ async fn names(subject: &Subject, container: &str, mut query: ListQuery) -> Vec<
 }
 
 async fn the_pages_list_the_whole_container(subject: &Subject) {
-    // A folder cannot contain the blobs a and a/b. There is no other difference.
+    // A folder can't contain the blobs a and a/b. There is no other difference.
     let written: &[&str] = if subject.nests { &NAMES } else { &FILES };
     for name in written.iter().rev() {
         subject.write(&blob("listing", name), *name).await;

@@ -73,7 +73,7 @@ pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> 
     id.map(Some).ok_or_else(|| Problem::bad_request(format!("{LEASE_ID}: {InvalidLeaseId}")))
 }
 
-/// Adds those of the kept fields that are `sent` to a response.
+/// Adds the kept fields that are `sent` to a response.
 pub(super) fn add_to(response: &mut HeaderMap, kept: &BlobHeaders, sent: impl Fn(&HeaderName) -> bool) {
     for (name, value) in named(kept) {
         if let Some(value) = value.as_ref().filter(|_| sent(&name)) {

@@ -22,7 +22,7 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// 404: the blob does not exist.
+/// 404: the blob doesn't exist.
 pub(super) fn no_such_blob() -> Problem {
     Problem::not_found().detail(StoreErrorKind::NotFound.to_string())
 }

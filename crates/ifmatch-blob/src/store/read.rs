@@ -95,7 +95,7 @@ pub struct BlobInfo {
     pub hash: Option<ContentHash>,
     /// The header fields kept with the blob.
     pub headers: BlobHeaders,
-    /// The number of the write that created this version, larger than that of all earlier versions. `None` if the store
+    /// The number of the write that created this version, larger than every earlier version's. `None` if the store
     /// doesn't number its writes.
     pub generation: Option<Revision>,
     /// When the blob was created, if the store knows it.

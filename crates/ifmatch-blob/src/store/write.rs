@@ -76,7 +76,7 @@ impl Put {
     }
 
     /// Creates an unconditional write of the bytes and header fields of an opened version of `source`: a copy, without the list of its
-    /// blocks and without the tier. The bytes are those of this very version: a write in between changes nothing, or fails the copy. They are streamed,
+    /// blocks and without the tier. The bytes belong to this very version: a write in between changes nothing, or fails the copy. They are streamed,
     /// unless the store can share them.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ use crate::{convert, error, objects};
 const MIN_PART: u64 = 5 * 1024 * 1024;
 /// Time after which a request that completes an upload renews its claim.
 const RENEWAL: Duration = Duration::from_secs(20);
-/// Seconds after which a claim that wasn't renewed counts as that of a request that ended in a crash.
+/// Seconds after which a claim that wasn't renewed counts as a crashed request's.
 const STALE: i64 = 2 * 60;
 /// Seconds after which to try again while another request completes the upload.
 const RETRY: u64 = 1;
@@ -216,7 +216,7 @@ impl Completion {
             if kept.is_some() && listed.is_some_and(|listed| Some(listed) != kept.as_deref()) {
                 return Err(s3_error!(InvalidPart, "part {number} was uploaded with another checksum"));
             }
-            // The store does not keep the checksum of each part. That of the list is compared with the bytes.
+            // The store doesn't keep the checksum of each part. That of the list is compared with the bytes.
             let unverified = listed.filter(|_| kept.is_none()).map(str::to_owned);
             checksums.extend(kept.or_else(|| unverified.clone()).map(|value| (value, part.length)));
             parts.push(SourcePart { part, unverified });
@@ -275,7 +275,7 @@ struct Source {
     /// The object's length.
     length: u64,
     algorithm: Algorithm,
-    /// The checksum of the object, if it is known from those of its parts.
+    /// The object's checksum, if the parts' tell it.
     checksum: Option<String>,
 }
 
@@ -546,7 +546,7 @@ mod tests {
         setup.stop.reached().await;
         for _ in 0..30 {
             setup.clock.advance(RENEWAL);
-            // Longer than the renewal's timer, so that the renewal comes first.
+            // Longer than the renewal's timer, so the renewal comes first.
             tokio::time::sleep(RENEWAL + Duration::from_secs(1)).await;
             let refused = setup.completion().run().await.expect_err("the first request goes on");
             assert_eq!(*refused.code(), S3ErrorCode::SlowDown);

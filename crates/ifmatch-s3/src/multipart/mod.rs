@@ -1,6 +1,6 @@
 //! Uploads in parts.
 //!
-//! Parts arrive in any order, and replace each other. To complete an upload is to write an object whose body is that of its parts,
+//! Parts arrive in any order, and replace each other. To complete an upload is to write an object with its parts' bytes,
 //! on the conditions of the request, in one step. Interleavings that matter:
 //!
 //! - Two requests complete an upload: one of them claims it, by a write on the condition of its version. The other is told to try
@@ -61,7 +61,7 @@ pub(crate) async fn create(
     backend.blob(credentials.as_ref(), &input.bucket, &input.key)?;
     let plan = Plan::new(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
     let fields = fields_of!(input);
-    // So that the completion need not fail.
+    // So that the completion needn't fail.
     fields.clone().parse()?;
     let random = || nonce().map_err(|_| s3_error!(ServiceUnavailable, "the system provides no random numbers"));
     let id = format!("{:016x}{:016x}", random()?, random()?);

@@ -61,7 +61,7 @@ async fn reads_get_tags_and_are_conditional() {
     let other = start(&network, &[]);
     let same = call(&other, "GET /notes/a", &[("if-none-match", &tag)], "").await;
     assert_eq!(same.status(), 304, "any instance gives the same tag");
-    // A server reads no body after this head: its length is that of the body of GET.
+    // A server reads no body after this head: its length is GET's.
     let head = instance.send(request("HEAD /notes/a", &[], "")).await.unwrap();
     assert_eq!(head.status(), 200);
     assert_eq!(head.headers()["etag"], tag.as_str());

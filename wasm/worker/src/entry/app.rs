@@ -61,7 +61,7 @@ struct App {
     service: Serving,
     /// The blobs, for upkeep.
     blobs: ObjectBlobs,
-    /// `true` if all requests are authorized, so that only this machine may send them.
+    /// `true` if all requests are authorized, so only this machine may send them.
     is_development: bool,
 }
 

@@ -34,7 +34,7 @@ impl Front {
         self.cors.as_ref().map(|cors| cors.fields(request)).unwrap_or_default()
     }
 
-    /// Returns the response to a request that does not reach the service, or `None` for one that does.
+    /// Returns the response to a request that doesn't reach the service, or `None` for one that does.
     pub(crate) fn answer<B>(&self, request: &Request<B>) -> Option<Response<BlobBody>> {
         if is_server_path(request.uri().path()) {
             return Some(own(request.method(), request.uri().path()));
@@ -68,7 +68,7 @@ pub(crate) fn busy() -> Response<BlobBody> {
     sent(problem.detail("this Worker's memory is full: try again later").to_response())
 }
 
-/// Response to a request that is not valid in HTTP.
+/// Response to a request that isn't valid in HTTP.
 pub(crate) fn malformed(error: &worker::Error) -> Response<BlobBody> {
     sent(Problem::bad_request(format!("the request cannot be read: {error}")).to_response())
 }

@@ -2,9 +2,9 @@
 //! 304 without a request to R2.
 //!
 //! Another isolate may replace the blob meanwhile: its version becomes visible when that time has passed. The time counts from
-//! before R2 was asked, so that it includes the answer's latency. Everything in one response belongs to one version.
+//! before R2 was asked, so it includes the answer's latency. Everything in one response belongs to one version.
 //!
-//! Writes through this isolate evict the blob. A read concurrent with a write may have seen the previous state, and is not
+//! Writes through this isolate evict the blob. A read concurrent with a write may have seen the previous state, and isn't
 //! cached.
 
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl MetadataCache {
             return;
         }
         match opened {
-            // Leases are not cached.
+            // Leases aren't cached.
             Some(Opened { info, .. }) => {
                 let info = Arc::new(BlobInfo { lease: None, ..info.clone() });
                 self.memory.insert(blob.clone(), Seen { at: began.at, info });
@@ -201,7 +201,7 @@ mod tests {
 
     const BOUND: Duration = Duration::from_secs(5);
 
-    /// Two isolates over one bucket: one that remembers, and one that does not.
+    /// Two isolates over one bucket: one that remembers, and one that doesn't.
     fn isolates() -> (MetadataCache, ObjectBlobs, ManualClock) {
         let register = Arc::new(MemoryRegister::unbounded());
         let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();

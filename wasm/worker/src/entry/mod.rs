@@ -30,7 +30,7 @@ fn start() {
     tasks::begin();
 }
 
-/// Answers a request. A client that disconnects does not stop it.
+/// Answers a request. A client that disconnects doesn't stop it.
 #[wasm_bindgen]
 #[allow(unreachable_pub, reason = "the runtime calls it")]
 pub fn fetch(request: web_sys::Request, env: Env, _context: JsValue) -> Promise {

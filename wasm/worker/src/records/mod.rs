@@ -11,7 +11,7 @@
 //!
 //! 1. A new record's name is registered *before* the record is written. A name without a record does no harm: a scan
 //!    looks up each record, and skips missing ones.
-//! 2. A record is deleted *before* its name, and the name only if it was not registered again since. A creation that
+//! 2. A record is deleted *before* its name, and the name only if it wasn't registered again since. A creation that
 //!    began before the deletion may have registered its name too early: it is rejected as a conflict, and starts over.
 //!
 //! The name of each record is therefore always registered.

@@ -91,7 +91,7 @@ const URL: &str = "https://records.ifmatch/";
 /// Reason for a missing answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Trouble {
-    /// The request was not sent.
+    /// The request wasn't sent.
     #[error("the request was not sent to the Durable Object: {0}")]
     Unsent(String),
     /// The object may have carried out the request.

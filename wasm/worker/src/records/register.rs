@@ -98,7 +98,7 @@ impl Register for RecordObjects {
             after = Some(last.clone());
             let looked = stream::iter(names.into_iter().map(|name| self.entry(name))).buffered(LOOKS);
             let found: Vec<_> = looked.try_filter_map(|entry| async { Ok(entry) }).try_collect().await?;
-            // A page of names without records does not end the listing.
+            // A page of names without records doesn't end the listing.
             if !found.is_empty() {
                 return Ok(found);
             }
@@ -120,7 +120,7 @@ fn unavailable(answer: Result<Answer, Trouble>) -> RegisterError {
     RegisterError::new(RegisterErrorKind::Unavailable, why)
 }
 
-/// Minimum time to keep a record after its last change, so that late retries of that change get its answer.
+/// Minimum time to keep a record after its last change, so late retries of that change get its answer.
 const RETENTION: Duration = Duration::from_hours(24);
 /// Time from a change until the object checks its record, a little longer than the retention.
 pub(super) const LOOK: Duration = Duration::from_hours(25);
@@ -160,7 +160,7 @@ pub(super) fn names(group: &str) -> String {
 /// no second.
 ///
 /// For example, `c/` has the containers, and `b/photos/` the blobs of one container. A listing covers one group: with the
-/// prefix `b/` it would not include `b/photos/cat.jpg`.
+/// prefix `b/` it wouldn't include `b/photos/cat.jpg`.
 pub(super) fn group(key: &str) -> &str {
     let end = key.match_indices('/').map(|(at, _)| at + 1).take(2).last();
     &key[..end.unwrap_or(0)]

@@ -6,7 +6,7 @@ use worker::{Error, Result, SqlStorage, SqlStorageValue};
 
 use super::wire::{Entry, Kept, Note};
 
-/// The record of an object. The table is created with its row, so that a lookup leaves nothing behind.
+/// The record of an object. The table is created with its row, so a lookup leaves nothing behind.
 pub(super) struct Records {
     sql: SqlStorage,
     exists: Cell<bool>,

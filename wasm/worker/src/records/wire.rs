@@ -67,7 +67,7 @@ pub(super) enum Ask {
         /// Retention of the new record.
         kept: Kept,
     },
-    /// Registers a name in the group. Answered with [`Answer::Done`]. Each execution uses a new note, so that a late or
+    /// Registers a name in the group. Answered with [`Answer::Done`]. Each execution uses a new note, so a late or
     /// repeated removal never removes a later record's name.
     Note {
         /// The key.

@@ -37,7 +37,7 @@ pub fn begin() {
     });
 }
 
-/// Runs work, and returns a promise of its result. The runtime does not cancel it when the client disconnects.
+/// Runs work, and returns a promise of its result. The runtime doesn't cancel it when the client disconnects.
 pub(crate) fn run_to_completion(work: impl Future<Output = Result<JsValue, JsValue>> + 'static) -> Promise {
     let promise = future_to_promise(AssertUnwindSafe(Budget::of_current().for_work(work)));
     wait_until(&promise);

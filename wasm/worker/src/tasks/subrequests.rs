@@ -21,7 +21,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Budget>> = const { RefCell::new(None) };
 }
 
-/// The subrequest was not sent because the budget is spent.
+/// The subrequest wasn't sent because the budget is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this request has used up its budget of requests to R2 and Durable Objects")]
 pub(crate) struct Spent;

@@ -220,7 +220,7 @@ impl Reader {
     /// Returns the next bytes, or `None` at the end of the stream.
     ///
     /// # Errors
-    /// The stream failed, or its next bytes did not come in time.
+    /// The stream failed, or its next bytes didn't come in time.
     pub(crate) async fn next(&mut self) -> Result<Option<Uint8Array>, JsValue> {
         if self.has_ended {
             return Ok(None);

@@ -20,7 +20,7 @@ use body::{ByteStream, EdgeBody};
 /// Converts a request. Its body stays the runtime's stream until it is read.
 ///
 /// # Errors
-/// The request is not valid in HTTP.
+/// The request isn't valid in HTTP.
 pub(crate) fn from_js(request: &web_sys::Request) -> Result<Request<EdgeBody>> {
     let mut parsed = Request::new(EdgeBody::empty());
     *parsed.method_mut() = request.method().parse().map_err(|error| Error::from(http::Error::from(error)))?;
@@ -118,7 +118,7 @@ fn to_array(chunk: Result<Bytes>) -> std::result::Result<JsValue, JsValue> {
 /// Reads the runtime's header fields, which joins repeated ones with a comma.
 ///
 /// # Errors
-/// A name or value is not valid in HTTP, or there are too many.
+/// A name or value isn't valid in HTTP, or there are too many.
 pub(crate) fn from_js_headers(fields: &Headers) -> Result<HeaderMap> {
     let mut map = HeaderMap::with_capacity(16);
     for (name, value) in fields {

@@ -12,7 +12,7 @@ use super::failure;
 /// Converts attributes to R2's two kinds of metadata.
 ///
 /// # Errors
-/// R2 cannot store one of the attributes.
+/// R2 can't store one of the attributes.
 pub(super) fn metadata(attributes: &Attributes) -> Result<(HttpMetadata, HashMap<String, String>)> {
     let (mut http, mut custom) = (HttpMetadata::default(), HashMap::new());
     for (attribute, value) in attributes {
@@ -54,7 +54,7 @@ pub(super) fn meta(object: &Object, location: Path) -> Result<ObjectMeta> {
 /// Returns the attributes of an object.
 ///
 /// # Errors
-/// R2 returned metadata that is not text.
+/// R2 returned metadata that isn't text.
 pub(super) fn attributes(object: &Object) -> Result<Attributes> {
     let HttpMetadata { content_type, content_language, content_disposition, content_encoding, cache_control, .. } =
         object.http_metadata();

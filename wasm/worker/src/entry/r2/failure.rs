@@ -32,7 +32,7 @@ pub(super) fn is_too_soon(error: &Error) -> bool {
     matches!(error, Error::Generic { source, .. } if source.is::<TooSoon>())
 }
 
-/// Error for a request that was not sent.
+/// Error for a request that wasn't sent.
 pub(super) fn unsent(location: &Path, spent: Spent) -> Error {
     Error::PermissionDenied { path: location.to_string(), source: Box::new(spent) }
 }

@@ -1,6 +1,6 @@
 //! R2 as an object store.
 //!
-//! Conditions are part of the request to R2, so that writers that bypass the Worker are not overwritten. R2 reports a
+//! Conditions are part of the request to R2, so writers that bypass the Worker aren't overwritten. R2 reports a
 //! failed condition without saying which: the object it returns tells.
 
 mod attributes;
@@ -56,7 +56,7 @@ impl R2 {
         Self { by_date: true, ..self }
     }
 
-    /// Error for an operation that the blob service does not use.
+    /// Error for an operation that the blob service doesn't use.
     fn lacks(&self, operation: &str) -> Error {
         Error::NotImplemented { operation: operation.to_owned(), implementer: self.to_string() }
     }

@@ -59,7 +59,7 @@ pub(super) async fn delete(bucket: &Bucket, location: &Path, version: &UpdateVer
     Ok(())
 }
 
-/// Removes a tombstone. R2 takes one write of a key per second, and this is the second one: a removal that it refuses did not
+/// Removes a tombstone. R2 takes one write of a key per second, and this is the second one: a removal that it refuses didn't
 /// happen, and is repeated.
 async fn remove(bucket: &Bucket, location: &Path) -> Result<()> {
     let mut waits = WAITS;
