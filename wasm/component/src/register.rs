@@ -1,4 +1,4 @@
-//! The register by HTTP, opened at its first use.
+//! The register by HTTP, opened at its first use, and the lack of one.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_http_register::{Address, ConnectError, HttpRegister};
-use ifmatch_register::{Engine, Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use send_wrapper::SendWrapper;
 use tokio::sync::OnceCell;
 use wasip3::http::client;
@@ -81,5 +81,23 @@ impl Register for Remote {
 
     fn engine(&self) -> Engine {
         self.opened.get().map(Register::engine).unwrap_or_default()
+    }
+}
+
+/// No register. Reads do without one, and a guarded write fails.
+pub(crate) struct Nowhere;
+
+#[async_trait]
+impl Register for Nowhere {
+    async fn load(&self, _: &Key) -> Result<Option<Record>, RegisterError> {
+        Err(RegisterErrorKind::Unavailable.into())
+    }
+
+    async fn compare_and_swap(&self, _: &Key, _: Revision, _: Option<&Record>) -> Result<Swap, RegisterError> {
+        Err(RegisterErrorKind::Unavailable.into())
+    }
+
+    async fn scan(&self, _: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        Err(RegisterErrorKind::Unavailable.into())
     }
 }

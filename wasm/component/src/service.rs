@@ -21,7 +21,7 @@ use wasip3::http_compat::IncomingRequestBody;
 use crate::body::{Body, Failed};
 use crate::guest::Inner;
 use crate::log;
-use crate::register::Remote;
+use crate::register::{Nowhere, Remote};
 use crate::settings::{Records, Settings, Unusable};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -31,7 +31,9 @@ type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
 #[derive(Clone)]
 pub(crate) struct Service {
     settings: &'static Settings,
-    layered: ConditionalService<Inner>,
+    /// For reads. Without a register that all instances share, it remembers nothing: another instance's write would go unnoticed.
+    reads: ConditionalService<Inner>,
+    writes: ConditionalService<Inner>,
 }
 
 /// The service of this instance, or why there is none.
@@ -50,22 +52,31 @@ impl Service {
     }
 
     fn new(settings: &'static Settings) -> Self {
-        let mut layer = ConditionalLayer::builder()
-            .require_preconditions(settings.required.clone())
-            .max_staleness(settings.max_staleness);
-        if let Some(limit) = settings.hash_limit {
-            layer = layer.hash_limit(limit);
-        }
-        if let Some(timeout) = settings.write_timeout {
-            layer = layer.write_timeout(timeout);
-        }
-        if let Records::Remote(address) = &settings.records {
-            layer = layer.register(Remote::new(address.clone()));
-        }
-        if settings.authoritative {
-            layer = layer.authoritative();
-        }
-        Self { settings, layered: layer.build().layer(Inner) }
+        let builder = || {
+            let mut builder = ConditionalLayer::builder()
+                .require_preconditions(settings.required.clone())
+                .max_staleness(settings.max_staleness);
+            if let Some(limit) = settings.hash_limit {
+                builder = builder.hash_limit(limit);
+            }
+            if let Some(timeout) = settings.write_timeout {
+                builder = builder.write_timeout(timeout);
+            }
+            if settings.authoritative {
+                builder = builder.authoritative();
+            }
+            builder
+        };
+        let unshared = || builder().register(Nowhere).build().layer(Inner);
+        let (reads, writes) = match &settings.records {
+            Records::None => (unshared(), unshared()),
+            Records::Instance => (unshared(), builder().build().layer(Inner)),
+            Records::Remote(address) => {
+                let both = builder().register(Remote::new(address.clone())).build().layer(Inner);
+                (both.clone(), both)
+            }
+        };
+        Self { settings, reads, writes }
     }
 }
 
@@ -83,17 +94,24 @@ impl tower::Service<Request<Body<IncomingRequestBody>>> for Service {
             return Box::pin(async { Ok(Inner.oneshot(request).await?.map(boxed)) });
         }
         let (head, body) = request.into_parts();
-        if let Some(refused) = unkept(&self.settings.records, &head) {
+        let conditions = Preconditions::from_headers(&head.headers);
+        if let Some(refused) = unkept(&self.settings.records, &head, &conditions) {
             return Box::pin(async move { Ok(refused.to_response().map(|body| boxed(Full::new(body)))) });
         }
-        let layered = self.layered.clone();
-        Box::pin(async { Ok(layered.oneshot(Request::from_parts(head, body)).await?.map(boxed)) })
+        let is_unguarded = matches!(self.settings.records, Records::None) && !head.method.is_safe();
+        let passes = is_unguarded && !self.settings.required.refuses(&head.method, &conditions);
+        let request = Request::from_parts(head, body);
+        if passes {
+            return Box::pin(async { Ok(Inner.oneshot(request).await?.map(boxed)) });
+        }
+        let layered = if request.method().is_safe() { self.reads.clone() } else { self.writes.clone() };
+        Box::pin(async { Ok(layered.oneshot(request).await?.map(boxed)) })
     }
 }
 
 /// Returns the refusal of a write with a condition that no register keeps. The first write in the memory of an instance is
 /// logged instead: the operator has asked for it.
-fn unkept(records: &Records, head: &Parts) -> Option<Problem> {
+fn unkept(records: &Records, head: &Parts, conditions: &Preconditions) -> Option<Problem> {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
 
     let is_write = !head.method.is_safe();
@@ -105,7 +123,7 @@ fn unkept(records: &Records, head: &Parts) -> Option<Problem> {
             );
             None
         }
-        Records::None if is_write && Preconditions::from_headers(&head.headers).has_write_condition() => {
+        Records::None if is_write && conditions.has_write_condition() => {
             let detail = "the service has no register, so it can't compare and write in one step: its operator must set \
                           IFMATCH_REGISTER";
             Some(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no-register").detail(detail))

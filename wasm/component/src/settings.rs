@@ -7,7 +7,7 @@
 //! | `IFMATCH_AUTHORITATIVE` | `true`: resources change only through this component, so no conditional write needs a GET before it | `false` |
 //! | `IFMATCH_REQUIRE_CONDITIONS` | `true`: PUT, PATCH and DELETE without a condition get 428 | `false` |
 //! | `IFMATCH_PATHS` | prefixes of paths, separated by commas; other requests pass untouched | all |
-//! | `IFMATCH_HASH_LIMIT` | bytes of a response that are read for its tag | 1048576 |
+//! | `IFMATCH_HASH_LIMIT` | bytes of a response that are read for its tag; longer ones have one only with a register's URL | 1048576 |
 //! | `IFMATCH_MAX_STALENESS` | seconds for which a 304 may rely on the last answer of the register | 0 |
 //! | `IFMATCH_WRITE_TIMEOUT` | seconds that a write may take | 30 |
 

@@ -236,6 +236,28 @@ async fn a_body_beyond_the_hash_limit_streams() {
     assert!(instance.memory() < 16 << 20, "the components have {} bytes of memory", instance.memory());
 }
 
+/// An instance's own record knows nothing of another one's writes, so it must name no version that it can't hash, and no date.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_shared_register_a_long_body_is_never_confirmed() {
+    for register in [&[][..], &[INSTANCE]] {
+        let network = Network::default();
+        let settings = [register, &[("IFMATCH_HASH_LIMIT", "1000")]].concat();
+        let [one, two] = [start(&network, &settings), start(&network, &settings)];
+        network.notes.put("/notes/a", "1".repeat(2000));
+        let mut read = call(&one, "GET /notes/a", &[], "").await;
+        for _ in 0..2 {
+            read = call(&one, "GET /notes/a", &[], "").await;
+        }
+        let written = call(&two, "PUT /notes/a", &[], "2".repeat(2000).leak()).await;
+        assert!((200..300).contains(&written.status()), "{written:?}");
+        for (name, condition) in [("etag", "if-none-match"), ("last-modified", "if-modified-since")] {
+            let value = Some(read.field(name)).filter(|value| !value.is_empty()).unwrap_or("\"none\"");
+            let again = call(&one, "GET /notes/a", &[(condition, value)], "").await;
+            assert_eq!((again.status(), &again.content[..1]), (200, &b"2"[..]), "{register:?} {again:?}");
+        }
+    }
+}
+
 /// Both bodies stream at once: the guest answers with what it reads, before it has read all. The trailers pass, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn both_bodies_stream_at_once_with_their_trailers() {
