@@ -51,7 +51,8 @@ pub fn key(name: &str) -> Option<Key> {
         match byte {
             b'=' => {
                 let digits = [rest.next()?, rest.next()?];
-                bytes.push(u8::from_str_radix(str::from_utf8(&digits).ok()?, 16).ok()?);
+                let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
+                bytes.push(u8::try_from(16 * high? + low?).ok()?);
             }
             b'+' => return None,
             byte => bytes.push(byte),
