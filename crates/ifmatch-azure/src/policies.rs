@@ -50,7 +50,8 @@ impl Policy {
     fn is_valid(&self) -> bool {
         let [start, end, permissions] = &self.limits;
         let is_time = |text: &Option<String>| text.as_deref().is_none_or(|text| instant(text).is_some());
-        let known = |text: &String| text.chars().all(|letter| PERMISSIONS.contains(letter));
+        let known =
+            |text: &String| text.len() <= PERMISSIONS.len() && text.chars().all(|letter| PERMISSIONS.contains(letter));
         let id = self.id.chars().count();
         (1..=MAX_ID).contains(&id) && is_time(start) && is_time(end) && permissions.as_ref().is_none_or(known)
     }
@@ -138,6 +139,8 @@ async fn find(context: &Context, named: Option<(ContainerName, String)>) -> Resu
 struct Document {
     path: Vec<Element>,
     policies: Vec<Policy>,
+    /// The names of the elements in the last policy.
+    seen: Vec<Vec<u8>>,
     is_complete: bool,
 }
 
@@ -153,20 +156,23 @@ enum Element {
 
 impl Visitor for Document {
     fn open(&mut self, name: &[u8]) -> Result<(), AzureError> {
+        let is_first = !self.seen.iter().any(|seen| seen == name);
         let limit = || LIMITS.iter().position(|(_, limit)| limit.as_bytes() == name).map(Element::Limit);
         let element = match (self.path.last(), name) {
             (None, b"SignedIdentifiers") if !self.is_complete => Some(Element::Root),
             (Some(Element::Root), b"SignedIdentifier") if self.policies.len() < MAX_POLICIES => {
                 self.policies.push(Policy::default());
+                self.seen.clear();
                 Some(Element::Identifier)
             }
-            (Some(Element::Identifier), b"Id") => Some(Element::Id),
-            (Some(Element::Identifier), b"AccessPolicy") => Some(Element::Policy),
-            (Some(Element::Policy), _) => limit(),
+            (Some(Element::Identifier), b"Id") if is_first => Some(Element::Id),
+            (Some(Element::Identifier), b"AccessPolicy") if is_first => Some(Element::Policy),
+            (Some(Element::Policy), _) => limit().filter(|_| is_first),
             _ => None,
         };
         let rule = "expected SignedIdentifiers with up to 5 SignedIdentifier elements of an Id and an AccessPolicy";
         self.path.push(element.ok_or_else(|| invalid(rule))?);
+        self.seen.push(name.to_vec());
         Ok(())
     }
 

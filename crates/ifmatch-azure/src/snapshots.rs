@@ -14,6 +14,8 @@
 //! - **A snapshot, and a deletion that spares snapshots.** The deletion could find no snapshot, which is then taken and answered, and
 //!   delete the blob under it. So both hold the blob's gate from the look at the blob to the end of the change. They continue if their
 //!   client disconnects.
+//! - **A snapshot of a later version, and a deletion of the snapshots alone.** The deletion evaluates its condition on one version, another
+//!   one is written, and its snapshot is taken and answered: the deletion must spare it. So it holds the gate, too.
 //! - **A snapshot, and a deletion with snapshots, or by another dialect.** The snapshot may be written after the deletion. It belongs
 //!   to the blob's past life, as if it had been taken before.
 //! - **A crash after the deletion of a blob, before its snapshots'.** They are garbage.
@@ -24,8 +26,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::lock::{Mutex, MutexGuard};
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
@@ -42,6 +43,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_runtime::task;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use time::OffsetDateTime;
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::auth::shared_access::instant;
 use crate::blobs::write;
@@ -55,6 +57,8 @@ static SNAPSHOTS: LazyLock<ContainerName> = LazyLock::new(internal);
 const SNAPSHOT: HeaderName = HeaderName::from_static("x-ms-snapshot");
 /// Number of snapshots read from the store at a time.
 const STEP: usize = 500;
+/// Number of snapshots deleted at the same time.
+const PARALLEL: usize = 16;
 /// Maximum number of snapshots of one blob within a few microseconds.
 const TRIES: u64 = 1000;
 /// Age at which unreachable snapshots are removed.
@@ -159,12 +163,13 @@ impl Life {
     async fn discard(&self, context: &Context) -> Result<(), AzureError> {
         loop {
             let (snapshots, has_more) = self.page(context, None, STEP).await?;
-            for (time, _) in snapshots {
+            let deletions = stream::iter(snapshots).map(async |(time, _)| {
                 match context.store.delete(&self.path(time)?, Delete::default()).await {
-                    Err(error) if *error.kind() != StoreErrorKind::NotFound => return Err(AzureError::of_blob(error)),
-                    _ => {}
+                    Err(error) if *error.kind() != StoreErrorKind::NotFound => Err(AzureError::of_blob(error)),
+                    _ => Ok(()),
                 }
-            }
+            });
+            deletions.buffer_unordered(PARALLEL).try_collect::<()>().await?;
             if !has_more {
                 return Ok(());
             }
@@ -310,26 +315,36 @@ pub(crate) async fn delete(
             .await
         }
         Deletion::Bare => delete_blob(context, blob, delete).await,
-        Deletion::Include => {
-            let life = if may_exist(context) { Life::find(context, blob).await? } else { None };
-            delete_blob(context, blob, delete).await?;
-            if let Some((life, _)) = life
-                && let Err(error) = life.discard(context).await
-            {
-                tracing::warn!(?error, "snapshots of a deleted blob remain; they are collected later");
-            }
-            Ok(())
+        Deletion::Include if may_exist(context) => {
+            let (context, blob) = (context.clone(), blob.clone());
+            to_the_end(async move {
+                let life = Life::find(&context, &blob).await?;
+                delete_blob(&context, &blob, delete).await?;
+                if let Some((life, _)) = life
+                    && let Err(error) = life.discard(&context).await
+                {
+                    tracing::warn!(?error, "snapshots of a deleted blob remain; they are collected later");
+                }
+                Ok(())
+            })
+            .await
         }
+        Deletion::Include => delete_blob(context, blob, delete).await,
         Deletion::Only => {
-            let Some(opened) = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)? else {
-                containers::find(context, &blob.container).await?;
-                return Err(AzureError::blob_not_found());
-            };
-            write::evaluate(&opened.info, &write)?;
-            match Life::find(context, blob).await?.filter(|_| may_exist(context)) {
-                Some((life, _)) => life.discard(context).await,
-                None => Ok(()),
-            }
+            let (context, blob) = (context.clone(), blob.clone());
+            to_the_end(async move {
+                // A later version's snapshots are not those that the condition was for.
+                let _gate = gate(&blob).await;
+                let container = containers::find(&context, &blob.container).await?;
+                let opened = context.store.open(&blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
+                let opened = opened.ok_or_else(AzureError::blob_not_found)?;
+                write::evaluate(&opened.info, &write)?;
+                match Life::of(&container, &blob, &opened.info).filter(|_| may_exist(&context)) {
+                    Some(life) => life.discard(&context).await,
+                    None => Ok(()),
+                }
+            })
+            .await
         }
         Deletion::One(time) => {
             let Some(opened) = open(context, blob, Some(time), Reading::HEAD).await? else {
@@ -396,7 +411,7 @@ async fn is_used(context: &Context, place: &BlobPath) -> Result<bool, StoreError
 /// Number of gates. Some blobs share one, so they wait for each other.
 const GATES: usize = 256;
 
-/// Waits until no other snapshot and no other deletion of the blob is in progress. The process has one set of gates, shared by
+/// Waits in turn until no other snapshot and no other deletion of the blob is in progress. The process has one set of gates, shared by
 /// several services over one store.
 async fn gate(blob: &BlobPath) -> MutexGuard<'static, ()> {
     static ALL: LazyLock<[Mutex<()>; GATES]> = LazyLock::new(|| std::array::from_fn(|_| Mutex::new(())));

@@ -126,13 +126,17 @@ pub(crate) fn authenticate_source(
     source: &Uri,
     now: Timestamp,
     policy: Option<&Policy>,
+    reads_tags: bool,
 ) -> Result<(), AuthError> {
     let head = source_head(request, source);
     if !has_shared_access(&head) {
         return Err(AuthError::Missing);
     }
     match authenticate_shared(accounts, &head, Service::Blob, now, policy)?.grant {
-        Grant::SharedAccess(access) => Ok(access.permit(Level::Object, "r")?),
+        Grant::SharedAccess(access) => {
+            access.permit(Level::Object, "r")?;
+            if reads_tags { Ok(access.permit(Level::Object, "t")?) } else { Ok(()) }
+        }
         Grant::Everything => Ok(()),
     }
 }

@@ -6,12 +6,11 @@ use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{HeaderChange, Upload};
 use ifmatch_blob::tags::{InvalidTags, Tags};
-use quick_xml::Reader;
-use quick_xml::events::Event;
 
 use super::set_blob_headers;
 use crate::blocks;
 use crate::error::AzureError;
+use crate::request::xml::{self, Visitor, invalid};
 use crate::request::{SetTags, Write, headers};
 use crate::response::{self, Xml};
 
@@ -46,59 +45,75 @@ pub(crate) fn add(xml: &mut Xml, tags: &Tags) {
     xml.close("TagSet");
 }
 
-/// Parses a document. Rejects entities and document types, so a document never expands.
 fn parse(bytes: &[u8]) -> Result<Tags, AzureError> {
-    let text = std::str::from_utf8(bytes).map_err(|_| invalid("not UTF-8"))?;
-    let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}').trim());
-    let (mut depth, mut tags) = (0, Vec::new());
-    let (mut is_value, mut is_complete) = (false, false);
-    loop {
-        match reader.read_event().map_err(|error| invalid(&error.to_string()))? {
-            Event::Start(tag) => {
-                match (depth, tag.name().as_ref()) {
-                    (0, b"Tags") if !is_complete => {}
-                    (1, b"TagSet") => {}
-                    (2, b"Tag") => tags.push((String::new(), String::new())),
-                    (3, b"Key") => is_value = false,
-                    (3, b"Value") => is_value = true,
-                    _ => return Err(invalid("expected Tags with a TagSet of Tags, each with a Key and a Value")),
-                }
-                depth += 1;
+    let mut document = Document::default();
+    xml::visit(bytes, &mut document)?;
+    if !document.is_complete {
+        return Err(invalid(RULE));
+    }
+    let tags = document.tags.into_iter().map(|tag| tag.map(Option::unwrap_or_default).into()).collect();
+    headers::checked_tags(Tags::new(tags).map_err(refused)?).map_err(invalid)
+}
+
+const RULE: &str = "expected Tags with a TagSet of Tags, each with a Key and a Value";
+
+/// The state of parsing a document.
+#[derive(Default)]
+struct Document {
+    depth: usize,
+    has_set: bool,
+    /// Names and values.
+    tags: Vec<[Option<String>; 2]>,
+    /// 1 in a value.
+    at: usize,
+    is_complete: bool,
+}
+
+impl Visitor for Document {
+    fn open(&mut self, name: &[u8]) -> Result<(), AzureError> {
+        match (self.depth, name) {
+            (0, b"Tags") if !self.is_complete => {}
+            (1, b"TagSet") if !self.has_set => self.has_set = true,
+            // One too many, so the refusal says so.
+            (2, b"Tag") if self.tags.len() <= Tags::MAX => self.tags.push([None, None]),
+            (3, b"Key" | b"Value") => {
+                self.at = usize::from(name == b"Value");
+                let text = self.tags.last_mut().map(|tag| &mut tag[self.at]).filter(|text| text.is_none());
+                *text.ok_or_else(|| invalid(RULE))? = Some(String::new());
             }
-            Event::Empty(tag) if matches!((depth, tag.name().as_ref()), (1, b"TagSet") | (3, b"Value")) => {}
-            Event::End(_) => {
-                depth -= 1;
-                is_complete = depth == 0;
-            }
-            Event::Text(text) => {
-                let text = text.decode().map_err(|error| invalid(&error.to_string()))?;
-                match tags.last_mut().filter(|_| depth == 4) {
-                    Some((_, value)) if is_value => value.push_str(&text),
-                    Some((name, _)) => name.push_str(&text),
-                    None if text.trim().is_empty() => {}
-                    None => return Err(invalid("unexpected text between elements")),
-                }
-            }
-            Event::Decl(_) | Event::Comment(_) => {}
-            Event::Eof if is_complete => {
-                return headers::checked_tags(Tags::new(tags).map_err(refused)?).map_err(invalid);
-            }
-            _ => return Err(invalid("document types, entities and instructions are not allowed")),
+            _ => return Err(invalid(RULE)),
         }
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), AzureError> {
+        match self.tags.last_mut().and_then(|tag| tag[self.at].as_mut()) {
+            Some(whole) if self.depth == 4 => whole.push_str(text),
+            _ if text.trim().is_empty() => {}
+            _ => return Err(invalid("unexpected text between elements")),
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), AzureError> {
+        self.depth = self.depth.checked_sub(1).ok_or_else(|| invalid("unbalanced elements"))?;
+        let is_whole = self.tags.last().is_none_or(|tag| tag.iter().all(Option::is_some));
+        if self.depth == 2 && !is_whole {
+            return Err(invalid(RULE));
+        }
+        self.is_complete = self.depth == 0 && self.has_set;
+        Ok(())
     }
 }
 
 fn refused(error: InvalidTags) -> AzureError {
     match error {
-        InvalidTags::Name | InvalidTags::Value | InvalidTags::TooMany => {
+        InvalidTags::Name | InvalidTags::Value | InvalidTags::TooMany | InvalidTags::TooLong => {
             AzureError::bad_request("TagsTooLarge", error.to_string())
         }
         InvalidTags::Repeated | InvalidTags::Encoding => invalid(&error.to_string()),
     }
-}
-
-fn invalid(why: &str) -> AzureError {
-    AzureError::bad_request("InvalidXmlDocument", format!("the tags cannot be read: {why}"))
 }
 
 #[cfg(test)]
@@ -124,6 +139,13 @@ mod tests {
             "<Tags><TagSet>".to_owned(),
             "<!DOCTYPE a><Tags/>".to_owned(),
             "<BlockList/>".to_owned(),
+            "<Tags/>".to_owned(),
+            "<Tags><TagSet/><TagSet/></Tags>".to_owned(),
+            document("<Tag><Key>a</Key></Tag>"),
+            document("<Tag><Value>a</Value></Tag>"),
+            document("<Tag><Key>a</Key><Key>b</Key><Value>1</Value></Tag>"),
+            document("<Tag><Key>a</Key><Value>1</Value><Value>2</Value></Tag>"),
+            document("<Tag><Key a='b'>a</Key><Value>1</Value></Tag>"),
             String::new(),
             "<TagSet/>".to_owned(),
             "<Tags></Tags><Tags></Tags>".to_owned(),

@@ -100,9 +100,9 @@ impl Parser<'_, '_> {
         let fields = self.fields();
         let write = self.write_whole()?;
         let tier = headers::tier(fields)?;
-        let source = self.source()?;
-        let metadata = headers::metadata(fields)?;
         let tags = self.copied_tags()?;
+        let source = self.source(tags.is_none())?;
+        let metadata = headers::metadata(fields)?;
         let md5 = headers::md5(fields, &SOURCE_MD5)?;
         if headers::one(fields, &headers::BLOB_TYPE)?.is_none_or(str::is_empty) {
             let metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
@@ -146,7 +146,7 @@ impl Parser<'_, '_> {
         let (md5, crc64) =
             headers::either((headers::md5(fields, &SOURCE_MD5)?, headers::crc64(fields, &SOURCE_CRC64)?))?;
         Ok(CopiedPart {
-            source: self.source()?,
+            source: self.source(false)?,
             range: headers::one(fields, &SOURCE_RANGE)?.map(str::to_owned),
             md5,
             crc64,
@@ -154,7 +154,7 @@ impl Parser<'_, '_> {
         })
     }
 
-    fn source(&self) -> Result<Box<CopySource>, AzureError> {
+    fn source(&self, reads_tags: bool) -> Result<Box<CopySource>, AzureError> {
         let fields = self.fields();
         let mut conditions = HeaderMap::new();
         for (own, standard) in SOURCE_CONDITIONS {
@@ -164,13 +164,14 @@ impl Parser<'_, '_> {
         }
         let lease: Option<LeaseId> = azure::id(fields, SOURCE_LEASE)?;
         let (conditions, lease) = (conditions::of_read(&conditions)?, LeaseUse::Read(lease));
-        let (blob, snapshot, url) = self.source_blob()?;
+        let (blob, snapshot, url) = self.source_blob(reads_tags)?;
         Ok(CopySource { blob, snapshot, url, conditions, lease }.into())
     }
 
-    /// Returns the blob that `x-ms-copy-source` names, its snapshot, and its URL without the query. It must be of the account that the request is for, on this server:
-    /// the server sends no request to another one.
-    fn source_blob(&self) -> Result<(BlobPath, Option<SnapshotTime>, FieldText), AzureError> {
+    /// Returns the blob that `x-ms-copy-source` names, its snapshot, and its URL without the query. It must be of the account that the
+    /// request is for, on this server: the server sends no request to another one. A signature in it must permit reading the blob, and
+    /// its tags if they are copied.
+    fn source_blob(&self, reads_tags: bool) -> Result<(BlobPath, Option<SnapshotTime>, FieldText), AzureError> {
         let text = headers::required(self.fields(), &headers::COPY_SOURCE)?;
         let invalid = |rule: &str| AzureError::invalid_header(headers::COPY_SOURCE.as_str(), rule);
         let malformed = || invalid("must be the URL of a blob");
@@ -186,7 +187,8 @@ impl Parser<'_, '_> {
         // A key permits reading every blob of its account, and a signature for the target says nothing of the source. A signature for
         // the source must hold in any case.
         if matches!(self.grant, Grant::SharedAccess(_)) || auth::shared_access::is_in(source.query()) {
-            auth::authenticate_source(self.accounts, self.head, &source, self.now, self.source_policy.as_ref())?;
+            let policy = self.source_policy.as_ref();
+            auth::authenticate_source(self.accounts, self.head, &source, self.now, policy, reads_tags)?;
         }
         let query = Query::parse(source.query().unwrap_or_default())?;
         if query.get("versionid").is_some() {

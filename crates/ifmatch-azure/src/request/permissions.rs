@@ -16,7 +16,7 @@ pub(crate) fn check(operation: &mut Operation<'_>, grant: &Grant) -> Result<(), 
     }
     let (level, any_of) = needed(operation);
     access.permit(level, any_of)?;
-    if uses_tags(operation) {
+    if uses_tags(operation) && !access.has('t') {
         access.permit(level, "t")?;
     }
     if let Operation::Blob(_, BlobOperation::Put(PutBlob { write, .. }) | BlobOperation::Copy(Copy { write, .. })) =
@@ -76,7 +76,11 @@ fn on_blob(operation: &BlobOperation<'_>) -> &'static str {
 
 /// Returns `true` for an operation that also reads or writes tags, which needs another permission.
 fn uses_tags(operation: &Operation<'_>) -> bool {
-    let Operation::Blob(_, operation) = operation else { return false };
+    let operation = match operation {
+        Operation::Blob(_, operation) => operation,
+        Operation::Container(_, ContainerOperation::ListBlobs(list)) => return list.with_tags,
+        _ => return false,
+    };
     match operation {
         BlobOperation::Get(get) => get.if_tags.is_some(),
         BlobOperation::Put(PutBlob { headers, .. }) | BlobOperation::PutBlockList(PutBlockList { headers, .. }) => {

@@ -91,7 +91,7 @@ impl Query {
 
     /// Returns the snapshot that the query names.
     pub(crate) fn snapshot(&self) -> Result<Option<SnapshotTime>, AzureError> {
-        let text = self.get("snapshot").filter(|text| !text.is_empty());
+        let text = self.get("snapshot");
         let malformed = || AzureError::invalid_parameter("snapshot", "must be the x-ms-snapshot of a response");
         text.map(|text| SnapshotTime::parse(text).ok_or_else(malformed)).transpose()
     }

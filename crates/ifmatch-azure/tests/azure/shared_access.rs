@@ -331,7 +331,20 @@ async fn tags_of_other_operations_need_their_own_permission() {
     const CODE: &str = "AuthorizationPermissionMismatch";
     let client = fixture().await.client;
     let (put, copy) = (("x-ms-blob-type", "BlockBlob"), ("x-ms-copy-source-tag-option", "COPY"));
-    let source = format!("http://localhost/photos/box/a?{}", Token::service("c", "r").sign("/blob/photos/box"));
+    let from = |permissions| {
+        let token = Token::service("c", permissions).sign("/blob/photos/box");
+        format!("http://localhost/photos/box/a?{token}")
+    };
+    let (source, source_without) = (from("rt"), from("r"));
+    let writer = Token::service("c", "rwt").sign("/blob/photos/box");
+    let copied = [("host", "localhost"), ("x-ms-copy-source", &*source_without), copy];
+    ask(&client, "PUT", "/box/b", &copied, &writer, Some(PEER)).await.refused(403, CODE);
+    let listing = async |permissions| {
+        let token = Token::service("c", permissions).sign("/blob/photos/box");
+        ask(&client, "GET", "/box?restype=container&comp=list&include=tags", &[], &token, Some(PEER)).await
+    };
+    listing("l").await.refused(403, CODE);
+    listing("lt").await.expect(200);
     for (method, target, fields) in [
         ("PUT", "/box/a", vec![put, ("x-ms-tags", "a=1")]),
         ("PUT", "/box/a?comp=blocklist", vec![("x-ms-tags", "a=1")]),

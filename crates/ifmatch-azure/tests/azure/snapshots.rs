@@ -431,6 +431,32 @@ async fn a_snapshot_waits_for_a_bare_deletion_even_if_its_client_is_gone() {
     }
 }
 
+fn before_the_deletion_of_a_snapshot(step: Step, container: &ContainerName) -> bool {
+    step == Step::Delete && container.as_str() == "-snapshots"
+}
+
+/// The condition of the deletion was for the version before.
+#[tokio::test]
+async fn a_deletion_of_the_snapshots_alone_spares_those_of_a_later_version() {
+    let fixture = fixture().await;
+    let client = fixture.client.clone();
+    let first = client.upload("/box/a", "1", &[]).await.expect(201);
+    client.snapshot_of("/box/a").await;
+    let (slow, hook) = stopped(&fixture, before_the_deletion_of_a_snapshot);
+    let tag = first.header("etag").to_owned();
+    let only = async move { slow.delete("/box/a", &[("if-match", &*tag), ("x-ms-delete-snapshots", "only")]).await };
+    let deleting = begin(only, &hook).await;
+    client.upload("/box/a", "2", &[]).await.expect(201);
+    let taker = client.clone();
+    let taking = tokio::spawn(async move { taker.snapshot("/box/a", &[]).await });
+    settle().await;
+    assert!(!taking.is_finished(), "the snapshot overtook the deletion");
+    hook.go_on();
+    deleting.await.expect("no panic").expect(202);
+    taking.await.expect("no panic").expect(201);
+    assert_eq!(client.listed("").await, ["a:2", "a"]);
+}
+
 #[tokio::test]
 async fn a_snapshot_that_a_deletion_with_snapshots_overtakes_belongs_to_the_deleted_blob() {
     let fixture = fixture().await;
