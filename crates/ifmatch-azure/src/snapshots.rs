@@ -314,7 +314,6 @@ pub(crate) async fn delete(
             })
             .await
         }
-        Deletion::Bare => delete_blob(context, blob, delete).await,
         Deletion::Include if may_exist(context) => {
             let (context, blob) = (context.clone(), blob.clone());
             to_the_end(async move {
@@ -329,7 +328,7 @@ pub(crate) async fn delete(
             })
             .await
         }
-        Deletion::Include => delete_blob(context, blob, delete).await,
+        Deletion::Bare | Deletion::Include => delete_blob(context, blob, delete).await,
         Deletion::Only => {
             let (context, blob) = (context.clone(), blob.clone());
             to_the_end(async move {

@@ -32,6 +32,7 @@ const OF_BLOBS: [&str; 11] = [
 const OF_CONTAINERS: [&str; 3] = ["metadata", "deleted", "system"];
 
 /// The parameters of a listing.
+#[expect(clippy::struct_excessive_bools, reason = "each is a value of `include`")]
 pub(crate) struct List {
     pub(crate) prefix: String,
     pub(crate) delimiter: Option<String>,
