@@ -180,6 +180,10 @@ async fn kill_9_during_a_hundred_writes_of_one_blob() {
     let path = folder.path().to_str().unwrap().to_owned();
     let mut gateway = tokio::task::block_in_place(|| Gateway::start(["serve", "--data", &path]));
     let hot = Hot::default();
+    let first = Bytes::from_static(b"first");
+    Client::new(gateway.address()).put("/c/hot", &[], first.clone()).await.expect(201);
+    let (begun, ended) = (hot.clock.fetch_add(1, Relaxed), Some(hot.clock.fetch_add(1, Relaxed)));
+    hot.writes.lock().unwrap().insert(first.clone(), HotWrite { body: first, condition: None, begun, ended });
     for (round, killed_after) in [10, 300, 1000].into_iter().enumerate() {
         let client = Client::new(gateway.address());
         let goal = hot.clock.load(Relaxed) + killed_after;
@@ -221,10 +225,10 @@ async fn write_hot_until_the_end(hot: Hot, client: Client, round: usize, writer:
         hot.writes.lock().unwrap().insert(body.clone(), write);
         let request = request.method(Method::PUT).uri("/c/hot").body(full(body.clone())).unwrap();
         let Ok(answer) = client.try_send(request).await else { return };
-        let mut writes = hot.writes.lock().unwrap();
+        let mut all = hot.writes.lock().unwrap();
         match answer.status.as_u16() {
-            200 | 201 => writes.get_mut(&body).unwrap().ended = Some(hot.clock.fetch_add(1, Relaxed)),
-            412 => drop(writes.remove(&body)),
+            200 | 201 => all.get_mut(&body).unwrap().ended = Some(hot.clock.fetch_add(1, Relaxed)),
+            412 => drop(all.remove(&body)),
             _ => panic!("{answer:#?}"),
         }
     }
