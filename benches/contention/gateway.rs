@@ -20,7 +20,7 @@ pub(crate) struct Gateway {
     _engine: Option<Server>,
 }
 
-/// What a client repeats.
+/// A client's request or requests, which it repeats.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
     /// PUT without a condition.

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use gateway::{Gateway, Work};
 use peers::Peer;
 
-/// What a server does for a number of clients on a number of keys.
+/// A server's work, with a number of clients on a number of keys.
 struct Row {
     server: Server,
     clients: usize,

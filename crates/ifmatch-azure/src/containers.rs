@@ -42,8 +42,7 @@ pub(crate) async fn get_container(
     container: &ContainerName,
     lease: LeaseUse,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let info = find(context, container).await?;
-    SeenLease::check(info.lease.as_ref(), lease).map_err(AzureError::of_container)?;
+    let info = read(context, container, lease).await?;
     let mut response = changed(StatusCode::OK, &info);
     headers::add_metadata(response.headers_mut(), &info.headers);
     headers::add_lease(response.headers_mut(), info.lease.as_ref());
@@ -74,8 +73,7 @@ pub(crate) async fn get_policies(
     container: &ContainerName,
     lease: LeaseUse,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let info = find(context, container).await?;
-    SeenLease::check(info.lease.as_ref(), lease).map_err(AzureError::of_container)?;
+    let info = read(context, container, lease).await?;
     let mut response = response::document(policies::document(&policies::of(&info.headers)));
     response.headers_mut().extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
     response.headers_mut().extend(info.last_modified.map(|date| (LAST_MODIFIED, date.to_header())));
@@ -122,6 +120,13 @@ pub(crate) async fn delete_container(
 pub(crate) async fn find(context: &Context, container: &ContainerName) -> Result<ContainerInfo, AzureError> {
     let found = context.store.container(container).await.map_err(AzureError::of_container)?;
     found.ok_or_else(AzureError::container_not_found)
+}
+
+/// Returns the container for a request that may name its lease.
+async fn read(context: &Context, container: &ContainerName, lease: LeaseUse) -> Result<ContainerInfo, AzureError> {
+    let info = find(context, container).await?;
+    SeenLease::check(info.lease.as_ref(), lease).map_err(AzureError::of_container)?;
+    Ok(info)
 }
 
 /// Checks the conditions that the store doesn't evaluate.

@@ -118,7 +118,7 @@ pub(crate) struct Named {
     pub(crate) of_source: Option<Policy>,
 }
 
-/// Finds the policies that the signatures of a request name. A signature whose policy isn't found grants nothing.
+/// Finds the policies that a request's signatures name. Without its policy, a signature grants nothing.
 pub(crate) async fn named(context: &Context, accounts: &Accounts, head: &Parts) -> Result<Named, AzureError> {
     let of_request = find(context, auth::policy_named(accounts, head)).await?;
     let of_source = match auth::source_of(head) {

@@ -1,8 +1,8 @@
 //! Snapshots: read-only copies of versions of a blob, each named by the time at which it was taken.
 //!
 //! A snapshot is a blob in an internal container, so no store needs to know about snapshots. Its name begins with what identifies its
-//! blob's *life*: the container and its creation, the blob and its creation. The snapshots of a deleted blob can therefore not be
-//! reached, even if another blob gets its name, and are garbage. The bytes are a copy, for which a folder needs no more than a second
+//! blob's *life*: the container and its creation, the blob and its creation. Nothing reaches a deleted blob's
+//! snapshots, even if another blob gets its name: they are garbage. The bytes are a copy, for which a folder needs no more than a second
 //! name of the file.
 //!
 //! Only a folder has snapshots: no other store tells when a blob was created, and only there does one process have all writers.
@@ -90,7 +90,7 @@ impl fmt::Display for SnapshotTime {
     }
 }
 
-/// What a deletion does with the blob's snapshots.
+/// How a deletion treats the blob's snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deletion {
     /// Deletes the blob unless it has snapshots.

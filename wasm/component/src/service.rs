@@ -69,7 +69,10 @@ impl Service {
         };
         let unshared = || builder().register(Nowhere).build().layer(Inner);
         let (reads, writes) = match &settings.records {
-            Records::None => (unshared(), unshared()),
+            Records::None => {
+                let both = unshared();
+                (both.clone(), both)
+            }
             Records::Instance => (unshared(), builder().build().layer(Inner)),
             Records::Remote(address) => {
                 let both = builder().register(Remote::new(address.clone())).build().layer(Inner);

@@ -84,7 +84,7 @@ pub(crate) async fn set_blob_headers(
     let (preconditions, if_tags) = (conditions.preconditions, conditions.if_tags);
     let set = SetHeaders { preconditions, if_tags, lease, change, request };
     match context.store.set_headers(blob, set).await {
-        // As in Azure, whose answer names no version, since that is as before.
+        // The version stays, so the response names none, as in Azure.
         Ok(_) if keeps_version => Ok(response::empty(StatusCode::NO_CONTENT, None, None)),
         Ok(written) => {
             let mut response = response::empty(StatusCode::OK, written.tag.as_ref(), Some(written.last_modified));

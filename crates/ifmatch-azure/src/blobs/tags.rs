@@ -22,7 +22,7 @@ pub(crate) async fn set_tags(
 ) -> Result<Response<BlobBody>, AzureError> {
     let SetTags { write, document } = set;
     let tags = parse(&blocks::read(context, document, body).await?)?;
-    // The tags are no part of the key by which a repeated request would be recognised.
+    // A retry can't be recognised: its key would have to include the tags.
     set_blob_headers(context, blob, Write { request: None, ..write }, HeaderChange::Tags(tags)).await
 }
 
