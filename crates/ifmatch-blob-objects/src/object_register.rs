@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use futures_util::future::try_join_all;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
     Engine, Key, PeerClocks, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait, object,
@@ -20,8 +19,6 @@ use super::probe;
 
 /// Time limit of a request.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Number of records that a listing reads at the same time.
-const PARALLEL: usize = 16;
 
 /// A register on an object store, for those who have no database: a load is a GET, and a swap a GET and a conditional PUT.
 ///
@@ -108,8 +105,7 @@ impl ObjectRegister {
         Ok(Some(Stored { key, record, version }))
     }
 
-    /// Lists the keys with a prefix, after another one, in the order of their bytes.
-    async fn keys(&self, scan: &Scan<'_>) -> Result<Vec<Key>, RegisterError> {
+    async fn keys(&self) -> Result<Vec<Key>, RegisterError> {
         let listed = async { self.backing.objects.list(Some(&self.prefix)).try_collect::<Vec<ObjectMeta>>().await };
         let listed = within(listed, RegisterErrorKind::Unavailable).await?;
         let mut keys = Vec::with_capacity(listed.len());
@@ -119,10 +115,6 @@ impl ObjectRegister {
                 None => keys.extend(self.get(&found.location).await?.map(|stored| stored.key)),
             }
         }
-        let is_wanted =
-            |key: &Key| key.as_str().starts_with(scan.prefix) && scan.after.is_none_or(|after| key.as_str() > after);
-        keys.retain(is_wanted);
-        keys.sort_unstable();
         Ok(keys)
     }
 }
@@ -171,16 +163,7 @@ impl Register for ObjectRegister {
     }
 
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        let keys = self.keys(scan).await?;
-        let (mut page, mut rest) = (Vec::new(), keys.as_slice());
-        // Removed records aren't in the page.
-        while page.len() < scan.limit && !rest.is_empty() {
-            let part = rest.split_off(..PARALLEL.min(scan.limit - page.len()).min(rest.len())).unwrap_or_default();
-            let records = try_join_all(part.iter().map(|key| self.load(key))).await?;
-            let present = part.iter().zip(records).filter_map(|(key, record)| Some((key.clone(), record?)));
-            page.extend(present);
-        }
-        Ok(page)
+        object::page(self, self.keys().await?, scan).await
     }
 }
 

@@ -1,16 +1,12 @@
 //! Scans, by the listings of the gateway's plain dialect.
 
-use futures_util::future::try_join_all;
 use http::StatusCode;
 use ifmatch_core::record::Record;
-use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, object};
+use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan, object};
 use serde::Deserialize;
 
 use crate::exchange::{self, Transport, exchange};
 use crate::{Address, HttpRegister};
-
-/// Number of records that are read at the same time.
-const PARALLEL: usize = 16;
 
 /// A page of names.
 #[derive(Deserialize)]
@@ -24,24 +20,12 @@ struct Entry {
     name: String,
 }
 
-/// Reads the names of all records, then the records of a page. The names have another order than the keys.
+/// Reads the names of all records, then the records of a page.
 pub(crate) async fn scan<T: Transport>(
     register: &HttpRegister<T>,
     scan: &Scan<'_>,
 ) -> Result<Vec<(Key, Record)>, RegisterError> {
-    let mut keys = keys(register).await?;
-    let is_wanted =
-        |key: &Key| key.as_str().starts_with(scan.prefix) && scan.after.is_none_or(|after| key.as_str() > after);
-    keys.retain(is_wanted);
-    keys.sort_unstable();
-    let (mut page, mut rest) = (Vec::new(), keys.as_slice());
-    // Records that were removed since aren't in the page.
-    while page.len() < scan.limit && !rest.is_empty() {
-        let part = rest.split_off(..PARALLEL.min(scan.limit - page.len()).min(rest.len())).unwrap_or_default();
-        let records = try_join_all(part.iter().map(|key| register.load(key))).await?;
-        page.extend(part.iter().zip(records).filter_map(|(key, record)| Some((key.clone(), record?))));
-    }
-    Ok(page)
+    object::page(register, keys(register).await?, scan).await
 }
 
 async fn keys<T: Transport>(register: &HttpRegister<T>) -> Result<Vec<Key>, RegisterError> {

@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 
+use futures_util::future::try_join_all;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_runtime::nonce;
 
 use crate::key::Key;
-use crate::register::{RegisterError, RegisterErrorKind};
+use crate::register::{Register, RegisterError, RegisterErrorKind, Scan};
 
 /// Maximum length of a key in the name of its object. The names of longer ones end in a hash: servers that keep objects in
 /// files accept names of 255 bytes, and may encode them.
@@ -91,6 +92,32 @@ pub fn decode(bytes: &[u8]) -> Result<(Key, Option<Record>), RegisterError> {
     let (revision, key, record) = parts().ok_or(RegisterErrorKind::Unreadable)?;
     let record = if revision == 0 { None } else { Some(Record::decode(record)?) };
     Ok((key, record))
+}
+
+/// Number of records that [`page`] reads at the same time.
+const PARALLEL: usize = 16;
+
+/// Returns the page of a scan: the records of those keys that it asks for, in the order of the keys. Records that were removed
+/// since are left out. Names have another order than keys, so `keys` are all that there are, in any order.
+///
+/// # Errors
+/// A load failed.
+pub async fn page(
+    register: &dyn Register,
+    mut keys: Vec<Key>,
+    scan: &Scan<'_>,
+) -> Result<Vec<(Key, Record)>, RegisterError> {
+    let is_wanted =
+        |key: &Key| key.as_str().starts_with(scan.prefix) && scan.after.is_none_or(|after| key.as_str() > after);
+    keys.retain(is_wanted);
+    keys.sort_unstable();
+    let (mut page, mut rest) = (Vec::new(), keys.as_slice());
+    while page.len() < scan.limit && !rest.is_empty() {
+        let part = rest.split_off(..PARALLEL.min(scan.limit - page.len()).min(rest.len())).unwrap_or_default();
+        let records = try_join_all(part.iter().map(|key| register.load(key))).await?;
+        page.extend(part.iter().zip(records).filter_map(|(key, record)| Some((key.clone(), record?))));
+    }
+    Ok(page)
 }
 
 #[cfg(test)]
