@@ -1,4 +1,4 @@
-//! What the services tell about themselves: their properties and statistics, and the kind of the account.
+//! Service properties and statistics, and the account's kind.
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
@@ -46,7 +46,7 @@ fn switched_off(xml: &mut Xml, name: &str) {
     xml.close(name);
 }
 
-/// The statistics of a service: there is no second location.
+/// A service's statistics. A second location doesn't exist.
 pub fn statistics() -> Response<BlobBody> {
     const STATISTICS: &str = "StorageServiceStats";
     let mut xml = Xml::begin(STATISTICS);

@@ -270,7 +270,7 @@ fn authenticate_shared<'a>(
     Ok(Authenticated { account, grant: Grant::SharedAccess(grant) })
 }
 
-/// Returns the account whose key made the signature.
+/// Verifies the signature, and returns its account.
 fn verify_shared<'a>(
     accounts: &'a Accounts,
     head: &Parts,

@@ -295,7 +295,7 @@ impl Claim {
             _ => return Err(SharedAccessError::Malformed("ss, sr or tn")),
         };
         if claim.find("sr") == Some("b") && claim.find("snapshot").is_some() {
-            return Err(SharedAccessError::Unsupported("a signature for a blob (sr=b) is none for its snapshots"));
+            return Err(SharedAccessError::Unsupported("a signature for a blob (sr=b) is not valid for its snapshots"));
         }
         // The text of an account SAS doesn't cover it.
         if claim.find("si").is_some() && !claim.lines.contains(&Of("si")) {

@@ -164,7 +164,7 @@ pub(crate) struct Write {
     pub(crate) lease: LeaseUse,
     /// The identity of the request, if it may be a retry.
     pub(crate) request: Option<RequestKey>,
-    /// The signature doesn't permit replacing a blob. The conditions require that there is none.
+    /// The signature permits no replacement, so the conditions require that the blob is new.
     pub(crate) may_only_create: bool,
 }
 
