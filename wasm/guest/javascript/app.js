@@ -1,0 +1,42 @@
+// Notes, by a service that knows nothing of conditions. They are in an instance's memory: another instance has others.
+
+import types from "wasi:http/types@0.3.2";
+
+const { Fields, Request, Response } = types;
+const { RESULT_OPTION_OTHER_ERROR_CODE, RESULT_VOID_ERROR_CODE } = wit.Future;
+const notes = new Map();
+
+export const handler = {
+  async handle(request) {
+    const path = request.getPathWithQuery() ?? "/";
+    switch (request.getMethod().tag) {
+      case "put": {
+        const status = notes.has(path) ? 204 : 201;
+        notes.set(path, await content(request));
+        return answer(status);
+      }
+      case "delete":
+        return answer(notes.delete(path) ? 204 : 404);
+      case "get":
+      case "head":
+        return notes.has(path) ? answer(200, notes.get(path)) : answer(404);
+      default:
+        return answer(405);
+    }
+  },
+};
+
+async function content(request) {
+  const done = wit.Future.from({ tag: "ok" }, RESULT_VOID_ERROR_CODE).readable;
+  const [stream] = Request.consumeBody(request, done);
+  const chunks = [];
+  for await (const chunk of stream) chunks.push(...chunk);
+  return new Uint8Array(chunks);
+}
+
+function answer(status, content) {
+  const trailers = wit.Future.from({ tag: "ok", val: null }, RESULT_OPTION_OTHER_ERROR_CODE).readable;
+  const [response] = Response.new(new Fields(), content && [content], trailers);
+  response.setStatusCode(status);
+  return response;
+}
