@@ -7,6 +7,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 
+import { EdgeVM } from "@edge-runtime/vm";
 import * as esbuild from "esbuild";
 import * as vite6 from "vite6";
 import * as vite7 from "vite7";
@@ -59,4 +60,39 @@ bundled("Bun", (folder) => run(bun(), "build", entry, "--target=node", `--outfil
 test("Bun runs the example", async () => assert.equal(await run(bun(), "run", entry), EXPECTED));
 test("Deno runs the example", async () => {
   assert.equal(await run(deno(), "run", "--no-lock", "--node-modules-dir=manual", "--cached-only", entry), EXPECTED);
+});
+
+/** Bundles the example for an edge runtime, as Next.js does: the runtime compiles the imported files, and gives them a name. */
+async function edge(conditions) {
+  const imported = [];
+  const plugin = {
+    name: "modules",
+    setup(build) {
+      build.onResolve({ filter: /\.wasm\?module$/ }, ({ path: file, resolveDir }) => {
+        imported.push(path.join(resolveDir, file.replace("?module", "")));
+        return { path: file, namespace: "module" };
+      });
+      build.onLoad({ filter: /./, namespace: "module" }, () => ({ contents: "export default compiled;" }));
+    },
+  };
+  const options = { bundle: true, write: false, format: "iife", globalName: "notes", conditions, plugins: [plugin] };
+  const { outputFiles } = await esbuild.build({ ...options, entryPoints: [path.join(here, "workers/notes.mjs")] });
+  const [compiled] = await Promise.all(imported.map((file) => WebAssembly.compile(fs.readFileSync(file))));
+  const codeGeneration = { strings: false, wasm: false };
+  const vm = new EdgeVM({ codeGeneration, extend: (context) => Object.assign(context, { compiled }) });
+  vm.evaluate(outputFiles[0].text);
+  return vm;
+}
+
+test("an edge runtime, which forbids compiling bytes, runs the example", async () => {
+  const vm = await edge(["edge-light"]);
+  const { notes, Request } = vm.context;
+  const ask = (method, headers, body) => notes.default.fetch(new Request("http://a/note", { method, headers, body }));
+  const created = await ask("PUT", { "if-none-match": "*" }, "milk");
+  const etag = created.headers.get("etag");
+  assert.equal((await ask("GET", { "if-none-match": etag })).status, 304);
+  const saved = [await ask("PUT", { "if-match": etag }, "bread"), await ask("PUT", { "if-match": etag }, "eggs")];
+  assert.deepEqual(saved.map(({ status }) => status), [204, 412]);
+  assert.equal(await (await ask("GET", {})).text(), "bread");
+  await assert.rejects(edge([]), /code generation disallowed/);
 });
