@@ -59,7 +59,7 @@ use tags::Tags;
 
 /// A register on an HTTP server.
 ///
-/// A swap without an answer, or with a 5xx, is [`Ambiguous`](RegisterErrorKind::Ambiguous), and is never sent again.
+/// A swap without an answer, with a 3xx or with a 5xx, is [`Ambiguous`](RegisterErrorKind::Ambiguous), and is never sent again.
 #[derive(Debug)]
 pub struct HttpRegister<T> {
     transport: T,
@@ -116,6 +116,15 @@ impl<T: Transport> HttpRegister<T> {
         let found = self.load(key).await?;
         Ok(self.tags.of(key, expected).map(When::Tagged).ok_or(found))
     }
+
+    /// Reads a record after an answer that may not be the server's. Another writer may have replaced the record since.
+    async fn confirm(&self, key: &Key, next: Option<&Record>, answer: &Answer) -> Result<Swap, RegisterError> {
+        let found = self.load(key).await.map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, error))?;
+        if found.as_ref() == next {
+            return Ok(Swap::Done);
+        }
+        Err(answer.error(RegisterErrorKind::Ambiguous, "a conditional write, without a tag,"))
+    }
 }
 
 #[async_trait]
@@ -130,7 +139,11 @@ impl<T: Transport> Register for HttpRegister<T> {
         if found.is_none() {
             self.tags.saw(key, None);
         }
-        Ok(found.map(|(_, record)| record))
+        match found {
+            // A server whose names have no case has one object for several keys.
+            Some((other, _)) if other != *key => Err(RegisterErrorKind::Unreadable.into()),
+            found => Ok(found.map(|(_, record)| record)),
+        }
     }
 
     async fn compare_and_swap(
@@ -151,10 +164,18 @@ impl<T: Transport> Register for HttpRegister<T> {
         let request = exchange::write(uri, self.address.authorization(), &when, content);
         let answer = exchange(&self.transport, request, RegisterErrorKind::Ambiguous).await?;
         match outcome(&answer, &when)? {
-            Outcome::Done => {
-                self.tags.saw(key, next.and_then(|next| Some((next.revision(), answer.tag()?))));
-                Ok(Swap::Done)
-            }
+            Outcome::Done => match (next, answer.tag()) {
+                (Some(next), Some(tag)) => {
+                    self.tags.saw(key, Some((next.revision(), tag)));
+                    Ok(Swap::Done)
+                }
+                (None, _) if answer.status == StatusCode::NO_CONTENT => {
+                    self.tags.saw(key, None);
+                    Ok(Swap::Done)
+                }
+                // Something in between may have answered, such as a page to log in.
+                _ => self.confirm(key, next, &answer).await,
+            },
             Outcome::Refused => Ok(Swap::Conflict(self.load(key).await?)),
         }
     }
@@ -181,7 +202,8 @@ fn outcome(answer: &Answer, when: &When) -> Result<Outcome, RegisterError> {
         }
         (StatusCode::INSUFFICIENT_STORAGE, _) => error(RegisterErrorKind::Full),
         (StatusCode::REQUEST_TIMEOUT, _) => error(RegisterErrorKind::Ambiguous),
-        (status, _) if status.is_client_error() || status.is_redirection() => error(RegisterErrorKind::Unavailable),
+        (status, _) if status.is_client_error() => error(RegisterErrorKind::Unavailable),
+        // A redirection, too: after 303, the write was done (RFC 9110 §15.4.4).
         _ => error(RegisterErrorKind::Ambiguous),
     }
 }

@@ -45,6 +45,8 @@ enum Failing {
     Untagged,
     /// The server doesn't see the condition.
     Unconditional,
+    /// Something in between answers 200 with a page.
+    Page,
 }
 
 /// A gateway in this process.
@@ -85,6 +87,9 @@ impl Gateway {
         let failing = (self.fault)(&request);
         if failing == Failing::Request {
             return Err("refused".into());
+        }
+        if failing == Failing::Page {
+            return Ok(Response::new(Full::new("<p>Log in to this network".into())));
         }
         if failing == Failing::Unconditional {
             request.headers_mut().remove("if-match");
@@ -187,7 +192,8 @@ async fn a_write_without_an_answer_is_ambiguous_and_one_that_was_refused_changed
         (Failing::Replaced(408), RegisterErrorKind::Ambiguous, true),
         (Failing::Replaced(401), RegisterErrorKind::Unavailable, true),
         (Failing::Replaced(429), RegisterErrorKind::Unavailable, true),
-        (Failing::Replaced(307), RegisterErrorKind::Unavailable, true),
+        (Failing::Replaced(303), RegisterErrorKind::Ambiguous, true),
+        (Failing::Page, RegisterErrorKind::Ambiguous, false),
         (Failing::Replaced(507), RegisterErrorKind::Full, true),
     ] {
         let key = key(&format!("{failing:?}"));
@@ -324,4 +330,47 @@ async fn what_is_no_record_is_not_read_as_one() {
     gateway.answer(put).await.unwrap();
     let error = register.load(&key("note")).await.unwrap_err();
     assert_eq!(error.kind(), RegisterErrorKind::Unreadable, "{error}");
+}
+
+/// Some servers send a tag with answers to GET only. A page of something in between is no success, neither of a PUT nor of a DELETE.
+#[tokio::test]
+async fn a_success_that_the_server_does_not_prove_is_confirmed() {
+    let gateway = Gateway::start().await;
+    gateway.open().await;
+    let untagged = gateway.with(of_writes(Failing::Untagged));
+    let register = HttpRegister::open(untagged.transport(), address()).await.unwrap();
+    let (key, first) = (key("note"), written(&Record::absent(), b"1"));
+    gateway.take_requests();
+    assert_eq!(register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.unwrap(), Swap::Done);
+    let second = written(&first, b"2");
+    assert_eq!(register.compare_and_swap(&key, first.revision(), Some(&second)).await.unwrap(), Swap::Done);
+    assert_eq!(gateway.take_requests(), [Method::PUT, Method::GET, Method::PUT, Method::GET]);
+    let away = gateway.with(|request| {
+        if request.uri().path().ends_with("rnote") { of_writes(Failing::Page)(request) } else { Failing::Nothing }
+    });
+    let error = away.open().await.compare_and_swap(&key, second.revision(), None).await.unwrap_err();
+    assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "{error}");
+    assert_eq!(gateway.open().await.load(&key).await.unwrap(), Some(second));
+}
+
+/// A file server whose names have no case has one object for both keys. Read as the other's, a record would let a writer win that
+/// nobody has granted anything.
+#[tokio::test]
+async fn another_keys_record_is_not_read_as_ones_own() {
+    let gateway = Gateway::start().await;
+    gateway.open().await;
+    let inner = gateway.transport();
+    let without_case = move |mut request: Request<Full<Bytes>>| {
+        let inner = inner.clone();
+        *request.uri_mut() = request.uri().to_string().to_lowercase().parse().unwrap();
+        async move { inner.send(request).await.map(|answer| answer.map(Full::new)) }
+    };
+    let register = Box::pin(HttpRegister::open(tower::service_fn(without_case), address())).await.unwrap();
+    let record = written(&Record::absent(), b"1");
+    assert_eq!(register.compare_and_swap(&key("Note"), Revision::NONE, Some(&record)).await.unwrap(), Swap::Done);
+    let error = register.load(&key("note")).await.unwrap_err();
+    assert_eq!(error.kind(), RegisterErrorKind::Unreadable, "{error}");
+    let error = register.compare_and_swap(&key("note"), record.revision(), Some(&record)).await.unwrap_err();
+    assert_eq!(error.kind(), RegisterErrorKind::Unreadable, "{error}");
+    assert_eq!(register.load(&key("Note")).await.unwrap(), Some(record));
 }
