@@ -1,15 +1,20 @@
 //! The engines, and their servers.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use ifmatch_etcd::{ConnectErrorKind, EtcdRegister};
+use ifmatch_http_register::HttpRegister;
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_redis::RedisRegister;
 use ifmatch_register::Register;
-use ifmatch_testbed::{Server, etcd, postgres, redis};
+use ifmatch_testbed::{Program, Server, etcd, postgres, redis};
+use rustix::process::Signal;
+use support::Gateway;
 
 use crate::Result;
 
@@ -25,6 +30,8 @@ pub enum Engine {
     Redis,
     /// etcd, a cluster of three.
     Etcd,
+    /// An ifmatch gateway, by HTTP.
+    Http,
 }
 
 /// Returns the URL of the register on these servers, at these addresses.
@@ -42,6 +49,7 @@ impl Engine {
             Self::Postgres => "postgres",
             Self::Redis => "redis",
             Self::Etcd => "etcd",
+            Self::Http => "http",
         }
     }
 
@@ -55,6 +63,7 @@ impl Engine {
             }
             Self::Redis => vec![redis::durable().await],
             Self::Etcd => etcd::start_three().await,
+            Self::Http => vec![Server::start(gateway()).await],
         })
     }
 
@@ -72,6 +81,25 @@ impl Engine {
                 }
                 tokio::time::sleep(PAUSE).await;
             },
+            Self::Http => {
+                let client = Client::builder(TokioExecutor::new()).build_http();
+                Arc::new(HttpRegister::open(client, url.parse()?).await?)
+            }
         })
+    }
+}
+
+fn gateway() -> Program {
+    Program {
+        name: "ifmatch".to_owned(),
+        package: "ifmatch",
+        url: ("http://", "/records/soak"),
+        command: Box::new(|port, folder| {
+            let mut command = Gateway::command();
+            command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data"]).arg(folder);
+            command
+        }),
+        is_ready: |address| TcpStream::connect(address).is_ok(),
+        end: Signal::KILL,
     }
 }

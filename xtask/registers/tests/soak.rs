@@ -25,3 +25,8 @@ fn redis_loses_nothing_under_faults() {
 fn etcd_loses_nothing_under_faults() {
     soak("etcd");
 }
+
+#[test]
+fn a_gateway_by_http_loses_nothing_under_faults() {
+    soak("http");
+}

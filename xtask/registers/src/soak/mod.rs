@@ -40,7 +40,7 @@ pub(crate) struct Options {
 
 /// Tests each engine.
 pub(crate) async fn run(options: &Options) -> Result {
-    let all = [Engine::Postgres, Engine::Redis, Engine::Etcd];
+    let all = [Engine::Postgres, Engine::Redis, Engine::Etcd, Engine::Http];
     let engines = if options.engine.is_empty() { &all[..] } else { &options.engine };
     for engine in engines {
         soak(*engine, options).await.map_err(|error| format!("{}: {error}", engine.name()))?;
