@@ -20,6 +20,7 @@
 //!   the part once more, and lists its new tag. Otherwise the upload is completed with the part that was read.
 //! - The bucket is replaced: the new one has none of the parts, and the write fails.
 
+mod claim;
 mod complete;
 mod upload;
 
@@ -195,8 +196,8 @@ impl NewPart<'_> {
         let Upload { state, checksum, .. } = self.place.find(&*backend.context.store, self.key).await?.upload;
         match state {
             State::Open => Ok(checksum),
-            State::Completing(since) if complete::is_stale(backend, since) => Ok(checksum),
-            State::Completing(_) => Err(complete::in_progress()),
+            State::Completing(since) if claim::is_stale(backend, since) => Ok(checksum),
+            State::Completing(_) => Err(claim::in_progress()),
             State::Done { .. } => Err(upload::no_such_upload()),
         }
     }
@@ -212,14 +213,14 @@ pub(crate) async fn abort(
     let found = place.find(store, &input.key).await?;
     match &found.upload.state {
         State::Open => {}
-        State::Completing(since) if complete::is_stale(backend, *since) => {}
-        State::Completing(_) => return Err(complete::in_progress()),
+        State::Completing(since) if claim::is_stale(backend, *since) => {}
+        State::Completing(_) => return Err(claim::in_progress()),
         State::Done { .. } => return Err(upload::no_such_upload()),
     }
     match place.remove(store, found.tag.as_ref()).await {
         Ok(()) => {}
         Err(failed) => match failed.kind() {
-            StoreErrorKind::PreconditionFailed { .. } => return Err(complete::in_progress()),
+            StoreErrorKind::PreconditionFailed { .. } => return Err(claim::in_progress()),
             StoreErrorKind::NotFound => return Err(upload::no_such_upload()),
             _ => return Err(error::plain(failed)),
         },
