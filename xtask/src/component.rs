@@ -8,7 +8,7 @@ use crate::Result;
 use crate::command::Run;
 use crate::step::Context;
 use crate::workspace::Workspace;
-use crate::{sdk, test, wasm};
+use crate::{npm, sdk, test, wasm};
 
 /// Builds the component.
 pub(crate) fn run() -> Result {
@@ -48,9 +48,22 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
         .env("CARGO_TARGET_DIR", workspace.target().join("component-host"))
         .env("IFMATCH_COMPONENT", component)
         .env("IFMATCH_GUEST", guest)
+        .env("IFMATCH_JAVASCRIPT_GUEST", javascript(context)?)
         .env("IFMATCH_PYTHON_GUEST", python)
         .env("IFMATCH_BIN", test::gateway(context)?)
         .passes(deadline)
+}
+
+/// Builds the guest in JavaScript, and returns its path.
+fn javascript(context: &Context<'_>) -> Result<PathBuf> {
+    npm::require(context.workspace, npm::GUEST, context.deadline)?;
+    let component = context.workspace.target().join("component/javascript.wasm");
+    Run::new("node", &context.workspace.root().join(npm::GUEST))
+        .args(["node_modules/componentize-qjs/bin/componentize-qjs", "--world", "guest", "--js", "app.js", "--wit"])
+        .args([context.workspace.root().join("wasm/component/wit").as_os_str(), "--output".as_ref()])
+        .args([&component])
+        .passes(context.deadline)?;
+    Ok(component)
 }
 
 /// Builds the guest in Python, unless it is newer than its source, and returns its path.

@@ -1,5 +1,5 @@
 //! The tests' npm packages, pinned by lock files: Azurite (the Azure storage emulator), the Azure clients, a driver of
-//! browsers, miniflare and Wrangler.
+//! browsers, miniflare, Wrangler and componentize-qjs.
 
 use std::fs;
 use std::path::Path;
@@ -10,6 +10,8 @@ use crate::command::Run;
 use crate::step::Context;
 use crate::workspace::Workspace;
 
+/// Folder of the component's guest in JavaScript, and of what makes a component of it.
+pub const GUEST: &str = "wasm/guest/javascript";
 /// Folder of Azurite.
 pub const AZURITE: &str = "tests/azurite";
 /// Folder of the console's tests in a browser.
@@ -23,7 +25,7 @@ pub const CLIENTS: &str = "tests/sdk/javascript";
 
 /// Installs the packages of all lock files, without running their install scripts.
 pub fn install(context: &Context<'_>) -> Result {
-    [AZURITE, CLIENTS, CONSOLE, JS, MINIFLARE]
+    [AZURITE, CLIENTS, CONSOLE, GUEST, JS, MINIFLARE]
         .iter()
         .try_for_each(|folder| install_in(context.workspace, folder, context.deadline))
 }

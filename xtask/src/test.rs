@@ -115,7 +115,7 @@ const SERVED: &[Step] = &[
     Step {
         name: "component",
         about: "the WebAssembly component, in front of guests, in a host",
-        needs: &[sdk::PYTHON, WASM],
+        needs: &[NODE, NPM, sdk::PYTHON, WASM],
         run: component::check,
     },
     Step {

@@ -11,6 +11,7 @@ export const handler = {
     const path = request.getPathWithQuery() ?? "/";
     switch (request.getMethod().tag) {
       case "put": {
+        if (request.getHeaders().has("content-range")) return answer(400);
         const status = notes.has(path) ? 204 : 201;
         notes.set(path, await content(request));
         return answer(status);

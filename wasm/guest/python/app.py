@@ -1,10 +1,12 @@
-"""A note in Python. It knows nothing of conditions."""
+"""Notes in Python. They know nothing of conditions."""
 
 import wit_world
 from wit_world import exports
 from componentize_py_async_support import spawn
 from componentize_py_types import Ok
-from wit_world.imports.wasi_http_types import Fields, Method_Put, Request, Response
+from wit_world.imports.wasi_http_types import (
+    Fields, Method_Delete, Method_Get, Method_Head, Method_Put, Request, Response,
+)
 
 notes: dict[str, bytes] = {}
 
@@ -12,13 +14,19 @@ notes: dict[str, bytes] = {}
 class Handler(exports.Handler):
     async def handle(self, request: Request) -> Response:
         path = request.get_path_with_query() or "/"
-        method = request.get_method()
-        if isinstance(method, Method_Put):
-            notes[path] = await content(request)
-            return answer(204)
-        if path in notes:
-            return answer(200, notes[path])
-        return answer(404)
+        match request.get_method():
+            # RFC 9110, section 14.5: a part must not replace the whole.
+            case Method_Put() if request.get_headers().has("content-range"):
+                return answer(400)
+            case Method_Put():
+                notes[path] = await content(request)
+                return answer(204)
+            case Method_Delete():
+                return answer(204 if notes.pop(path, None) is not None else 404)
+            case Method_Get() | Method_Head():
+                return answer(200, notes[path]) if path in notes else answer(404)
+            case _:
+                return answer(501)
 
 
 async def content(request: Request) -> bytes:

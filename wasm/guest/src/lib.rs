@@ -2,12 +2,13 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | GET, HEAD, PUT, DELETE `/notes/…` | as the server at `STORE` does, without tags and conditions |
+//! | GET, HEAD, PUT, DELETE `/notes/…` | as the server at `STORE` does, without tags and conditions. 400 to a part of a note |
 //! | GET `/large/N` | N bytes |
 //! | POST `/echo` | the request's body and trailers, as they arrive |
 //! | GET `/endless` | a body without end. When its reader has gone, the guest writes `/notes/gone` |
 //! | any of `/fail` | an error |
-//! | any, with `x-trap` | none: the guest traps |
+//! | any, with `x-trap: early` | none: the guest traps |
+//! | `/notes/…`, with `x-trap: late` | none: the guest traps once the server has answered |
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -43,10 +44,15 @@ mod export {
 impl wasip3::exports::http::handler::Guest for Guest {
     async fn handle(request: Request) -> Result<Response, ErrorCode> {
         let request = http_from_wasi_request(request)?;
-        assert!(!request.headers().contains_key("x-trap"), "on purpose");
+        let trap = request.headers().get("x-trap").cloned();
+        assert!(trap.as_ref().is_none_or(|when| when != "early"), "on purpose");
         let path = request.uri().path().to_owned();
         match path.split('/').collect::<Vec<_>>()[..] {
-            ["", "notes", ..] => http_into_wasi_response(stored(request).await?),
+            ["", "notes", ..] => {
+                let response = stored(request).await?;
+                assert!(trap.is_none(), "on purpose");
+                http_into_wasi_response(response)
+            }
             ["", "large", count] => {
                 let left = count.parse().map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
                 http_into_wasi_response(http::Response::new(Generated { left, told: None }))
@@ -56,11 +62,7 @@ impl wasip3::exports::http::handler::Guest for Guest {
             }
             ["", "echo"] => http_into_wasi_response(http::Response::new(request.into_body())),
             ["", "fail"] => Err(ErrorCode::InternalError(Some("on purpose".to_owned()))),
-            _ => {
-                let mut response = http::Response::new(Empty::<Bytes>::new());
-                *response.status_mut() = StatusCode::NOT_FOUND;
-                http_into_wasi_response(response)
-            }
+            _ => http_into_wasi_response(empty(StatusCode::NOT_FOUND)),
         }
     }
 }
@@ -68,11 +70,20 @@ impl wasip3::exports::http::handler::Guest for Guest {
 /// Does to the store what the client asks for.
 async fn stored(request: http::Request<IncomingRequestBody>) -> Result<http::Response<AnyBody>, ErrorCode> {
     let (head, body) = request.into_parts();
+    if head.headers.contains_key(http::header::CONTENT_RANGE) {
+        return Ok(empty(StatusCode::BAD_REQUEST));
+    }
     let response = to_store(head.method, head.uri.path(), body.map_err(|error| format!("{error:?}"))).await?;
     let (inner, body) = response.into_parts();
     let mut response = http::Response::new(SendWrapper::new(body));
     *response.status_mut() = inner.status;
     Ok(response.map(|body| Wrapped(body).boxed_unsync()))
+}
+
+fn empty(status: StatusCode) -> http::Response<AnyBody> {
+    let mut response = http::Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+    *response.status_mut() = status;
+    response
 }
 
 async fn to_store<B>(

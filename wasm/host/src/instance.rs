@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::{Request, Response};
 use tokio::io::AsyncWrite;
@@ -28,6 +30,8 @@ pub struct Instance {
     requests: mpsc::UnboundedSender<(Request<Body>, oneshot::Sender<Reply>)>,
     log: Log,
     memory: Memory,
+    /// Why it has ended.
+    end: Shared<BoxFuture<'static, String>>,
 }
 
 impl Instance {
@@ -44,12 +48,19 @@ impl Instance {
         let (http, table) = (WasiHttpCtx::new(), ResourceTable::new());
         let mut store = Store::new(&engine, State { wasi, http, table, network, memory: memory.clone() });
         store.limiter(|state| &mut state.memory);
-        tokio::spawn(async move {
+        let running = tokio::spawn(async move {
             let service = service.instantiate_async(&mut store).await?;
-            // Its clients see that their requests are dropped.
             store.run_concurrent(async |accessor| serve(accessor, &service, taken).await).await?
         });
-        Self { requests, log, memory }
+        let end = async {
+            match running.await {
+                Ok(Ok(())) => "the instance has ended".to_owned(),
+                Ok(Err(trap)) => format!("the instance has trapped: {trap:?}"),
+                Err(panic) => format!("the host has panicked: {panic}"),
+            }
+        };
+        let end = end.boxed().shared();
+        Self { requests, log, memory, end }
     }
 
     /// Returns what it has written to its standard error.
@@ -65,9 +76,14 @@ impl Instance {
     /// Sends a request, and returns the response once its head is there. The error is what a server would turn into 500 or 502.
     pub async fn send(&self, request: Request<Body>) -> Reply {
         let (tell, told) = oneshot::channel();
-        self.requests.send((request, tell)).map_err(|_| "the instance has trapped".to_owned())?;
-        let reply = tokio::time::timeout(LIMIT, told).await.map_err(|_| "no response within a minute".to_owned())?;
-        reply.map_err(|_| "the instance has trapped".to_owned())?
+        if self.requests.send((request, tell)).is_ok() {
+            let reply =
+                tokio::time::timeout(LIMIT, told).await.map_err(|_| "no response within a minute".to_owned())?;
+            if let Ok(reply) = reply {
+                return reply;
+            }
+        }
+        Err(self.end.clone().await)
     }
 
     /// Sends a request, and reads the whole answer.

@@ -2,6 +2,7 @@
 
 mod instance;
 mod network;
+mod port;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,11 +15,12 @@ use http_body_util::{BodyExt, Full};
 use wac_graph::types::Package;
 use wac_graph::{CompositionGraph, EncodeOptions, plug};
 use wasmtime::component::{Component, Linker};
-use wasmtime::{Config, Engine};
+use wasmtime::{Config, Engine, Strategy};
 use wasmtime_wasi_http::p3::bindings::ServicePre;
 
 pub use instance::Instance;
 pub use network::{Network, Notes};
+pub use port::Port;
 
 /// A body that arrives or leaves.
 pub type Body = UnsyncBoxBody<Bytes, wasmtime_wasi_http::Error>;
@@ -49,7 +51,7 @@ impl Compiled {
     /// Compiles a component.
     pub fn new(component: &[u8]) -> Self {
         let mut config = Config::new();
-        config.wasm_component_model(true).wasm_component_model_async(true);
+        config.wasm_component_model(true).wasm_component_model_async(true).strategy(Strategy::Winch);
         let engine = Engine::new(&config).expect("a configuration that this build has");
         let component = Component::new(&engine, component).expect("a component");
         let mut linker = Linker::new(&engine);

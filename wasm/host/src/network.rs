@@ -1,7 +1,7 @@
 //! What instances reach by HTTP: notes on a plain server in this process, and any address on this machine.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiHttpHooks};
 
 use crate::Body;
@@ -20,7 +21,16 @@ type Ended = Box<dyn Future<Output = Result<(), Error>> + Send>;
 /// A plain HTTP server: GET, PUT and DELETE, without tags and conditions. It takes a moment for each write, so that writers
 /// overlap.
 #[derive(Clone, Debug, Default)]
-pub struct Notes(Arc<Mutex<HashMap<String, Bytes>>>);
+pub struct Notes(Arc<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// All versions of each note, the newest last. `None` is a deletion.
+    versions: Mutex<HashMap<String, Vec<Option<Bytes>>>>,
+    /// Each write that has arrived and isn't done has a clone.
+    arrived: Arc<()>,
+    gate: Arc<RwLock<()>>,
+}
 
 /// The network of instances. The authority `notes` is [`Notes`].
 #[derive(Clone, Debug)]
@@ -39,12 +49,35 @@ impl Default for Network {
 impl Notes {
     /// Returns a note.
     pub fn get(&self, path: &str) -> Option<Bytes> {
-        self.0.lock().expect("no panic while it is locked").get(path).cloned()
+        self.versions().get(path).and_then(|versions| versions.last().cloned().flatten())
     }
 
     /// Writes a note.
     pub fn put(&self, path: &str, content: impl Into<Bytes>) {
-        self.0.lock().expect("no panic while it is locked").insert(path.to_owned(), content.into());
+        self.change(path, Some(content.into()));
+    }
+
+    /// Returns how often a note was written or deleted.
+    pub fn writes(&self, path: &str) -> usize {
+        self.versions().get(path).map_or(0, Vec::len)
+    }
+
+    /// Holds all writes that arrive until the guard is dropped.
+    pub async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.0.gate).write_owned().await
+    }
+
+    /// Returns `true` if a write has arrived and isn't done.
+    pub fn is_written_to(&self) -> bool {
+        Arc::strong_count(&self.0.arrived) > 1
+    }
+
+    fn versions(&self) -> MutexGuard<'_, HashMap<String, Vec<Option<Bytes>>>> {
+        self.0.versions.lock().expect("no panic while it is locked")
+    }
+
+    fn change(&self, path: &str, content: Option<Bytes>) {
+        self.versions().entry(path.to_owned()).or_default().push(content);
     }
 
     async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, Error> {
@@ -53,12 +86,14 @@ impl Notes {
         let path = head.uri.path();
         let (status, content) = match head.method {
             Method::PUT => {
+                let _arrived = Arc::clone(&self.0.arrived);
+                drop(self.0.gate.read().await);
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 self.put(path, content);
                 (StatusCode::NO_CONTENT, Bytes::new())
             }
-            Method::DELETE => {
-                self.0.lock().expect("no panic while it is locked").remove(path);
+            Method::DELETE if self.get(path).is_some() => {
+                self.change(path, None);
                 (StatusCode::NO_CONTENT, Bytes::new())
             }
             _ => self.get(path).map_or((StatusCode::NOT_FOUND, Bytes::new()), |note| (StatusCode::OK, note)),
