@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use component_host::{Compiled, Instance, Network, compose, request};
+use component_host::{Compiled, Instance, Network, Strategy, compose, request};
 
 /// Requests of each kind.
 const COUNT: u32 = 2_000;
@@ -16,8 +16,9 @@ async fn main() {
     network.notes.put("/notes/small", vec![b'x'; 1 << 10]);
     network.notes.put("/notes/large", vec![b'x'; 1 << 20]);
     let settings = [("STORE", "http://notes"), ("IFMATCH_REGISTER", "instance")];
-    let bare = Compiled::new(&guest).start(&network, &settings);
-    let guarded = Compiled::new(&compose(&read("IFMATCH_COMPONENT"), &guest)).start(&network, &settings);
+    let bare = Compiled::new(&guest, Strategy::Cranelift).start(&network, &settings);
+    let guarded =
+        Compiled::new(&compose(&read("IFMATCH_COMPONENT"), &guest), Strategy::Cranelift).start(&network, &settings);
     let tag = guarded.call(request("GET /notes/small", &[], "")).await.expect("an answer");
     let same = [("if-none-match", tag.field("etag"))];
     println!("microseconds per request    bare    guarded");

@@ -15,12 +15,13 @@ use http_body_util::{BodyExt, Full};
 use wac_graph::types::Package;
 use wac_graph::{CompositionGraph, EncodeOptions, plug};
 use wasmtime::component::{Component, Linker};
-use wasmtime::{Config, Engine, Strategy};
+use wasmtime::{Config, Engine};
 use wasmtime_wasi_http::p3::bindings::ServicePre;
 
 pub use instance::Instance;
 pub use network::{Network, Notes};
 pub use port::Port;
+pub use wasmtime::Strategy;
 
 /// A body that arrives or leaves.
 pub type Body = UnsyncBoxBody<Bytes, wasmtime_wasi_http::Error>;
@@ -48,10 +49,10 @@ pub fn compose(middleware: &[u8], guest: &[u8]) -> Vec<u8> {
 }
 
 impl Compiled {
-    /// Compiles a component.
-    pub fn new(component: &[u8]) -> Self {
+    /// Compiles a component: with Cranelift, for speed, or with Winch, which itself takes a fraction of the time.
+    pub fn new(component: &[u8], compiler: Strategy) -> Self {
         let mut config = Config::new();
-        config.wasm_component_model(true).wasm_component_model_async(true).strategy(Strategy::Winch);
+        config.wasm_component_model(true).wasm_component_model_async(true).strategy(compiler);
         let engine = Engine::new(&config).expect("a configuration that this build has");
         let component = Component::new(&engine, component).expect("a component");
         let mut linker = Linker::new(&engine);

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use component_host::{Answer, Body, Compiled, Instance, LIMIT, Network, compose, request};
+use component_host::{Answer, Body, Compiled, Instance, LIMIT, Network, Strategy, compose, request};
 use futures_util::future::join_all;
 use futures_util::stream;
 use gateway::Gateway;
@@ -31,7 +31,7 @@ fn with_guest(guest: &str) -> Compiled {
         let path = std::env::var(name).unwrap_or_else(|_| panic!("{name}: run `cargo xtask test --only component`"));
         std::fs::read(path).unwrap()
     };
-    Compiled::new(&compose(&read("IFMATCH_COMPONENT"), &read(guest)))
+    Compiled::new(&compose(&read("IFMATCH_COMPONENT"), &read(guest)), Strategy::Winch)
 }
 
 fn start(network: &Network, settings: &[(&str, &str)]) -> Instance {
