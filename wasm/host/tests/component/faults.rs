@@ -25,10 +25,10 @@ enum Kill {
 
 /// A gateway is killed and starts again on its data while sixteen writers at two instances name one tag. For two of them, A and B:
 ///
-/// 1. A's permit is stored, and the gateway dies before it says so. A must not write, since it doesn't know. The others wait until the
-///    permit has ended; then one of them goes on.
-/// 2. A has its permit and writes, and the gateway dies before A's commit. A is told that the outcome is unknown. If B got a permit for
-///    the old tag, B would erase A's write: B waits for the end of A's permit, asks the guest for its version, and gets 412.
+/// 1. A's permit is stored, and the gateway dies before it says so. A must not write, since it doesn't know. The others wait until
+///    the permit has ended; then one of them goes on.
+/// 2. A has its permit and writes, and the gateway dies before A's commit. If it forgot the permit, B would get one for the old tag
+///    and erase A's write: B waits for the end of A's permit, asks the guest for its version, and gets 412.
 /// 3. A's commit is stored, and the gateway dies before or after it says so. If it forgot the commit, B would get a permit for the old
 ///    tag, and with an authoritative register not even ask the guest.
 ///
