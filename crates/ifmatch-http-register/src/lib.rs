@@ -32,6 +32,8 @@
 //!   times of files don't. [`HttpRegister::open`] tests the rest.
 //! - **Current answers**: a GET shows every earlier write. So there is no cache in between that ignores `no-cache`.
 //! - **No resent writes**: a proxy in between that repeats a PUT after a failure may report the conflict with its own success.
+//! - **Proof of success**: a strong tag with the answer to a PUT, or the record by a GET, which the register sends then; 204 to a
+//!   DELETE, since any other success is ambiguous. Use TLS where something in between may answer for the server.
 //! - **Durability**: the register's [guarantee](ifmatch_register::Guarantee) is the server's.
 //!
 //! A server's `Date` has only seconds, and says nothing of its age. So processes compare deadlines with their own clocks, and
@@ -117,10 +119,11 @@ impl<T: Transport> HttpRegister<T> {
         Ok(self.tags.of(key, expected).map(When::Tagged).ok_or(found))
     }
 
-    /// Reads a record after an answer that may not be the server's. Another writer may have replaced the record since.
+    /// Reads a record after an answer that may not be the server's. Another writer may have replaced the record since, and an
+    /// absent one doesn't say who deleted it.
     async fn confirm(&self, key: &Key, next: Option<&Record>, answer: &Answer) -> Result<Swap, RegisterError> {
         let found = self.load(key).await.map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, error))?;
-        if found.as_ref() == next {
+        if next.is_some() && found.as_ref() == next {
             return Ok(Swap::Done);
         }
         Err(answer.error(RegisterErrorKind::Ambiguous, "a conditional write, without a tag,"))

@@ -350,7 +350,14 @@ async fn a_success_that_the_server_does_not_prove_is_confirmed() {
     });
     let error = away.open().await.compare_and_swap(&key, second.revision(), None).await.unwrap_err();
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "{error}");
-    assert_eq!(gateway.open().await.load(&key).await.unwrap(), Some(second));
+    let other = gateway.open().await;
+    assert_eq!(other.load(&key).await.unwrap().as_ref(), Some(&second));
+    // Two delete one version, and a page answers one of them: the other has won.
+    let away = away.open().await;
+    away.load(&key).await.unwrap();
+    assert_eq!(other.compare_and_swap(&key, second.revision(), None).await.unwrap(), Swap::Done);
+    let error = away.compare_and_swap(&key, second.revision(), None).await.unwrap_err();
+    assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "{error}");
 }
 
 /// A file server whose names have no case has one object for both keys. Read as the other's, a record would let a writer win that
