@@ -22,6 +22,7 @@
 //! | load | GET |
 //! | swap | PUT with `If-Match`, or with `If-None-Match: *` for the first record; DELETE with `If-Match` |
 //! | swap of a record that this process hasn't just seen | a GET before it, for the tag |
+//! | swap if the answer to its PUT has no tag | a GET after it |
 //! | scan | pages of names in the gateway's plain dialect, then a GET for each record |
 //!
 //! Each record is an object in the folder of the [`Address`]: see [`object`].
@@ -32,8 +33,8 @@
 //!   times of files don't. [`HttpRegister::open`] tests the rest.
 //! - **Current answers**: a GET shows every earlier write. So there is no cache in between that ignores `no-cache`.
 //! - **No resent writes**: a proxy in between that repeats a PUT after a failure may report the conflict with its own success.
-//! - **Proof of success**: a strong tag with the answer to a PUT, or the record by a GET, which the register sends then; 204 to a
-//!   DELETE, since any other success is ambiguous. Use TLS where something in between may answer for the server.
+//! - **Clear success**: the answer to a PUT has a strong tag; otherwise, the register sends a GET to check. The answer to a DELETE
+//!   is 204; any other success is ambiguous. Use TLS where a login page or proxy might answer in the server's place.
 //! - **Durability**: the register's [guarantee](ifmatch_register::Guarantee) is the server's.
 //!
 //! A server's `Date` has only seconds, and says nothing of its age. So processes compare deadlines with their own clocks, and
@@ -61,7 +62,8 @@ use tags::Tags;
 
 /// A register on an HTTP server.
 ///
-/// A swap without an answer, with a 3xx or with a 5xx, is [`Ambiguous`](RegisterErrorKind::Ambiguous), and is never sent again.
+/// A swap without an answer, with a 5xx, or with a redirect other than 307 and 308, is
+/// [`Ambiguous`](RegisterErrorKind::Ambiguous), and is never sent again.
 #[derive(Debug)]
 pub struct HttpRegister<T> {
     transport: T,
@@ -119,11 +121,10 @@ impl<T: Transport> HttpRegister<T> {
         Ok(self.tags.of(key, expected).map(When::Tagged).ok_or(found))
     }
 
-    /// Reads a record after an answer that may not be the server's. Another writer may have replaced the record since, and an
-    /// absent one doesn't say who deleted it.
-    async fn confirm(&self, key: &Key, next: Option<&Record>, answer: &Answer) -> Result<Swap, RegisterError> {
+    /// Checks that a PUT was done. If the record differs, the PUT may have failed, or another writer may have replaced it since.
+    async fn confirm(&self, key: &Key, next: &Record, answer: &Answer) -> Result<Swap, RegisterError> {
         let found = self.load(key).await.map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, error))?;
-        if next.is_some() && found.as_ref() == next {
+        if found.as_ref() == Some(next) {
             return Ok(Swap::Done);
         }
         Err(answer.error(RegisterErrorKind::Ambiguous, "a conditional write, without a tag,"))
@@ -138,14 +139,14 @@ impl<T: Transport> Register for HttpRegister<T> {
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        let found = self.get(&object::name(key)).await?;
-        if found.is_none() {
-            self.tags.saw(key, None);
-        }
-        match found {
-            // A server whose names have no case has one object for several keys.
+        match self.get(&object::name(key)).await? {
+            // A server that ignores case keeps several keys in one object.
             Some((other, _)) if other != *key => Err(RegisterErrorKind::Unreadable.into()),
-            found => Ok(found.map(|(_, record)| record)),
+            Some((_, record)) => Ok(Some(record)),
+            None => {
+                self.tags.saw(key, None);
+                Ok(None)
+            }
         }
     }
 
@@ -166,18 +167,14 @@ impl<T: Transport> Register for HttpRegister<T> {
         let uri = self.uri(&object::name(key))?;
         let request = exchange::write(uri, self.address.authorization(), &when, content);
         let answer = exchange(&self.transport, request, RegisterErrorKind::Ambiguous).await?;
-        match outcome(&answer, &when)? {
+        match outcome(&answer, &when, next)? {
             Outcome::Done => match (next, answer.tag()) {
-                (Some(next), Some(tag)) => {
-                    self.tags.saw(key, Some((next.revision(), tag)));
+                // It may come from a login page, not from the server.
+                (Some(next), None) => self.confirm(key, next, &answer).await,
+                (next, tag) => {
+                    self.tags.saw(key, next.map(Record::revision).zip(tag));
                     Ok(Swap::Done)
                 }
-                (None, _) if answer.status == StatusCode::NO_CONTENT => {
-                    self.tags.saw(key, None);
-                    Ok(Swap::Done)
-                }
-                // Something in between may have answered, such as a page to log in.
-                _ => self.confirm(key, next, &answer).await,
             },
             Outcome::Refused => Ok(Swap::Conflict(self.load(key).await?)),
         }
@@ -196,17 +193,20 @@ enum Outcome {
 }
 
 /// Returns what an answer to a write means. S3 answers 404 if the object is gone, and 409 during another write.
-fn outcome(answer: &Answer, when: &When) -> Result<Outcome, RegisterError> {
+fn outcome(answer: &Answer, when: &When, next: Option<&Record>) -> Result<Outcome, RegisterError> {
     let error = |kind| Err(answer.error(kind, "a conditional write"));
     match (answer.status, when) {
-        (StatusCode::OK | StatusCode::CREATED | StatusCode::NO_CONTENT, _) => Ok(Outcome::Done),
+        (StatusCode::NO_CONTENT, _) => Ok(Outcome::Done),
+        // To a DELETE, a login page says 200, too, and no tag tells it from the server.
+        (StatusCode::OK | StatusCode::CREATED, _) if next.is_some() => Ok(Outcome::Done),
         (StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT, _) | (StatusCode::NOT_FOUND, When::Tagged(_)) => {
             Ok(Outcome::Refused)
         }
         (StatusCode::INSUFFICIENT_STORAGE, _) => error(RegisterErrorKind::Full),
         (StatusCode::REQUEST_TIMEOUT, _) => error(RegisterErrorKind::Ambiguous),
+        (StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT, _) => error(RegisterErrorKind::Unavailable),
         (status, _) if status.is_client_error() => error(RegisterErrorKind::Unavailable),
-        // A redirection, too: after 303, the write was done (RFC 9110 §15.4.4).
+        // Other redirects may follow a write that was done, as 303 does (RFC 9110 §15.4.4).
         _ => error(RegisterErrorKind::Ambiguous),
     }
 }

@@ -45,7 +45,7 @@ enum Failing {
     Untagged,
     /// The server doesn't see the condition.
     Unconditional,
-    /// Something in between answers 200 with a page.
+    /// A login page answers 200 in the server's place.
     Page,
 }
 
@@ -193,6 +193,7 @@ async fn a_write_without_an_answer_is_ambiguous_and_one_that_was_refused_changed
         (Failing::Replaced(401), RegisterErrorKind::Unavailable, true),
         (Failing::Replaced(429), RegisterErrorKind::Unavailable, true),
         (Failing::Replaced(303), RegisterErrorKind::Ambiguous, true),
+        (Failing::Replaced(307), RegisterErrorKind::Unavailable, true),
         (Failing::Page, RegisterErrorKind::Ambiguous, false),
         (Failing::Replaced(507), RegisterErrorKind::Full, true),
     ] {
@@ -332,9 +333,9 @@ async fn what_is_no_record_is_not_read_as_one() {
     assert_eq!(error.kind(), RegisterErrorKind::Unreadable, "{error}");
 }
 
-/// Some servers send a tag with answers to GET only. A page of something in between is no success, neither of a PUT nor of a DELETE.
+/// Some servers send a tag only on GET. And a login page's 200 doesn't mean that the PUT or DELETE reached the server.
 #[tokio::test]
-async fn a_success_that_the_server_does_not_prove_is_confirmed() {
+async fn a_put_without_a_tag_is_checked_and_a_login_page_is_no_success() {
     let gateway = Gateway::start().await;
     gateway.open().await;
     let untagged = gateway.with(of_writes(Failing::Untagged));
@@ -345,34 +346,32 @@ async fn a_success_that_the_server_does_not_prove_is_confirmed() {
     let second = written(&first, b"2");
     assert_eq!(register.compare_and_swap(&key, first.revision(), Some(&second)).await.unwrap(), Swap::Done);
     assert_eq!(gateway.take_requests(), [Method::PUT, Method::GET, Method::PUT, Method::GET]);
-    let away = gateway.with(|request| {
+    let with_page = gateway.with(|request| {
         if request.uri().path().ends_with("rnote") { of_writes(Failing::Page)(request) } else { Failing::Nothing }
     });
-    let error = away.open().await.compare_and_swap(&key, second.revision(), None).await.unwrap_err();
+    let error = with_page.open().await.compare_and_swap(&key, second.revision(), None).await.unwrap_err();
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "{error}");
     let other = gateway.open().await;
     assert_eq!(other.load(&key).await.unwrap().as_ref(), Some(&second));
-    // Two delete one version, and a page answers one of them: the other has won.
-    let away = away.open().await;
-    away.load(&key).await.unwrap();
+    // Two processes delete the same version. The login page answers one; the other wins.
+    let loser = with_page.open().await;
+    loser.load(&key).await.unwrap();
     assert_eq!(other.compare_and_swap(&key, second.revision(), None).await.unwrap(), Swap::Done);
-    let error = away.compare_and_swap(&key, second.revision(), None).await.unwrap_err();
+    let error = loser.compare_and_swap(&key, second.revision(), None).await.unwrap_err();
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "{error}");
 }
 
-/// A file server whose names have no case has one object for both keys. Read as the other's, a record would let a writer win that
-/// nobody has granted anything.
+/// A case-insensitive file server keeps both keys in one object. If one key got the other's record, a writer without a permit could
+/// win.
 #[tokio::test]
-async fn another_keys_record_is_not_read_as_ones_own() {
+async fn a_key_never_gets_another_keys_record() {
     let gateway = Gateway::start().await;
-    gateway.open().await;
-    let inner = gateway.transport();
-    let without_case = move |mut request: Request<Full<Bytes>>| {
-        let inner = inner.clone();
+    let ignoring_case = move |mut request: Request<Full<Bytes>>| {
+        let gateway = gateway.clone();
         *request.uri_mut() = request.uri().to_string().to_lowercase().parse().unwrap();
-        async move { inner.send(request).await.map(|answer| answer.map(Full::new)) }
+        async move { gateway.answer(request).await }
     };
-    let register = Box::pin(HttpRegister::open(tower::service_fn(without_case), address())).await.unwrap();
+    let register = HttpRegister::open(tower::service_fn(ignoring_case), address()).await.unwrap();
     let record = written(&Record::absent(), b"1");
     assert_eq!(register.compare_and_swap(&key("Note"), Revision::NONE, Some(&record)).await.unwrap(), Swap::Done);
     let error = register.load(&key("note")).await.unwrap_err();
