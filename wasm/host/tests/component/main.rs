@@ -21,7 +21,7 @@ use http_body_util::{BodyExt, StreamBody};
 static GUARDED: LazyLock<Compiled> = LazyLock::new(|| with_guest("IFMATCH_GUEST"));
 static JAVASCRIPT: LazyLock<Compiled> = LazyLock::new(|| with_guest("IFMATCH_JAVASCRIPT_GUEST"));
 static PYTHON: LazyLock<Compiled> = LazyLock::new(|| with_guest("IFMATCH_PYTHON_GUEST"));
-/// What each instance of the guest in Rust needs.
+/// The Rust guest's store.
 const STORE: (&str, &str) = ("STORE", "http://notes");
 const INSTANCE: (&str, &str) = ("IFMATCH_REGISTER", "instance");
 
@@ -166,7 +166,7 @@ async fn of_all_writers_at_two_instances_with_a_register_one_wins() {
     let instances = [start(&network, &register), start(&network, &register)];
     network.notes.put("/notes/a", "0");
     let mut tag = call(&instances[0], "GET /notes/a", &[], "").await.field("etag").to_owned();
-    for round in 0..100 {
+    for round in 0..1_000 {
         let attempt = |writer: usize| {
             let (instance, tag) = (&instances[writer % 2], &tag);
             let content = format!("{round} by {writer}");
