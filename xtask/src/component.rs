@@ -60,8 +60,7 @@ fn javascript(context: &Context<'_>) -> Result<PathBuf> {
     let component = context.workspace.target().join("component/javascript.wasm");
     Run::new("node", &context.workspace.root().join(npm::GUEST))
         .args(["node_modules/componentize-qjs/bin/componentize-qjs", "--world", "guest", "--js", "app.js", "--wit"])
-        .args([context.workspace.root().join("wasm/component/wit").as_os_str(), "--output".as_ref()])
-        .args([&component])
+        .args([wit(context).as_os_str(), "--output".as_ref(), component.as_os_str()])
         .passes(context.deadline)?;
     Ok(component)
 }
@@ -77,11 +76,16 @@ fn python(context: &Context<'_>) -> Result<PathBuf> {
     let python = sdk::python(context, &folder, "wasm/guest/python/requirements.txt")?;
     Run::new(python.with_file_name("componentize-py"), &source)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .args(["--wit-path".as_ref(), context.workspace.root().join("wasm/component/wit").as_os_str()])
+        .args(["--wit-path".as_ref(), wit(context).as_os_str()])
         .args(["--world", "guest", "componentize", "app", "--output"])
         .args([&component])
         .passes(context.deadline)?;
     Ok(component)
+}
+
+/// Returns the folder with the guests' world.
+fn wit(context: &Context<'_>) -> PathBuf {
+    context.workspace.root().join("wasm/component/wit")
 }
 
 /// Returns the maximum size of the component in compressed bytes.

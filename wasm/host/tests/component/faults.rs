@@ -55,13 +55,13 @@ async fn race_with_kills(authoritative: &str) {
         let before = network.notes.writes(NOTE);
         let writers = (0..16).map(|writer| write(&instances[writer % 2], &tag, format!("{round} by {writer}"), &shown));
         let fault = async {
-            let held = match kill {
-                Kill::DuringTheWrite => Some(network.notes.hold().await),
-                Kill::AtOnce | Kill::AfterTheWrite => None,
-            };
+            let mut held = None;
             match kill {
                 Kill::AtOnce => {}
-                Kill::DuringTheWrite => eventually("a guest writes", || network.notes.is_written_to()).await,
+                Kill::DuringTheWrite => {
+                    held = Some(network.notes.hold().await);
+                    eventually("a guest writes", || network.notes.is_written_to()).await;
+                }
                 Kill::AfterTheWrite => eventually("a guest has written", || network.notes.writes(NOTE) > before).await,
             }
             gateway.kill().await;
@@ -108,8 +108,8 @@ async fn write(instance: &Instance, tag: &str, content: String, shown: &str) -> 
     }
 }
 
-/// A trap ends the instance with all its requests, ifmatch among them. Its permit stays until the write timeout: nobody else writes
-/// before. Then the next writer asks the guest for its version. If the guest had written before the trap, the old tag gets 412.
+/// A trap ends the whole instance, including ifmatch and every request in flight. Its permit lasts until the write timeout, so no one
+/// else writes before then. The next writer asks the guest for its version: if the guest had already written, the old tag gets 412.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_trap_during_a_write_another_instance_goes_on() {
     const TIMEOUT: Duration = Duration::from_secs(2);

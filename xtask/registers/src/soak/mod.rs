@@ -4,7 +4,7 @@ mod faults;
 mod journal;
 mod team;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ifmatch_register::conformance::history;
 use ifmatch_register::conformance::workload::Workload;
 
@@ -40,8 +40,7 @@ pub(crate) struct Options {
 
 /// Tests each engine.
 pub(crate) async fn run(options: &Options) -> Result {
-    let all = [Engine::Postgres, Engine::Redis, Engine::Etcd, Engine::Http];
-    let engines = if options.engine.is_empty() { &all[..] } else { &options.engine };
+    let engines = if options.engine.is_empty() { Engine::value_variants() } else { &options.engine };
     for engine in engines {
         soak(*engine, options).await.map_err(|error| format!("{}: {error}", engine.name()))?;
     }
