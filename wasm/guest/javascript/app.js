@@ -1,4 +1,4 @@
-// Notes, by a service that knows nothing of conditions. They are in an instance's memory: another instance has others.
+// A service for notes that knows nothing about conditions. Each instance keeps its own notes in memory.
 
 import types from "wasi:http/types@0.3.2";
 

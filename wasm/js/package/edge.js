@@ -1,8 +1,8 @@
-// For edge runtimes, which forbid compiling bytes: their bundlers compile an imported .wasm?module file.
+// For edge runtimes, which can't compile WebAssembly from bytes. Their bundlers compile a file imported as .wasm?module.
 import module from "./ifmatch_bg.wasm?module";
 import { initSync } from "./ifmatch.js";
 
-// A local server compiles it outside of the sandbox, so the sandbox's `instanceof`, which initSync asks, would deny that it is a module.
+// A development server compiles it outside the sandbox, where WebAssembly.Module is another class. initSync checks with `instanceof`.
 initSync({ module: Object.setPrototypeOf(module, WebAssembly.Module.prototype) });
 
 export * from "./ifmatch.js";

@@ -62,7 +62,7 @@ test("Deno runs the example", async () => {
   assert.equal(await run(deno(), "run", "--no-lock", "--node-modules-dir=manual", "--cached-only", entry), EXPECTED);
 });
 
-/** Bundles the example for an edge runtime, as Next.js does: the runtime compiles the imported files, and gives them a name. */
+/** Bundles the example for an edge runtime, as Next.js does: the runtime compiles the imported file and defines a global for it. */
 async function edge(conditions) {
   const imported = [];
   const plugin = {
@@ -84,7 +84,7 @@ async function edge(conditions) {
   return vm;
 }
 
-test("an edge runtime, which forbids compiling bytes, runs the example", async () => {
+test("an edge runtime that can't compile bytes runs the example", async () => {
   const vm = await edge(["edge-light"]);
   const { notes, Request } = vm.context;
   const ask = (method, headers, body) => notes.default.fetch(new Request("http://a/note", { method, headers, body }));

@@ -193,7 +193,7 @@ async fn a_part_with_the_same_bytes_takes_the_place_of_the_listed_one() {
     let running = setup.stopped_completion().await;
     setup.store_part("part").await.expect_err("the upload is being completed");
     assert_ne!(setup.tags().await.first(), Some(&setup.part.tag));
-    let done = setup.resume(running).await.expect("the bytes are those of the list");
+    let done = setup.resume(running).await.expect("the part still has the listed bytes");
     let other = setup_with(Stop::new(|_, _| false, 0)).await;
     other.store_part("part").await.expect("the upload is open");
     assert_ne!(other.tags().await.first(), Some(&other.part.tag));
@@ -229,7 +229,7 @@ async fn an_upload_whose_completion_ended_in_a_crash_takes_parts_again() {
     stopped.abort();
     assert!(stopped.await.expect_err("it was stopped").is_cancelled());
     setup.clock.advance(Duration::from_secs(STALE.unsigned_abs() + 1));
-    setup.store_part("part").await.expect("the claim is no longer renewed");
+    setup.store_part("part").await.expect("nothing renews the claim anymore");
     setup.part.tag = setup.tags().await.remove(0);
     setup.completion().run().await.expect("it took over");
 }
