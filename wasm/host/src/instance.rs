@@ -36,7 +36,7 @@ pub struct Instance {
 
 impl Instance {
     pub(crate) fn start(
-        engine: Engine,
+        engine: &Engine,
         service: Arc<ServicePre<State>>,
         network: Network,
         variables: &[(&str, &str)],
@@ -46,7 +46,7 @@ impl Instance {
         let wasi = WasiCtx::builder().envs(variables).stderr(log.clone()).build();
         let memory = Memory::default();
         let (http, table) = (WasiHttpCtx::new(), ResourceTable::new());
-        let mut store = Store::new(&engine, State { wasi, http, table, network, memory: memory.clone() });
+        let mut store = Store::new(engine, State { wasi, http, table, network, memory: memory.clone() });
         store.limiter(|state| &mut state.memory);
         let running = tokio::spawn(async move {
             let service = service.instantiate_async(&mut store).await?;

@@ -27,7 +27,7 @@ pub use wasmtime::Strategy;
 pub type Body = UnsyncBoxBody<Bytes, wasmtime_wasi_http::Error>;
 
 /// Longest wait for anything that a test waits for.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_mins(1);
 
 /// A compiled component.
 #[derive(Clone)]
@@ -65,7 +65,7 @@ impl Compiled {
 
     /// Starts an instance with these environment variables.
     pub fn start(&self, network: &Network, variables: &[(&str, &str)]) -> Instance {
-        Instance::start(self.engine.clone(), Arc::clone(&self.service), network.clone(), variables)
+        Instance::start(&self.engine, Arc::clone(&self.service), network.clone(), variables)
     }
 }
 
