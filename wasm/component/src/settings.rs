@@ -6,7 +6,7 @@
 //! | `IFMATCH_REGISTER_TOKEN` | the gateway's token | |
 //! | `IFMATCH_AUTHORITATIVE` | `true`: resources change only through this component, so no conditional write needs a GET before it | `false` |
 //! | `IFMATCH_REQUIRE_CONDITIONS` | `true`: PUT, PATCH and DELETE without a condition get 428 | `false` |
-//! | `IFMATCH_PATHS` | prefixes of paths, separated by commas; other requests pass untouched | all |
+//! | `IFMATCH_PATHS` | prefixes of paths, separated by commas and compared without percent-encoding; other requests pass untouched | all |
 //! | `IFMATCH_HASH_LIMIT` | bytes of a response that are read for its tag; longer ones have one only with a register's URL | 1048576 |
 //! | `IFMATCH_MAX_STALENESS` | seconds for which a 304 may rely on the last answer of the register | 0 |
 //! | `IFMATCH_WRITE_TIMEOUT` | seconds that a write may take | 30 |
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_http_register::Address;
+use percent_encoding::percent_decode_str;
 
 /// Maximum of `IFMATCH_MAX_STALENESS` and of `IFMATCH_WRITE_TIMEOUT`, in seconds.
 const LONGEST: u64 = 3_600;
@@ -102,8 +103,14 @@ impl Settings {
 
     /// Returns `true` if the requests for a path are conditional.
     pub fn covers(&self, path: &str) -> bool {
-        self.paths.is_empty() || self.paths.iter().any(|prefix| path.starts_with(prefix.as_str()))
+        self.paths.is_empty() || self.paths.iter().any(|prefix| begins_with(path, prefix))
     }
+}
+
+/// Compares decoded paths, as the layer does: a service that decodes `/n%6Ftes` writes to `/notes`.
+fn begins_with(path: &str, prefix: &str) -> bool {
+    let mut path = percent_decode_str(path);
+    percent_decode_str(prefix).all(|byte| path.next() == Some(byte))
 }
 
 fn records(register: Option<&str>, token: Option<&str>) -> Result<Records, Unusable> {
@@ -161,6 +168,10 @@ mod tests {
         let settings = read(&[("IFMATCH_PATHS", "/notes/, /docs")]).expect("valid");
         assert!(settings.covers("/notes/7") && settings.covers("/docs"));
         assert!(!settings.covers("/notes") && !settings.covers("/"));
+        // Another spelling of a path is no way around its guard.
+        assert!(settings.covers("/n%6ftes/7") && settings.covers("/notes%2F7") && !settings.covers("/n%6ft"));
+        let encoded = read(&[("IFMATCH_PATHS", "/caf%C3%A9")]).expect("valid");
+        assert!(encoded.covers("/caf%c3%a9/menu") && !encoded.covers("/cafe"));
     }
 
     #[test]
