@@ -6,7 +6,7 @@
 //! | `IFMATCH_REGISTER_TOKEN` | the gateway's token | |
 //! | `IFMATCH_AUTHORITATIVE` | `true`: resources change only through this component, so no conditional write needs a GET before it | `false` |
 //! | `IFMATCH_REQUIRE_CONDITIONS` | `true`: PUT, PATCH and DELETE without a condition get 428 | `false` |
-//! | `IFMATCH_PATHS` | prefixes of paths, separated by commas and compared without percent-encoding; other requests pass untouched | all |
+//! | `IFMATCH_PATHS` | prefixes of paths, separated by commas and compared after percent-decoding; other requests pass untouched | all |
 //! | `IFMATCH_HASH_LIMIT` | bytes of a response that are read for its tag; longer ones have one only with a register's URL | 1048576 |
 //! | `IFMATCH_MAX_STALENESS` | seconds for which a 304 may rely on the last answer of the register | 0 |
 //! | `IFMATCH_WRITE_TIMEOUT` | seconds that a write may take | 30 |
@@ -107,7 +107,7 @@ impl Settings {
     }
 }
 
-/// Compares decoded paths, as the layer does: a service that decodes `/n%6Ftes` writes to `/notes`.
+/// Compares decoded paths, since a service may decode `/n%6Ftes` to `/notes`.
 fn begins_with(path: &str, prefix: &str) -> bool {
     let mut path = percent_decode_str(path);
     percent_decode_str(prefix).all(|byte| path.next() == Some(byte))
@@ -168,7 +168,7 @@ mod tests {
         let settings = read(&[("IFMATCH_PATHS", "/notes/, /docs")]).expect("valid");
         assert!(settings.covers("/notes/7") && settings.covers("/docs"));
         assert!(!settings.covers("/notes") && !settings.covers("/"));
-        // Another spelling of a path is no way around its guard.
+        // An encoded path must not bypass the guard.
         assert!(settings.covers("/n%6ftes/7") && settings.covers("/notes%2F7") && !settings.covers("/n%6ft"));
         let encoded = read(&[("IFMATCH_PATHS", "/caf%C3%A9")]).expect("valid");
         assert!(encoded.covers("/caf%c3%a9/menu") && !encoded.covers("/cafe"));
