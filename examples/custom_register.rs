@@ -1,6 +1,6 @@
 //! A custom register in one source file. It keeps each record in its own file, in a folder that processes share.
 //!
-//! A register implements three methods over opaque records. `tests/examples/main.rs` runs the public conformance suite
+//! A register implements three methods over opaque records. `tests/examples/main.rs` here runs the public conformance suite
 //! on this one.
 //!
 //! Run it: `cargo run --example custom_register`

@@ -28,7 +28,7 @@ export SOURCE_DATE_EPOCH
 
 # The libraries in the binary, with the texts of their licences.
 licences() {
-    cargo tree --locked --package ifmatch-gateway --target "$1" --edges normal,no-proc-macro --prefix none --format '{p} {l}' |
+    cargo tree --locked --package ifmatch-gateway --features full --target "$1" --edges normal,no-proc-macro --prefix none --format '{p} {l}' |
         grep -v "($root" | sed 's/ (\*)$//' | sort -u | while read -r name number licence; do
         printf '\n%s %s: %s\n' "$name" "$number" "$licence"
         find "$cargo_home"/registry/src/*/"$name-${number#v}" -maxdepth 1 -type f \
@@ -118,7 +118,7 @@ build() {
         "--remap-path-prefix=$target=/target" "--remap-path-prefix=$cargo_home=/cargo" | sed 's/\x1f$//')
     export CARGO_ENCODED_RUSTFLAGS
     env "CFLAGS_$(echo "$triple" | tr - _)=-Wno-builtin-macro-redefined -D__DATE__=\"\" -D__TIME__=\"\"" \
-        cargo build --locked --profile portable --target "$triple" --package ifmatch-gateway --bin ifmatch
+        cargo build --locked --profile portable --target "$triple" --package ifmatch-gateway --bin ifmatch --features full
     binary=$target/$triple/portable/ifmatch
     if grep --quiet --fixed-strings -e "$root/" -e "$cargo_home/" "$binary"; then
         echo "$binary contains a path of this machine" >&2

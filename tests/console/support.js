@@ -16,7 +16,7 @@ export const LIMIT = 60_000;
 
 /// Starts a gateway with these arguments. Returns the URLs of its service and its console.
 export async function gateway(test, args, env = {}) {
-  assert.ok(BIN, "IFMATCH_BIN must name the gateway: run cargo xtask test --only console");
+  assert.ok(BIN, "IFMATCH_BIN must name the gateway: run cargo xtask ci --only console");
   const folder = mkdtempSync(join(tmpdir(), "ifmatch-console-"));
   const fixed = args[0] === "serve" ? ["--listen-tables", "off", "--listen-s3", "off"] : [];
   const all = [...args, ...fixed, "--listen", "127.0.0.1:0", "--console", "127.0.0.1:0"];

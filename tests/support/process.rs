@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Timeout for output or the end of a process, far beyond the expected time.
-const TIMEOUT: Duration = Duration::from_mins(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(10);
 /// Interval at which the end of a process is polled.
 const POLL: Duration = Duration::from_millis(10);
 

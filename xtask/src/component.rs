@@ -8,7 +8,7 @@ use crate::Result;
 use crate::command::Run;
 use crate::step::Context;
 use crate::workspace::Workspace;
-use crate::{npm, sdk, test, wasm};
+use crate::{ci, npm, sdk, wasm};
 
 /// Builds the component.
 pub(crate) fn run() -> Result {
@@ -50,7 +50,7 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
         .env("IFMATCH_GUEST", guest)
         .env("IFMATCH_JAVASCRIPT_GUEST", javascript(context)?)
         .env("IFMATCH_PYTHON_GUEST", python)
-        .env("IFMATCH_BIN", test::gateway(context)?)
+        .env("IFMATCH_BIN", ci::gateway(context)?)
         .passes(deadline)
 }
 

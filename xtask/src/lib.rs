@@ -1,4 +1,4 @@
-//! The workspace's tasks: `cargo xtask test` checks everything, `cargo xtask docs` builds the documentation
+//! The workspace's tasks: `cargo xtask ci` checks everything, `cargo xtask docs` builds the documentation
 //! site, `cargo xtask bench` measures, `cargo xtask scoreboard` checks other servers, `cargo xtask soak` tests the shared
 //! registers for longer, `cargo xtask worker` serves the Cloudflare Worker, `cargo xtask js` builds the npm package,
 //! `cargo xtask component` builds the WebAssembly component, `cargo xtask dist` builds the packages of a release.
@@ -6,6 +6,7 @@
 //! xtask-docs and the benchmarks in benches/run use this library.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
 
+mod ci;
 pub mod command;
 mod component;
 mod dist;
@@ -15,7 +16,6 @@ pub mod npm;
 mod programs;
 pub mod sdk;
 pub mod step;
-mod test;
 mod tree;
 pub mod wasm;
 pub mod worker;
@@ -38,8 +38,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Checks everything: format, lints, documentation, tests, packages.
-    Test(test::Options),
+    /// Checks everything: `cargo test`, then lints, documentation, servers, WebAssembly, browsers and SDKs.
+    Ci(ci::Options),
     /// Runs benchmarks.
     #[command(disable_help_flag = true)]
     Bench(programs::Arguments),
@@ -65,7 +65,7 @@ enum Task {
 /// Runs the task named on the command line.
 pub fn main() -> ExitCode {
     exit(match Cli::parse().task {
-        Task::Test(options) => test::run(&options),
+        Task::Ci(options) => ci::run(&options),
         Task::Bench(options) => programs::run(programs::BENCH, &options),
         Task::Docs(options) => programs::run(programs::DOCS, &options),
         Task::Scoreboard(options) => programs::run(programs::SCOREBOARD, &options),

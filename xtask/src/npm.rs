@@ -7,7 +7,6 @@ use std::time::{Instant, SystemTime};
 
 use crate::Result;
 use crate::command::Run;
-use crate::step::Context;
 use crate::workspace::Workspace;
 
 /// Folder of the component's guest in JavaScript, and of what makes a component of it.
@@ -22,13 +21,6 @@ pub const JS: &str = "wasm/js";
 pub const MINIFLARE: &str = "wasm/miniflare";
 /// Folder of the Azure clients for JavaScript and their suite.
 pub const CLIENTS: &str = "tests/sdk/javascript";
-
-/// Installs the packages of all lock files, without running their install scripts.
-pub fn install(context: &Context<'_>) -> Result {
-    [AZURITE, CLIENTS, CONSOLE, GUEST, JS, MINIFLARE]
-        .iter()
-        .try_for_each(|folder| install_in(context.workspace, folder, context.deadline))
-}
 
 /// Installs the packages of a folder's lock file, unless they are up to date.
 pub fn require(workspace: &Workspace, folder: &str, deadline: Instant) -> Result {

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::Result;
 use crate::command::{Run, executable};
 use crate::step::Context;
-use crate::workspace::{SELECTION, Workspace};
+use crate::workspace::{FULL, Workspace};
 
 /// How cargo runs the benchmarks, a workspace of their own.
 pub(crate) const BENCH: &str =
@@ -35,7 +35,7 @@ pub(crate) fn run(program: &str, Arguments { arguments }: &Arguments) -> Result 
 
 /// Builds the site with the dependencies that other steps use as well.
 pub(crate) fn check_docs(context: &Context<'_>) -> Result {
-    let build = format!("build --quiet --locked {SELECTION} --bin xtask-docs --message-format json-render-diagnostics");
+    let build = format!("build --quiet --locked {FULL} --bin xtask-docs --message-format json-render-diagnostics");
     let messages = Run::cargo(&build, context.workspace.root()).output()?;
     let program = executable(&messages).ok_or("cargo does not say where it put xtask-docs")?;
     Run::new(program, context.workspace.root()).passes(context.deadline)

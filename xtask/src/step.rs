@@ -78,7 +78,7 @@ pub(crate) fn run_in_order(steps: &[&Step], workspace: &Workspace) -> Result {
         let done = (step.run)(&context);
         let cpu = command::cpu_of_ended().unwrap_or_default() - cpu;
         times.push(Time { step: step.name, real: start.elapsed().as_secs_f64(), cpu, passed: done.is_ok() });
-        done.err().map(|error| format!("{}: {error}\nto run it alone: cargo xtask test --only {0}", step.name))
+        done.err().map(|error| format!("{}: {error}\nto run it alone: cargo xtask ci --only {0}", step.name))
     });
     summarise(&times, steps.len());
     failure.map_or(Ok(()), |error| Err(error.into()))

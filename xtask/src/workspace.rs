@@ -7,9 +7,13 @@ use serde_json::Value;
 use crate::Result;
 use crate::command::Run;
 
-/// One selection of packages and features for all native builds and tests, so nothing is compiled twice. With its
-/// feature, the harness builds only with the Worker's toolchain.
+/// All packages and features, for lints and documentation. With its feature, the harness builds only with the Worker's toolchain.
 pub(crate) const SELECTION: &str = "--workspace --exclude wasm-harness --all-features";
+
+/// What needs other programs, and the gateway with all features: what `cargo test` leaves out.
+pub(crate) const FULL: &str = "--all-features --package ifmatch-gateway --package ifmatch-servers --package ifmatch-postgres \
+     --package ifmatch-redis --package ifmatch-etcd --package ifmatch-testbed --package ifmatch-examples --package xtask \
+     --package xtask-docs --package xtask-registers";
 
 /// The workspace of this task.
 pub struct Workspace {

@@ -21,7 +21,7 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
     TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
     let azurite = workspace.root().join(npm::AZURITE).join("node_modules/azurite/dist/src/blob/main.js");
     if !azurite.exists() {
-        return Err("Azurite is not installed: cargo xtask test --only npm".into());
+        return Err("Azurite is not installed: run npm ci --ignore-scripts in tests/azurite".into());
     }
     let (gateway, program) = (programs::gateway(workspace)?, programs::leases(workspace)?);
     let dir = rounds::folder(workspace)?;

@@ -14,7 +14,7 @@ pub(crate) fn gateway(workspace: &Workspace) -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("IFMATCH_BIN") {
         return Ok(named.into());
     }
-    build(workspace, "--package ifmatch-gateway --bin ifmatch")
+    build(workspace, "--package ifmatch-gateway --bin ifmatch --features full")
 }
 
 /// Builds the services of benches/server.

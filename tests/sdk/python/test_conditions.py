@@ -1,4 +1,4 @@
-"""Conditional headers that the client can send: rows of tests/data/blackbox/azure-conditions.txt."""
+"""Conditional headers that the client can send: rows of crates/ifmatch-gateway/tests/data/blackbox/azure-conditions.txt."""
 
 from datetime import datetime, timezone
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from operations import OPERATIONS, conditions, expressible, stage
 from support import check, outcome, parametrize
 
-TABLE = Path(__file__).parents[2] / "data" / "blackbox" / "azure-conditions.txt"
+TABLE = Path(__file__).parents[3] / "crates/ifmatch-gateway/tests/data/blackbox" / "azure-conditions.txt"
 
 
 def cases():

@@ -1,4 +1,4 @@
-//! Test harness for WebAssembly. `cargo xtask test --only wasm` passes it to the compiler.
+//! Test harness for WebAssembly. `cargo xtask ci --only wasm` passes it to the compiler.
 //!
 //! The standard harness can't print there. This one writes to the console, and throws an error if a test fails.
 #![cfg(feature = "run")]

@@ -7,7 +7,7 @@ use super::wrangler::Copied;
 use super::{build, build_package, size, wrangler};
 use crate::command::Run;
 use crate::step::Context;
-use crate::workspace::{SELECTION, Workspace};
+use crate::workspace::{FULL, Workspace};
 use crate::{Result, npm, sdk};
 
 /// Checks the Worker's size and deployment, and runs its own tests, the black-box suite and the Azure clients.
@@ -38,8 +38,7 @@ fn black_box(context: &Context<'_>, folder: &Path) -> Result {
     let log = context.workspace.target().join("worker.log");
     let served = Served::start(context, folder, &log)?;
     // An isolate's memory holds few bodies: more cases at a time would get 503.
-    let suite = format!("test --locked {SELECTION} --test blackbox -- --test-threads=4");
-    let passed = Run::cargo(&suite, context.workspace.root())
+    let passed = Run::cargo("test --locked --test blackbox -- --test-threads=4", context.workspace.root())
         .env("IFMATCH_SERVER", "worker")
         .env("IFMATCH_URL", format!("http://{}", served.blobs))
         .env("IFMATCH_TABLES_URL", format!("http://{}", served.tables))
@@ -52,7 +51,7 @@ fn register(context: &Context<'_>) -> Result {
     let folder = build_package(context.workspace, "worker-register", "worker-register", context.deadline)?;
     let log = context.workspace.target().join("worker-register.log");
     let served = Served::start(context, &folder, &log)?;
-    let passed = Run::cargo(&format!("test --locked {SELECTION} --test worker_register"), context.workspace.root())
+    let passed = Run::cargo(&format!("test --locked {FULL} --test worker_register"), context.workspace.root())
         .env("IFMATCH_URL", format!("http://{}", served.blobs))
         .passes(context.deadline);
     passed.map_err(|error| format!("{}\n{error}", std::fs::read_to_string(&log).unwrap_or_default()).into())

@@ -6,8 +6,6 @@ mod election;
 mod lock;
 #[cfg(feature = "object-store")]
 mod objects;
-#[cfg(feature = "object-store")]
-mod objects_s3;
 mod queue;
 mod stopped;
 mod store;

@@ -95,7 +95,7 @@ pub async fn check(url: &str) -> Vec<Value> {
 /// Returns the command without inherited settings. What it starts ends when it is dropped.
 fn command() -> Command {
     let mut command =
-        Command::new(std::env::var_os("IFMATCH_BIN").expect("IFMATCH_BIN: run `cargo xtask test --only component`"));
+        Command::new(std::env::var_os("IFMATCH_BIN").expect("IFMATCH_BIN: run `cargo xtask ci --only component`"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("IFMATCH_") {
             command.env_remove(name);

@@ -28,7 +28,7 @@ const INSTANCE: (&str, &str) = ("IFMATCH_REGISTER", "instance");
 /// Composes the component with the guest of this variable.
 fn with_guest(guest: &str) -> Compiled {
     let read = |name: &str| {
-        let path = std::env::var(name).unwrap_or_else(|_| panic!("{name}: run `cargo xtask test --only component`"));
+        let path = std::env::var(name).unwrap_or_else(|_| panic!("{name}: run `cargo xtask ci --only component`"));
         std::fs::read(path).unwrap()
     };
     Compiled::new(&compose(&read("IFMATCH_COMPONENT"), &read(guest)), Strategy::Winch)

@@ -1,0 +1,244 @@
+//! kill -9 during many writes, repeatedly: acknowledged writes survive, no blob is mixed, and leftovers are removed.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use ifmatch_core::digest::ContentHash;
+use ifmatch_testbed::within;
+use support::{Answer, Client, Gateway, full};
+use tokio::task::JoinSet;
+
+/// Number of concurrent writers, each with its own blob.
+const WRITERS: usize = 100;
+
+/// Number of acknowledged writes in a round before the kill. Others are in flight.
+const KILLED_AFTER: [usize; 5] = [0, 1, 25, 80, 160];
+
+/// Allowed contents of a blob: the last acknowledged write, or any later attempt.
+#[derive(Default)]
+struct Expected {
+    /// Body and tag of the last acknowledged write, if any.
+    acknowledged: Option<(Bytes, String)>,
+    /// Bodies of later writes without a response.
+    unanswered: Vec<Bytes>,
+}
+
+type Blobs = Arc<Mutex<HashMap<String, Expected>>>;
+
+/// State shared by the writers of one round.
+#[derive(Clone)]
+struct Round {
+    number: usize,
+    client: Client,
+    blobs: Blobs,
+    acknowledged: Arc<AtomicUsize>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kill_9_during_a_hundred_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_owned();
+    let mut gateway = tokio::task::block_in_place(|| Gateway::start(["serve", "--data", &path]));
+    let blobs = Blobs::default();
+    for (number, killed_after) in KILLED_AFTER.into_iter().enumerate() {
+        let client = Client::new(gateway.address());
+        let round = Round { number, client, blobs: Arc::clone(&blobs), acknowledged: Arc::default() };
+        let mut writers = JoinSet::new();
+        for writer in 0..WRITERS {
+            writers.spawn(write_until_the_end(round.clone(), writer));
+        }
+        // A short pause, so the kill doesn't coincide with the step before a response.
+        within("the writes before the kill", async {
+            while round.acknowledged.load(Relaxed) < killed_after {
+                assert!(writers.try_join_next().is_none(), "a write has failed before the kill");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(7)).await;
+        tokio::task::block_in_place(|| gateway.kill());
+        writers.join_all().await;
+        tokio::task::block_in_place(|| gateway.restart());
+        check(&Client::new(gateway.address()), &blobs, folder.path(), number).await;
+    }
+}
+
+/// Writes one blob repeatedly until the process has ended.
+async fn write_until_the_end(round: Round, writer: usize) {
+    let name = format!("/c/blob-{writer}");
+    for turn in 0.. {
+        let body = body(round.number, writer, turn);
+        let tag = note(&round.blobs, &name, |blob| {
+            blob.unanswered.push(body.clone());
+            blob.acknowledged.as_ref().map(|(_, tag)| tag.clone())
+        });
+        // Every other writer uses conditions, and detects if its last write was lost.
+        let request = match (writer % 2, tag) {
+            (0, _) => Request::builder(),
+            (_, None) => Request::builder().header("if-none-match", "*"),
+            (_, Some(tag)) => Request::builder().header("if-match", tag),
+        };
+        let request = request.method(Method::PUT).uri(&name).body(full(body.clone())).unwrap();
+        let Ok(answer) = round.client.try_send(request).await else { return };
+        acknowledge(&round.blobs, &name, &answer, body);
+        round.acknowledged.fetch_add(1, Relaxed);
+    }
+}
+
+fn acknowledge(blobs: &Blobs, name: &str, answer: &Answer, body: Bytes) {
+    assert!(matches!(answer.status.as_u16(), 200 | 201), "{name}: {answer:#?}");
+    let tag = answer.etag().to_owned();
+    note(blobs, name, |blob| *blob = Expected { acknowledged: Some((body, tag)), unanswered: Vec::new() });
+}
+
+fn note<T>(blobs: &Blobs, name: &str, change: impl FnOnce(&mut Expected) -> T) -> T {
+    change(blobs.lock().unwrap().entry(name.to_owned()).or_default())
+}
+
+/// Returns a unique body, below or above the inline limit.
+fn body(round: usize, writer: usize, turn: usize) -> Bytes {
+    let size = [1 << 10, 64 << 10, 1 << 20][writer % 3];
+    let line = format!("round {round} writer {writer} turn {turn}\n");
+    line.bytes().cycle().take(size).collect()
+}
+
+/// After a restart, checks that each blob has an allowed content with the right tag, and that nothing else is on disk.
+async fn check(client: &Client, blobs: &Blobs, folder: &Path, round: usize) {
+    let names: Vec<String> = blobs.lock().unwrap().keys().cloned().collect();
+    let mut in_files = 0;
+    let mut present = 0;
+    for name in names {
+        let answer = client.get(&name, &[]).await;
+        let found =
+            (answer.status == 200).then(|| (answer.body.clone(), answer.headers["etag"].to_str().unwrap().to_owned()));
+        note(blobs, &name, |blob| one_of(blob, found.as_ref(), &format!("{name} in round {round}")));
+        if let Some((body, tag)) = found {
+            let hash = ContentHash::of(&body).hex();
+            assert!(tag.trim_matches('"').starts_with(&hash), "{name} in round {round}: {tag} is not of these bytes");
+            present += 1;
+            in_files += usize::from(body.len() > 4 << 10);
+        }
+    }
+    let listed = client.get("/c?limit=1000", &[]).await;
+    if present > 0 {
+        assert_eq!(listed.json()["blobs"].as_array().map(Vec::len), Some(present), "listing in round {round}");
+    }
+    assert_eq!(files(&folder.join("bodies")), in_files, "a body for each blob that has one, in round {round}");
+    assert_eq!(files(&folder.join("tmp")), 0, "nothing half written, in round {round}");
+}
+
+/// Checks that the blob is its last acknowledged version or a later attempt, which counts as acknowledged from now on.
+fn one_of(blob: &mut Expected, found: Option<&(Bytes, String)>, place: &str) {
+    let is_acknowledged = found == blob.acknowledged.as_ref();
+    let is_later = found.is_some_and(|(body, _)| blob.unanswered.contains(body));
+    assert!(is_acknowledged || is_later, "{place} is neither the acknowledged version nor a later attempt");
+    *blob = Expected { acknowledged: found.cloned(), unanswered: Vec::new() };
+}
+
+/// The number of files below a folder.
+fn files(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+}
+
+/// A write of the hot blob.
+struct HotWrite {
+    body: Bytes,
+    /// The tag that it replaced, if it had a condition.
+    condition: Option<String>,
+    /// Steps of a clock that all writers share.
+    begun: usize,
+    /// `None` without an answer.
+    ended: Option<usize>,
+}
+
+/// The writes of the hot blob that weren't refused.
+#[derive(Clone, Default)]
+struct Hot {
+    clock: Arc<AtomicUsize>,
+    writes: Arc<Mutex<HashMap<Bytes, HotWrite>>>,
+}
+
+/// The writers of one blob share swaps, and the kill meets a group of them. All but one write on a condition.
+#[tokio::test(flavor = "multi_thread")]
+async fn kill_9_during_a_hundred_writes_of_one_blob() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_owned();
+    let mut gateway = tokio::task::block_in_place(|| Gateway::start(["serve", "--data", &path]));
+    let hot = Hot::default();
+    let first = Bytes::from_static(b"first");
+    Client::new(gateway.address()).put("/c/hot", &[], first.clone()).await.expect(201);
+    let (begun, ended) = (hot.clock.fetch_add(1, Relaxed), Some(hot.clock.fetch_add(1, Relaxed)));
+    hot.writes.lock().unwrap().insert(first.clone(), HotWrite { body: first, condition: None, begun, ended });
+    for (round, killed_after) in [10, 5000, 8000].into_iter().enumerate() {
+        let client = Client::new(gateway.address());
+        let goal = hot.clock.load(Relaxed) + killed_after;
+        let mut writers = JoinSet::new();
+        for writer in 0..WRITERS {
+            writers.spawn(write_hot_until_the_end(hot.clone(), client.clone(), round, writer));
+        }
+        within("the writes before the kill", async {
+            while hot.clock.load(Relaxed) < goal {
+                assert!(writers.try_join_next().is_none(), "a write has failed before the kill");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        tokio::task::block_in_place(|| gateway.kill());
+        writers.join_all().await;
+        tokio::task::block_in_place(|| gateway.restart());
+        check_hot(&hot, &Client::new(gateway.address()), round).await;
+    }
+}
+
+async fn write_hot_until_the_end(hot: Hot, client: Client, round: usize, writer: usize) {
+    for turn in 0.. {
+        let mut request = Request::builder();
+        let mut condition = None;
+        if writer > 0 {
+            let Ok(found) = client.try_send(Request::get("/c/hot").body(full(Bytes::new())).unwrap()).await else {
+                return;
+            };
+            condition = (found.status == 200).then(|| found.etag().to_owned());
+            request = request.header(
+                condition.as_ref().map_or("if-none-match", |_| "if-match"),
+                condition.as_deref().unwrap_or("*"),
+            );
+        }
+        let body = Bytes::from(format!("{round} {writer} {turn}"));
+        let begun = hot.clock.fetch_add(1, Relaxed);
+        let write = HotWrite { body: body.clone(), condition, begun, ended: None };
+        hot.writes.lock().unwrap().insert(body.clone(), write);
+        let request = request.method(Method::PUT).uri("/c/hot").body(full(body.clone())).unwrap();
+        let Ok(answer) = client.try_send(request).await else { return };
+        let mut all = hot.writes.lock().unwrap();
+        match answer.status.as_u16() {
+            200 | 201 => all.get_mut(&body).unwrap().ended = Some(hot.clock.fetch_add(1, Relaxed)),
+            412 => drop(all.remove(&body)),
+            _ => panic!("{answer:#?}"),
+        }
+    }
+}
+
+/// Checks that the blob is a write that no acknowledged one has followed, and that no version was replaced by two.
+async fn check_hot(hot: &Hot, client: &Client, round: usize) {
+    let answer = client.get("/c/hot", &[]).await;
+    let mut writes = hot.writes.lock().unwrap();
+    let now = hot.clock.fetch_add(1, Relaxed);
+    let found = writes.get_mut(&answer.body).unwrap_or_else(|| panic!("{:?} in round {round}", answer.body));
+    let ended = found.ended.unwrap_or(usize::MAX);
+    found.ended.get_or_insert(now);
+    // The others without an answer have had no effect, or were replaced.
+    writes.retain(|_, write| write.ended.is_some());
+    let later = writes.values().find(|write| write.begun > ended);
+    assert!(later.is_none(), "{:?} was acknowledged after {:?} in round {round}", later.unwrap().body, answer.body);
+    let replaced: Vec<&String> = writes.values().filter_map(|write| write.condition.as_ref()).collect();
+    assert_eq!(replaced.iter().collect::<HashSet<_>>().len(), replaced.len(), "round {round}");
+}

@@ -1,0 +1,76 @@
+//! A command that `ifmatch lock` or `ifmatch elect` runs.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use crate::Gateway;
+use crate::process::TIMEOUT;
+
+/// A command in the background. Killed when dropped, together with the command that it runs.
+pub struct Guarded {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Guarded {
+    /// Starts `ifmatch` with these arguments, and a script.
+    pub fn start(arguments: &[&str], script: &str) -> Self {
+        Self::of(Gateway::command(), arguments, script)
+    }
+
+    /// Starts a prepared command with these arguments, and a script.
+    pub fn of(mut command: Command, arguments: &[&str], script: &str) -> Self {
+        command.args(arguments).args(["--", "sh", "-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("ifmatch starts");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let (line, lines) = channel();
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|read| line.send(read)));
+        Self { child, lines }
+    }
+
+    /// Returns the next line of the command's output, or an empty one at the end.
+    pub fn line(&self) -> String {
+        match self.lines.recv_timeout(TIMEOUT) {
+            Ok(line) => line.trim().to_owned(),
+            Err(RecvTimeoutError::Disconnected) => String::new(),
+            Err(RecvTimeoutError::Timeout) => panic!("the next line of the command: not within {TIMEOUT:?}"),
+        }
+    }
+
+    /// Returns the process of `ifmatch`.
+    pub fn process(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Sends a signal to `ifmatch`.
+    pub fn signal(&self, name: &str) {
+        kill(name, &self.child.id().to_string());
+    }
+
+    /// Waits until `ifmatch` has exited, and returns its exit code.
+    pub fn code(&mut self) -> Option<i32> {
+        let pause = Duration::from_millis(20);
+        for _ in 0..TIMEOUT.as_millis() / pause.as_millis() {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status.code();
+            }
+            std::thread::sleep(pause);
+        }
+        panic!("the end of the command: not within {TIMEOUT:?}");
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal to a process by its number.
+pub fn kill(signal: &str, pid: &str) {
+    let status = Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]).status().expect("sh runs");
+    assert!(status.success(), "kill -{signal} {pid}");
+}
