@@ -14,7 +14,7 @@ use ifmatch_runtime::{Clock, SystemClock};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::{Directive, EnvFilter, LevelFilter, Targets};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
@@ -89,33 +89,32 @@ impl From<LogFormat> for AccessLogFormat {
     }
 }
 
-/// Silences the library that speaks S3.
-const S3S_OFF: &str = "s3s=off";
+/// The variable that other programs' logs obey, too.
+const RUST_LOG: &str = "RUST_LOG";
+/// The library that speaks S3.
+const S3S: &str = "s3s";
 
 /// Returns the filter of `--log`, else of `RUST_LOG`, else `info`. `--access-log` enables the access log, at level debug,
 /// regardless of the filter; one with a destination of its own isn't repeated here.
-fn filter(settings: &Settings) -> Result<EnvFilter, Error> {
-    let from_env = || std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|text| !text.is_empty());
+fn filter(settings: &Settings) -> Result<Targets, Error> {
+    let from_env = || std::env::var(RUST_LOG).ok().filter(|text| !text.is_empty());
     let (text, source) = match (&settings.log, from_env()) {
         (Some(text), _) => (text.clone(), "--log"),
-        (None, Some(text)) => (text, EnvFilter::DEFAULT_ENV),
+        (None, Some(text)) => (text, RUST_LOG),
         (None, None) => (DEFAULT_FILTER.to_owned(), "--log"),
     };
     if !has_level(&text) {
         return Err(invalid(source, &text, &"it contains no level"));
     }
-    let filter = EnvFilter::try_new(&text).map_err(|error| invalid(source, &text, &error))?;
+    let filter: Targets = text.parse().map_err(|error| invalid(source, &text, &error))?;
     // The library logs each refused request as an error, and valid signatures at level debug.
-    let quiet: Directive = S3S_OFF.parse().map_err(|error| invalid(source, S3S_OFF, &error))?;
-    let filter = filter.add_directive(quiet);
+    let filter = filter.with_target(S3S, LevelFilter::OFF);
     let level = match settings.access_log {
         AccessLog::Off => return Ok(filter),
-        AccessLog::Log if settings.access_log_format.is_none() => "debug",
-        AccessLog::Log | AccessLog::Stdout | AccessLog::File(_) => "off",
+        AccessLog::Log if settings.access_log_format.is_none() => LevelFilter::DEBUG,
+        AccessLog::Log | AccessLog::Stdout | AccessLog::File(_) => LevelFilter::OFF,
     };
-    let directive = format!("{ACCESS}={level}");
-    let directive: Directive = directive.parse().map_err(|error| invalid(source, &directive, &error))?;
-    Ok(filter.add_directive(directive))
+    Ok(filter.with_target(ACCESS, level))
 }
 
 /// Returns `true` if a directive sets a log level. The library reads an unknown level as the name of a module, which it

@@ -30,14 +30,22 @@ pub enum Engine {
     Memory,
     /// A file for one process.
     Redb(PathBuf),
+    /// A database.
+    Database(Database),
+    /// An object store with conditional writes.
+    Objects,
+}
+
+/// An engine in a server of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Database {
     /// PostgreSQL.
     Postgres,
     /// Redis or Valkey.
     Redis,
     /// etcd.
     Etcd,
-    /// An object store with conditional writes.
-    Objects,
 }
 
 /// The schemes of all engines, for messages.
@@ -68,9 +76,9 @@ impl FromStr for RegisterUrl {
                 Some(path) if path.starts_with('/') && !path.ends_with('/') => Engine::Redb(path.into()),
                 _ => return Err(unknown()),
             },
-            "postgres" | "postgresql" if rest.starts_with("//") => Engine::Postgres,
-            "redis" | "rediss" if rest.starts_with("//") => Engine::Redis,
-            "etcd" | "etcds" if rest.starts_with("//") => Engine::Etcd,
+            "postgres" | "postgresql" if rest.starts_with("//") => Engine::Database(Database::Postgres),
+            "redis" | "rediss" if rest.starts_with("//") => Engine::Database(Database::Redis),
+            "etcd" | "etcds" if rest.starts_with("//") => Engine::Database(Database::Etcd),
             "s3" | "az" | "gs" if rest.starts_with("//") => Engine::Objects,
             _ => return Err(unknown()),
         };
@@ -97,7 +105,7 @@ mod tests {
     #[test]
     fn only_urls_of_registers_are_accepted() {
         assert_eq!("memory:".parse::<RegisterUrl>().unwrap().engine, Engine::Memory);
-        assert_eq!("postgres://u@h1,h2/d".parse::<RegisterUrl>().unwrap().engine, Engine::Postgres);
+        assert_eq!("postgres://u@h1,h2/d".parse::<RegisterUrl>().unwrap().engine, Engine::Database(Database::Postgres));
         assert_eq!("s3://bucket/prefix".parse::<RegisterUrl>().unwrap().engine, Engine::Objects);
         for wrong in [
             "",

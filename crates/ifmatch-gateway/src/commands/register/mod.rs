@@ -12,6 +12,7 @@ use crate::cli::terminal::{counted, print_line};
 use crate::commands::runtime::block_on;
 use crate::error::Error;
 
+mod engines;
 mod open;
 
 pub(crate) use open::{AcceptLosses, in_folder, memory, memory_of, open};

@@ -7,14 +7,12 @@ use ifmatch_blob::store::BoxError;
 use ifmatch_blob_embedded as embedded;
 use ifmatch_blob_objects::{self as objects, ObjectRegister};
 use ifmatch_core::record::Revision;
-use ifmatch_etcd::EtcdRegister;
-use ifmatch_postgres::PostgresRegister;
 use ifmatch_redb::RedbRegister;
-use ifmatch_redis::RedisRegister;
 use ifmatch_register::{
     self as registers, ConnectError, ConnectErrorKind, Guarantee, Key, MemoryRegister, Register, Wrapper,
 };
 
+use super::engines;
 use crate::cli::terminal::print_line;
 use crate::commands::store_url;
 use crate::config::register_url::{Engine, RegisterUrl};
@@ -42,17 +40,9 @@ pub(super) async fn open_existing(url: &RegisterUrl) -> Result<Arc<dyn Register>
 pub(crate) async fn open(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> {
     match url.engine() {
         Engine::Memory => Ok(memory()),
-        Engine::Postgres => {
-            let opened = PostgresRegister::connect(url.with_password()).await;
-            Ok(Arc::new(opened.map_err(|error| connect_error(url, &error))?))
-        }
-        Engine::Redis => {
-            let opened = RedisRegister::connect(url.with_password()).await;
-            Ok(Arc::new(opened.map_err(|error| connect_error(url, &error))?))
-        }
-        Engine::Etcd => {
-            let opened = EtcdRegister::connect(url.with_password()).await;
-            Ok(Arc::new(opened.map_err(|error| connect_error(url, &error))?))
+        Engine::Database(database) => {
+            let opened = engines::of(*database).connect(url.with_password()).await;
+            opened.map_err(|error| connect_error(url, &error))
         }
         Engine::Objects => {
             let opened = ObjectRegister::connect(url.with_password(), store_url::settings()).await;
@@ -71,13 +61,8 @@ pub(crate) async fn open(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> 
 /// # Errors
 /// States why the register can't be changed, and what to do.
 pub(crate) async fn migrate(url: &RegisterUrl) -> Result<(), Error> {
-    match url.engine() {
-        Engine::Postgres => {
-            let migrated = ifmatch_postgres::migrate(url.with_password()).await;
-            migrated.map_err(|error| connect_error(url, &error))
-        }
-        Engine::Memory | Engine::Redb(_) | Engine::Redis | Engine::Etcd | Engine::Objects => Ok(()),
-    }
+    let Engine::Database(database) = url.engine() else { return Ok(()) };
+    engines::of(*database).migrate(url.with_password()).await.map_err(|error| connect_error(url, &error))
 }
 
 /// Begins an epoch in a register that has epochs, after a backup was restored, and lets the next gateway choose the store.
@@ -86,13 +71,11 @@ pub(crate) async fn migrate(url: &RegisterUrl) -> Result<(), Error> {
 /// States why the register can't be changed, and what to do.
 pub(super) async fn restored(url: &RegisterUrl) -> Result<(), Error> {
     let epoch = match url.engine() {
-        Engine::Postgres => {
-            Some(ifmatch_postgres::restored(url.with_password()).await.map_err(|error| connect_error(url, &error))?)
+        Engine::Database(database) => {
+            let begun = engines::of(*database).restored(url.with_password()).await;
+            begun.map_err(|error| connect_error(url, &error))?
         }
-        Engine::Redis => {
-            Some(ifmatch_redis::restored(url.with_password()).await.map_err(|error| connect_error(url, &error))?)
-        }
-        Engine::Memory | Engine::Redb(_) | Engine::Etcd | Engine::Objects => None,
+        Engine::Memory | Engine::Redb(_) | Engine::Objects => None,
     };
     print_line(&match epoch {
         Some(epoch) => format!("{url}: epoch {epoch} started"),

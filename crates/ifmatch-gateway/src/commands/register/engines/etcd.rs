@@ -1,0 +1,20 @@
+//! etcd.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ifmatch_etcd::EtcdRegister;
+use ifmatch_register::{ConnectError, Register};
+
+use super::DatabaseEngine;
+
+pub(super) const ETCD: Etcd = Etcd;
+
+pub(super) struct Etcd;
+
+#[async_trait]
+impl DatabaseEngine for Etcd {
+    async fn connect(&self, url: &str) -> Result<Arc<dyn Register>, ConnectError> {
+        Ok(Arc::new(EtcdRegister::connect(url).await?))
+    }
+}
