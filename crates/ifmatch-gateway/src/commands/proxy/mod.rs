@@ -132,8 +132,11 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
     let time = |span: Option<Span>| span.map(Span::duration).unwrap_or_default();
     let builder = builder
         .heuristic(config.heuristic)
-        .stale_if_unreachable(settings.stale_if_unreachable.duration())
         .stale_while_revalidate(time(settings.stale_while_revalidate))
+    let builder = match settings.stale_if_unreachable {
+        Some(window) => builder.stale_if_unreachable(window.duration()),
+        None => builder,
+    };
         .stale_if_error(time(settings.stale_if_error));
     let builder = if settings.ignore_client_cache_control { builder.ignore_request_directives() } else { builder };
     Ok(if settings.share_cookies { builder.share_cookies() } else { builder })
