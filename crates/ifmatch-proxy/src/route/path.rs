@@ -6,6 +6,9 @@ use std::borrow::Cow;
 /// Separators and segment ends that another reading may produce. Routes must not contain them, to stay unambiguous.
 const UNSOUND: [&str; 12] = ["//", ";", "?", "#", "\\", "%2F", "%5C", "%3B", "%3F", "%23", "%25", "%00"];
 
+/// Characters of patterns. Routes have none: a path matches all below it, and `/*` would match nothing that's meant.
+const PATTERNS: [char; 6] = ['*', '{', '}', '[', ']', '^'];
+
 /// Returns the normal form of a path (RFC 3986 §6.2.2): letters, digits, `-`, `.`, `_` and `~` are unescaped, and the
 /// remaining escapes use upper-case digits. Returns `None` if an escape is malformed.
 pub(crate) fn normal(path: &str) -> Option<Cow<'_, str>> {
@@ -101,6 +104,11 @@ pub(crate) fn is_sound(normal: &str) -> bool {
     normal.starts_with('/') && loosest(normal).is_some() && !UNSOUND.iter().any(|part| normal.contains(part))
 }
 
+/// Returns `true` if a route's path looks like a pattern: a glob, a template or a regular expression.
+pub(crate) fn is_pattern(path: &str) -> bool {
+    path.contains(PATTERNS) || path.ends_with('$')
+}
+
 /// Resolves escapes repeatedly until none is left: `%2525` becomes a percent sign.
 fn unescaped(path: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(path.len());
@@ -191,6 +199,16 @@ mod tests {
     fn many_escapes_of_escapes_are_resolved_in_one_pass() {
         let deep = format!("/%{}2e.", "25".repeat(10_000));
         assert_eq!(loosest(&deep), None);
+    }
+
+    #[test]
+    fn a_route_has_no_pattern() {
+        for path in ["/*", "/api/*", "/api*", "/api/**", "/x/{path}", "/{*rest}", "/[a-z]", "^/a", "/a$"] {
+            assert!(is_pattern(path), "{path}");
+        }
+        for path in ["/", "/api", "/api/", "/a$b", "/%2A", "/a.b+c"] {
+            assert!(!is_pattern(path), "{path}");
+        }
     }
 
     #[test]
