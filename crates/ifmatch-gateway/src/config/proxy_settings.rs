@@ -213,6 +213,14 @@ pub struct ProxySettings {
     /// response's tag is the hash of its content. Only if all changes go through this proxy.
     #[arg(long, help_heading = "Upstreams")]
     pub guard_writes: bool,
+
+    /// For --guard-writes: paths that differ only in case are one resource.
+    #[arg(long, hide_short_help = true, help_heading = "Upstreams")]
+    pub guard_ignore_case: bool,
+
+    /// For --guard-writes: a path with a slash at its end and the one without are one resource.
+    #[arg(long, hide_short_help = true, help_heading = "Upstreams")]
+    pub guard_ignore_trailing_slash: bool,
 }
 
 /// Distribution of requests over servers.
