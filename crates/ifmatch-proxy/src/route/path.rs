@@ -66,12 +66,16 @@ fn plain_segments(path: &[u8]) -> Option<Vec<u8>> {
 const LEVELS: usize = 4;
 
 /// Returns the loosest reading of a path, and how servers read it that drop the parameters of segments (`;x`) before they decode
-/// escapes: to them, `/;%2Fx/admin` is `/admin`. Several servers in a row may decode it before. Returns `None` if a reading has dot
-/// segments, or if there are too many.
+/// escapes: to them, `/;%2Fx/admin` is `/admin`. Several servers in a row may decode it before. Others parse a path as a URL, and take
+/// what follows two slashes for a host: to them, `//x/admin` is `/admin`. Returns `None` if a reading has dot segments, or if there
+/// are too many.
 pub(crate) fn readings(path: &str) -> Option<Vec<Vec<u8>>> {
     let mut level = path.as_bytes().to_vec();
     let plain = unescaped(&level);
     let mut readings = vec![plain_segments(&plain)?];
+    if let Some(path) = after_authority(&plain) {
+        readings.push(plain_segments(path)?);
+    }
     if !plain.contains(&b';') {
         return Some(readings);
     }
@@ -86,6 +90,14 @@ pub(crate) fn readings(path: &str) -> Option<Vec<Vec<u8>>> {
         level = next;
     }
     None
+}
+
+/// Returns what follows the host if a path is read as a URL without a scheme (RFC 3986 §4.2).
+fn after_authority(plain: &[u8]) -> Option<&[u8]> {
+    let is_separator = |byte: &u8| matches!(byte, b'/' | b'\\');
+    let host = plain.iter().position(|byte| !is_separator(byte)).unwrap_or(plain.len());
+    let end = plain[host..].iter().position(is_separator).map_or(plain.len(), |at| host + at);
+    (host > 1).then(|| &plain[end..])
 }
 
 /// Resolves escapes once.
@@ -192,6 +204,24 @@ mod tests {
             "/%2e%2e%253b/a",
         ] {
             assert_eq!(loosest(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_follows_two_slashes_may_be_a_host() {
+        for (path, other) in [
+            ("//x/admin", Some("/admin")),
+            ("///x/admin", Some("/admin")),
+            ("/\\x/admin", Some("/admin")),
+            ("/%2Fx:80/admin/y", Some("/admin/y")),
+            ("//x", Some("/")),
+            ("//", Some("/")),
+            ("/x//admin", None),
+            ("/x/admin", None),
+            ("/", None),
+        ] {
+            let found = readings(path).expect("no dot segments");
+            assert_eq!(found.get(1).map(Vec::as_slice), other.map(str::as_bytes), "{path}");
         }
     }
 
