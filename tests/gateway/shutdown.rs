@@ -171,7 +171,8 @@ fn with_descriptor(descriptor: impl Into<OwnedFd>, listen: SocketAddr) -> Comman
     }
     command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\" 3<&0 </dev/null", "sh"]);
     command.arg(gateway.get_program()).args(["serve", "--store", "memory://", "--listen", &listen.to_string()]);
-    command.stdin(Stdio::from(descriptor.into()));
+    let descriptor: OwnedFd = descriptor.into();
+    command.stdin(Stdio::from(descriptor));
     command
 }
 
