@@ -47,6 +47,8 @@ pub struct Backing {
     pub(super) naming: Naming,
     /// Minimum lifetime of a version before it is replaced, if the store derives tags from a clock.
     pub(super) tick: Duration,
+    /// `true` if a write ends with its process: no request is on its way to a server.
+    pub(super) is_local: bool,
     /// `true` if the store accepts bodies as they are.
     pub(super) takes_uploads: bool,
     /// Time for which reads may reuse the register's answer about a container.
@@ -76,6 +78,7 @@ impl Backing {
             ordered: false,
             naming: Naming::Headers,
             tick: Duration::ZERO,
+            is_local: false,
             takes_uploads: false,
             container_memory: Duration::ZERO,
             advice: None,
@@ -108,6 +111,13 @@ impl Backing {
     #[must_use]
     pub fn listed_in_order(self) -> Self {
         Self { ordered: true, ..self }
+    }
+
+    /// Declares that this process writes to the disk itself, as into a folder. A write then ends with the process, and never arrives
+    /// later.
+    #[must_use]
+    pub fn local(self) -> Self {
+        Self { is_local: true, ..self }
     }
 
     /// Sets the syntax of metadata names; names of header fields if not set.

@@ -232,7 +232,8 @@ impl ObjectBlobs {
     }
 
     /// Lets other writers go ahead 15 seconds from now, instead of a minute, of the writes that an earlier process of this register was
-    /// carrying out when it ended, as far as the store's own conditions cover them. Returns their number.
+    /// carrying out when it ended, as far as the store's own conditions cover them, or all of them if the store is a folder of this machine.
+    /// Returns their number.
     ///
     /// Call it before the first write, and only if no other process can use the register. The work may go on during writes.
     ///

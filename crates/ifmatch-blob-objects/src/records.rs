@@ -22,6 +22,8 @@
 //!   version that returns (docs/stores.md).
 //! - **The late request carries none**: a deletion, the end of an upload in parts, or any write to a store that ignores conditions. It
 //!   would replace or delete what was acknowledged since. Such permits keep their minute, as do writes under a lease.
+//! - **There is no late request**: the store is a folder, into which the earlier process wrote itself. Its writes ended with it, whatever
+//!   covers them, so all its permits end. A network file system may carry out one more of its operations: [`GRACE`] is for that.
 //! - **Two processes with one register.** Each would end the permits of the other, so only a register that one process locks
 //!   qualifies. A copy of its folder doesn't: the mark in the store tells its owner.
 //! - **A write of this process** that began before its record was looked at. Its permit is younger than this process.
@@ -205,7 +207,7 @@ impl Shared {
         while let Some(records) = self.records(permit::KEYS, &mut after).await? {
             for (key, record) in records {
                 let now = self.driver.now();
-                let Some(permit) = earlier(&record, started, now) else { continue };
+                let Some(permit) = self.earlier(&record, started, now) else { continue };
                 let left: Duration = now.until(started.saturating_add(GRACE));
                 let doubt = Command::Doubt(Doubt::new(permit.token, left));
                 // Refused if the permit has ended since.
@@ -215,10 +217,11 @@ impl Shared {
         }
         Ok(settled)
     }
-}
 
-/// Returns the permit of a record if a process before `started` left it behind, and the store's condition covers its write.
-fn earlier(record: &Record, started: Timestamp, now: Timestamp) -> Option<Permit> {
-    let is_earlier = |permit: &Permit| permit.token.revision < Revision::NONE.next(started);
-    record.permit(now).filter(|permit| is_earlier(permit) && permit.ttl == Cover::Store.ttl())
+    /// Returns the permit of a record if a process before `started` left it behind, and its write can't replace a later version.
+    fn earlier(&self, record: &Record, started: Timestamp, now: Timestamp) -> Option<Permit> {
+        let is_earlier = |permit: &Permit| permit.token.revision < Revision::NONE.next(started);
+        let is_harmless = |permit: &Permit| self.backing.is_local || permit.ttl == Cover::Store.ttl();
+        record.permit(now).filter(|permit| is_earlier(permit) && is_harmless(permit))
+    }
 }

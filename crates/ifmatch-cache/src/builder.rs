@@ -14,6 +14,7 @@ use crate::layer::CacheLayer;
 use crate::policy::Audience;
 use crate::policy::freshness::Heuristic;
 use crate::policy::query::QueryRules;
+use crate::policy::reuse::Unreachable;
 use crate::state::CacheState;
 
 /// Configures a [`CacheLayer`]. Created by [`CacheLayer::builder`].
@@ -196,16 +197,17 @@ impl Builder {
     }
 
     /// Sets how long after its lifetime a response may be used while the inner service returns errors instead of responses,
-    /// unless the response forbids it (RFC 9111 §4.2.4). Defaults to one hour; zero disables it.
+    /// unless the response has `must-revalidate`, `proxy-revalidate` or `no-cache`. Zero disables it. Defaults to one hour, which
+    /// doesn't apply to responses with `s-maxage` (RFC 9111 §4.2.4).
     #[must_use]
     pub fn stale_if_unreachable(mut self, window: Duration) -> Self {
-        self.config.stale_if_unreachable = window;
+        self.config.stale_if_unreachable = Unreachable::Set(window);
         self
     }
 
     /// Sets how long after its lifetime a response may be used while it is revalidated in the background (RFC 5861 §3).
-    /// Defaults to zero. It doesn't apply to responses that state `stale-while-revalidate`, forbid stale use
-    /// (`must-revalidate`, `proxy-revalidate`, `s-maxage`, `no-cache`), or have no lifetime.
+    /// Defaults to zero. It applies to `s-maxage` as well, but not to responses that state `stale-while-revalidate`, forbid stale
+    /// use (`must-revalidate`, `proxy-revalidate`, `no-cache`), or have no lifetime.
     #[must_use]
     pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
         self.config.stale_while_revalidate = window;
@@ -213,8 +215,8 @@ impl Builder {
     }
 
     /// Sets how long after its lifetime a response may be used while the inner service answers 500, 502, 503 or 504 (RFC 5861
-    /// §4). Defaults to zero. It doesn't apply to responses that state `stale-if-error`, forbid stale use (`must-revalidate`,
-    /// `proxy-revalidate`, `s-maxage`, `no-cache`), or have no lifetime.
+    /// §4). Defaults to zero. It applies to `s-maxage` as well, but not to responses that state `stale-if-error`, forbid stale use
+    /// (`must-revalidate`, `proxy-revalidate`, `no-cache`), or have no lifetime.
     #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
         self.config.stale_if_error = window;

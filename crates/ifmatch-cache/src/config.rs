@@ -11,6 +11,7 @@ use crate::policy::Audience;
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::Heuristic;
 use crate::policy::query::QueryRules;
+use crate::policy::reuse::Unreachable;
 use crate::policy::storable::Rules;
 
 /// The default size of the cache, in bytes.
@@ -34,7 +35,7 @@ pub(crate) struct Config {
     pub(crate) unstored: Vec<HeaderName>,
     pub(crate) always_validate: bool,
     pub(crate) bypass: Option<fn(&Uri, &HeaderMap) -> bool>,
-    pub(crate) stale_if_unreachable: Duration,
+    pub(crate) stale_if_unreachable: Unreachable,
     pub(crate) stale_while_revalidate: Duration,
     pub(crate) stale_if_error: Duration,
     pub(crate) patience: Duration,
@@ -58,7 +59,7 @@ impl Default for Config {
             unstored: Vec::new(),
             always_validate: false,
             bypass: None,
-            stale_if_unreachable: Duration::from_hours(1),
+            stale_if_unreachable: Unreachable::Default(Duration::from_hours(1)),
             stale_while_revalidate: Duration::ZERO,
             stale_if_error: Duration::ZERO,
             patience: Duration::from_secs(10),

@@ -1,7 +1,6 @@
 //! The lookup: whether a stored response can answer a request, and how to ask the origin if not.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use http::Response;
 
@@ -96,7 +95,7 @@ pub(crate) fn decide<T>(state: &CacheState, request: &CacheRequest, found: &Foun
         Reuse::Fresh | Reuse::Validate | Reuse::Refused => Outcome::Hit,
     };
     if let (Reuse::Validate, Some(failing)) = (reuse, found.entry.failing) {
-        let unreachable = if failing.unreachable { state.config.stale_if_unreachable } else { Duration::ZERO };
+        let unreachable = failing.unreachable.then_some(state.config.stale_if_unreachable);
         if terms.serves_error(&request.directives, age, unreachable) {
             outcome = if failing.unreachable { Outcome::StaleUnreachable } else { Outcome::StaleError };
             reuse = Reuse::StaleWhileRevalidate;

@@ -9,6 +9,7 @@ use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_MATCH, I
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt, Full, Limited};
+use ifmatch_core::digest::ContentHash;
 use ifmatch_core::tag::EntityTag;
 use ifmatch_register::{RegisterError, RegisterErrorKind};
 use ifmatch_runtime::{SystemClock, task};
@@ -76,6 +77,13 @@ impl Answer {
         let value = self.headers.get(ETAG)?;
         let is_strong = EntityTag::from_header(value).is_ok_and(|tag| !tag.is_weak());
         is_strong.then(|| value.clone())
+    }
+
+    /// Returns `true` if the strong tag begins with the hash of this content, or with the half of it that short tags have. So the answer
+    /// is one of the server that has stored it.
+    pub(crate) fn is_tagged_as(&self, content: &ContentHash) -> bool {
+        let hex = content.hex();
+        self.tag().is_some_and(|tag| tag.as_bytes()[1..].starts_with(&hex.as_bytes()[..hex.len() / 2]))
     }
 
     /// Returns an error of this kind with what the server says.

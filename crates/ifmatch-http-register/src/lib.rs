@@ -22,7 +22,7 @@
 //! | load | GET |
 //! | swap | PUT with `If-Match`, or with `If-None-Match: *` for the first record; DELETE with `If-Match` |
 //! | swap of a record that this process hasn't just seen | a GET before it, for the tag |
-//! | swap if the answer to its PUT has no tag | a GET after it |
+//! | swap if the answer's tag doesn't begin with the hash of what was sent | a GET after its PUT |
 //! | scan | pages of names in the gateway's plain dialect, then a GET for each record |
 //!
 //! Each record is an object in the folder of the [`Address`]: see [`object`].
@@ -33,8 +33,9 @@
 //!   times of files don't. [`HttpRegister::open`] tests the rest.
 //! - **Current answers**: a GET shows every earlier write. So there is no cache in between that ignores `no-cache`.
 //! - **No resent writes**: a proxy in between that repeats a PUT after a failure may report the conflict with its own success.
-//! - **Clear success**: the answer to a PUT has a strong tag; otherwise, the register sends a GET to check. The answer to a DELETE
-//!   is 204; any other success is ambiguous. Use TLS where a login page or proxy might answer in the server's place.
+//! - **Clear success**: another server, such as that of a login page, may answer a PUT with 200 and a strong tag of its own. So the
+//!   answer counts if its tag begins with the SHA-256 of what was sent, as a gateway's does; otherwise, the register sends a GET to
+//!   check. The answer to a DELETE is 204; any other success is ambiguous. Use TLS where another server might answer.
 //! - **Durability**: the register's [guarantee](ifmatch_register::Guarantee) is the server's.
 //!
 //! A server's `Date` has only seconds, and says nothing of its age. So processes compare deadlines with their own clocks, and
@@ -47,6 +48,7 @@ mod probe;
 mod tags;
 
 use http::{StatusCode, Uri};
+use ifmatch_core::digest::ContentHash;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
     Engine, Key, PeerClocks, Register, RegisterError, RegisterErrorKind, Scan, Swap, async_trait, object,
@@ -127,7 +129,7 @@ impl<T: Transport> HttpRegister<T> {
         if found.as_ref() == Some(next) {
             return Ok(Swap::Done);
         }
-        Err(answer.error(RegisterErrorKind::Ambiguous, "a conditional write, without a tag,"))
+        Err(answer.error(RegisterErrorKind::Ambiguous, "a conditional write, without the tag of what was sent,"))
     }
 }
 
@@ -164,15 +166,16 @@ impl<T: Transport> Register for HttpRegister<T> {
             Err(found) => return Ok(Swap::Conflict(found)),
         };
         let content = next.map(|next| object::encode(key, Some(next))).transpose()?;
+        let sent = content.as_deref().map(ContentHash::of);
         let uri = self.uri(&object::name(key))?;
         let request = exchange::write(uri, self.address.authorization(), &when, content);
         let answer = exchange(&self.transport, request, RegisterErrorKind::Ambiguous).await?;
         match outcome(&answer, &when, next)? {
-            Outcome::Done => match (next, answer.tag()) {
-                // It may come from a login page, not from the server.
-                (Some(next), None) => self.confirm(key, next, &answer).await,
-                (next, tag) => {
-                    self.tags.saw(key, next.map(Record::revision).zip(tag));
+            Outcome::Done => match (next, sent) {
+                // It may come from another server, such as that of a login page.
+                (Some(next), Some(sent)) if !answer.is_tagged_as(&sent) => self.confirm(key, next, &answer).await,
+                (next, _) => {
+                    self.tags.saw(key, next.map(Record::revision).zip(answer.tag()));
                     Ok(Swap::Done)
                 }
             },

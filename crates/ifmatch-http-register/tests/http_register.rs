@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::ETAG;
-use http::{Method, Request, Response, StatusCode};
+use http::header::{ETAG, IF_MATCH};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use ifmatch_blob::BlobService;
 use ifmatch_blob_embedded::EmbeddedStore;
@@ -47,6 +47,8 @@ enum Failing {
     Unconditional,
     /// A login page answers 200 in the server's place.
     Page,
+    /// The same, with the strong tag of the page.
+    TaggedPage(u16),
 }
 
 /// A gateway in this process.
@@ -90,6 +92,10 @@ impl Gateway {
         }
         if failing == Failing::Page {
             return Ok(Response::new(Full::new("<p>Log in to this network".into())));
+        }
+        if let Failing::TaggedPage(status) = failing {
+            let page = Response::builder().status(status).header(ETAG, "\"663f3c1e-d\"");
+            return Ok(page.body(Full::new("<p>Log in to this network".into()))?);
         }
         if failing == Failing::Unconditional {
             request.headers_mut().remove("if-match");
@@ -195,6 +201,9 @@ async fn a_write_without_an_answer_is_ambiguous_and_one_that_was_refused_changed
         (Failing::Replaced(303), RegisterErrorKind::Ambiguous, true),
         (Failing::Replaced(307), RegisterErrorKind::Unavailable, true),
         (Failing::Page, RegisterErrorKind::Ambiguous, false),
+        (Failing::TaggedPage(200), RegisterErrorKind::Ambiguous, false),
+        (Failing::TaggedPage(201), RegisterErrorKind::Ambiguous, false),
+        (Failing::TaggedPage(204), RegisterErrorKind::Ambiguous, false),
         (Failing::Replaced(507), RegisterErrorKind::Full, true),
     ] {
         let key = key(&format!("{failing:?}"));
@@ -277,6 +286,36 @@ async fn a_swap_of_a_record_just_seen_takes_one_request() {
     assert_eq!(gateway.take_requests(), [Method::PUT, Method::GET]);
     assert_eq!(register.compare_and_swap(&key, third.revision(), None).await.unwrap(), Swap::Done);
     assert_eq!(gateway.take_requests(), [Method::DELETE]);
+}
+
+/// A server that makes its tags in another way: one more request tells that the write was done.
+#[tokio::test]
+async fn a_put_with_a_tag_of_another_kind_is_checked() {
+    let gateway = Gateway::start().await;
+    let inner = gateway.clone();
+    // Its tags are those of the gateway, behind a word.
+    let retagging = move |mut request: Request<Full<Bytes>>| {
+        let gateway = inner.clone();
+        async move {
+            let original =
+                |value: &HeaderValue| HeaderValue::from_str(&value.to_str().unwrap().replace("v-", "")).unwrap();
+            if let Some(tag) = request.headers().get(IF_MATCH).map(original) {
+                request.headers_mut().insert(IF_MATCH, tag);
+            }
+            let mut answer = gateway.answer(request).await?;
+            if let Some(tag) = answer.headers_mut().get_mut(ETAG) {
+                *tag = HeaderValue::from_str(&tag.to_str().unwrap().replacen('"', "\"v-", 1)).unwrap();
+            }
+            Ok::<_, BoxError>(answer)
+        }
+    };
+    let register = HttpRegister::open(tower::service_fn(retagging), address()).await.unwrap();
+    let (key, first) = (key("note"), written(&Record::absent(), b"1"));
+    gateway.take_requests();
+    assert_eq!(register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.unwrap(), Swap::Done);
+    let second = written(&first, b"2");
+    assert_eq!(register.compare_and_swap(&key, first.revision(), Some(&second)).await.unwrap(), Swap::Done);
+    assert_eq!(gateway.take_requests(), [Method::PUT, Method::GET, Method::PUT, Method::GET]);
 }
 
 #[tokio::test]

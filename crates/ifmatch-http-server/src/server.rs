@@ -153,7 +153,8 @@ async fn accept(listener: TcpListener, handler: Arc<ConnectionHandler>, shared: 
     loop {
         let next = async {
             let (stream, address) = listener.accept().await?;
-            stream.set_nodelay(true)?;
+            // Fails only if the client has disconnected, which the first read tells.
+            drop(stream.set_nodelay(true));
             let slot = shared.connections.take(address.ip()).await;
             Ok((stream, address, slot))
         };
@@ -189,8 +190,9 @@ async fn accept(listener: TcpListener, handler: Arc<ConnectionHandler>, shared: 
     }
 }
 
-/// Returns `true` if an accept error means that the client has disconnected, rather than a problem of this machine.
+/// Returns `true` if an error of `accept` means that the client has disconnected, rather than a problem of this machine, which may
+/// last.
 fn is_caused_by_client(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput, NotConnected};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | InvalidInput | NotConnected)
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, NotConnected};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | NotConnected)
 }

@@ -264,6 +264,8 @@ impl Shared {
         let mut tried = Vec::new();
         let requester = requester(&head);
         let mut slot = self.first_slot(&target, requester).await?;
+        // The latest response that asks for another server, for the case that no other server responds.
+        let mut kept = None;
         loop {
             let ServerSlot { server, slot: permit, admission } = slot;
             let start = Instant::now();
@@ -283,7 +285,7 @@ impl Shared {
                 body.wait_for_return().await;
                 tried.push(server);
                 // With a slot in hand, a request doesn't wait for another one, which may belong to a request that waits for this one.
-                let has_response = outcome != Err(ProxyErrorKind::Unreachable);
+                let has_response = kept.is_some() || outcome != Err(ProxyErrorKind::Unreachable);
                 let patience = if has_response { Duration::ZERO } else { self.timeouts_of(&target).connect };
                 if body.is_whole()
                     && let Some(upstream) = target.route.upstream()
@@ -293,10 +295,17 @@ impl Shared {
             }
             let Some(other) = other else {
                 // No server or slot is left, or none is wanted.
+                let (server, response, permit) = match (response, kept) {
+                    (Err(_), Some(kept)) => kept,
+                    (response, _) => (server, response?, permit),
+                };
                 let prefix = target.prefix.unwrap_or_default();
                 let forwarded = Forwarded { server, path: &target.path, prefix, host: headers::host(&head) };
-                return self.respond(&target, &forwarded, response?, client, permit);
+                return self.respond(&target, &forwarded, response, client, permit);
             };
+            if let Ok(response) = response {
+                kept = Some((server, response, permit));
+            }
             slot = other;
         }
     }
@@ -365,8 +374,9 @@ impl Shared {
             target.route.request.apply(&mut headers);
             let mut request = outgoing::request(version, head.method.clone(), (server, &path), headers, body)?;
             if let Some(interim) = interim.cloned() {
+                let rules = target.route.response.clone();
                 hyper::ext::on_informational(&mut request, move |response| {
-                    interim.send(response.status(), response.headers());
+                    interim.send(response.status(), response.headers(), &rules);
                 });
             }
             Some(request)

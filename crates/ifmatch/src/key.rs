@@ -65,8 +65,9 @@ where
 
 /// Uses the path as the key. This is the default extractor.
 ///
-/// Paths are normalized: percent-encoded characters are decoded, except for slashes, percent signs, control characters
-/// and non-ASCII bytes. The query isn't part of the key, unless you add it with [`with_query`](Self::with_query) or
+/// Spellings of a path that most services take for the same have one key: percent-encoded characters are decoded, also slashes, except
+/// for percent signs, `?`, `#`, control characters and non-ASCII bytes. Case, a trailing slash, empty segments and dot segments make
+/// a difference: see [`ignoring_case`](Self::ignoring_case) and [`ignoring_trailing_slash`](Self::ignoring_trailing_slash). The query isn't part of the key, unless you add it with [`with_query`](Self::with_query) or
 /// [`with_parameters`](Self::with_parameters). A path that's too long for a key is replaced by its hash. With the
 /// feature `axum`, the path is the one that the client sent, even in a nested router.
 ///
@@ -76,13 +77,16 @@ where
 ///
 /// let key = |uri| PathKey::new().key(&Request::get(uri).body(()).unwrap().into_parts().0);
 /// assert_eq!(key("/notes/%61?page=2")?.as_str(), "/notes/a");
-/// assert_ne!(key("/notes/a%2fb")?, key("/notes/a/b")?);
+/// assert_eq!(key("/notes/a%2fb")?, key("/notes/a/b")?);
+/// assert_ne!(key("/notes/A")?, key("/notes/a")?);
 /// # Ok::<(), ifmatch::InvalidKey>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct PathKey {
     query: Query,
     tenant: Option<HeaderName>,
+    ignores_case: bool,
+    ignores_trailing_slash: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -97,6 +101,73 @@ impl PathKey {
     /// Creates an extractor that uses the path alone.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Takes paths that differ only in case for the same, for services that do, such as those on a file system that ignores case.
+    /// Otherwise two writers of one resource can both succeed.
+    ///
+    /// ```
+    /// # use ifmatch::key::PathKey;
+    /// assert_eq!(PathKey::new().ignoring_case().normal_path("/Notes/%C3%89t%C3%A9"), "/notes/%C3%A9t%C3%A9");
+    /// ```
+    #[must_use]
+    pub fn ignoring_case(mut self) -> Self {
+        self.ignores_case = true;
+        self
+    }
+
+    /// Takes a path with a slash at its end and the one without for the same, for services that do.
+    ///
+    /// ```
+    /// # use ifmatch::key::PathKey;
+    /// let key = PathKey::new().ignoring_trailing_slash();
+    /// assert_eq!((key.normal_path("/notes/7/"), key.normal_path("/")), ("/notes/7".to_owned(), "/".to_owned()));
+    /// ```
+    #[must_use]
+    pub fn ignoring_trailing_slash(mut self) -> Self {
+        self.ignores_trailing_slash = true;
+        self
+    }
+
+    /// Returns the normal form of a path: the same text for all spellings that have one key.
+    pub fn normal_path(&self, path: &str) -> String {
+        let mut normal = self.with_trailing_slash(path);
+        if self.ignores_trailing_slash && normal.len() > 1 && normal.ends_with('/') {
+            normal.pop();
+        }
+        normal
+    }
+
+    /// Returns `true` if the normal form of a path begins with that of a prefix. With [`ignoring_trailing_slash`](Self::ignoring_trailing_slash),
+    /// `/notes` is below `/notes/`.
+    ///
+    /// ```
+    /// # use ifmatch::key::PathKey;
+    /// assert!(PathKey::new().is_below("/n%6Ftes%2F7", "/notes/") && !PathKey::new().is_below("/notes", "/notes/"));
+    /// ```
+    pub fn is_below(&self, path: &str, prefix: &str) -> bool {
+        let mut path = self.with_trailing_slash(path);
+        if self.ignores_trailing_slash && !path.ends_with('/') {
+            path.push('/');
+        }
+        path.starts_with(&self.with_trailing_slash(prefix))
+    }
+
+    /// Returns the normal form of a path, with a slash at its end if it has one.
+    fn with_trailing_slash(&self, path: &str) -> String {
+        if !self.ignores_case && is_canonical(path) {
+            return path.to_owned();
+        }
+        let mut bytes = percent_decode_str(path).collect::<Vec<_>>();
+        if self.ignores_case {
+            bytes = match String::from_utf8(bytes) {
+                Ok(text) => text.to_lowercase().into_bytes(),
+                Err(error) => error.into_bytes().to_ascii_lowercase(),
+            };
+        }
+        let mut normal = String::with_capacity(path.len());
+        encode(&mut normal, &bytes, b"?#");
+        normal
     }
 
     /// Adds the whole query to the key, for services where each query is a separate resource.
@@ -149,14 +220,15 @@ impl KeyExtractor for PathKey {
     fn key(&self, head: &Parts) -> Result<Key, InvalidKey> {
         let uri = mount::uri(head);
         let path = uri.path();
-        if self.tenant.is_none() && matches!(self.query, Query::None) && is_canonical(path) {
+        let is_plain = self.tenant.is_none() && matches!(self.query, Query::None);
+        if is_plain && !self.ignores_case && !self.ignores_trailing_slash && is_canonical(path) {
             return shorten(path);
         }
         let mut text = String::with_capacity(path.len() + 16);
         for value in self.tenant.iter().flat_map(|name| head.headers.get_all(name)) {
             encode(&mut text, value.as_bytes(), b"/,");
         }
-        canonicalize(&mut text, path);
+        text.push_str(&self.normal_path(path));
         let query = uri.query().unwrap_or_default();
         match &self.query {
             Query::None => {}
@@ -206,17 +278,6 @@ pub fn shorten(text: &str) -> Result<Key, InvalidKey> {
 /// Returns `true` if there is nothing to decode or to encode.
 fn is_canonical(path: &str) -> bool {
     path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'%')
-}
-
-/// Appends a path with each character in its canonical form. An encoded slash stays encoded, since it doesn't separate
-/// segments.
-fn canonicalize(text: &mut String, path: &str) {
-    for (at, segment) in path.split('/').enumerate() {
-        if at > 0 {
-            text.push('/');
-        }
-        encode(text, &percent_decode_str(segment).collect::<Vec<_>>(), b"/?#");
-    }
 }
 
 /// Appends bytes, and percent-encodes those that are reserved, invisible or not ASCII.

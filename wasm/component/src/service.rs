@@ -54,6 +54,7 @@ impl Service {
     fn new(settings: &'static Settings) -> Self {
         let builder = || {
             let mut builder = ConditionalLayer::builder()
+                .key(settings.key.clone())
                 .require_preconditions(settings.required.clone())
                 .max_staleness(settings.max_staleness);
             if let Some(limit) = settings.hash_limit {

@@ -6,16 +6,18 @@
 //! | `IFMATCH_REGISTER_TOKEN` | the gateway's token | |
 //! | `IFMATCH_AUTHORITATIVE` | `true`: resources change only through this component, so no conditional write needs a GET before it | `false` |
 //! | `IFMATCH_REQUIRE_CONDITIONS` | `true`: PUT, PATCH and DELETE without a condition get 428 | `false` |
-//! | `IFMATCH_PATHS` | prefixes of paths, separated by commas and compared after percent-decoding; other requests pass untouched | all |
+//! | `IFMATCH_PATHS` | prefixes of paths, separated by commas and compared in normal form; other requests pass untouched | all |
+//! | `IFMATCH_IGNORE_CASE` | `true`: paths that differ only in case are one resource | `false` |
+//! | `IFMATCH_IGNORE_TRAILING_SLASH` | `true`: a path with a slash at its end and the one without are one resource | `false` |
 //! | `IFMATCH_HASH_LIMIT` | bytes of a response that are read for its tag; longer ones have one only with a register's URL | 1048576 |
 //! | `IFMATCH_MAX_STALENESS` | seconds for which a 304 may rely on the last answer of the register | 0 |
 //! | `IFMATCH_WRITE_TIMEOUT` | seconds that a write may take | 30 |
 
 use std::time::Duration;
 
+use ifmatch::key::PathKey;
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_http_register::Address;
-use percent_encoding::percent_decode_str;
 
 /// Maximum of `IFMATCH_MAX_STALENESS` and of `IFMATCH_WRITE_TIMEOUT`, in seconds.
 const LONGEST: u64 = 3_600;
@@ -33,6 +35,8 @@ pub struct Settings {
     pub required: RequirePreconditions,
     /// Prefixes of the paths. Empty: all paths.
     pub paths: Vec<String>,
+    /// Which paths are one resource, both for the records and for the prefixes.
+    pub key: PathKey,
     /// Bytes of a response that are read for its tag.
     pub hash_limit: Option<u64>,
     /// Time for which a 304 may rely on the last answer of the register.
@@ -88,6 +92,13 @@ impl Settings {
                 "IFMATCH_AUTHORITATIVE needs the URL of a register in IFMATCH_REGISTER, which all instances share";
             return Err(Unusable(what.to_owned()));
         }
+        let mut key = PathKey::new();
+        if flag("IFMATCH_IGNORE_CASE")? {
+            key = key.ignoring_case();
+        }
+        if flag("IFMATCH_IGNORE_TRAILING_SLASH")? {
+            key = key.ignoring_trailing_slash();
+        }
         let required = flag("IFMATCH_REQUIRE_CONDITIONS")?;
         let seconds = |name, least| number(name, "seconds", least, LONGEST).map(|set| set.map(Duration::from_secs));
         Ok(Self {
@@ -95,6 +106,7 @@ impl Settings {
             authoritative,
             required: if required { RequirePreconditions::for_writes() } else { RequirePreconditions::none() },
             paths: paths(set("IFMATCH_PATHS").as_deref())?,
+            key,
             hash_limit: number("IFMATCH_HASH_LIMIT", "bytes", 0, LARGEST)?,
             max_staleness: seconds("IFMATCH_MAX_STALENESS", 0)?.unwrap_or_default(),
             write_timeout: seconds("IFMATCH_WRITE_TIMEOUT", 1)?,
@@ -103,14 +115,8 @@ impl Settings {
 
     /// Returns `true` if the requests for a path are conditional.
     pub fn covers(&self, path: &str) -> bool {
-        self.paths.is_empty() || self.paths.iter().any(|prefix| begins_with(path, prefix))
+        self.paths.is_empty() || self.paths.iter().any(|prefix| self.key.is_below(path, prefix))
     }
-}
-
-/// Compares decoded paths, since a service may decode `/n%6Ftes` to `/notes`.
-fn begins_with(path: &str, prefix: &str) -> bool {
-    let mut path = percent_decode_str(path);
-    percent_decode_str(prefix).all(|byte| path.next() == Some(byte))
 }
 
 fn records(register: Option<&str>, token: Option<&str>) -> Result<Records, Unusable> {
@@ -175,6 +181,27 @@ mod tests {
     }
 
     #[test]
+    fn one_normal_form_decides_about_the_record_and_about_the_prefix() {
+        let normal = |set: &[(&str, &str)], path: &str| read(set).expect("valid").key.normal_path(path);
+        let paths = ("IFMATCH_PATHS", "/notes/");
+        assert_eq!(normal(&[], "/notes/a%2Fb"), "/notes/a/b");
+        assert_ne!(normal(&[], "/Notes/a"), normal(&[], "/notes/a"));
+        assert_ne!(normal(&[], "/notes/a/"), normal(&[], "/notes/a"));
+        let (case, slash) = (("IFMATCH_IGNORE_CASE", "true"), ("IFMATCH_IGNORE_TRAILING_SLASH", "true"));
+        assert_eq!(normal(&[case], "/Notes/%41"), "/notes/a");
+        assert_eq!(normal(&[slash], "/notes/a%2F"), "/notes/a");
+        for (set, covered, other) in [
+            (&[paths][..], "/notes/A", "/NOTES/a"),
+            (&[paths, case], "/NOTES/a", "/notes"),
+            (&[paths, slash], "/notes", "/Notes"),
+            (&[paths, slash, case], "/NOTES", "/note"),
+        ] {
+            let settings = read(set).expect("valid");
+            assert!(settings.covers(covered) && !settings.covers(other), "{set:?}");
+        }
+    }
+
+    #[test]
     fn errors_name_the_setting_and_show_no_secret() {
         for (name, value, says) in [
             ("IFMATCH_REGISTER", "redis://host", "http://host"),
@@ -183,6 +210,8 @@ mod tests {
             ("IFMATCH_AUTHORITATIVE", "true", "needs the URL"),
             ("IFMATCH_AUTHORITATIVE", "yes", "true or false"),
             ("IFMATCH_REQUIRE_CONDITIONS", "1", "true or false"),
+            ("IFMATCH_IGNORE_CASE", "1", "true or false"),
+            ("IFMATCH_IGNORE_TRAILING_SLASH", "yes", "true or false"),
             ("IFMATCH_PATHS", "notes", "slash"),
             ("IFMATCH_PATHS", "/notes,", "slash"),
             ("IFMATCH_HASH_LIMIT", "1MiB", "bytes from 0"),

@@ -71,7 +71,7 @@ impl Backing {
         match scheme {
             ObjectStoreScheme::Local => {
                 let folder = parsed.to_file_path().map_err(|()| invalid())?;
-                Ok(Self { tick: FILE_TICK, refusal: staged, ..Self::new(Arc::new(files(&folder)?)) })
+                Ok(Self { tick: FILE_TICK, refusal: staged, ..Self::new(Arc::new(files(&folder)?)).local() })
             }
             ObjectStoreScheme::Memory => Ok(Self { prefix, ordered: true, ..Self::new(Arc::new(InMemory::new())) }),
             ObjectStoreScheme::AmazonS3 | ObjectStoreScheme::GoogleCloudStorage => {

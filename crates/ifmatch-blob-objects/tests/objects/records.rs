@@ -130,7 +130,16 @@ async fn begin(kind: Kind, blobs: &ObjectBlobs, store: &Faulty, register: &Arc<d
 }
 
 fn open(store: &Arc<Faulty>, register: &Arc<dyn Register>, ignores_conditions: bool) -> ObjectBlobs {
-    let backing = Backing::new(Arc::clone(store) as Arc<dyn ObjectStore>);
+    open_with(store, register, ignores_conditions, |backing| backing)
+}
+
+fn open_with(
+    store: &Arc<Faulty>,
+    register: &Arc<dyn Register>,
+    ignores_conditions: bool,
+    declare: impl Fn(Backing) -> Backing,
+) -> ObjectBlobs {
+    let backing = declare(Backing::new(Arc::clone(store) as Arc<dyn ObjectStore>));
     let capability = if ignores_conditions {
         Capability { create: Support::Ignored, update: Support::Ignored, ..Capability::FULL }
     } else {
@@ -163,6 +172,27 @@ async fn a_killed_write_keeps_others_away_for_as_long_as_it_could_replace_theirs
         } else {
             assert_eq!(now.deadline, left.deadline, "{what}");
         }
+    }
+}
+
+/// Its writes ended with it: none is on its way, whatever would cover it.
+#[tokio::test]
+async fn a_killed_write_into_a_folder_keeps_nobody_away_for_longer_than_the_grace() {
+    for (kind, ignores_conditions) in [
+        (Kind::Creation, true),
+        (Kind::Update, true),
+        (Kind::LeasedUpdate, true),
+        (Kind::Deletion, true),
+        (Kind::Deletion, false),
+    ] {
+        let (store, register) = (Faulty::in_memory(ignores_conditions), register());
+        let earlier = open(&store, &register, ignores_conditions);
+        let left = begin(kind, &earlier, &store, &register).await;
+        let next = open_with(&store, &register, ignores_conditions, Backing::local);
+        assert_eq!(next.settle_earlier_writes().await.unwrap(), 1, "{kind:?}");
+        let now = permit(&register).await.expect("others wait a little");
+        let latest = SystemClock.now().saturating_add(GRACE);
+        assert!(now.deadline <= latest && now.token == left.token, "{kind:?}: {now:?}");
     }
 }
 

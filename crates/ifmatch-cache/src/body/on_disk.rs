@@ -175,7 +175,7 @@ impl DiskBody {
     }
 
     /// Returns the file handle shared by all readers. Returns `None` if the file is gone.
-    fn handle(&self) -> Option<Arc<File>> {
+    pub(crate) fn handle(&self) -> Option<Arc<File>> {
         let mut open = lock(&self.open);
         if let Some(file) = open.upgrade() {
             return Some(file);

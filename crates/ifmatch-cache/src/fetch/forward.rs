@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, Request, Response, StatusCode};
@@ -273,7 +272,8 @@ impl Forwarding {
                 self.tally.set(RequestOutcome::ErrorUnreachable);
                 self.stale(None).ok_or(error)
             }
-            Ok(Fetched::Updated(stored, origin)) => {
+            // `_open` keeps the body readable until the response reads it.
+            Ok(Fetched::Updated(stored, origin, _open)) => {
                 let confirmed = origin == StatusCode::NOT_MODIFIED;
                 self.tally.set(if confirmed { RequestOutcome::Revalidated } else { RequestOutcome::MissPartial });
                 let status = CacheStatus { origin: Some(origin), ..status };
@@ -313,7 +313,7 @@ impl Forwarding {
     /// Responds with a stale response because the origin failed, if that is allowed.
     fn stale<T>(&mut self, origin: Option<StatusCode>) -> Option<Response<ResponseBody<T>>> {
         let (stored, now) = (self.plan.stored.clone()?, self.state.wall());
-        let unreachable = if origin.is_some() { Duration::ZERO } else { self.state.config.stale_if_unreachable };
+        let unreachable = origin.is_none().then_some(self.state.config.stale_if_unreachable);
         let serves = stored.meta.terms.serves_error(&self.request.directives, stored.meta.age(now), unreachable);
         if !serves || !self.plan.trusted {
             return None;

@@ -20,6 +20,7 @@ use crate::fetch::single_flight::{Failure, FlightKey, Leader, Outcome};
 use crate::inner_service::InnerService;
 use crate::lookup::Plan;
 use crate::metrics::{NotStored, Outcome as RequestOutcome};
+use crate::policy::cache_control::RequestDirectives;
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::content_range::ContentRange;
 use crate::policy::resource_rules::ResourceRules;
@@ -31,7 +32,7 @@ use crate::request::key::Key;
 use crate::respond::response_body::BodyError;
 use crate::state::CacheState;
 use crate::store::entry::Failing;
-use crate::store::stored_response::{Arrival, Meta, Stored, StoredBody};
+use crate::store::stored_response::{Arrival, Meta, OpenBody, Stored, StoredBody};
 
 /// Time for which requests don't wait for each other after a response that couldn't be stored.
 const UNSHARED: Duration = Duration::from_secs(30);
@@ -62,8 +63,9 @@ pub(crate) struct Fetch {
 
 /// The result of a request to the origin.
 pub(crate) enum Fetched<T> {
-    /// The stored response, updated by a response with this status.
-    Updated(Stored, StatusCode),
+    /// The stored response, updated by a response with this status. Its body can be read, even if the response is removed
+    /// meanwhile.
+    Updated(Stored, StatusCode, OpenBody),
     /// A new response.
     New(NewResponse<T>),
     /// A 304 to a request without conditions.
@@ -132,8 +134,12 @@ impl Fetch {
             match &self.revalidation {
                 Revalidation::Validate(stored) if response.status() == StatusCode::NOT_MODIFIED => {
                     let stored = stored.clone();
-                    if stored.exists() && is_about(response.headers(), &stored.meta.headers) {
-                        return Ok(self.confirmed(&stored, response.headers(), times));
+                    // A purge or an eviction may delete the file at any time, also between here and the client's response. A
+                    // file that is gone already is requested again; one that is open stays readable.
+                    let open = stored.open().filter(|_| is_about(response.headers(), &stored.meta.headers));
+                    if let Some(open) = open {
+                        let stored = self.confirmed(&stored, response.headers(), times);
+                        return Ok(Fetched::Updated(stored, StatusCode::NOT_MODIFIED, open));
                     }
                     self.state.table.discard(&self.key, &stored);
                 }
@@ -191,12 +197,12 @@ impl Fetch {
     }
 
     /// Freshens the stored response after a 304.
-    fn confirmed<T>(&self, stored: &Stored, newer: &HeaderMap, times: Times) -> Fetched<T> {
+    fn confirmed(&self, stored: &Stored, newer: &HeaderMap, times: Times) -> Stored {
         self.state.counters.confirmed.add(1);
         let meta = stored.meta.freshened(newer, &self.arrival(times));
         let stored = Stored { meta: Arc::new(meta), body: stored.body.clone() };
         self.update(&stored);
-        Fetched::Updated(stored, StatusCode::NOT_MODIFIED)
+        stored
     }
 
     /// Stores an updated response if it may still be stored, and shares it.
@@ -239,7 +245,7 @@ impl Fetch {
         let whole = parts.join(&BodyParts::in_memory(PartialBody::new(received, content, limit)))?.whole()?;
         let stored = Stored { meta: Arc::new(meta), body: StoredBody::Whole(whole) };
         self.update(&stored);
-        Some(Fetched::Updated(stored, StatusCode::PARTIAL_CONTENT))
+        Some(Fetched::Updated(stored, StatusCode::PARTIAL_CONTENT, OpenBody::default()))
     }
 
     /// Stores the response to a POST, if possible. It is stored with the ordinal of the invalidation that it caused
@@ -317,6 +323,7 @@ impl Fetch {
             (None, Ok(length)) => self.useful(head, length, times).map(|meta| (meta, length)),
         };
         let failed = is_failure(head.status);
+        let storable = if self.is_covered(head.status) { Err(RequestOutcome::ErrorStatus) } else { storable };
         match storable {
             Ok((meta, _)) if !self.state.table.are_valid(&self.key, &meta.groups, times.asked) => {
                 Err(RequestOutcome::PassInvalidated)
@@ -330,6 +337,18 @@ impl Fetch {
                 Err(if failed { RequestOutcome::ErrorStatus } else { outcome })
             }
         }
+    }
+
+    /// Returns `true` for an error that the stored response may be used in place of (RFC 5861 §4). Such an error doesn't replace it,
+    /// even if it states a lifetime, unless the operator has given its status one.
+    fn is_covered(&self, status: StatusCode) -> bool {
+        let rules = ResourceRules::of(&self.client.extensions);
+        let is_named = || rules.ttl.get(status).is_some() || rules.override_ttl.get(status).is_some();
+        let covers = |stored: &Stored| {
+            let age = stored.meta.age(self.state.wall());
+            stored.meta.terms.serves_error(&RequestDirectives::default(), age, None)
+        };
+        is_failure(status) && !is_named() && self.stored.as_ref().is_some_and(covers)
     }
 
     /// Returns the head of a response that may be stored, if it is within the limits and can ever be used.

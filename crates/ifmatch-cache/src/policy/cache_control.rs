@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName};
 use ifmatch_core::fields::has;
 
 use super::fields::{is_quoted, is_token, is_token_byte, members, seconds, split, unquote};
+use super::reuse::StaleUse;
 
 /// Directives of a response.
 ///
@@ -124,10 +125,16 @@ impl ResponseDirectives {
         self.flags & SHARING != 0
     }
 
-    /// Returns `true` if a stale response must not be used without validation: with `must-revalidate`, `proxy-revalidate`, or
-    /// `s-maxage`, which implies the latter (§5.2.2.10).
-    pub fn forbids_stale(&self) -> bool {
-        self.has(Flag::MustRevalidate) || self.has(Flag::ProxyRevalidate) || self.s_maxage.is_some()
+    /// Returns who may permit the use of a stale response without validation: nobody with `must-revalidate` or
+    /// `proxy-revalidate`, and no client with `s-maxage` (§5.2.2.10).
+    pub fn stale_use(&self) -> StaleUse {
+        if self.has(Flag::MustRevalidate) || self.has(Flag::ProxyRevalidate) {
+            StaleUse::Never
+        } else if self.s_maxage.is_some() {
+            StaleUse::BySetting
+        } else {
+            StaleUse::Free
+        }
     }
 
     /// Returns the header fields that `no-cache` or `private` names. They aren't stored, not even those that could be used

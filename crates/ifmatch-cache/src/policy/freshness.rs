@@ -35,13 +35,17 @@ impl Default for Heuristic {
     }
 }
 
-/// Returns the lifetime of a response received at `received` for a request with these header fields.
+/// Returns the lifetime of a response received at `received`, at the age `initial_age`, for a request with these header fields.
 ///
-/// Sources in this order: the [override](ResourceRules::override_ttl) of the operator, `s-maxage`, `max-age`, `Expires` minus
-/// `Date`, the [rule](ResourceRules::ttl) of the operator for the status, the heuristic. A response with an invalid or
-/// repeated `Expires` is stale. The heuristic applies only to statuses that the RFCs allow, or to a `public` response. The
-/// last two never apply with `Pragma: no-cache`, nor in a shared cache if the request has a [credential](super::credential) or
-/// the response sets a cookie, since such a response may be private.
+/// A response states its lifetime by `s-maxage`, `max-age` or `Expires` minus `Date`, in this order. With an invalid or repeated
+/// `Expires`, it is stale. An operator's [override](ResourceRules::override_ttl) replaces what it states.
+///
+/// A response that states none has the override as well, or the operator's [rule](ResourceRules::ttl) for the status, or the
+/// heuristic, which applies only to statuses that the RFCs allow, or to a `public` response. None of them applies with `Pragma:
+/// no-cache`, nor in a shared cache if the request has a [credential](super::credential), since such a response may be private.
+/// An operator's lifetimes count from the arrival, so they are longer by the age at that time, which another cache in front of the
+/// origin states. The last two don't apply to a response that sets a cookie, either. With an override, the rules for
+/// [storing](super::storable::Rules::share_cookies) decide about the cookie.
 ///
 /// ```
 /// use std::time::Duration;
@@ -55,30 +59,39 @@ impl Default for Heuristic {
 /// let governing = Governing::of(&headers, Audience::Shared);
 /// let now = Timestamp::from_micros(0);
 /// let rules = ResourceRules::default();
-/// let lifetime = lifetime(&HeaderMap::new(), StatusCode::OK, &headers, &governing, now, None, &rules);
+/// let zero = Duration::ZERO;
+/// let lifetime = lifetime(&HeaderMap::new(), StatusCode::OK, &headers, &governing, now, zero, None, &rules);
 /// assert_eq!(lifetime, Duration::from_secs(5));
 /// ```
+#[expect(clippy::too_many_arguments, reason = "each is another thing that the lifetime depends on")]
 pub fn lifetime(
     request: &HeaderMap,
     status: StatusCode,
     response: &HeaderMap,
     governing: &Governing,
     received: Timestamp,
+    initial_age: Duration,
     heuristic: Option<Heuristic>,
     rules: &ResourceRules,
 ) -> Duration {
-    let stated = rules.override_ttl.get(status).or_else(|| explicit(response, governing, received));
-    if let Some(stated) = stated {
-        return stated;
+    let from_arrival = |lifetime: Duration| lifetime.saturating_add(initial_age);
+    let overriding = rules.override_ttl.get(status).map(from_arrival);
+    if let Some(stated) = explicit(response, governing, received) {
+        return overriding.unwrap_or(stated);
     }
     let own = governing.audience == Audience::Private;
-    let for_all = own || !rules.has_credential(request) && !response.contains_key(SET_COOKIE);
-    if !for_all || pragma_is_no_cache(response) {
+    if !own && rules.has_credential(request) || pragma_is_no_cache(response) {
+        return Duration::ZERO;
+    }
+    if let Some(lifetime) = overriding {
+        return lifetime;
+    }
+    if !own && response.contains_key(SET_COOKIE) {
         return Duration::ZERO;
     }
     let cacheable = is_heuristic_status(status) || governing.directives.has(Flag::Public);
     let guessed = || heuristic.filter(|_| cacheable).map(|heuristic| guess(status, response, received, heuristic));
-    rules.ttl.get(status).or_else(guessed).unwrap_or_default()
+    rules.ttl.get(status).map(from_arrival).or_else(guessed).unwrap_or_default()
 }
 
 /// Returns the lifetime stated by the origin, if any.

@@ -29,7 +29,8 @@ pub struct ResourceRules {
     /// Lifetimes of responses that state none, in place of guesses. They also permit to store a status that isn't cacheable by
     /// itself, such as 302. They don't apply to requests with [credentials](super::credential), since the response may be private.
     pub ttl: Lifetimes,
-    /// Lifetimes in place of those that responses state.
+    /// Lifetimes in place of those that responses state. A response that states none has them, too, and may be stored whatever its
+    /// status, unless its request has [credentials](super::credential).
     pub override_ttl: Lifetimes,
     /// How long after its lifetime a response may be used while it is revalidated, unless it states or forbids that.
     pub while_revalidate: Option<Duration>,

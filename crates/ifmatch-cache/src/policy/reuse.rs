@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::cache_control::RequestDirectives;
 use super::cdn_cache_control::Governing;
 
@@ -23,12 +25,34 @@ pub struct Terms {
     pub stale_since: Option<Duration>,
     /// `true` if it must be validated before each use (`no-cache`).
     pub always_validate: bool,
-    /// `true` if it must not be used when stale.
-    pub never_stale: bool,
+    /// Who may permit its use when it is stale.
+    pub stale_use: StaleUse,
     /// Time after its lifetime during which it may be used while it is revalidated.
     pub while_revalidate: Duration,
     /// Time after its lifetime during which it may be used if the origin fails.
     pub if_error: Duration,
+}
+
+/// Who may permit the use of a stale response, besides its own `stale-while-revalidate` and `stale-if-error`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StaleUse {
+    /// Clients, operators, and this cache if the origin can't be reached.
+    #[default]
+    Free,
+    /// Nobody: `must-revalidate` or `proxy-revalidate`.
+    Never,
+    /// Operators only: `s-maxage`, which implies `proxy-revalidate` (RFC 9111 §5.2.2.10). An operator who sets a window for stale
+    /// responses means those that are addressed to shared caches.
+    BySetting,
+}
+
+/// How long after its lifetime a response may be used while the origin can't be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreachable {
+    /// Without a setting: unless the response forbids it, by `s-maxage` as well (RFC 9111 §4.2.4).
+    Default(Duration),
+    /// By an operator's setting.
+    Set(Duration),
 }
 
 impl Terms {
@@ -37,15 +61,14 @@ impl Terms {
     /// `stale-while-revalidate` and `stale-if-error` override the prohibition implied by `s-maxage`, but not
     /// `must-revalidate` and `proxy-revalidate`.
     pub fn new(governing: &Governing, lifetime: Duration) -> Self {
-        use super::cache_control::Flag;
         let directives = &governing.directives;
-        let strict = directives.has(Flag::MustRevalidate) || directives.has(Flag::ProxyRevalidate);
-        let permitted = |window: Option<Duration>| window.filter(|_| !strict).unwrap_or_default();
+        let stale_use = directives.stale_use();
+        let permitted = |window: Option<Duration>| window.filter(|_| stale_use != StaleUse::Never).unwrap_or_default();
         Self {
             lifetime,
             stale_since: None,
             always_validate: directives.no_cache.is_response(),
-            never_stale: directives.forbids_stale(),
+            stale_use,
             while_revalidate: permitted(directives.stale_while_revalidate),
             if_error: permitted(directives.stale_if_error),
         }
@@ -54,14 +77,14 @@ impl Terms {
     /// Returns the terms of an outdated response, which is useful only for its validators.
     #[must_use]
     pub fn outdated(&self) -> Self {
-        Self { lifetime: Duration::ZERO, always_validate: true, never_stale: true, ..Self::default() }
+        Self { lifetime: Duration::ZERO, always_validate: true, stale_use: StaleUse::Never, ..Self::default() }
     }
 
     /// Returns the terms with these windows for `while_revalidate` (RFC 5861 §3) and `if_error` (§4), unless the response states
-    /// windows of its own, forbids stale use, or has no lifetime.
+    /// windows of its own, forbids stale use to operators as well, or has no lifetime.
     #[must_use]
     pub fn with_default_windows(self, governing: &Governing, while_revalidate: Duration, if_error: Duration) -> Self {
-        if self.never_stale || self.always_validate || self.lifetime.is_zero() {
+        if self.stale_use == StaleUse::Never || self.always_validate || self.lifetime.is_zero() {
             return self;
         }
         let directives = &governing.directives;
@@ -83,7 +106,13 @@ impl Terms {
     #[must_use]
     pub fn unconfirmed(&self) -> Self {
         let (while_revalidate, if_error) = (Duration::ZERO, Duration::ZERO);
-        Self { stale_since: Some(Duration::ZERO), never_stale: true, while_revalidate, if_error, ..self.clone() }
+        Self {
+            stale_since: Some(Duration::ZERO),
+            stale_use: StaleUse::Never,
+            while_revalidate,
+            if_error,
+            ..self.clone()
+        }
     }
 
     /// Returns `true` if requests that waited for the response may use it even if it is stale on arrival: the origin
@@ -124,7 +153,7 @@ impl Terms {
             return Reuse::Validate;
         }
         let Some(staleness) = self.staleness(age) else { return Reuse::Fresh };
-        if request.max_stale.is_some_and(|most| staleness <= most) && !self.never_stale {
+        if request.max_stale.is_some_and(|most| staleness <= most) && self.stale_use == StaleUse::Free {
             return Reuse::Stale;
         }
         let unconstrained = request.max_age.is_none() && request.min_fresh.is_none();
@@ -133,15 +162,19 @@ impl Terms {
 
     /// Returns `true` if a response of this age may answer the request after the origin has failed (RFC 5861 §4).
     ///
-    /// `unreachable` is how long after its lifetime a response may be used without explicit permission: a disconnected cache
-    /// may do so unless the response forbids it (RFC 9111 §4.2.4). It is zero if the origin responded with an error.
-    pub fn serves_error(&self, request: &RequestDirectives, age: Duration, unreachable: Duration) -> bool {
+    /// `unreachable` is how long after its lifetime a response may be used without its permission. It is `None` if the origin
+    /// responded with an error.
+    pub fn serves_error(&self, request: &RequestDirectives, age: Duration, unreachable: Option<Unreachable>) -> bool {
         if request.no_cache || request.no_store || self.always_validate || self.is_refused(request, age) {
             return false;
         }
-        let implicit =
-            if self.never_stale { Duration::ZERO } else { unreachable.max(request.stale_if_error.unwrap_or_default()) };
-        self.staleness(age).is_none_or(|staleness| staleness < self.if_error.max(implicit))
+        let by_client = request.stale_if_error.filter(|_| self.stale_use == StaleUse::Free);
+        let by_cache = unreachable.and_then(|unreachable| match unreachable {
+            Unreachable::Default(window) => Some(window).filter(|_| self.stale_use == StaleUse::Free),
+            Unreachable::Set(window) => Some(window).filter(|_| self.stale_use != StaleUse::Never),
+        });
+        let longest = [by_client, by_cache].into_iter().flatten().fold(self.if_error, Duration::max);
+        self.staleness(age).is_none_or(|staleness| staleness < longest)
     }
 
     /// Checks `max-age` and `min-fresh` of the request.

@@ -136,12 +136,12 @@ impl Exchange<'_> {
         if !self.may_share_cookie() {
             return Some(Refusal::Cookie);
         }
-        let is_explicit = self.is_explicit() || self.is_overridden();
-        let allowed = is_explicit || directives.has(Flag::Public);
+        let allowed = self.is_explicit() || directives.has(Flag::Public);
         if !allowed && !directives.allows_sharing() && self.resource.has_credential(self.request) {
             return Some(Refusal::Credential);
         }
-        let is_cacheable = is_heuristic_status(self.status) || self.resource.ttl.get(self.status).is_some();
+        let is_named = self.resource.ttl.get(self.status).is_some() || self.is_overridden();
+        let is_cacheable = is_heuristic_status(self.status) || is_named;
         (!allowed && !is_cacheable).then_some(Refusal::NotAllowed)
     }
 

@@ -8,7 +8,7 @@ use ifmatch_core::digest::ContentHash;
 use serde::{Deserialize, Serialize};
 
 use crate::body::on_disk::Written;
-use crate::policy::reuse::Terms;
+use crate::policy::reuse::{StaleUse, Terms};
 use crate::policy::vary::{Selection, Vary};
 use crate::store::stored_response::{Meta, Saved, SecondaryKey};
 
@@ -22,7 +22,7 @@ struct Record {
     variant: Variant,
     terms: Times,
     always_validate: bool,
-    never_stale: bool,
+    stale_use: StaleUse,
     groups: Vec<String>,
     received: u64,
     sums: Vec<u32>,
@@ -49,14 +49,14 @@ struct Times {
 
 /// Encodes the head of a response, and what is known about its body.
 pub(super) fn encode(meta: &Meta, body: Written) -> Vec<u8> {
-    let Terms { lifetime, stale_since, always_validate, never_stale, while_revalidate, if_error } = meta.terms;
+    let Terms { lifetime, stale_since, always_validate, stale_use, while_revalidate, if_error } = meta.terms;
     let record = Record {
         status: meta.status.as_u16(),
         headers: fields(&meta.headers),
         variant: variant(&meta.secondary_key),
         terms: Times { lifetime, stale_since, while_revalidate, if_error, initial_age: meta.initial_age },
         always_validate,
-        never_stale,
+        stale_use,
         groups: meta.groups.iter().map(ToString::to_string).collect(),
         received: meta.received.micros(),
         sums: body.sums,
@@ -71,7 +71,7 @@ pub(super) fn encode(meta: &Meta, body: Written) -> Vec<u8> {
 pub(super) fn decode(bytes: &[u8], began: u64, len: u64) -> Option<(Meta, Written)> {
     let record: Record = postcard::from_bytes(bytes).ok()?;
     let Times { lifetime, stale_since, while_revalidate, if_error, initial_age } = record.terms;
-    let Record { always_validate, never_stale, .. } = record;
+    let Record { always_validate, stale_use, .. } = record;
     let Variant { vary, selection, implicit_key } = record.variant;
     let meta = Meta::restored(Saved {
         status: StatusCode::from_u16(record.status).ok()?,
@@ -81,7 +81,7 @@ pub(super) fn decode(bytes: &[u8], began: u64, len: u64) -> Option<(Meta, Writte
             selection: Selection::from_values(selection.into_iter()),
             implicit_key: implicit_key.into(),
         },
-        terms: Terms { lifetime, stale_since, always_validate, never_stale, while_revalidate, if_error },
+        terms: Terms { lifetime, stale_since, always_validate, stale_use, while_revalidate, if_error },
         groups: record.groups.into_iter().map(Into::into).collect(),
         began,
         received: Timestamp::from_micros(record.received),

@@ -1,5 +1,6 @@
 //! A stored response: its head with the decisions about it, and its body.
 
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -36,6 +37,13 @@ const UNKNOWN_AGE: Duration = Duration::from_secs(1 << 31);
 pub(crate) struct Stored {
     pub(crate) meta: Arc<Meta>,
     pub(crate) body: StoredBody,
+}
+
+/// Keeps the body of a stored response readable.
+#[derive(Debug, Default)]
+pub(crate) struct OpenBody {
+    /// The readers of a body share this handle.
+    _file: Option<Arc<File>>,
 }
 
 /// The body of a stored response.
@@ -174,7 +182,7 @@ impl Meta {
     fn with(status: StatusCode, mut headers: HeaderMap, initial_age: Duration, arrival: &Arrival<'_>) -> Self {
         let governing = Governing::of(&headers, arrival.audience);
         let Arrival { request, received, heuristic, rules, while_revalidate, if_error, .. } = *arrival;
-        let lifetime = lifetime(request, status, &headers, &governing, received, heuristic, rules);
+        let lifetime = lifetime(request, status, &headers, &governing, received, initial_age, heuristic, rules);
         let vary = Vary::of(&headers).unwrap_or_default();
         hop_by_hop::remove(&mut headers);
         for name in governing.directives.unstored_fields().chain(&[AGE, CONTENT_LENGTH]).chain(arrival.unstored) {
@@ -326,6 +334,13 @@ impl Stored {
             StoredBody::File(file) => file.exists(),
             StoredBody::Whole(_) | StoredBody::Parts(_) | StoredBody::Broadcast(_) => true,
         }
+    }
+
+    /// Keeps the body readable, even if its file is deleted. Returns `None` if it is gone. Accesses the file system for a file.
+    pub(crate) fn open(&self) -> Option<OpenBody> {
+        let StoredBody::File(file) = &self.body else { return Some(OpenBody::default()) };
+        let open = file.exists().then(|| file.handle()).flatten()?;
+        Some(OpenBody { _file: Some(open) })
     }
 
     /// Returns `true` unless the body is known to be gone.

@@ -2,12 +2,17 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use http_body_util::BodyExt;
-use ifmatch_cache::Disk;
+use ifmatch_cache::{CacheHandle, Disk, Purge};
+use ifmatch_core::date::Timestamp;
+use ifmatch_runtime::{Clock, ManualClock};
 use tempfile::TempDir;
 
-use crate::support::{Answer, FRESH, Streaming, World, get, request, response};
+use crate::support::{Answer, FRESH, Streaming, World, clock, get, request, response};
 
 /// Longer than a piece, and not a multiple of one.
 const LEN: usize = 300 * 1024;
@@ -65,6 +70,70 @@ async fn a_long_body_is_served_from_its_file_whole_and_in_part() {
     let head = world.send(request("HEAD", "/", &[])).await;
     assert_eq!((head.headers["content-length"].to_str().unwrap(), head.text()), (&*LEN.to_string(), ""));
     assert_eq!(world.origin.count(), 1);
+}
+
+/// A clock that acts once, when it's read for the first time after a 304 has confirmed a response: before the client's response opens the
+/// body.
+#[derive(Clone)]
+struct ActsAfterConfirmation {
+    clock: ManualClock,
+    act: Arc<Mutex<Option<(CacheHandle, Act)>>>,
+}
+
+type Act = Box<dyn FnOnce(&CacheHandle) + Send>;
+
+#[async_trait]
+impl Clock for ActsAfterConfirmation {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        let mut act = self.act.lock().unwrap();
+        if let Some((handle, act)) = act.take_if(|(handle, _)| handle.metrics().confirmed > 0) {
+            act(&handle);
+        }
+        self.clock.wall()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.clock.sleep(duration).await;
+    }
+}
+
+/// 1. A client's request finds a stale response in a file. 2. The origin confirms it. 3. A purge, or an eviction, deletes the file.
+/// 4. The client's response begins: the file is gone, but the origin is well.
+#[tokio::test]
+async fn a_body_that_is_deleted_after_its_304_still_answers_the_client() {
+    let purge = |handle: &CacheHandle| assert_eq!(handle.purge(&Purge::Prefix("http://".to_owned())), 1);
+    for (name, path) in [("purge", "/"), ("deletion", "/"), ("purge", "/part")] {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = ActsAfterConfirmation { clock: clock(), act: Arc::default() };
+        let disk = Disk::open(folder.path(), 100 * LEN as u64).unwrap();
+        let world = World::with(|builder| builder.capacity(1 << 20).entry_limit(1_000).disk(disk).clock(clock.clone()));
+        let body = text(0);
+        world.origin.will(200, &[("cache-control", "no-cache"), ("etag", "\"1\"")], &body);
+        world.get(path).await;
+        let at = folder.path().to_owned();
+        let act: Act = if name == "purge" { Box::new(purge) } else { Box::new(move |_| assert_eq!(delete(&at), 1)) };
+        *clock.act.lock().unwrap() = Some((world.handle.clone(), act));
+        world.origin.will(304, &[("cache-control", "no-cache"), ("etag", "\"1\"")], "");
+        let range = [("range", "bytes=5-9")];
+        let answer = world.get_with(path, if path == "/part" { &range } else { &[] }).await;
+        let expected = if path == "/part" { (206, &body[5..10]) } else { (200, &*body) };
+        assert!((answer.status.as_u16(), answer.text()) == expected, "{name}: {:?}", answer.headers);
+        assert!(clock.act.lock().unwrap().is_none(), "the file was deleted in between");
+        assert_eq!(bodies(folder.path()).0, 0);
+        world.origin.will(200, &FRESH, "new");
+        assert_eq!(world.get(path).await.text(), "new", "{name}");
+    }
+}
+
+/// Deletes the files of bodies, and returns their number.
+fn delete(folder: &Path) -> usize {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let bodies = files.filter(|path| path.to_string_lossy().contains("ifmatch-body-"));
+    bodies.map(|path| fs::remove_file(path).unwrap()).count()
 }
 
 /// Returns a response without its random boundary.

@@ -403,7 +403,9 @@ async fn a_window_for_revalidation_holds_only_if_the_response_permits_it() {
         ("max-age=60, stale-while-revalidate=x", false),
         ("max-age=60, must-revalidate", false),
         ("max-age=60, proxy-revalidate", false),
-        ("s-maxage=60", false),
+        ("s-maxage=60", true),
+        ("max-age=60, s-maxage=60", true),
+        ("s-maxage=60, must-revalidate", false),
         ("max-age=60, no-cache", false),
         ("max-age=0", false),
     ] {
@@ -415,6 +417,36 @@ async fn a_window_for_revalidation_holds_only_if_the_response_permits_it() {
         let answer = world.get("/").await;
         assert_eq!(answer.text() == "old", expected, "{control}: {}", answer.cache_status());
         settle().await;
+    }
+}
+
+/// By default as RFC 9111 §4.2.4 says, since an operator hasn't said anything.
+#[tokio::test]
+async fn only_a_setting_lets_s_maxage_be_stale_while_the_origin_is_unreachable() {
+    for (control, by_default, by_setting) in [
+        ("max-age=60", true, true),
+        ("s-maxage=60", false, true),
+        ("max-age=60, s-maxage=60", false, true),
+        ("s-maxage=60, must-revalidate", false, false),
+        ("s-maxage=60, proxy-revalidate", false, false),
+        ("s-maxage=60, no-cache", false, false),
+    ] {
+        for (is_set, is_used) in [(false, by_default), (true, by_setting)] {
+            let hour = Duration::from_hours(1);
+            let world = World::with(|builder| if is_set { builder.stale_if_unreachable(hour) } else { builder });
+            world.origin.will(200, &[("cache-control", control), ("etag", "\"1\"")], "hello");
+            world.get("/").await;
+            world.pass(90);
+            for request in 0..2 {
+                world.origin.will_fail();
+                let answer = world.try_send(get("/", &[])).await;
+                assert_eq!(answer.is_ok(), is_used, "{control}, set: {is_set}, {request}");
+            }
+            world.origin.will_fail();
+            let asked = [("cache-control", "max-stale, stale-if-error=600")];
+            let answer = world.try_send(get("/", &asked)).await;
+            assert_eq!(answer.is_ok(), is_used, "a client can't lift it: {control}, set: {is_set}");
+        }
     }
 }
 

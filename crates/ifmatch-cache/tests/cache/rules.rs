@@ -124,9 +124,60 @@ async fn an_override_replaces_lifetimes_and_lifts_no_ban() {
     assert_eq!(seconds(&successes(), &[], 404, &[("cache-control", "max-age=10")]).await, 10, "it is not named");
     assert_eq!(seconds(&overriding(named(&[404])), &[], 404, &[("cache-control", "max-age=10")]).await, 60);
     assert_eq!(seconds(&successes(), &[("authorization", "Basic eDp5")], 200, &[]).await, 0);
-    assert_eq!(seconds(&successes(), &[("cookie", "a=b")], 200, &[]).await, 60, "as if the origin stated it");
+    let unsent = ResourceRules { unsent: vec![COOKIE], ..successes() };
+    assert_eq!(seconds(&unsent, &[("cookie", "a=b")], 200, &[]).await, 60, "the origin does not get it");
     let both = ResourceRules { ttl: named(&[200]), ..overriding(named(&[404])) };
     assert_eq!(seconds(&both, &[], 200, &[("cache-control", "max-age=10")]).await, 10);
+}
+
+/// An override replaces a lifetime that the origin states, for all clients. It can't know if a response that states none is one client's
+/// page.
+#[tokio::test]
+async fn an_override_shares_a_response_to_a_request_with_credentials_only_if_it_states_a_lifetime() {
+    let rules = overriding(named(&[200, 302]));
+    for credential in [("cookie", "sid=alice"), ("x-api-key", "alice"), ("x-auth-token", "alice")] {
+        for (status, fields, expected) in [
+            (200, &[][..], 0),
+            (200, &[("etag", "\"1\""), ("last-modified", "Sat, 01 Jan 2022 00:00:00 GMT")], 0),
+            (200, &[("cache-control", "public")], 0),
+            (200, &[("cache-control", "must-revalidate")], 0),
+            (302, &[], 0),
+            (200, &[("cache-control", "max-age=10")], 60),
+            (200, &[("cache-control", "max-age=0")], 60),
+            (200, &[("expires", "0")], 60),
+            (302, &[("cache-control", "max-age=10")], 60),
+        ] {
+            assert_eq!(
+                seconds(&rules, &[credential], status, fields).await,
+                expected,
+                "{credential:?} {status} {fields:?}"
+            );
+        }
+    }
+    assert_eq!(seconds(&rules, &[], 302, &[]).await, 60, "it has no credentials");
+    for (asked, is_shared) in [(&[][..], true), (&[("cookie", "sid=alice")], false)] {
+        let world = World::with(ifmatch_cache::Builder::share_cookies);
+        world.origin.will(200, &[("set-cookie", "sid=new")], "first");
+        ask(&world, "GET", "/", asked, &rules).await;
+        world.origin.will(200, &[], "second");
+        let answer = ask(&world, "GET", "/", &[], &rules).await;
+        assert_eq!(answer.text(), if is_shared { "first" } else { "second" }, "{asked:?}");
+    }
+}
+
+/// Another cache in front of the origin may have kept the response for longer than the operator's lifetime.
+#[tokio::test]
+async fn an_operator_s_lifetime_counts_from_the_arrival() {
+    let successes = || Lifetimes::of_successes(MINUTE);
+    for (rules, fields, expected) in [
+        (ttl(successes()), &[("age", "700")][..], 60),
+        (overriding(successes()), &[("age", "700"), ("cache-control", "max-age=10")], 60),
+        (overriding(successes()), &[("age", "700")], 60),
+        (ttl(successes()), &[("age", "700"), ("cache-control", "max-age=10")], 0),
+        (ttl(successes()), &[("age", "5"), ("cache-control", "max-age=15")], 10),
+    ] {
+        assert_eq!(seconds(&rules, &[], 200, fields).await, expected, "{fields:?}");
+    }
 }
 
 /// A part is one of the 200, and a 304 or a HEAD renews the response by the same rules.
@@ -160,7 +211,11 @@ async fn an_error_is_hidden_only_where_the_response_allows_it() {
         ("max-age=60, stale-if-error=1", hour, Some(hour), false),
         ("max-age=60, must-revalidate", hour, Some(hour), false),
         ("max-age=60, no-cache", hour, Some(hour), false),
-        ("s-maxage=60", hour, Some(hour), false),
+        ("s-maxage=60", hour, None, true),
+        ("s-maxage=60", Duration::ZERO, Some(hour), true),
+        ("max-age=60, s-maxage=60", hour, Some(hour), true),
+        ("s-maxage=60, must-revalidate", hour, Some(hour), false),
+        ("max-age=60, proxy-revalidate", hour, Some(hour), false),
         ("max-age=0", hour, Some(hour), false),
     ] {
         let rules = ResourceRules { if_error: own, ..ResourceRules::default() };
@@ -175,6 +230,54 @@ async fn an_error_is_hidden_only_where_the_response_allows_it() {
         }
         world.pass(5_000);
         assert_eq!(ask(&world, "GET", "/", &[], &rules).await.text(), "bad", "the time is over");
+    }
+}
+
+/// Frameworks set `Cache-Control` before they fail. The error neither answers a client nor replaces the good response, unless the operator has
+/// given its status a lifetime.
+#[tokio::test]
+async fn an_error_that_states_a_lifetime_is_hidden_like_any_other() {
+    let hour = Duration::from_hours(1);
+    let hiding = || ResourceRules { if_error: Some(hour), ..ResourceRules::default() };
+    let good = ("cache-control", "max-age=60");
+    let future = World::default().date(6_000);
+    for status in [500, 502, 503, 504] {
+        for field in [
+            good,
+            ("cache-control", "s-maxage=60"),
+            ("cache-control", "public"),
+            ("cdn-cache-control", "max-age=60"),
+            ("expires", &*future),
+        ] {
+            let world = World::default();
+            world.origin.will(200, &[good], "good");
+            ask(&world, "GET", "/", &[], &hiding()).await;
+            world.pass(61);
+            for _ in 0..3 {
+                world.origin.will(status, &[field], "bad");
+                assert_eq!(ask(&world, "GET", "/", &[], &hiding()).await.text(), "good", "{status} {field:?}");
+                crate::support::settle().await;
+                world.pass(6);
+            }
+            world.origin.will(status, &[field], "bad");
+            let forced = ask(&world, "GET", "/", &[("cache-control", "no-cache")], &hiding()).await;
+            assert_eq!(forced.text(), "bad", "this client wants the origin's response");
+            world.origin.will(200, &[good], "better");
+            ask(&world, "GET", "/", &[], &hiding()).await;
+            crate::support::settle().await;
+            assert_eq!(ask(&world, "GET", "/", &[], &hiding()).await.text(), "better", "{status} {field:?}");
+        }
+    }
+    let by_ttl = ResourceRules { ttl: named(&[503]), ..hiding() };
+    let by_override = ResourceRules { override_ttl: named(&[503]), ..hiding() };
+    for rules in [by_ttl, by_override] {
+        let world = World::default();
+        world.origin.will(200, &[good], "good");
+        ask(&world, "GET", "/", &[], &rules).await;
+        world.pass(61);
+        world.origin.will(503, &[good], "bad");
+        assert_eq!(ask(&world, "GET", "/", &[], &rules).await.text(), "bad");
+        assert!(ask(&world, "GET", "/", &[], &rules).await.is_hit(), "{rules:?}");
     }
 }
 

@@ -110,6 +110,7 @@ fn freshness() {
             &response,
             &governing,
             moment(0),
+            Duration::ZERO,
             heuristic,
             &ResourceRules::default(),
         );

@@ -41,7 +41,7 @@ pub struct Key(Hmac<Sha256>);
 
 /// The key of an account is empty or not base64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("an account's key must be base64, such as from `openssl rand -base64 64`")]
+#[error("an account's key must be base64, such as from `openssl rand -base64 48`")]
 pub struct InvalidKey;
 
 impl Key {

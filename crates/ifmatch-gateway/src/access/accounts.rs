@@ -61,7 +61,7 @@ pub(crate) fn resolve(set: &[AccountSetting], exposure: Exposure) -> Result<Acco
     {
         return Err(Error::usage(format!(
             "the key of {DEVELOPMENT_ACCOUNT} is public, and other machines can reach {address}. Set a secret key (openssl rand \
-             -base64 64), or listen on 127.0.0.1."
+             -base64 48), or listen on 127.0.0.1."
         )));
     }
     let accounts = set.iter().map(AccountSetting::account).collect::<Result<Vec<_>, _>>()?;
@@ -69,9 +69,9 @@ pub(crate) fn resolve(set: &[AccountSetting], exposure: Exposure) -> Result<Acco
         && let Some(account) = set.iter().find(|account| account.keys().any(|key| bytes(key) < MIN_BYTES))
     {
         return Err(Error::usage(format!(
-            "a key of the account {:?} has fewer than {MIN_BYTES} bytes and can be guessed, and other machines can reach \
-             {address}. Use a longer one (openssl rand -base64 64), or listen on 127.0.0.1.",
-            account.name
+            "a key of {} has fewer than {MIN_BYTES} bytes and can be guessed, and other machines can reach \
+             {address}. Use a longer one (openssl rand -base64 48), or listen on 127.0.0.1.",
+            account.shown()
         )));
     }
     Accounts::new(accounts).map_err(|error| Error::usage(error.to_string()))
@@ -89,6 +89,9 @@ pub(crate) fn have_published_key(set: &[AccountSetting]) -> bool {
 
 /// Minimum size of a key in bytes if other machines can try it.
 const MIN_BYTES: usize = 16;
+
+/// Length of the longest valid name.
+const LONGEST_NAME: usize = 24;
 
 /// Returns the number of bytes encoded by a base64 key.
 fn bytes(key: &str) -> usize {
@@ -113,14 +116,25 @@ impl AccountSetting {
         [self.key.as_deref(), self.key2.as_deref()].into_iter().flatten()
     }
 
+    /// Returns the account's name for a message. A text that is too long for a name, or has other characters, may have a key in it:
+    /// someone may have written NAME=KEY.
+    fn shown(&self) -> String {
+        let may_be_shown = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        if self.name.len() <= LONGEST_NAME && self.name.bytes().all(may_be_shown) {
+            format!("the account {:?}", self.name)
+        } else {
+            "an account".to_owned()
+        }
+    }
+
     fn account(&self) -> Result<Account, Error> {
         let key = match &self.key {
             Some(key) => key,
             None if self.name == DEVELOPMENT_ACCOUNT => DEVELOPMENT_KEY,
             None => {
                 return Err(Error::usage(format!(
-                    "the account {:?} has no key. Write NAME:KEY with a base64 key (openssl rand -base64 64).",
-                    self.name
+                    "{} has no key. Write NAME:KEY with a base64 key (openssl rand -base64 48).",
+                    self.shown()
                 )));
             }
         };
@@ -129,13 +143,24 @@ impl AccountSetting {
             Some(key2) => account.and_then(|account| account.and_key(key2)),
             None => account,
         };
-        account.map_err(|error| Error::usage(format!("the account {:?}: {error}", self.name)))
+        account.map_err(|error| Error::usage(format!("{}: {error}", self.shown())))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_message_shows_a_key_in_the_place_of_a_name() {
+        let key = "aHVudGVyMmh1bnRlcjJodW50ZXIy";
+        for text in [format!("photos={key}"), key.to_owned(), format!("{key}:{key}"), format!("photos={key}:")] {
+            let error = resolve(&set(&[&text]), LOOPBACK).map(drop).unwrap_err().to_string();
+            assert!(!error.contains(key) && error.starts_with("an account"), "{error}");
+        }
+        let error = resolve(&set(&["Photos:c2VjcmV0"]), LOOPBACK).map(drop).unwrap_err().to_string();
+        assert!(error.contains("\"Photos\""), "{error}");
+    }
 
     const LOOPBACK: Exposure = Exposure::Loopback;
     /// 16 bytes.

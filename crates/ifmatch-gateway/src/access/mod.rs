@@ -56,6 +56,8 @@ pub(crate) fn read_tokens(flag: &str, path: &Path) -> Result<Vec<String>, Error>
     if tokens.is_empty() {
         return Err(Error::usage(format!("{flag} {} contains no token. Write one per line.", path.display())));
     }
+    let checked = Access::new(&tokens, &[]);
+    checked.map_err(|error| Error::usage(format!("{flag} {}: {error}. Write one per line.", path.display())))?;
     Ok(tokens)
 }
 

@@ -218,6 +218,13 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
+    if matches!(cli.command, Command::Serve(_) | Command::Proxy(_)) {
+        let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        for warning in tips::for_variables(&command(), set) {
+            // A closed stderr is ignored.
+            drop(writeln!(stderr(), "warning: {warning}"));
+        }
+    }
     let done = match cli.command {
         Command::Serve(serve) if serve.check => configure(&serve).and_then(|config| reload::check_serve(&config)),
         Command::Proxy(proxy) if proxy.check => configure_proxy(&proxy).and_then(|config| reload::check_proxy(&config)),

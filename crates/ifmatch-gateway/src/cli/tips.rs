@@ -161,7 +161,9 @@ pub(super) fn add(mut error: Error, program: &Command, args: &[OsString]) -> Err
     let tried = tried.clone();
     let has_own = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand].map(|own| error.get(own).is_some());
     let words: Vec<String> = args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
-    let Some(tip) = find(&path(program, &words), &tried, &words) else { return error };
+    let path = path(program, &words);
+    let with_equals = apart_from_its_flag(program, &path, &tried, &words);
+    let Some(tip) = with_equals.or_else(|| find(&path, &tried, &words)) else { return error };
     // A name that is only misspelt is meant, unless the table has it.
     if has_own.contains(&true) && tip.is_general {
         return error;
@@ -171,6 +173,33 @@ pub(super) fn add(mut error: Error, program: &Command, args: &[OsString]) -> Err
     }
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip.text)]));
     error
+}
+
+/// Smallest similarity of two names for a suggestion: one wrong or two swapped letters of eight.
+const SIMILAR: f64 = 0.8;
+/// Prefix of the settings' variables.
+const VARIABLES: &str = "IFMATCH_";
+
+/// Returns a warning for each variable that isn't a setting, but seems to be meant as one. Others are for other programs.
+pub(super) fn for_variables(program: &Command, set: impl IntoIterator<Item = String>) -> Vec<String> {
+    let known = variables(program);
+    let nearest = |name: &str| {
+        let rest = name.strip_prefix(VARIABLES)?;
+        let similarity =
+            |known: &str| strsim::normalized_damerau_levenshtein(rest, known.trim_start_matches(VARIABLES));
+        let nearest = known.iter().max_by(|one, other| similarity(one).total_cmp(&similarity(other)))?;
+        (similarity(nearest) >= SIMILAR).then_some(nearest)
+    };
+    let mut names: Vec<String> = set.into_iter().filter(|name| !known.contains(name)).collect();
+    names.sort();
+    let warning = |name: &String| Some(format!("{name} isn't a setting. Did you mean {}?", nearest(name)?));
+    names.iter().filter_map(warning).collect()
+}
+
+/// Returns the variables of a command and of those below it.
+fn variables(command: &Command) -> Vec<String> {
+    let own = command.get_arguments().filter_map(|arg| arg.get_env()?.to_str().map(str::to_owned));
+    own.chain(command.get_subcommands().flat_map(variables)).collect()
 }
 
 struct Tip {
@@ -186,6 +215,15 @@ fn find(command: &str, tried: &str, words: &[String]) -> Option<Tip> {
     let exact = of_command().find(|(_, names, _)| has(names, tried));
     let (_, _, text) = exact.or_else(|| of_command().find(|(_, names, _)| has(names, kind)))?;
     Some(Tip { text: filled(text, value(tried, words).as_deref()), is_general: exact.is_none() })
+}
+
+/// Returns the tip for the value of a flag that takes it after an equals sign only, since it may have none.
+fn apart_from_its_flag(program: &Command, path: &str, tried: &str, words: &[String]) -> Option<Tip> {
+    let at = words.iter().position(|word| word == tried)?;
+    let flag = words.get(at.checked_sub(1)?)?.strip_prefix("--")?;
+    let command = path.split('.').try_fold(program, |command, name| command.find_subcommand(name))?;
+    let is_apart = command.get_arguments().any(|arg| arg.get_long() == Some(flag) && arg.is_require_equals_set());
+    is_apart.then(|| Tip { text: format!("write it with an equals sign: '--{flag}={tried}'"), is_general: false })
 }
 
 /// Returns the path of the command that the words name, such as `lease.list`, or `-`.
@@ -258,6 +296,45 @@ mod tests {
                 assert!(known.is_empty(), "{name} has {known:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_value_apart_from_its_flag_gets_the_form_that_works() {
+        let program = super::super::command();
+        for (line, tried, expected) in [
+            ("serve --data d --access-log a.log", "a.log", Some("'--access-log=a.log'")),
+            ("proxy --access-log a.log --upstream http://a", "a.log", Some("'--access-log=a.log'")),
+            ("serve --public-read true", "true", Some("'--public-read=true'")),
+            ("serve --data d a.log", "a.log", None),
+            ("serve a.log", "a.log", None),
+        ] {
+            let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+            let tip = apart_from_its_flag(&program, &path(&program, &words), tried, &words).map(|tip| tip.text);
+            assert!(
+                tip.as_deref().is_some_and(|tip| expected.is_some_and(|form| tip.contains(form)))
+                    || tip.is_none() && expected.is_none(),
+                "{line}: {tip:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_misspelt_variable_gets_a_warning() {
+        let set = [
+            "IFMATCH_MAX_BODYSIZE",
+            "IFMATCH_MAX_BODY_SIZE",
+            "IFMATCH_UPSTREAMS",
+            "IFMATCH_FENCE",
+            "IFMATCH_LEASE_ID",
+            "IFMATCH_BIN",
+            "MAX_BODYSIZE",
+        ];
+        let warnings = for_variables(&super::super::command(), set.map(str::to_owned));
+        let expected = [
+            "IFMATCH_MAX_BODYSIZE isn't a setting. Did you mean IFMATCH_MAX_BODY_SIZE?",
+            "IFMATCH_UPSTREAMS isn't a setting. Did you mean IFMATCH_UPSTREAM?",
+        ];
+        assert_eq!(warnings, expected);
     }
 
     #[test]

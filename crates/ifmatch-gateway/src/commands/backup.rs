@@ -114,11 +114,18 @@ pub(crate) fn run(args: &BackupArgs) -> Result<(), Error> {
         let (progress, stopped) = (Arc::clone(&progress), Arc::clone(&stopped));
         let (shown, stop) = (Arc::clone(&progress), Arc::clone(&stopped));
         let copy = Copy { from, to: args.to.clone(), index, progress, stopped, _lock: lock };
-        let copying = spawn_blocking(move || copy.run());
-        let copied = display.during(copying, || shown.done(), || stop.store(true, Relaxed)).await?;
+        let copying = spawn_blocking(move || {
+            let copied = copy.run();
+            // The snapshot of another backup that has replaced it stays.
+            (copied, copy.check_snapshot().is_ok())
+        });
+        let ended = display.during(copying, || shown.done(), || stop.store(true, Relaxed)).await?;
         display.finish();
-        let is_complete = copied.map_err(|error| Error::runtime(error.to_string()))??;
-        request::<IgnoredAny>(args, Method::DELETE).await?;
+        let (copied, is_ours) = ended.map_err(|error| Error::runtime(error.to_string()))?;
+        // Also after a failure: it would keep the space of all that is deleted from now on.
+        let removed = if is_ours { request::<IgnoredAny>(args, Method::DELETE).await.map(drop) } else { Ok(()) };
+        let is_complete = copied?;
+        removed?;
         if !is_complete {
             return Err(Error::interrupted("stopped early. Run the command again to continue."));
         }
@@ -250,7 +257,10 @@ fn identity(file: &fs::Metadata) -> (u64, u64) {
 
 /// Copies a file durably.
 fn copy(from: &Path, to: &Path) -> Result<u64, Error> {
-    let bytes = fs::copy(from, to).map_err(|error| at(from, &error))?;
+    // The error may be of either file.
+    let failed =
+        |error: io::Error| Error::runtime(format!("can't copy {} to {}: {error}", from.display(), to.display()));
+    let bytes = fs::copy(from, to).map_err(failed)?;
     let synced = File::open(to).and_then(|file| file.sync_all());
     synced.map(|()| bytes).map_err(|error| at(to, &error))
 }

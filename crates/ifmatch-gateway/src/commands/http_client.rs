@@ -139,7 +139,8 @@ pub(crate) fn gateway_url(text: &str) -> Result<Url, String> {
         return Ok(url);
     }
     let example = if text.contains("://") { None } else { parse(&format!("http://{text}")) };
-    Err(match example.filter(|_| text.contains([':', '.'])) {
+    let is_path = text.starts_with(['.', '/', '~']);
+    Err(match example.filter(|_| text.contains([':', '.']) && !is_path) {
         Some(_) => format!("did you mean http://{text}?"),
         None => format!("write the URL of a gateway, such as {DEFAULT_URL}"),
     })
@@ -294,6 +295,8 @@ mod tests {
         for (wrong, expected) in [
             ("127.0.0.1:10000", "did you mean http://127.0.0.1:10000?"),
             ("localhost:10000", "did you mean http://localhost:10000?"),
+            ("./site", "such as http://127.0.0.1:10000"),
+            ("../site:1", "such as http://127.0.0.1:10000"),
             ("nonsense", "such as http://127.0.0.1:10000"),
             ("ftp://a.example", "such as http://127.0.0.1:10000"),
             ("", "such as http://127.0.0.1:10000"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ifmatch_http_server::{Limits, Listening, RequestHandler, Server, SlotLimit};
 use listenfd::ListenFd;
-use rustix::net::sockopt::set_ipv6_v6only;
+use rustix::net::sockopt::{set_ipv6_v6only, socket_acceptconn};
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::ServerConfig;
@@ -316,12 +316,17 @@ impl Inherited {
         let mut sockets = ListenFd::from_env();
         let invalid = |error| {
             Error::usage(format!(
-                "the service manager passed a socket that isn't a TCP listener ({error}). Correct its .socket unit."
+                "the service manager passed a socket that isn't a TCP listener ({error}). Correct its .socket unit: \
+                 Accept=no and ListenStream."
             ))
         };
         let mut inherited = Vec::new();
         for index in 0..sockets.len() {
             if let Some(listener) = sockets.take_tcp_listener(index).map_err(invalid)? {
+                // A unit with `Accept=yes` passes a connection, on which `accept` fails for ever.
+                if !socket_acceptconn(&listener).map_err(|error| invalid(error.into()))? {
+                    return Err(invalid(io::Error::new(io::ErrorKind::InvalidInput, "it doesn't accept connections")));
+                }
                 inherited.push((listener.local_addr().map_err(invalid)?, listener));
             }
         }

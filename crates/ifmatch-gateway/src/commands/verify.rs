@@ -94,7 +94,7 @@ pub(crate) struct GcArgs {
 
 const URL_HELP: &str = "URL of a running gateway or a container [env: IFMATCH_URL] [default: http://127.0.0.1:10000]";
 const URL_LONG_HELP: &str = "\
-URL of a running gateway or a container
+URL of a running gateway or a container.
 
 Reads the bodies through the gateway, whatever its store. Up to 16 MiB of small bodies may come from its memory.
 

@@ -25,6 +25,24 @@ const ROUTE: &str = "[[proxy.route]]";
 
 /// Describes an error and its position. Shows the line if its key isn't secret.
 pub(crate) fn describe(text: &str, error: &Error) -> String {
+    without_types(described(text, error))
+}
+
+/// Replaces the names of number types at the end of a message, which mean nothing to an operator.
+fn without_types(message: String) -> String {
+    const EXPECTED: &str = "expected ";
+    let Some((before, expected)) = message.rsplit_once(EXPECTED) else { return message };
+    let end = expected.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(expected.len());
+    match &expected[..end] {
+        "u8" | "u16" | "u32" | "u64" | "usize" | "i32" | "i64" => {
+            format!("{before}{EXPECTED}a whole number{}", &expected[end..])
+        }
+        "f32" | "f64" => format!("{before}{EXPECTED}a number{}", &expected[end..]),
+        _ => message,
+    }
+}
+
+fn described(text: &str, error: &Error) -> String {
     let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
         return error.message().to_owned();
     };
@@ -142,6 +160,19 @@ mod tests {
         }
         assert!(error("write-token = 'hunter2'").contains("expected a sequence"));
         assert!(error("write-tokens = ['hunter2']").contains("`write-token`"));
+    }
+
+    #[test]
+    fn no_type_of_rust_is_named() {
+        for (text, expected) in [
+            ("max-connections = 'many'", "expected a whole number"),
+            ("max-connections = -1", "expected a whole number"),
+            ("max-connections = 1.5", "expected a whole number"),
+            ("public-read = 'yes'", "expected a boolean"),
+        ] {
+            let error = error(text);
+            assert!(error.contains(expected) && !error.contains("u32"), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -55,7 +55,23 @@ impl PemFile<'_> {
     }
 
     fn private_key(self) -> Result<PrivateKeyDer<'static>, Error> {
-        PrivateKeyDer::from_pem_file(self.path).map_err(|error| self.unreadable("private key", &error))
+        PrivateKeyDer::from_pem_file(self.path).map_err(|error| {
+            if self.is_encrypted() {
+                let Self { flag, path } = self;
+                let path = path.display();
+                return Error::usage(format!(
+                    "{flag} {path} is encrypted, and there is no way to pass its password. Decrypt it: openssl pkey -in {path} -out \
+                     decrypted.pem"
+                ));
+            }
+            self.unreadable("private key", &error)
+        })
+    }
+
+    /// Returns `true` for a private key that needs a password: in PKCS #8, or in the older form of OpenSSL.
+    fn is_encrypted(self) -> bool {
+        let text = std::fs::read_to_string(self.path).unwrap_or_default();
+        ["-----BEGIN ENCRYPTED PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED"].iter().any(|sign| text.contains(sign))
     }
 
     fn unreadable(self, what: &str, error: &pem::Error) -> Error {

@@ -142,9 +142,10 @@ pub struct ProxySettings {
 
     /// Time to serve stale responses while the upstream is unreachable; 0s disables it.
     ///
-    /// Counts from the end of a response's lifetime, unless it forbids that.
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "3600s", help_heading = "Cache")]
-    pub stale_if_unreachable: Span,
+    /// Counts from the end of a response's lifetime, unless it has must-revalidate, proxy-revalidate or no-cache. If unset, an hour,
+    /// except for responses with s-maxage.
+    #[arg(long, hide_short_help = true, value_name = "TIME", help_heading = "Cache")]
+    pub stale_if_unreachable: Option<Span>,
 
     /// Time to serve stale responses if the upstream answers 500, 502, 503 or 504.
     ///
@@ -212,6 +213,14 @@ pub struct ProxySettings {
     /// response's tag is the hash of its content. Only if all changes go through this proxy.
     #[arg(long, help_heading = "Upstreams")]
     pub guard_writes: bool,
+
+    /// For --guard-writes: paths that differ only in case are one resource.
+    #[arg(long, hide_short_help = true, help_heading = "Upstreams")]
+    pub guard_ignore_case: bool,
+
+    /// For --guard-writes: a path with a slash at its end and the one without are one resource.
+    #[arg(long, hide_short_help = true, help_heading = "Upstreams")]
+    pub guard_ignore_trailing_slash: bool,
 }
 
 /// Distribution of requests over servers.

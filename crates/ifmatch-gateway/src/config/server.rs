@@ -57,6 +57,11 @@ impl ServerConfig {
         if settings.listen.is_empty() {
             return Err(Error::usage("--listen is empty. Name an address, or remove it."));
         }
+        if let Some(name) = settings.s3_host.iter().find(|name| !is_host_name(name)) {
+            return Err(Error::usage(format!(
+                "--s3-host {name:?} isn't the name of a host. Write it without scheme, port, path and *, such as s3.example.com."
+            )));
+        }
         let console = console(&settings, &access)?;
         check_listeners(&[
             ("--listen", &settings.listen),
@@ -103,6 +108,15 @@ impl CacheConfig {
             disk: settings.cache_dir.clone().map(|folder| (folder, settings.cache_disk.bytes())),
         }))
     }
+}
+
+/// Returns `true` for the name of a host, such as `s3.example.com`.
+fn is_host_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.bytes().all(is_plain)
+    };
+    name.split('.').all(is_label)
 }
 
 /// The addresses for tables, for S3 clients and of the console, unless others are set.

@@ -68,9 +68,11 @@ impl<'a> Sources<'a> {
     pub(crate) fn read(given: &'a ArgMatches, file: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = file else { return Ok(Self { given, name: String::new(), text: String::new() }) };
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let bytes = std::fs::read(path).map_err(|error| {
             Error::usage(format!("can't read --config {name}: {error}. Check the path and its permissions."))
         })?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Error::usage(format!("--config {name} isn't a text in UTF-8. Convert it, as from UTF-16.")))?;
         Ok(Self { given, name, text })
     }
 

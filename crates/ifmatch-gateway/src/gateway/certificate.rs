@@ -1,4 +1,4 @@
-//! The time for which a certificate of the server is valid.
+//! The time for which a certificate of the server is valid, and what clients refuse it for.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,30 +8,33 @@ use ifmatch_runtime::{Clock, SystemClock};
 use rustls::sign::CertifiedKey;
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
+use x509_cert::ext::pkix::{BasicConstraints, SubjectAltName};
 
 use crate::metrics;
 
 /// Time before the end of a certificate in which it should have been renewed, unless a third of its lifetime is less.
 const SOON: Duration = Duration::from_hours(14 * 24);
 
-/// The time for which the chain of certificates in a file is valid, since 1970.
+/// The time for which the chain of certificates in a file is valid, since 1970, and whether it fits a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     file: String,
     begin: Duration,
     end: Duration,
+    unfit: Option<&'static str>,
 }
 
 impl Validity {
     /// Returns the time for which all certificates of a chain are valid, or `None` if none of them can be read.
     pub(crate) fn of(key: &CertifiedKey, file: &Path) -> Option<Self> {
-        let certificates = key.cert.iter().filter_map(|der| Certificate::from_der(der).ok());
-        let each = certificates.map(|certificate| {
+        let certificates = || key.cert.iter().filter_map(|der| Certificate::from_der(der).ok());
+        let unfit = certificates().next().and_then(|own| unfit(&own));
+        let each = certificates().map(|certificate| {
             let validity = certificate.tbs_certificate.validity;
             (validity.not_before.to_unix_duration(), validity.not_after.to_unix_duration())
         });
         let (begin, end) = each.reduce(|one, other| (one.0.max(other.0), one.1.min(other.1)))?;
-        Some(Self { file: file.display().to_string(), begin, end })
+        Some(Self { file: file.display().to_string(), begin, end, unfit })
     }
 
     /// Publishes the end as a metric, and logs it, as a warning if it has passed or is near.
@@ -68,10 +71,28 @@ impl Validity {
         } else if now + soon >= self.end {
             format!("expires on {}", date(self.end))
         } else {
-            return None;
+            return self.unfit.map(|why| format!("the certificate in {} {why}", self.file));
         };
         Some(format!("the certificate in {} {problem}; renew it and send SIGHUP", self.file))
     }
+}
+
+/// Returns why clients refuse a server's certificate, whatever they trust: what plain `openssl req -x509` makes.
+fn unfit(certificate: &Certificate) -> Option<&'static str> {
+    let extensions = &certificate.tbs_certificate;
+    let is_authority =
+        extensions.get::<BasicConstraints>().ok().flatten().is_some_and(|(_, constraints)| constraints.ca);
+    if is_authority {
+        return Some(
+            "is a CA certificate, which many clients, this program's commands among them, refuse as a server's. With `openssl req \
+             -x509`, add -addext basicConstraints=critical,CA:FALSE",
+        );
+    }
+    let has_names = extensions.get::<SubjectAltName>().ok().flatten().is_some();
+    (!has_names).then_some(
+        "has no subjectAltName, without which clients refuse it. With `openssl req -x509`, add -addext \
+         subjectAltName=DNS:NAME",
+    )
 }
 
 fn date(time: Duration) -> HttpDate {
@@ -92,7 +113,7 @@ mod tests {
             (6, 3, None),
             (6, 4, Some("expires on ")),
         ] {
-            let validity = Validity { file: "a".into(), begin: DAY, end: DAY * (1 + days) };
+            let validity = Validity { file: "a".into(), begin: DAY, end: DAY * (1 + days), unfit: None };
             let problem = validity.problem_at(DAY * (1 + now));
             let is_expected = match expected {
                 None => problem.is_none(),
@@ -100,7 +121,7 @@ mod tests {
             };
             assert!(is_expected, "{now} of {days} days: {problem:?}");
         }
-        let early = Validity { file: "a".into(), begin: DAY * 2, end: DAY * 9 }.problem_at(DAY).unwrap();
+        let early = Validity { file: "a".into(), begin: DAY * 2, end: DAY * 9, unfit: None }.problem_at(DAY).unwrap();
         assert!(early.contains("is valid from Sat, 03 Jan 1970"), "{early}");
     }
 }

@@ -157,6 +157,10 @@ fn the_service_manager_follows_the_gateway() {
 
 /// A command that gets the socket as systemd passes it: as descriptor 3, with the process's own number. `exec` keeps the number.
 fn with_socket(socket: &TcpListener, listen: SocketAddr) -> Command {
+    with_descriptor(socket.try_clone().unwrap(), listen)
+}
+
+fn with_descriptor(descriptor: impl Into<OwnedFd>, listen: SocketAddr) -> Command {
     let gateway = Gateway::command();
     let mut command = Command::new("sh");
     for (name, value) in gateway.get_envs() {
@@ -167,7 +171,8 @@ fn with_socket(socket: &TcpListener, listen: SocketAddr) -> Command {
     }
     command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\" 3<&0 </dev/null", "sh"]);
     command.arg(gateway.get_program()).args(["serve", "--store", "memory://", "--listen", &listen.to_string()]);
-    command.stdin(Stdio::from(OwnedFd::from(socket.try_clone().unwrap())));
+    let descriptor: OwnedFd = descriptor.into();
+    command.stdin(Stdio::from(descriptor));
     command
 }
 
@@ -186,6 +191,19 @@ fn a_restart_refuses_no_connection_at_a_socket_of_the_service_manager() {
     waiting.send(get("/-/health"));
     let _second = Gateway::launch(with_socket(&socket, address));
     waiting.answer().expect(200);
+}
+
+/// A unit with `Accept=yes` passes a connection, on which nothing can be accepted.
+#[test]
+fn a_socket_that_is_connected_already_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let _client = TcpStream::connect(address).unwrap();
+    let (connected, _) = listener.accept().unwrap();
+    drop(listener);
+    let refused = run_command(&mut with_descriptor(connected, address));
+    assert_eq!(refused.status.code(), Some(2), "{refused:#?}");
+    assert!(refused.stderr.contains("isn't a TCP listener") && refused.stderr.contains("Accept=no"), "{refused:#?}");
 }
 
 #[test]

@@ -47,13 +47,16 @@ async fn both_http_versions_work() {
 }
 
 #[test]
-fn plain_http_is_rejected() {
+fn plain_http_is_rejected_in_words_that_the_client_shows() {
     let files = Files::new();
     let flags = files.flags("cert.pem", "key.pem");
     let gateway = Gateway::start(flags.iter().map(String::as_str).chain(["--log", "info,ifmatch_http_server=debug"]));
     let mut plain = Connection::open(gateway.address());
     plain.send("GET /-/health HTTP/1.1\r\nHost: h\r\n\r\n");
-    assert!(!plain.rest().starts_with(b"HTTP/"));
+    let answer = String::from_utf8(plain.rest()).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n") && answer.contains("use https://"), "{answer}");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{answer}");
     eventually("the reason in the log", || {
         gateway.stderr().contains("the client doesn't speak TLS: use https://").then_some(())
     });
@@ -69,6 +72,50 @@ fn the_log_says_that_a_client_does_not_trust_the_certificate() {
     eventually("the reason in the log", || {
         gateway.stderr().contains("the client doesn't trust the certificate").then_some(())
     });
+}
+
+/// What plain `openssl req -x509` makes: this program's own commands refuse it.
+#[test]
+fn a_certificate_that_clients_refuse_is_warned_about() {
+    let files = Files::new();
+    let check = |files: &Files| {
+        let mut flags = files.flags("cert.pem", "key.pem");
+        flags.push("--check".to_owned());
+        let end = run(flags);
+        assert_eq!(end.status.code(), Some(0), "{end:#?}");
+        end.stderr
+    };
+    assert!(!check(&files).contains("certificate"));
+    for (names, authority, expected) in
+        [(vec!["localhost".to_owned()], true, "is a CA certificate"), (vec![], false, "has no subjectAltName")]
+    {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(names).unwrap();
+        if authority {
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        }
+        fs::write(files.path("cert.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        fs::write(files.path("key.pem"), key.serialize_pem()).unwrap();
+        let said = check(&files);
+        assert!(said.contains(expected) && said.contains("openssl req"), "{said}");
+    }
+}
+
+#[test]
+fn an_encrypted_key_is_named_as_such() {
+    let files = Files::new();
+    for (name, text) in [
+        ("pkcs8.pem", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIFHDBOBg==\n-----END ENCRYPTED PRIVATE KEY-----\n"),
+        (
+            "old.pem",
+            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+        ),
+    ] {
+        fs::write(files.path(name), text).unwrap();
+        let end = run(files.flags("cert.pem", name));
+        assert_eq!(end.status.code(), Some(2), "{name}: {end:#?}");
+        assert!(end.stderr.contains("is encrypted") && end.stderr.contains("openssl pkey"), "{name}: {end:#?}");
+    }
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::future::{Future, poll_fn};
+use std::io::{self, ErrorKind};
+use std::mem;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use std::{io, mem};
 
 use activity::{Activity, Client, CountedStream, InFlight, Phase};
 use bytes::Bytes;
@@ -22,7 +23,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use ifmatch_runtime::Cause;
 use pin_project_lite::pin_project;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Sleep, sleep, timeout};
@@ -44,6 +45,8 @@ pub(crate) mod activity;
 
 mod watchdog;
 
+/// Maximum number of bytes to read of a request without TLS.
+const LONGEST_REFUSED: u64 = 64 * 1024;
 /// Time to send GOAWAY, or the last bytes of a response, on a connection that is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -126,6 +129,15 @@ impl ConnectionHandler {
             let protocol = detect(&stream).await?;
             return Ok(Negotiated::Plain(stream, protocol));
         };
+        let mut first = [0];
+        // A handshake begins with 22, and a request of HTTP without TLS with a method.
+        if stream.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic() {
+            ask_for_tls(stream).await?;
+            return Err(io::Error::new(
+                ErrorKind::InvalidData,
+                "the client doesn't speak TLS: use https:// in its URL",
+            ));
+        }
         let stream = Box::new(tls.accept(stream).await?);
         let protocol = from_alpn(stream.get_ref().1.alpn_protocol());
         Ok(Negotiated::Tls(stream, protocol))
@@ -265,6 +277,20 @@ struct State {
 enum Negotiated {
     Plain(TcpStream, Protocol),
     Tls(Box<TlsStream<TcpStream>>, Protocol),
+}
+
+/// The response to a request without TLS, as other servers give it. A client would show the alert of TLS as garbage.
+const TLS_REQUIRED: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 48\r\nconnection: close\r\n\r\n\
+    This port expects TLS: use https:// in the URL.\n";
+
+/// Refuses a request without TLS, and closes the connection.
+async fn ask_for_tls(mut stream: TcpStream) -> io::Result<()> {
+    stream.write_all(TLS_REQUIRED).await?;
+    stream.shutdown().await?;
+    // Bytes that are left unread would reset the connection, and the client could miss the response.
+    drop(timeout(CLOSE_TIMEOUT, tokio::io::copy(&mut stream.take(LONGEST_REFUSED), &mut tokio::io::sink())).await);
+    Ok(())
 }
 
 /// A request arrived on a connection that is evicted. It hasn't been processed.

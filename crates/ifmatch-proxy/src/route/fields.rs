@@ -101,12 +101,17 @@ impl FieldRules {
         self.remove.iter().chain(self.set.iter().map(|(name, _)| name))
     }
 
-    /// Changes the fields of a message.
-    pub fn apply(&self, headers: &mut HeaderMap) {
+    /// Removes the fields that these rules remove or replace.
+    pub(crate) fn remove_from(&self, headers: &mut HeaderMap) {
         let is_replaced = |name: &&HeaderName| self.replaced().any(|rule| is_spelling(name, rule));
         for name in headers.keys().filter(is_replaced).cloned().collect::<Vec<_>>() {
             headers.remove(name);
         }
+    }
+
+    /// Changes the fields of a message.
+    pub fn apply(&self, headers: &mut HeaderMap) {
+        self.remove_from(headers);
         for (name, value) in self.set.iter().chain(&self.add) {
             headers.append(name, value.clone());
         }

@@ -199,6 +199,9 @@ impl Routes {
         let invalid = || InvalidUpstream::route(text);
         let (host, path) = text.find('/').map_or((text, "/"), |at| text.split_at(at));
         let host = Hosts::parse(host).ok_or_else(invalid)?;
+        if path::is_pattern(path) {
+            return Err(InvalidUpstream::pattern(text));
+        }
         let path = path::normal(path).filter(|path| path::is_sound(path)).ok_or_else(invalid)?.into_owned();
         let loosest = path::loosest(&path).ok_or_else(invalid)?;
         if route.strips_prefix && path == "/" {

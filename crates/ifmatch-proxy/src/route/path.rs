@@ -6,6 +6,9 @@ use std::borrow::Cow;
 /// Separators and segment ends that another reading may produce. Routes must not contain them, to stay unambiguous.
 const UNSOUND: [&str; 12] = ["//", ";", "?", "#", "\\", "%2F", "%5C", "%3B", "%3F", "%23", "%25", "%00"];
 
+/// Characters of patterns. Routes have none: a path matches all below it, and `/*` would match nothing that's meant.
+const PATTERNS: [char; 6] = ['*', '{', '}', '[', ']', '^'];
+
 /// Returns the normal form of a path (RFC 3986 §6.2.2): letters, digits, `-`, `.`, `_` and `~` are unescaped, and the
 /// remaining escapes use upper-case digits. Returns `None` if an escape is malformed.
 pub(crate) fn normal(path: &str) -> Option<Cow<'_, str>> {
@@ -63,12 +66,16 @@ fn plain_segments(path: &[u8]) -> Option<Vec<u8>> {
 const LEVELS: usize = 4;
 
 /// Returns the loosest reading of a path, and how servers read it that drop the parameters of segments (`;x`) before they decode
-/// escapes: to them, `/;%2Fx/admin` is `/admin`. Several servers in a row may decode it before. Returns `None` if a reading has dot
-/// segments, or if there are too many.
+/// escapes: to them, `/;%2Fx/admin` is `/admin`. Several servers in a row may decode it before. Others parse a path as a URL, and take
+/// what follows two slashes for a host: to them, `//x/admin` is `/admin`. Returns `None` if a reading has dot segments, or if there
+/// are too many.
 pub(crate) fn readings(path: &str) -> Option<Vec<Vec<u8>>> {
     let mut level = path.as_bytes().to_vec();
     let plain = unescaped(&level);
     let mut readings = vec![plain_segments(&plain)?];
+    if let Some(path) = after_authority(&plain) {
+        readings.push(plain_segments(path)?);
+    }
     if !plain.contains(&b';') {
         return Some(readings);
     }
@@ -85,6 +92,14 @@ pub(crate) fn readings(path: &str) -> Option<Vec<Vec<u8>>> {
     None
 }
 
+/// Returns what follows the host if a path is read as a URL without a scheme (RFC 3986 §4.2).
+fn after_authority(plain: &[u8]) -> Option<&[u8]> {
+    let is_separator = |byte: &u8| matches!(byte, b'/' | b'\\');
+    let host = plain.iter().position(|byte| !is_separator(byte)).unwrap_or(plain.len());
+    let end = plain[host..].iter().position(is_separator).map_or(plain.len(), |at| host + at);
+    (host > 1).then(|| &plain[end..])
+}
+
 /// Resolves escapes once.
 fn decoded(path: &[u8]) -> Vec<u8> {
     let (mut plain, mut rest) = (Vec::with_capacity(path.len()), path);
@@ -99,6 +114,11 @@ fn decoded(path: &[u8]) -> Vec<u8> {
 /// Returns `true` if all servers read a normalized path alike, as required of a route's path.
 pub(crate) fn is_sound(normal: &str) -> bool {
     normal.starts_with('/') && loosest(normal).is_some() && !UNSOUND.iter().any(|part| normal.contains(part))
+}
+
+/// Returns `true` if a route's path looks like a pattern: a glob, a template or a regular expression.
+pub(crate) fn is_pattern(path: &str) -> bool {
+    path.contains(PATTERNS) || path.ends_with('$')
 }
 
 /// Resolves escapes repeatedly until none is left: `%2525` becomes a percent sign.
@@ -188,9 +208,37 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_two_slashes_may_be_a_host() {
+        for (path, other) in [
+            ("//x/admin", Some("/admin")),
+            ("///x/admin", Some("/admin")),
+            ("/\\x/admin", Some("/admin")),
+            ("/%2Fx:80/admin/y", Some("/admin/y")),
+            ("//x", Some("/")),
+            ("//", Some("/")),
+            ("/x//admin", None),
+            ("/x/admin", None),
+            ("/", None),
+        ] {
+            let found = readings(path).expect("no dot segments");
+            assert_eq!(found.get(1).map(Vec::as_slice), other.map(str::as_bytes), "{path}");
+        }
+    }
+
+    #[test]
     fn many_escapes_of_escapes_are_resolved_in_one_pass() {
         let deep = format!("/%{}2e.", "25".repeat(10_000));
         assert_eq!(loosest(&deep), None);
+    }
+
+    #[test]
+    fn a_route_has_no_pattern() {
+        for path in ["/*", "/api/*", "/api*", "/api/**", "/x/{path}", "/{*rest}", "/[a-z]", "^/a", "/a$"] {
+            assert!(is_pattern(path), "{path}");
+        }
+        for path in ["/", "/api", "/api/", "/a$b", "/%2A", "/a.b+c"] {
+            assert!(!is_pattern(path), "{path}");
+        }
     }
 
     #[test]

@@ -115,6 +115,12 @@ impl InvalidUpstream {
         ))
     }
 
+    pub(crate) fn pattern(text: &str) -> Self {
+        Self(format!(
+            "'{text}' has a pattern in its path, and routes have none. A path matches everything below it: for all of /api, use '/api'"
+        ))
+    }
+
     pub(crate) fn twice(text: &str, other: &str) -> Self {
         Self(format!("'{text}' has the same host and path as the route '{other}'. Remove one"))
     }

@@ -87,6 +87,21 @@ async fn a_safe_request_that_a_server_fails_goes_to_the_next_one_and_a_write_doe
 }
 
 /// It would hold the slot of the first server meanwhile, perhaps one that a request at the other server waits for.
+/// The only live server is busy, and says so. Whichever server is asked first, the client learns that.
+#[tokio::test]
+async fn the_response_of_a_busy_server_comes_before_the_error_of_one_that_is_down() {
+    const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\nbusy";
+    let origin = Origin::start(vec![Step::Send(BUSY); 4]).await;
+    let ((_socket, down), live) = (closed_address(), format!("http://{}", origin.address));
+    let proxy = proxy_of(Upstream::parse(&[&down, &live]).unwrap());
+    for request in 1..=4 {
+        let response = ask(&proxy, get("/")).await.unwrap();
+        assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"7".parse().unwrap()));
+        assert_eq!(content(response).await.as_deref(), Ok("busy"));
+        assert_eq!(origin.requests().len(), request, "each asks the live server once");
+    }
+}
+
 #[tokio::test]
 async fn a_request_that_a_server_has_failed_does_not_wait_for_a_slot_at_another() {
     const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";

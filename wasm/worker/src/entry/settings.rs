@@ -111,7 +111,7 @@ fn account(text: &str) -> Result<Account, Unusable> {
     if is_published {
         return Err(Unusable(format!(
             "IFMATCH_ACCOUNTS: the key of {DEVELOPMENT_ACCOUNT} is public: give the account its own key \
-             (openssl rand -base64 64)"
+             (openssl rand -base64 48)"
         )));
     }
     Ok(account)

@@ -11,6 +11,7 @@ use crate::body::folder::Disk;
 use crate::body::in_memory::MemoryBody;
 use crate::body::on_disk::Written;
 use crate::policy::resource_rules::ResourceRules;
+use crate::policy::reuse::StaleUse;
 use crate::store::entry::Entry;
 use crate::store::stored_response::Arrival;
 use crate::store::table::Table;
@@ -166,7 +167,7 @@ fn a_body_that_was_spared_by_an_eviction_is_still_of_an_earlier_process() {
     );
     let table = table(&disk);
     let found = table.load(&key(), &HeaderMap::new(), "").unwrap();
-    assert!(found.stored().unwrap().meta.terms.never_stale, "it must be validated");
+    assert_eq!(found.stored().unwrap().meta.terms.stale_use, StaleUse::Never, "it must be validated");
 }
 
 #[test]

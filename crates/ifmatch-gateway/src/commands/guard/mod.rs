@@ -13,13 +13,13 @@ use super::store_url::{Place, is_store};
 use clap::Args;
 use futures_util::future::{Either, select};
 use ifmatch_client::{Client, Document, Error as ClientError, ErrorKind, Held, Lock};
-use ifmatch_core::lock::LockRecord;
+use ifmatch_core::lock::{LockRecord, MIN_TTL};
 use percent_encoding::percent_decode_str;
 use tokio::time::{sleep, timeout};
 
 use self::child::{End, Received, Signals};
 use crate::cli::terminal::printable;
-use crate::config::units::Span;
+use crate::config::units::{InvalidQuantity, Span};
 use crate::error::Error;
 
 /// Exit code of `ifmatch lock` if the lock was lost.
@@ -71,7 +71,7 @@ struct Guard {
     url: String,
 
     /// Time to live, at least 3s: how long others wait after a crash.
-    #[arg(long, value_name = "TIME", default_value = "30s")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time_to_live)]
     ttl: Span,
 
     #[arg(long, help = "Holder name [default: process ID]")]
@@ -125,6 +125,13 @@ Examples:
 The command starts when this process becomes the leader, with IFMATCH_FENCE and IFMATCH_LEASE_ID as for `ifmatch lock`. It stops \
 when leadership is lost, and starts again when it is regained. If the command exits, this process exits with the same code.";
 
+/// Parses the time to live of a lock.
+fn time_to_live(text: &str) -> Result<Span, String> {
+    let ttl: Span = text.parse().map_err(|error: InvalidQuantity| error.to_string())?;
+    let is_enough = ttl.duration() >= MIN_TTL;
+    is_enough.then_some(ttl).ok_or_else(|| format!("a lock's time to live must be at least {}s", MIN_TTL.as_secs()))
+}
+
 /// Runs a command under a lock, and returns the exit code.
 ///
 /// # Errors
@@ -147,10 +154,13 @@ pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
         let held = match acquired {
             Ok(Some(held)) => held,
             Ok(None) => {
-                return Ok(complain(
-                    NOT_ACQUIRED,
-                    "another holder has the lock. Wait for it with --wait TIME, or try again later.",
-                ));
+                let advice = match args.wait {
+                    Some(wait) if !wait.duration().is_zero() => {
+                        format!("It wasn't released within {wait}: try again later.")
+                    }
+                    _ => "Wait for it with --wait TIME, or try again later.".to_owned(),
+                };
+                return Ok(complain(NOT_ACQUIRED, &format!("another holder has the lock. {advice}")));
             }
             Err(error) if *error.kind() == ErrorKind::Unknown => {
                 return Ok(complain(NOT_ACQUIRED, &args.guard.explained(&error)));
@@ -347,7 +357,7 @@ fn complain(code: u8, message: &str) -> u8 {
 #[cfg(test)]
 mod tests {
     use ifmatch_core::date::Timestamp;
-    use ifmatch_core::lock::{MIN_TTL, deadline};
+    use ifmatch_core::lock::deadline;
 
     use super::*;
 

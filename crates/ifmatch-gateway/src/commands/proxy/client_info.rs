@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use ifmatch_proxy::{Client, Interim, LastExchange, ProxyError, ProxyErrorKind};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
+use crate::config::route::InFront;
 use crate::gateway::SetContext;
 
 /// A service that takes a slot for each request, and describes the client in an extension.
@@ -65,7 +67,8 @@ where
             if slot.is_none() {
                 return ResponseFuture::Overloaded;
             }
-            request.extensions_mut().insert(client(context));
+            let client = client(context, request.extensions().get().cloned());
+            request.extensions_mut().insert(client);
             if let Some(exchange) = &self.exchange {
                 request.extensions_mut().insert(exchange.clone());
             }
@@ -74,8 +77,16 @@ where
     }
 }
 
-fn client(context: &RequestContext) -> Client {
-    let interim = |sender: InterimSender| Interim::new(move |status, headers| sender.send(status, headers));
+/// Describes the client of a request, which gets interim responses without the fields that its route hides.
+fn client(context: &RequestContext, route: Option<Arc<InFront>>) -> Client {
+    let interim = |sender: InterimSender| {
+        Interim::new(move |status, mut headers| {
+            if let Some(hidden) = route.as_ref().and_then(|route| route.hidden.as_ref()) {
+                hidden.apply(&mut headers);
+            }
+            sender.send(status, headers);
+        })
+    };
     Client {
         address: context.remote_address(),
         secure: context.is_secure(),

@@ -11,16 +11,25 @@ use ifmatch::key::{KeyExtractor, PathKey, shorten};
 use ifmatch_register::{InvalidKey, Key, Register};
 use url::Url;
 
+use crate::config::proxy_settings::ProxySettings;
+
 /// Time after the upstream's timeout until the outcome of a write counts as unknown.
 const MARGIN: Duration = Duration::from_secs(5);
 
 /// Returns the layer between the cache and the upstreams, which keeps the heads of responses in `memory` bytes. A write may
 /// take as long as the upstream's timeout.
-pub(super) fn layer(answer_timeout: Duration, register: Arc<dyn Register>, memory: u64) -> ConditionalLayer {
-    let builder = ConditionalLayer::builder().register(register).key(HostAndPath::default());
+pub(super) fn layer(register: Arc<dyn Register>, memory: u64, settings: &ProxySettings) -> ConditionalLayer {
+    let mut path = PathKey::new();
+    if settings.guard_ignore_case {
+        path = path.ignoring_case();
+    }
+    if settings.guard_ignore_trailing_slash {
+        path = path.ignoring_trailing_slash();
+    }
+    let builder = ConditionalLayer::builder().register(register).key(HostAndPath(path));
     // Any method may change an upstream's resource. A GET that no client has sent is one that a condition needs.
     let builder = builder.guard_where(|_| true).get_after_writes(false);
-    builder.cache_capacity(memory).write_timeout(answer_timeout + MARGIN).build()
+    builder.cache_capacity(memory).write_timeout(settings.answer_timeout.duration() + MARGIN).build()
 }
 
 /// Removes an upstream's own tag, so the layer makes one. Many servers derive it from the date and the length, and two
@@ -75,6 +84,7 @@ mod tests {
         for path in ["/B", "/b/", "//b", "/a%2Fb", "/b%3Fx", "/.b"] {
             assert_ne!(key(path, Some("a.example")), key("/b", Some("a.example")), "{path}");
         }
+        assert_eq!(key("/a%2fb", Some("a.example")), key("/a/b", Some("a.example")));
         assert_ne!(key("/a", Some("[::1]")), key("/a", Some("[::2]:80")));
         assert_ne!(key("/a/b", None), key("/b", Some("a")));
         let longest = format!("/{}", "a".repeat(Key::MAX_LEN - 1));

@@ -74,8 +74,7 @@ async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
             Some(url) => register::open(url).await?,
         };
         let untagged = MapResponse::new(proxy.clone(), guard::without_tag);
-        let guarded = guard::layer(config.server.settings.proxy.answer_timeout.duration(), register, GUARD_MEMORY / 2)
-            .layer(untagged);
+        let guarded = guard::layer(register, GUARD_MEMORY / 2, &config.server.settings.proxy).layer(untagged);
         cached(site, state, proxy, ClientInfo::new(guarded)).await
     } else {
         cached(site, state, proxy.clone(), ClientInfo::new(proxy)).await
@@ -132,9 +131,12 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
     let time = |span: Option<Span>| span.map(Span::duration).unwrap_or_default();
     let builder = builder
         .heuristic(config.heuristic)
-        .stale_if_unreachable(settings.stale_if_unreachable.duration())
         .stale_while_revalidate(time(settings.stale_while_revalidate))
         .stale_if_error(time(settings.stale_if_error));
+    let builder = match settings.stale_if_unreachable {
+        Some(window) => builder.stale_if_unreachable(window.duration()),
+        None => builder,
+    };
     let builder = if settings.ignore_client_cache_control { builder.ignore_request_directives() } else { builder };
     Ok(if settings.share_cookies { builder.share_cookies() } else { builder })
 }

@@ -74,6 +74,10 @@ where
         if let Some(rules) = route.as_ref().and_then(|route| route.cache.clone()) {
             request.extensions_mut().insert(rules);
         }
+        if let Some(route) = route.as_ref().filter(|route| route.hidden.is_some()) {
+            // For interim responses, which don't come this way.
+            request.extensions_mut().insert(Arc::clone(route));
+        }
         ResponseFuture::Forwarded { response: self.inner.call(request), route, is_head }
     }
 }
