@@ -17,10 +17,11 @@ use ifmatch_core::lock::LockRecord;
 use percent_encoding::percent_decode_str;
 use tokio::time::{sleep, timeout};
 
-use self::child::{End, Received, Signals};
+use self::child::End;
 use crate::cli::terminal::printable;
 use crate::config::units::Span;
 use crate::error::Error;
+use crate::platform::{Forwarded, Received};
 
 /// Exit code of `ifmatch lock` if the lock was lost.
 const LOST: u8 = 70;
@@ -131,7 +132,7 @@ when leadership is lost, and starts again when it is regained. If the command ex
 /// Fails if the settings are invalid, or the server rejects the requests.
 pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
     block_on(async {
-        let mut signals = Signals::listen()?;
+        let mut signals = listen()?;
         let (client, lock, record) = args.guard.lock().await?;
         let acquire = async {
             match args.wait {
@@ -166,13 +167,18 @@ pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
     })
 }
 
+/// Handles the signals, which no longer end this process by themselves.
+fn listen() -> Result<Forwarded, Error> {
+    Forwarded::listen().map_err(|error| Error::runtime(format!("can't handle signals: {error}")))
+}
+
 /// Runs a command whenever this process is the leader, and returns the exit code.
 ///
 /// # Errors
 /// Fails if the settings are invalid, or the server rejects the requests.
 pub(crate) fn elect(args: &ElectArgs) -> Result<u8, Error> {
     block_on(async {
-        let mut signals = Signals::listen()?;
+        let mut signals = listen()?;
         let (client, lock, record) = args.guard.lock().await?;
         loop {
             let acquired = tokio::select! {
@@ -253,7 +259,7 @@ impl Guard {
         }
     }
 
-    async fn run(&self, held: &Held, signals: &mut Signals) -> End {
+    async fn run(&self, held: &Held, signals: &mut Forwarded) -> End {
         match child::run(&self.command, held, grace(self.ttl.duration()), signals).await {
             Ok(end) => end,
             Err(error) => {
@@ -267,7 +273,7 @@ impl Guard {
     }
 
     /// Releases the lock. A signal ends the wait for the server.
-    async fn release(&self, held: Held, signals: &mut Signals) {
+    async fn release(&self, held: Held, signals: &mut Forwarded) {
         let why = tokio::select! {
             released = held.release() => match released {
                 Ok(()) => return,
@@ -321,7 +327,7 @@ async fn with_notice<T>(record: &Document<LockRecord>, acquire: impl Future<Outp
 
 /// Ends an acquisition after a signal, and returns the exit code. Waits until a lock that was acquired nevertheless has been
 /// released, but not for a server that doesn't answer, and not after a second signal.
-async fn give_up(client: &Client, signal: Received, signals: &mut Signals) -> u8 {
+async fn give_up(client: &Client, signal: Received, signals: &mut Forwarded) -> u8 {
     tokio::select! {
         late = timeout(GIVING_UP, client.released()) => if late.is_err() {
             complain(0, "the server doesn't answer. If it granted the lock, it stays held for its time to live.");
