@@ -1,10 +1,11 @@
 #!/bin/sh
 # Builds the packages of a release into target/dist, on Debian: an archive, a Debian package, a container image and a bill of
-# materials for each target, which is by default this machine's with a static glibc:
+# materials for each target, which is by default this machine's with a static glibc; for Windows, an archive and a bill:
 #
-#   packaging/build.sh [x86_64-unknown-linux-musl | aarch64-unknown-linux-gnu | …]…
+#   packaging/build.sh [x86_64-unknown-linux-musl | aarch64-unknown-linux-gnu | x86_64-pc-windows-gnu | …]…
 #
-# Two builds of one commit are equal. Another architecture needs its linker in CARGO_TARGET_<TRIPLE>_LINKER.
+# Two builds of one commit are equal. Another architecture needs its linker in CARGO_TARGET_<TRIPLE>_LINKER. If the toolchain has no
+# standard library for a target, it is built from its sources (the component rust-src).
 set -eu
 umask 022
 cd "$(dirname "$0")/.."
@@ -12,8 +13,12 @@ cd "$(dirname "$0")/.."
 need() {
     command -v "$1" >/dev/null || { echo "$1 is missing. Install it with: $2" >&2; exit 1; }
 }
-need dpkg-deb "apt-get install dpkg"
-need buildah "apt-get install buildah"
+case " ${*:-linux} " in
+*-windows-*) need zip "apt-get install zip" && need x86_64-w64-mingw32-gcc "apt-get install gcc-mingw-w64-x86-64" ;;
+esac
+case " ${*:-linux} " in
+*linux*) need dpkg-deb "apt-get install dpkg" && need buildah "apt-get install buildah" ;;
+esac
 need cargo-cyclonedx "cargo install --locked cargo-cyclonedx"
 [ -e /etc/ssl/certs/ca-certificates.crt ] || { echo "ca-certificates is missing: apt-get install ca-certificates" >&2; exit 1; }
 
@@ -36,8 +41,26 @@ licences() {
             sort -z | xargs -0 --no-run-if-empty cat
     done
     echo
-    echo "The standard library of Rust (MIT OR Apache-2.0), and the C library: musl (MIT), or the GNU C library"
-    echo "(LGPL-2.1-or-later), which you may replace by building ifmatch from its sources."
+    case $1 in
+    *-windows-*)
+        echo "The standard library of Rust (MIT OR Apache-2.0), the runtime of MinGW-w64 (ZPL-2.1 and public domain), and libgcc"
+        echo "(GPL-3.0-or-later WITH GCC-exception-3.1)."
+        ;;
+    *)
+        echo "The standard library of Rust (MIT OR Apache-2.0), and the C library: musl (MIT), or the GNU C library"
+        echo "(LGPL-2.1-or-later), which you may replace by building ifmatch from its sources."
+        ;;
+    esac
+}
+
+# Manual pages and completions. The first target's binary must run on this machine.
+manuals() {
+    mkdir -p "$files/man/man1" "$files/completions"
+    native=${native:-$binary}
+    "$native" man "$files/man/man1"
+    "$native" completions bash >"$files/completions/ifmatch.bash"
+    "$native" completions zsh >"$files/completions/_ifmatch"
+    "$native" completions fish >"$files/completions/ifmatch.fish"
 }
 
 # The files of the Debian package, below a folder.
@@ -72,6 +95,19 @@ package() {
         cat packaging/debian/control
     } >"$tree/DEBIAN/control"
     dpkg-deb --root-owner-group -Zgzip --build "$tree" "$dist/ifmatch_${debian_version}_$architecture.deb"
+}
+
+# The files below a folder, whose times are those of the commit.
+archive() {
+    case $triple in
+    *-windows-*)
+        (cd "$work" && find "$name" | LC_ALL=C sort | TZ=UTC zip -q -9 -X "$dist/$name.zip" -@)
+        ;;
+    *)
+        tar --create --sort=name --owner=0 --group=0 --numeric-owner --mtime "@$SOURCE_DATE_EPOCH" --directory "$work" "$name" |
+            gzip --best --no-name >"$dist/$name.tar.gz"
+        ;;
+    esac
 }
 
 # One layer: the binary, and the certificates that it trusts.
@@ -110,6 +146,9 @@ build() {
     aarch64-*) architecture=arm64 ;;
     *) echo "unknown architecture: $triple" >&2; exit 1 ;;
     esac
+    case $triple in *-windows-*) extension=.exe ;; *) extension= ;; esac
+    own_std=
+    [ -d "$(rustc --print sysroot)/lib/rustlib/$triple" ] || own_std="RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_BUILD_STD=std,panic_unwind"
     echo "== $triple"
     name=ifmatch-$version-$triple
     work=$(mktemp -d)
@@ -117,28 +156,26 @@ build() {
     CARGO_ENCODED_RUSTFLAGS=$(printf '%s\037' -Ctarget-feature=+crt-static "--remap-path-prefix=$root=/ifmatch" \
         "--remap-path-prefix=$target=/target" "--remap-path-prefix=$cargo_home=/cargo" | sed 's/\x1f$//')
     export CARGO_ENCODED_RUSTFLAGS
-    env "CFLAGS_$(echo "$triple" | tr - _)=-Wno-builtin-macro-redefined -D__DATE__=\"\" -D__TIME__=\"\"" \
+    # shellcheck disable=SC2086
+    env $own_std "CFLAGS_$(echo "$triple" | tr - _)=-Wno-builtin-macro-redefined -D__DATE__=\"\" -D__TIME__=\"\"" \
         cargo build --locked --profile portable --target "$triple" --package ifmatch-gateway --bin ifmatch --features full
-    binary=$target/$triple/portable/ifmatch
+    binary=$target/$triple/portable/ifmatch$extension
     if grep --quiet --fixed-strings -e "$root/" -e "$cargo_home/" "$binary"; then
         echo "$binary contains a path of this machine" >&2
         exit 1
     fi
     files=$work/$name
-    mkdir -p "$files/man/man1" "$files/completions"
+    mkdir -p "$files"
     cp "$binary" LICENSE-APACHE LICENSE-MIT README.md CHANGELOG.md "$files"
-    native=${native:-$binary}
-    "$native" man "$files/man/man1"
-    "$native" completions bash >"$files/completions/ifmatch.bash"
-    "$native" completions zsh >"$files/completions/_ifmatch"
-    "$native" completions fish >"$files/completions/ifmatch.fish"
     licences "$triple" >"$files/THIRD-PARTY.txt"
+    [ -n "$extension" ] || manuals
     find "$work" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
-    tar --create --sort=name --owner=0 --group=0 --numeric-owner --mtime "@$SOURCE_DATE_EPOCH" --directory "$work" "$name" |
-        gzip --best --no-name >"$dist/$name.tar.gz"
-    package
-    image
-    cargo cyclonedx --quiet --manifest-path crates/ifmatch-gateway/Cargo.toml --format json --target "$triple" \
+    archive
+    if [ -z "$extension" ]; then
+        package
+        image
+    fi
+    cargo cyclonedx --quiet --manifest-path crates/ifmatch-gateway/Cargo.toml --features full --format json --target "$triple" \
         --no-build-deps --override-filename "$name.cdx"
     mv "crates/ifmatch-gateway/$name.cdx.json" "$dist/$name.cdx.json"
     find crates wasm xtask examples -name "$name.cdx.json" -delete

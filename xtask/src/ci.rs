@@ -8,7 +8,7 @@ use clap::Args;
 use crate::command::Run;
 use crate::step::{Context, Step, Tool, require, run_beside, run_in_order};
 use crate::workspace::{FULL, SELECTION, Workspace};
-use crate::{Result, component, js, npm, programs, sdk, tree, wasm, worker};
+use crate::{Result, component, js, npm, platforms, programs, sdk, tree, wasm, worker};
 
 /// Options of `cargo xtask ci`.
 #[derive(Args)]
@@ -73,6 +73,12 @@ const NATIVE: &[Step] = &[
         needs: &[ETCD, ETCDCTL, FAKETIME, NGINX, NODE, NPM, POSTGRESQL, REDIS, VARNISH],
         run: servers,
     },
+    Step {
+        name: "platforms",
+        about: "no warnings for Windows and macOS",
+        needs: &[platforms::MINGW, platforms::SOURCES, sdk::PYTHON],
+        run: platforms::check,
+    },
     Step { name: "fuzz", about: "the fuzz targets build", needs: &[CLIPPY, CXX], run: fuzz },
     Step { name: "doc", about: "the documentation builds, and its links work", needs: &[], run: doc },
     Step {
@@ -124,13 +130,21 @@ const SERVED: &[Step] = &[
     },
 ];
 
-/// Steps that check the tests, and not the product. They run when they are asked for.
-const ON_REQUEST: &[Step] = &[Step {
-    name: "azurite",
-    about: "on request: the suites of the Azure clients against Azurite",
-    needs: &[NODE, NPM, sdk::PYTHON],
-    run: sdk::check_azurite,
-}];
+/// Steps that run when they are asked for: one checks the tests, and not the product; the other compiles all crates for Windows.
+const ON_REQUEST: &[Step] = &[
+    Step {
+        name: "azurite",
+        about: "on request: the suites of the Azure clients against Azurite",
+        needs: &[NODE, NPM, sdk::PYTHON],
+        run: sdk::check_azurite,
+    },
+    Step {
+        name: "windows",
+        about: "on request: the black-box suite against the Windows binary, under Wine",
+        needs: &[platforms::MINGW, platforms::SOURCES, platforms::WINE],
+        run: platforms::check_windows,
+    },
+];
 
 /// Runs the selected steps, by default all but those on request.
 pub(crate) fn run(options: &Options) -> Result {

@@ -13,6 +13,7 @@ mod dist;
 mod js;
 pub mod listening;
 pub mod npm;
+mod platforms;
 mod programs;
 pub mod sdk;
 pub mod step;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ifmatch_core::digest::ContentHash;
-use ifmatch_runtime::private_files;
+use ifmatch_runtime::{folders, private_files};
 
 use super::disk::{self, Disk};
 
@@ -235,7 +235,7 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
 }
 
 fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+    folders::open(folder)?.sync_all()
 }
 
 /// Creates a missing folder.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::{fmt, io};
 
 use fs4::statvfs;
+use ifmatch_runtime::folders;
 
 /// A store's disk. All functions block.
 ///
@@ -20,7 +21,7 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
 
     /// Opens a folder before changes to its entries.
     fn open_folder<'a>(&self, path: &'a Path) -> io::Result<OpenFolder<'a>> {
-        Ok(OpenFolder { path, file: File::open(path)? })
+        Ok(OpenFolder { path, file: folders::open(path)? })
     }
 
     /// Makes a folder's entries durable, or reports any failure since the folder was opened.

@@ -3,13 +3,13 @@
 //! A body is complete before a record refers to it, and is removed after none does. So removals are postponed
 //! before the index is copied, and carried out after the links exist.
 
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ifmatch_redb::RedbRegister;
-use ifmatch_runtime::private_files;
+use ifmatch_runtime::{folders, private_files};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
@@ -156,7 +156,8 @@ impl Inner {
         match fs::hard_link(&from, &to) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 fs::copy(&from, &to)?;
-                File::open(&to)?.sync_all()
+                // Windows syncs only what may be written.
+                OpenOptions::new().write(true).open(&to)?.sync_all()
             }
             linked => linked,
         }
@@ -205,7 +206,7 @@ fn sync(folder: &Path) -> io::Result<()> {
 }
 
 fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+    folders::open(folder)?.sync_all()
 }
 
 /// Removes a folder with its content. Returns `false` if there is none.

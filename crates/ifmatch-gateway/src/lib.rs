@@ -20,5 +20,6 @@ mod endpoints;
 mod gateway;
 mod leases;
 mod metrics;
+mod platform;
 mod purges;
 mod traces;

@@ -5,10 +5,9 @@ use std::{fmt, io};
 
 use ifmatch_register::{ConnectError, ConnectErrorKind, RegisterError, RegisterErrorKind};
 use tokio_postgres::Config;
-use tokio_postgres::config::Host;
 use tokio_postgres::error::{Severity, SqlState};
 
-use crate::tls;
+use crate::{platform, tls};
 
 /// Describes a failed attempt to connect to the hosts of `config`.
 pub(crate) fn of_attempt(config: &Config, error: tokio_postgres::Error) -> ConnectError {
@@ -37,10 +36,7 @@ pub(crate) fn unanswered(config: &Config) -> String {
 /// Returns the hosts with their ports.
 fn hosts(config: &Config) -> String {
     let port = |at: usize| config.get_ports().get(at).or(config.get_ports().first()).copied().unwrap_or(5432);
-    let named = config.get_hosts().iter().enumerate().map(|(at, host)| match host {
-        Host::Tcp(name) => format!("{name}:{}", port(at)),
-        Host::Unix(path) => path.display().to_string(),
-    });
+    let named = config.get_hosts().iter().enumerate().map(|(at, host)| platform::shown(host, port(at)));
     let addresses = config.get_hostaddrs().iter().enumerate().map(|(at, address)| format!("{address}:{}", port(at)));
     let mut all: Vec<String> = named.collect();
     if all.is_empty() {

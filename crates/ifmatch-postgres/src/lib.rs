@@ -19,7 +19,7 @@
 //! `postgres://USER[:PASSWORD]@HOST[:PORT][,HOST…]/DATABASE[?OPTION=VALUE…]`, with the options of libpq that
 //! `tokio_postgres::Config` knows, and `sslmode` and `sslrootcert`. If there are several hosts, the register uses the
 //! primary, or the latest one if a former primary wasn't stopped. Prefer to put the password in `PGPASSWORD` or in the
-//! file `PGPASSFILE` (by default `~/.pgpass`).
+//! file `PGPASSFILE` (by default `~/.pgpass`, and on Windows `%APPDATA%\postgresql\pgpass.conf`).
 //!
 //! | `sslmode` | connection |
 //! |---|---|
@@ -37,6 +37,7 @@ mod epoch;
 mod error;
 mod lane;
 mod passwords;
+mod platform;
 mod schema;
 mod settings;
 #[cfg(not(feature = "tls"))]

@@ -4,9 +4,10 @@ use std::env;
 use std::path::PathBuf;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::Host;
 
 use ifmatch_register::{ConnectError, ConnectErrorKind};
+
+use crate::platform;
 
 /// Returns the password for a connection, if one is configured.
 pub(crate) fn find(config: &Config) -> Result<Option<String>, ConnectError> {
@@ -15,7 +16,7 @@ pub(crate) fn find(config: &Config) -> Result<Option<String>, ConnectError> {
     }
     let named = env::var_os("PGPASSFILE").map(PathBuf::from);
     let is_named = named.is_some();
-    let Some(file) = named.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pgpass"))) else {
+    let Some(file) = named.or_else(platform::password_file) else {
         return Ok(None);
     };
     match std::fs::read_to_string(&file) {
@@ -41,7 +42,7 @@ fn of_file(text: &str, config: &Config) -> Option<String> {
         .map(|(at, host)| {
             let port = ports.get(at).or_else(|| ports.first()).map_or_else(|| "5432".to_owned(), u16::to_string);
             // A password file names Unix sockets "localhost".
-            let host = if let Host::Tcp(name) = host { name.clone() } else { "localhost".to_owned() };
+            let host = platform::name(host).unwrap_or("localhost").to_owned();
             (host, port)
         })
         .collect();

@@ -9,7 +9,7 @@ use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs
 use tokio_postgres::{Config, NoTls};
 
 use crate::connection::{By, Connector, Tls};
-use crate::{passwords, tls};
+use crate::{passwords, platform, tls};
 
 /// Time limit of a connection to one address.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -109,7 +109,7 @@ fn without_tls_options(url: &str) -> Result<(String, Option<bool>, Option<PathBu
 fn is_local(config: &Config) -> bool {
     let is_local = |host: &Host| {
         // Otherwise, the host is a Unix socket.
-        let Host::Tcp(name) = host else { return true };
+        let Some(name) = platform::name(host) else { return true };
         name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
     };
     config.get_hosts().iter().all(is_local) && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback)

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use ifmatch_runtime::private_files;
+use ifmatch_runtime::{folders, private_files};
 use redb::backends::FileBackend;
 use redb::{BackendError, DatabaseError, StorageBackend, StorageError};
 
@@ -58,7 +58,7 @@ impl Storage for Files {
 
     fn replace(&self) -> io::Result<()> {
         // Opened before the rename so that the sync reports every failure to make the rename durable.
-        let folder = File::open(self.folder())?;
+        let folder = folders::open(self.folder())?;
         fs::rename(&self.fresh, &self.path)?;
         folder.sync_all()
     }

@@ -44,8 +44,8 @@ impl fmt::Debug for dyn Clock {
 /// The system's clocks, with timers of the tokio runtime or the JavaScript event loop.
 ///
 /// The interval clock starts at the time of day of the first call in a process and advances steadily: on Linux by
-/// `CLOCK_BOOTTIME`, which includes time spent suspended. Setting the system time doesn't affect it. The wall clock is
-/// the system time.
+/// `CLOCK_BOOTTIME`, on macOS by `CLOCK_MONOTONIC`, on Windows by `QueryPerformanceCounter`, which all include time spent suspended.
+/// Setting the system time doesn't affect it. The wall clock is the system time.
 ///
 /// In workerd, time doesn't advance while a request computes, only with its I/O.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,5 +1,5 @@
 //! Platform services for ifmatch: clocks and timers, detached tasks and time limits, random numbers, queues of
-//! tasks, and private files. One API on the tokio runtime and in JavaScript runtimes.
+//! tasks, private files, and durable folders. One API on the tokio runtime and in JavaScript runtimes.
 //!
 //! ```
 //! use std::time::Duration;
@@ -17,6 +17,8 @@
 #[cfg(feature = "tls")]
 mod cause;
 mod clock;
+#[cfg(feature = "fs")]
+pub mod folders;
 #[cfg(feature = "test-util")]
 mod manual_clock;
 mod platform;

@@ -1,6 +1,6 @@
 //! Files and folders that other users of the machine can't read, even below a shared folder.
 //!
-//! On systems other than Unix, files and folders get the access rights of the folder they are created in.
+//! On systems other than Unix, files and folders get the access rights of the folder they are created in: restrict that one first.
 
 use std::fs::{File, OpenOptions};
 use std::io;

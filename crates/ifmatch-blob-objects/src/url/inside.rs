@@ -20,7 +20,7 @@ use object_store::{
 };
 use tokio::task::spawn_blocking;
 
-use super::staged;
+use super::files::staged;
 
 /// Number of files listed at a time.
 const CHUNK: usize = 512;

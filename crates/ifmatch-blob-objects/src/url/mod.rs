@@ -1,7 +1,6 @@
 //! Stores named by a URL.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use object_store::ObjectStoreScheme;
 use object_store::memory::InMemory;
@@ -14,11 +13,10 @@ use super::failure::{OpenError, OpenErrorKind};
 
 #[cfg_attr(not(feature = "cloud"), path = "cloud_absent.rs")]
 mod cloud;
+#[cfg_attr(windows, path = "files_absent.rs")]
+mod files;
+#[cfg(not(windows))]
 mod inside;
-
-/// The kernel stamps files with a clock that advances at least every 10 ms. Two files written within one step can have
-/// the same tag if the second reuses the inode of the first.
-const FILE_TICK: Duration = Duration::from_millis(20);
 
 /// Maximum number of times that a request is sent again.
 const RETRIES: usize = 4;
@@ -69,10 +67,7 @@ impl Backing {
         let (scheme, prefix) = ObjectStoreScheme::parse(&parsed).map_err(|_| invalid())?;
         let settings = settings.into_iter().filter(|(name, _)| SETTINGS.iter().any(|start| name.starts_with(start)));
         match scheme {
-            ObjectStoreScheme::Local => {
-                let folder = parsed.to_file_path().map_err(|()| invalid())?;
-                Ok(Self { tick: FILE_TICK, refusal: staged, ..Self::new(Arc::new(files(&folder)?)).local() })
-            }
+            ObjectStoreScheme::Local => files::open(&parsed, invalid),
             ObjectStoreScheme::Memory => Ok(Self { prefix, ordered: true, ..Self::new(Arc::new(InMemory::new())) }),
             ObjectStoreScheme::AmazonS3 | ObjectStoreScheme::GoogleCloudStorage => {
                 let objects = cloud::connect(&scheme, &parsed, settings, retries)?;
@@ -106,23 +101,6 @@ fn credentials(scheme: &ObjectStoreScheme) -> &'static str {
              AWS_SESSION_TOKEN for temporary ones), or AWS_SKIP_SIGNATURE=true for a bucket that needs none"
         }
     }
-}
-
-/// Opens the files in a folder, with synced writes.
-fn files(folder: &std::path::Path) -> Result<inside::Inside, OpenError> {
-    let unusable = |what: &str| {
-        let what = format!("can't {what} the folder {}. Check the path and its permissions", folder.display());
-        OpenError::new(OpenErrorKind::Folder, what)
-    };
-    std::fs::create_dir_all(folder).map_err(|error| unusable("create").because(error))?;
-    inside::Inside::new(folder).map_err(|error| unusable("use").because(error))
-}
-
-/// Refuses the name of an unfinished file: only digits follow its first `#`.
-fn staged(path: &Path) -> Option<&'static str> {
-    let (_, number) = path.filename()?.split_once('#')?;
-    let is_staged = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    is_staged.then_some("the store keeps names for itself that end in '#' and digits")
 }
 
 /// Refuses a name that is too long for S3 and Google Cloud Storage.

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::terminal::{counted, print_line};
 use crate::error::Error;
+use crate::platform::{Asked, StopSignals};
 
 /// Interval of updates of the bar.
 const BAR: Duration = Duration::from_millis(100);
@@ -26,9 +26,8 @@ pub(crate) struct Display {
     total: Done,
     form: Form,
     ticks: Interval,
-    report: Signal,
-    interrupt: Signal,
-    terminate: Signal,
+    report: Asked,
+    stop: StopSignals,
 }
 
 /// The work that is done, or all of it.
@@ -53,7 +52,7 @@ impl Display {
     /// # Errors
     /// Fails if the system refuses to handle signals.
     pub(crate) fn start(total: Done, as_json: bool) -> Result<Self, Error> {
-        let listen = |kind| signal(kind).map_err(|error| Error::runtime(format!("can't handle signals: {error}")));
+        let failed = |error| Error::runtime(format!("can't handle signals: {error}"));
         let (form, every) = match () {
             () if as_json => (Form::Json, JSON),
             () if stderr().is_terminal() => (Form::Bar(bar(total.bytes)), BAR),
@@ -68,9 +67,8 @@ impl Display {
             total,
             form,
             ticks,
-            report: listen(SignalKind::user_defined1())?,
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
+            report: Asked::to_report().map_err(failed)?,
+            stop: StopSignals::listen().map_err(failed)?,
         })
     }
 
@@ -89,9 +87,8 @@ impl Display {
             tokio::select! {
                 output = work.as_mut() => return Ok(output),
                 _ = self.ticks.tick() => self.show(done(), false)?,
-                _ = self.report.recv() => self.show(done(), true)?,
-                _ = self.interrupt.recv() => stop(),
-                _ = self.terminate.recv() => stop(),
+                () = self.report.next() => self.show(done(), true)?,
+                _ = self.stop.next() => stop(),
             }
         }
     }

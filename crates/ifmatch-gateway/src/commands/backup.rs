@@ -2,9 +2,8 @@
 //! only.
 
 use std::collections::HashSet;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,6 +23,7 @@ use crate::cli::progress::{Display, Done};
 use crate::cli::terminal::{counted, print_line};
 use crate::endpoints::snapshot::PATH;
 use crate::error::Error;
+use crate::platform::identity;
 
 /// The index in a data folder.
 const INDEX: &str = "index.redb";
@@ -250,18 +250,14 @@ impl Copy {
     }
 }
 
-/// Returns what distinguishes a file from all others that exist at the same time.
-fn identity(file: &fs::Metadata) -> (u64, u64) {
-    (file.dev(), file.ino())
-}
-
 /// Copies a file durably.
 fn copy(from: &Path, to: &Path) -> Result<u64, Error> {
     // The error may be of either file.
     let failed =
         |error: io::Error| Error::runtime(format!("can't copy {} to {}: {error}", from.display(), to.display()));
     let bytes = fs::copy(from, to).map_err(failed)?;
-    let synced = File::open(to).and_then(|file| file.sync_all());
+    // Windows syncs only what may be written.
+    let synced = OpenOptions::new().write(true).open(to).and_then(|file| file.sync_all());
     synced.map(|()| bytes).map_err(|error| at(to, &error))
 }
 
@@ -277,7 +273,7 @@ fn create(folder: &Path) -> Result<(), Error> {
 }
 
 fn sync(folder: &Path) -> Result<(), Error> {
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| at(folder, &error))
+    ifmatch_runtime::folders::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| at(folder, &error))
 }
 
 fn at(path: &Path, error: &io::Error) -> Error {

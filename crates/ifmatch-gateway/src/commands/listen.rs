@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use ifmatch_http_server::{Limits, Listening, RequestHandler, Server, SlotLimit};
 use listenfd::ListenFd;
-use rustix::net::sockopt::{set_ipv6_v6only, socket_acceptconn};
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::ServerConfig;
@@ -14,6 +13,7 @@ use crate::config::address::{ListenAddress, OptionalListener};
 use crate::console::Console;
 use crate::error::Error;
 use crate::gateway::Gateway;
+use crate::platform;
 
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -273,10 +273,7 @@ fn reserve(
 
 fn bind(address: SocketAddr, only_ipv6: bool) -> io::Result<(TcpSocket, SocketAddr)> {
     let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
-    if address.is_ipv6() && only_ipv6 {
-        set_ipv6_v6only(&socket, true)?;
-    }
-    socket.set_reuseaddr(true)?;
+    platform::prepare(&socket, address, only_ipv6)?;
     socket.bind(address)?;
     let bound = socket.local_addr()?;
     Ok((socket, bound))
@@ -324,7 +321,7 @@ impl Inherited {
         for index in 0..sockets.len() {
             if let Some(listener) = sockets.take_tcp_listener(index).map_err(invalid)? {
                 // A unit with `Accept=yes` passes a connection, on which `accept` fails for ever.
-                if !socket_acceptconn(&listener).map_err(|error| invalid(error.into()))? {
+                if !platform::is_listening(&listener).map_err(invalid)? {
                     return Err(invalid(io::Error::new(io::ErrorKind::InvalidInput, "it doesn't accept connections")));
                 }
                 inherited.push((listener.local_addr().map_err(invalid)?, listener));

@@ -3,7 +3,6 @@
 use std::fmt::{self, Debug, Display};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write, stderr, stdout};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -25,6 +24,7 @@ use crate::cli::terminal;
 use crate::config::settings::{AccessLog, AccessLogFormat, LogFormat, Settings};
 use crate::error::Error;
 use crate::gateway::tracker::ACCESS;
+use crate::platform;
 
 /// The default filter.
 const DEFAULT_FILTER: &str = "info";
@@ -133,8 +133,6 @@ fn invalid(source: &str, text: &str, why: &dyn Display) -> Error {
 
 /// This process's file: the log is the process's, too.
 static FILE: OnceLock<AccessFile> = OnceLock::new();
-/// Readable for the group, for programs that collect logs.
-const MODE: u32 = 0o640;
 
 /// A file to which lines are added.
 #[derive(Clone)]
@@ -170,7 +168,7 @@ pub(super) fn reopen_access() -> Result<(), Error> {
 }
 
 fn open_file(path: &Path) -> Result<File, Error> {
-    let opened = OpenOptions::new().append(true).create(true).mode(MODE).open(path);
+    let opened = platform::group_readable(OpenOptions::new().append(true).create(true)).open(path);
     let path = path.display();
     opened.map_err(|error| {
         Error::runtime(match error.kind() {

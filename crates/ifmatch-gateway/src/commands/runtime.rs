@@ -1,5 +1,4 @@
-//! The run of a server: its log and threads, the signals that reload and stop it, and messages to the service manager, such as
-//! systemd with `Type=notify`. Without `NOTIFY_SOCKET`, they aren't sent.
+//! The run of a server: its log and threads, the signals that reload and stop it, and messages to the service manager.
 
 use std::future::Future;
 use std::num::NonZero;
@@ -8,9 +7,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use ifmatch_http_server::Server;
-use sd_notify::{NotifyState, notify};
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
@@ -18,6 +15,7 @@ use super::log;
 use crate::config::ServerConfig;
 use crate::error::Error;
 use crate::gateway::state::AppState;
+use crate::platform::{self, Asked, StopSignals};
 
 /// Time for pending file operations to finish after the last request.
 const FILE_GRACE: Duration = Duration::from_secs(2);
@@ -56,11 +54,10 @@ fn runtime() -> Result<Runtime, Error> {
 /// Interval at which recorded durations are folded into their buckets.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
-/// The signals that stop the gateway, SIGINT (Ctrl-C) and SIGTERM, and SIGHUP, which reloads its configuration.
+/// The signals that stop the gateway, and the one that reloads its configuration.
 pub(crate) struct Signals {
-    hangup: Signal,
-    interrupt: Signal,
-    terminate: Signal,
+    reload: Asked,
+    stop: StopSignals,
 }
 
 /// The end of a gateway.
@@ -78,22 +75,17 @@ impl Signals {
     /// # Errors
     /// Fails if the system refuses.
     pub(crate) fn listen() -> Result<Self, Error> {
-        let listen = |kind| signal(kind).map_err(|error| Error::runtime(format!("can't handle signals: {error}")));
-        Ok(Self {
-            hangup: listen(SignalKind::hangup())?,
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-        })
+        let failed = |error| Error::runtime(format!("can't handle signals: {error}"));
+        Ok(Self { reload: Asked::to_reload().map_err(failed)?, stop: StopSignals::listen().map_err(failed)? })
     }
 
-    /// Waits for the next signal that stops the gateway, and returns its name. Calls `reload` for each SIGHUP until
-    /// then.
+    /// Waits for the next signal that stops the gateway, and returns its name. Calls `reload` whenever that is
+    /// asked for until then.
     async fn next(&mut self, mut reload: impl FnMut()) -> &'static str {
         loop {
             tokio::select! {
-                _ = self.hangup.recv() => reload(),
-                _ = self.interrupt.recv() => return "SIGINT",
-                _ = self.terminate.recv() => return "SIGTERM",
+                () = self.reload.next() => reload(),
+                signal = self.stop.next() => return signal,
             }
         }
     }
@@ -110,7 +102,7 @@ pub(crate) async fn serve_until_stopped(
 ) -> End {
     let upkeep = tokio::spawn(upkeep(Arc::clone(state)));
     let reload = || {
-        tell_reloading();
+        platform::tell_reloading();
         let result = log::reopen_access().and_then(|()| reload());
         tell_reloaded(&result);
         match result {
@@ -118,10 +110,10 @@ pub(crate) async fn serve_until_stopped(
             Err(error) => error!(%error, "cannot reload the configuration: the previous one stays in use"),
         }
     };
-    tell_ready();
+    platform::tell_ready();
     let signal = signals.next(reload).await;
     info!(signal, grace = ?config.settings.shutdown_grace.duration(), "stopping: requests in flight may finish, a second signal stops immediately");
-    tell_stopping();
+    platform::tell_stopping();
     state.stop();
     let stopped = async {
         server.drain();
@@ -155,36 +147,11 @@ async fn upkeep(state: Arc<AppState>) {
     }
 }
 
-/// Tells that the server listens.
-fn tell_ready() {
-    send(&[NotifyState::Ready, NotifyState::Status("serving")]);
-}
-
-/// Tells that a reload has begun.
-fn tell_reloading() {
-    match NotifyState::monotonic_usec_now() {
-        Ok(now) => send(&[NotifyState::Reloading, now]),
-        Err(error) => tracing::warn!(%error, "cannot read the time for the service manager"),
-    }
-}
-
-/// Tells that a reload has ended. The server is ready again, whether or not it succeeded.
+/// Tells the service manager that a reload has ended.
 fn tell_reloaded(result: &Result<(), Error>) {
-    let status = match result {
+    platform::tell_reloaded(&match result {
         Ok(()) => "serving".to_owned(),
         // A message has a line for each of its fields.
         Err(error) => format!("serving; the last reload failed: {}", error.to_string().replace('\n', " ")),
-    };
-    send(&[NotifyState::Ready, NotifyState::Status(&status)]);
-}
-
-/// Tells that the server completes its last requests.
-fn tell_stopping() {
-    send(&[NotifyState::Stopping]);
-}
-
-fn send(states: &[NotifyState<'_>]) {
-    if let Err(error) = notify(states) {
-        tracing::warn!(%error, "cannot reach the service manager at NOTIFY_SOCKET");
-    }
+    });
 }

@@ -116,7 +116,7 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
     };
     let text = metrics_text(state);
     let samples = Samples::parse(&text);
-    let disk = state.facts.folder.as_deref().and_then(|folder| rustix::fs::statvfs(folder).ok());
+    let disk = state.facts.folder.as_deref().and_then(|folder| fs4::statvfs(folder).ok());
     let certificates = state.certificate_ends().into_iter();
     let upstreams = state.proxy.as_ref().map(ifmatch_proxy::Proxy::upstreams);
     let servers = upstreams.iter().flatten().flat_map(|upstream| {
@@ -136,10 +136,7 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
         reason: down.map(|down| Text(down.reason)),
         warning: ready::warning(state).map(Text),
         storage: state.facts.storage.clone().map(Text),
-        disk: disk.map(|disk| Disk {
-            free: disk.f_bavail.saturating_mul(disk.f_frsize),
-            total: disk.f_blocks.saturating_mul(disk.f_frsize),
-        }),
+        disk: disk.map(|disk| Disk { free: disk.available_space(), total: disk.total_space() }),
         register: state.register.as_deref().map(|register| RegisterState::of(register, &samples)),
         certificates: certificates
             .map(|(file, end)| Certificate { file: Text(file), ends: end.as_secs_f64() })

@@ -17,10 +17,11 @@ use ifmatch_core::lock::{LockRecord, MIN_TTL};
 use percent_encoding::percent_decode_str;
 use tokio::time::{sleep, timeout};
 
-use self::child::{End, Received, Signals};
+use self::child::End;
 use crate::cli::terminal::printable;
 use crate::config::units::{InvalidQuantity, Span};
 use crate::error::Error;
+use crate::platform::{Forwarded, Received};
 
 /// Exit code of `ifmatch lock` if the lock was lost.
 const LOST: u8 = 70;
@@ -138,7 +139,7 @@ fn time_to_live(text: &str) -> Result<Span, String> {
 /// Fails if the settings are invalid, or the server rejects the requests.
 pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
     block_on(async {
-        let mut signals = Signals::listen()?;
+        let mut signals = listen()?;
         let (client, lock, record) = args.guard.lock().await?;
         let acquire = async {
             match args.wait {
@@ -176,13 +177,18 @@ pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
     })
 }
 
+/// Handles the signals, which no longer end this process by themselves.
+fn listen() -> Result<Forwarded, Error> {
+    Forwarded::listen().map_err(|error| Error::runtime(format!("can't handle signals: {error}")))
+}
+
 /// Runs a command whenever this process is the leader, and returns the exit code.
 ///
 /// # Errors
 /// Fails if the settings are invalid, or the server rejects the requests.
 pub(crate) fn elect(args: &ElectArgs) -> Result<u8, Error> {
     block_on(async {
-        let mut signals = Signals::listen()?;
+        let mut signals = listen()?;
         let (client, lock, record) = args.guard.lock().await?;
         loop {
             let acquired = tokio::select! {
@@ -263,7 +269,7 @@ impl Guard {
         }
     }
 
-    async fn run(&self, held: &Held, signals: &mut Signals) -> End {
+    async fn run(&self, held: &Held, signals: &mut Forwarded) -> End {
         match child::run(&self.command, held, grace(self.ttl.duration()), signals).await {
             Ok(end) => end,
             Err(error) => {
@@ -277,7 +283,7 @@ impl Guard {
     }
 
     /// Releases the lock. A signal ends the wait for the server.
-    async fn release(&self, held: Held, signals: &mut Signals) {
+    async fn release(&self, held: Held, signals: &mut Forwarded) {
         let why = tokio::select! {
             released = held.release() => match released {
                 Ok(()) => return,
@@ -331,7 +337,7 @@ async fn with_notice<T>(record: &Document<LockRecord>, acquire: impl Future<Outp
 
 /// Ends an acquisition after a signal, and returns the exit code. Waits until a lock that was acquired nevertheless has been
 /// released, but not for a server that doesn't answer, and not after a second signal.
-async fn give_up(client: &Client, signal: Received, signals: &mut Signals) -> u8 {
+async fn give_up(client: &Client, signal: Received, signals: &mut Forwarded) -> u8 {
     tokio::select! {
         late = timeout(GIVING_UP, client.released()) => if late.is_err() {
             complain(0, "the server doesn't answer. If it granted the lock, it stays held for its time to live.");

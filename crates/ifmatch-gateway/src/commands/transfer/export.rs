@@ -20,6 +20,7 @@ use crate::cli::progress::Done;
 use crate::commands::http_client::origin;
 use crate::commands::runtime::block_on;
 use crate::error::Error;
+use crate::platform::{self, lock_folder};
 
 /// A source and its target.
 struct Export<'a> {
@@ -76,6 +77,9 @@ impl Export<'_> {
         let blob = self.location.blob(&self.container, name).map_err(|_| invalid())?;
         if Path::new(name).starts_with(PARTIAL) {
             return Err(Fault::conflict(format!("{PARTIAL} is reserved for incomplete files")));
+        }
+        if let Some(why) = platform::unnameable(name) {
+            return Err(Fault::conflict(why));
         }
         let path = self.folder.join(name);
         let below = path.ancestors().skip(1).take_while(|above| *above != self.folder);
@@ -153,8 +157,7 @@ impl Partial {
         let folder = target.join(PARTIAL);
         let failed = |error: io::Error| Error::runtime(format!("{}: {error}", folder.display()));
         fs::create_dir_all(target).map_err(failed)?;
-        let lock = File::open(target).map_err(failed)?;
-        lock.try_lock().map_err(|error| match error {
+        let lock = lock_folder(target).map_err(|error| match error {
             TryLockError::WouldBlock => Error::in_use(format!(
                 "another export uses {}. Wait for it, or choose another folder.",
                 target.display()

@@ -29,23 +29,35 @@ pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// Time elapsed since the system booted, on Linux.
+/// The clock of Linux that advances while the machine is suspended.
 #[cfg(any(target_os = "linux", target_os = "android"))]
+mod clock {
+    pub(super) const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+}
+
+/// The clock of Apple's systems that advances while the machine is suspended.
+#[cfg(target_vendor = "apple")]
+mod clock {
+    pub(super) const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+}
+
+/// Time elapsed since the system booted, on Linux and Apple's systems.
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 mod elapsed {
     use std::time::Duration;
 
-    use rustix::time::{ClockId, clock_gettime};
+    use rustix::time::clock_gettime;
 
     /// Returns the time since an arbitrary moment. It never goes back, and advances while the machine is suspended.
     pub(super) fn elapsed() -> Duration {
-        let time = clock_gettime(ClockId::Boottime);
+        let time = clock_gettime(super::clock::ID);
         let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
         Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
     }
 }
 
-/// Elapsed time on systems without a clock known to advance while the machine is suspended.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+/// Elapsed time on other systems. On Windows, it includes the time in which the machine was suspended.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 mod elapsed {
     use std::sync::LazyLock;
     use std::time::{Duration, Instant};
