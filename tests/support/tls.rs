@@ -20,6 +20,12 @@ pub struct Files {
     certificate: CertificateDer<'static>,
 }
 
+impl Default for Files {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Files {
     /// Creates a certificate for localhost, its key, and another key.
     pub fn new() -> Self {
