@@ -45,7 +45,7 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     let path = std::env::join_paths(std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path)))?;
     cargo(context, &format!("check --keep-going {PACKAGES} --target {WINDOWS} --target {MACOS}"), &folder)
         .env("PATH", path)
-        .env("CC_aarch64_apple_darwin", "python-zig cc -target aarch64-macos")
+        .env("CC_aarch64_apple_darwin", context.workspace.root().join("tests/platforms/macos-cc"))
         .env("ZIG_GLOBAL_CACHE_DIR", folder.join("zig"))
         .passes(context.deadline)
 }
@@ -77,6 +77,11 @@ pub(crate) fn check_windows(context: &Context<'_>) -> Result {
 fn build(context: &Context<'_>, folder: &Path) -> Result<PathBuf> {
     let args = format!("build --package ifmatch-gateway --bin ifmatch --features full --target {WINDOWS}");
     cargo(context, &args, folder).passes(context.deadline)?;
+    // Debian 12's Wine lacks this library. Programs find it beside them.
+    Run::new("x86_64-w64-mingw32-gcc", context.workspace.root())
+        .args(["-shared", "-O1", "tests/platforms/bcryptprimitives.c", "-ladvapi32", "-o"])
+        .args([folder.join(WINDOWS).join("debug").join("bcryptprimitives.dll")])
+        .passes(context.deadline)?;
     Ok(folder.join(WINDOWS).join("debug").join("ifmatch.exe"))
 }
 
