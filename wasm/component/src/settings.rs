@@ -35,7 +35,7 @@ pub struct Settings {
     pub required: RequirePreconditions,
     /// Prefixes of the paths. Empty: all paths.
     pub paths: Vec<String>,
-    /// Which paths are one resource, both for the records and for the prefixes.
+    /// Decides which paths are one resource, for the records and for the prefixes.
     pub key: PathKey,
     /// Bytes of a response that are read for its tag.
     pub hash_limit: Option<u64>,

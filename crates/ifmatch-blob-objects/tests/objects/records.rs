@@ -177,7 +177,7 @@ async fn a_killed_write_keeps_others_away_for_as_long_as_it_could_replace_theirs
 
 /// Its writes ended with it: none is on its way, whatever would cover it.
 #[tokio::test]
-async fn a_killed_write_into_a_folder_keeps_nobody_away_for_longer_than_the_grace() {
+async fn a_killed_write_into_a_folder_keeps_others_away_for_no_longer_than_the_grace() {
     for (kind, ignores_conditions) in [
         (Kind::Creation, true),
         (Kind::Update, true),

@@ -125,8 +125,8 @@ impl ResponseDirectives {
         self.flags & SHARING != 0
     }
 
-    /// Returns who may permit the use of a stale response without validation: nobody with `must-revalidate` or
-    /// `proxy-revalidate`, and no client with `s-maxage` (§5.2.2.10).
+    /// Returns the parties that may permit the use of a stale response without validation: none with `must-revalidate` or
+    /// `proxy-revalidate`, and only operators with `s-maxage` (§5.2.2.10).
     pub fn stale_use(&self) -> StaleUse {
         if self.has(Flag::MustRevalidate) || self.has(Flag::ProxyRevalidate) {
             StaleUse::Never

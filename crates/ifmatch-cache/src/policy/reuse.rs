@@ -25,7 +25,7 @@ pub struct Terms {
     pub stale_since: Option<Duration>,
     /// `true` if it must be validated before each use (`no-cache`).
     pub always_validate: bool,
-    /// Who may permit its use when it is stale.
+    /// The parties that may permit its use when it is stale.
     pub stale_use: StaleUse,
     /// Time after its lifetime during which it may be used while it is revalidated.
     pub while_revalidate: Duration,
@@ -33,13 +33,13 @@ pub struct Terms {
     pub if_error: Duration,
 }
 
-/// Who may permit the use of a stale response, besides its own `stale-while-revalidate` and `stale-if-error`.
+/// The parties that may permit the use of a stale response, besides its own `stale-while-revalidate` and `stale-if-error`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StaleUse {
     /// Clients, operators, and this cache if the origin can't be reached.
     #[default]
     Free,
-    /// Nobody: `must-revalidate` or `proxy-revalidate`.
+    /// None: `must-revalidate` or `proxy-revalidate`.
     Never,
     /// Operators only: `s-maxage`, which implies `proxy-revalidate` (RFC 9111 §5.2.2.10). An operator who sets a window for stale
     /// responses means those that are addressed to shared caches.

@@ -74,7 +74,7 @@ fn the_log_says_that_a_client_does_not_trust_the_certificate() {
     });
 }
 
-/// What plain `openssl req -x509` makes: this program's own commands refuse it.
+/// Plain `openssl req -x509` makes such certificates, which this program's own commands refuse.
 #[test]
 fn a_certificate_that_clients_refuse_is_warned_about() {
     let files = Files::new();

@@ -29,8 +29,8 @@ impl Interim {
         Self(Arc::new(pass_on))
     }
 
-    /// Passes an upstream's interim response on, without the fields that the route removes or replaces. What it sets is for the final
-    /// response.
+    /// Passes an upstream's interim response on, without the fields that the route removes or replaces. The fields that it
+    /// sets are for the final response.
     pub(crate) fn send(&self, status: StatusCode, headers: &HeaderMap, rules: &FieldRules) {
         if matches!(status.as_u16(), 102 | 103) {
             let mut headers = headers.clone();
