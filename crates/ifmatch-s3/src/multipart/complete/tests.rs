@@ -297,7 +297,7 @@ async fn a_completion_finds_an_upload_aborted_or_completes_it() {
 async fn an_upload_is_listed_with_all_its_parts_or_as_ended() {
     let list = |setup: &Setup| {
         let (store, place) = (Arc::clone(&setup.backend.context.store), setup.place.clone());
-        async move { place.find_with_parts(&*store, "a", 0).await }
+        async move { place.find_with_parts(&*store, "a", 0, usize::MAX).await }
     };
     for is_completed in [true, false] {
         let other = async |setup: &Setup, running| {
