@@ -1,5 +1,9 @@
 //! Listings, also with folders: a delimiter divides the names.
 
+use std::future::poll_fn;
+use std::mem;
+use std::task::Poll;
+
 use futures_util::stream::{self, BoxStream, Stream};
 use futures_util::{StreamExt, TryStreamExt};
 
@@ -246,10 +250,25 @@ impl Hierarchy<'_> {
                 });
             }
             let Some(end) = page.next else { return Ok(Some(Listing { items, next: None })) };
+            // A store may have all of it in memory. Others take their turn, and a client that has left ends this here.
+            yield_now().await;
             // The last names of a page may be missing from it, and the rest of a folder is skipped beyond its end.
             after = after.max(Some(end));
         }
     }
+}
+
+/// Lets other tasks run.
+async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Returns an [`after`](Hierarchy::after) that skips this folder, except for names that begin with the last character.

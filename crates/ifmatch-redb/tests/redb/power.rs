@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ifmatch_redb::{OpenErrorKind, RedbRegister};
+use ifmatch_redb::{OpenErrorKind, RedbRegister, Storage};
 use ifmatch_register::{Driver, DriverError, RegisterErrorKind, Scan};
 
 use crate::platter::{Call, Platter};

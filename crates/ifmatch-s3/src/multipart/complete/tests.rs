@@ -55,7 +55,7 @@ async fn setup_with(stop: Stop) -> Setup {
     place.save(&*inner, &upload, None).await.unwrap();
     let part = Put::new(Body::new(Full::new(Bytes::from("part"))));
     inner.put(&place.part(1).unwrap(), part).await.unwrap();
-    let part = place.parts(&*inner, 0).await.unwrap().remove(0);
+    let part = place.parts(&*inner, 0, usize::MAX).await.unwrap().remove(0);
     Setup { backend, clock, stop, place, part, _folder: folder }
 }
 
@@ -113,7 +113,7 @@ impl Setup {
 
     /// Returns the tags of the stored parts.
     async fn tags(&self) -> Vec<Option<EntityTag>> {
-        let parts = self.place.parts(&*self.backend.context.store, 0).await.unwrap();
+        let parts = self.place.parts(&*self.backend.context.store, 0, usize::MAX).await.unwrap();
         parts.into_iter().map(|part| part.tag).collect()
     }
 }
