@@ -6,7 +6,7 @@ use serde_json::json;
 
 use ifmatch_azure::auth::AuthError;
 use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::documents::DocumentError;
+use ifmatch_blob::documents::{Crowded, DocumentError};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// Repeats the error code of the body.
@@ -154,18 +154,25 @@ impl From<DocumentError> for TableError {
     fn from(error: DocumentError) -> Self {
         match error {
             DocumentError::TooLong(_) => Self::new(Code::RequestBodyTooLarge),
-            DocumentError::Crowded(crowded) => Self::new(Code::ServerBusy).detail(crowded.to_string()),
+            DocumentError::Crowded(crowded) => crowded.into(),
             DocumentError::Broken(_) => Self::invalid("the body ended early"),
         }
     }
 }
 
 /// Translates errors of the store that an operation doesn't handle itself. Details go to the log only.
+impl From<Crowded> for TableError {
+    fn from(crowded: Crowded) -> Self {
+        Self::new(Code::ServerBusy).detail(crowded.to_string())
+    }
+}
+
 impl From<StoreError> for TableError {
     fn from(error: StoreError) -> Self {
         error.report();
         match error.kind() {
             StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => Self::new(Code::ServerBusy),
+            StoreErrorKind::Crowded => Self::new(Code::ServerBusy).detail(error.to_string()),
             StoreErrorKind::OutcomeUnknown => Self::new(Code::OperationTimedOut),
             StoreErrorKind::Unsupported => Self::new(Code::NotImplemented).detail("the store cannot keep tables"),
             StoreErrorKind::Full => Self::new(Code::InsufficientStorage),

@@ -29,7 +29,7 @@ use ifmatch_azure::service_info;
 use ifmatch_blob::accounts::Accounts;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Client;
-use ifmatch_blob::documents::Documents;
+use ifmatch_blob::documents::{Crowded, DocumentMemory, Documents};
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 
 const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
@@ -53,7 +53,8 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    let mut response = route(shared, &head, body).await.unwrap_or_else(|error| error.to_response());
+    let response = route(shared, &head, body).await.and_then(|response| count(shared, &head, response));
+    let mut response = response.unwrap_or_else(|error| error.to_response());
     let headers = response.headers_mut();
     let version = head.headers.get(X_MS_VERSION).cloned();
     headers.insert(X_MS_VERSION, version.unwrap_or(VERSION));
@@ -61,6 +62,16 @@ where
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+/// Counts the answer to a read, until it is sent. Those to writes are short, or take the memory of their requests.
+fn count(shared: &Shared, head: &Parts, response: Response<BlobBody>) -> Result<Response<BlobBody>, TableError> {
+    if head.method != Method::GET {
+        return Ok(response);
+    }
+    let (parts, body) = response.into_parts();
+    let body = shared.documents.count(head.extensions.get().copied(), body).map_err(StoreError::from)?;
+    Ok(Response::from_parts(parts, body))
 }
 
 async fn route<B>(shared: &Shared, head: &Parts, body: B) -> Result<Response<BlobBody>, TableError>
@@ -141,7 +152,8 @@ impl Request<'_> {
         let body = str::from_utf8(&bytes).map_err(|_| TableError::invalid("the body is not UTF-8"))?;
         let parts = changeset::parse(self.headers, body)?;
         let id = ifmatch_runtime::nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?;
-        batch::multipart(self.run_batch(parts).await, id).await
+        let answer = batch::multipart(self.run_batch(parts).await, id).await?;
+        Ok(answer.map(|body| body.in_place_of(bytes.clone())))
     }
 
     /// Carries out a batch. It continues if the client disconnects, since only its end removes it from the record of its partition.
@@ -166,7 +178,7 @@ impl Request<'_> {
         let store = &*self.shared.store;
         self.access.to_tables(if verb == Verb::Get { "l" } else { "cw" })?;
         match verb {
-            Verb::Get => query::tables(store, &self.containers, &self.options, &self.format).await,
+            Verb::Get => query::tables(store, &self.containers, &self.options, &self.format, self.memory()?).await,
             Verb::Post => {
                 write::no_conditions(self.headers)?;
                 let bytes = self.read_json(body).await?;
@@ -201,14 +213,15 @@ impl Request<'_> {
         self.access.to_entities(if verb == Verb::Get { "r" } else { "a" })?;
         if verb == Verb::Get {
             let table = self.find(table).await?;
-            return query::entities(&self.entities_of(&table), &self.options, &self.format, &self.access).await;
+            return self.query(&table).await;
         }
         write::no_conditions(self.headers)?;
         let bytes = self.read_json(body).await?;
         let (key, entity) = write::new_entity(&write::object(&bytes)?)?;
         let table = self.find(table).await?;
         self.access.to_entity(&table.name, &key)?;
-        write::insert(&self.entities_of(&table), self.headers, &key, entity, &self.format).await
+        let answer = write::insert(&self.entities_of(&table), self.headers, &key, entity, &self.format).await?;
+        Ok(answer.map(|body| body.in_place_of(bytes)))
     }
 
     async fn entity<B>(
@@ -252,6 +265,17 @@ impl Request<'_> {
         // The entity takes about as much memory as its bytes.
         drop(bytes);
         answer
+    }
+
+    /// Answers a query of entities.
+    async fn query(&self, table: &Table) -> Result<Response<BlobBody>, TableError> {
+        let entities = self.entities_of(table);
+        query::entities(&entities, &self.options, &self.format, &self.access, || self.memory()).await
+    }
+
+    /// Begins to account for the memory of an answer.
+    fn memory(&self) -> Result<DocumentMemory, Crowded> {
+        self.shared.documents.begin_answer(self.client)
     }
 
     /// Reads a body, which must be JSON.

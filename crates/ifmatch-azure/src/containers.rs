@@ -8,6 +8,7 @@ use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
+use ifmatch_blob::documents::{DocumentMemory, PAGE};
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
@@ -166,16 +167,17 @@ pub(crate) async fn list_blobs(
         limit: list.limit,
         leases: true,
     };
-    let listing = listing.list(&*context.store, container).await.map_err(AzureError::of_container)?;
+    let mut found = context.documents.begin_answer(list.client).map_err(AzureError::crowded)?;
+    let listing = listing.list(&*context.store, container, &mut found).await.map_err(AzureError::of_container)?;
     let listing = listing.ok_or_else(AzureError::container_not_found)?;
     let with_snapshots = if list.with_snapshots { Some(find(context, container).await?) } else { None };
-    let mut page = BlobPage { xml, list, left: list.limit };
+    let mut page = BlobPage { xml, list, left: list.limit, memory: context.documents.begin(list.client), counted: 0 };
     for item in &listing.items {
         let stopped = match item {
-            Listed::Folder(folder) => page.add_folder(folder),
+            Listed::Folder(folder) => page.add_folder(folder)?,
             Listed::Blob(entry) => match &with_snapshots {
                 Some(info) => page.add_with_snapshots(context, (container, info), entry).await?,
-                None => page.add(entry.name.as_str(), &entry.info, None),
+                None => page.add(entry.name.as_str(), &entry.info, None)?,
             },
         };
         if let ControlFlow::Break(marker) = stopped {
@@ -191,32 +193,40 @@ struct BlobPage<'a> {
     list: &'a List,
     /// Number of items that fit in.
     left: usize,
+    memory: DocumentMemory,
+    /// Number of bytes of the text for which memory was taken.
+    counted: usize,
 }
 
 impl BlobPage<'_> {
-    /// Counts an item. If it doesn't fit, the listing ends with this marker.
-    fn count(&mut self, marker: impl FnOnce() -> String) -> ControlFlow<String> {
-        match self.left.checked_sub(1) {
-            Some(left) => {
-                self.left = left;
-                ControlFlow::Continue(())
-            }
-            None => ControlFlow::Break(marker()),
+    /// Writes an item, unless the page is full. Then the listing ends with the marker of this name.
+    fn write(&mut self, name: &str, item: impl FnOnce(&mut Xml, &List)) -> Result<ControlFlow<String>, AzureError> {
+        if self.left == 0 || self.xml.len() >= PAGE {
+            return Ok(ControlFlow::Break(marker_at(name, None)));
         }
+        self.left -= 1;
+        item(&mut self.xml, self.list);
+        let length = self.xml.len();
+        self.memory.grow(length - self.counted).map_err(AzureError::crowded)?;
+        self.counted = length;
+        Ok(ControlFlow::Continue(()))
     }
 
-    fn add_folder(&mut self, folder: &str) -> ControlFlow<String> {
-        self.count(|| marker_at(folder, None))?;
-        self.xml.open("BlobPrefix");
-        self.xml.blob_name(folder);
-        self.xml.close("BlobPrefix");
-        ControlFlow::Continue(())
+    fn add_folder(&mut self, folder: &str) -> Result<ControlFlow<String>, AzureError> {
+        self.write(folder, |xml, _| {
+            xml.open("BlobPrefix");
+            xml.blob_name(folder);
+            xml.close("BlobPrefix");
+        })
     }
 
-    fn add(&mut self, name: &str, info: &BlobInfo, snapshot: Option<SnapshotTime>) -> ControlFlow<String> {
-        self.count(|| marker_at(name, None))?;
-        add_blob(&mut self.xml, name, info, snapshot, self.list);
-        ControlFlow::Continue(())
+    fn add(
+        &mut self,
+        name: &str,
+        info: &BlobInfo,
+        snapshot: Option<SnapshotTime>,
+    ) -> Result<ControlFlow<String>, AzureError> {
+        self.write(name, |xml, list| add_blob(xml, name, info, snapshot, list))
     }
 
     /// Adds the snapshots of a blob, from the oldest on, and then the blob.
@@ -232,7 +242,7 @@ impl BlobPage<'_> {
         loop {
             let (snapshots, has_more) = snapshots::of_listed(context, info, (&blob, &entry.info), after).await?;
             for (time, info) in &snapshots {
-                if self.add(name, info, Some(*time)).is_break() {
+                if self.add(name, info, Some(*time))?.is_break() {
                     return Ok(ControlFlow::Break(marker_at(name, after)));
                 }
                 after = Some(*time);
@@ -241,12 +251,12 @@ impl BlobPage<'_> {
                 break;
             }
         }
-        Ok(self.add(name, &entry.info, None).map_break(|_| marker_at(name, after)))
+        Ok(self.add(name, &entry.info, None)?.map_break(|_| marker_at(name, after)))
     }
 
     fn end(mut self, next: Option<String>) -> Response<BlobBody> {
         self.xml.close("Blobs");
-        end(self.xml, next)
+        end(self.xml, next, self.memory)
     }
 }
 
@@ -257,6 +267,8 @@ pub(crate) async fn list_containers(context: &Context, list: &List) -> Result<Re
     let mut after = list.marker.as_ref().map(|marker| format!("{prefix}{marker}"));
     let mut shown: Option<String> = None;
     let (mut count, mut next) = (0, None);
+    let mut memory = context.documents.begin_answer(list.client).map_err(AzureError::crowded)?;
+    let mut counted = 0;
     'pages: loop {
         let query = ListQuery {
             prefix: format!("{prefix}{}", list.prefix),
@@ -269,12 +281,14 @@ pub(crate) async fn list_containers(context: &Context, list: &List) -> Result<Re
         for entry in &page.items {
             // Other names belong to the plain dialect, or to another account.
             let Some(name) = list.container_name(&entry.name) else { continue };
-            if count == list.limit {
+            if count == list.limit || xml.len() >= PAGE {
                 next = shown;
                 break 'pages;
             }
             count += 1;
             add_container(&mut xml, name, entry, list.with_metadata);
+            memory.grow(xml.len() - counted).map_err(AzureError::crowded)?;
+            counted = xml.len();
             shown = Some(name.to_owned());
         }
         match page.next {
@@ -283,7 +297,7 @@ pub(crate) async fn list_containers(context: &Context, list: &List) -> Result<Re
         }
     }
     xml.close("Containers");
-    Ok(end(xml, next))
+    Ok(end(xml, next, memory))
 }
 
 fn begin(list: &List, attributes: &[(&str, &str)]) -> Xml {
@@ -299,9 +313,9 @@ fn begin(list: &List, attributes: &[(&str, &str)]) -> Xml {
     xml
 }
 
-fn end(mut xml: Xml, next: Option<String>) -> Response<BlobBody> {
+fn end(mut xml: Xml, next: Option<String>, memory: DocumentMemory) -> Response<BlobBody> {
     xml.maybe("NextMarker", next.map(|next| URL_SAFE.encode(next)).as_deref());
-    response::document(xml.end("EnumerationResults"))
+    response::document(memory.hold(xml.end("EnumerationResults")))
 }
 
 fn add_blob(xml: &mut Xml, name: &str, info: &BlobInfo, snapshot: Option<SnapshotTime>, list: &List) {

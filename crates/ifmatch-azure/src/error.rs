@@ -8,6 +8,7 @@ use ifmatch_core::lease::azure::HeaderError;
 use ifmatch_core::range;
 
 use crate::auth::AuthError;
+use ifmatch_blob::documents::Crowded;
 use ifmatch_blob::name::InvalidName;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
@@ -74,6 +75,10 @@ impl AzureError {
 
     pub(crate) fn busy() -> Self {
         Self::busy_since("the service is busy, or another write is in flight. Retry")
+    }
+
+    pub(crate) fn crowded(crowded: Crowded) -> Self {
+        Self::busy_since(crowded.to_string())
     }
 
     pub(crate) fn busy_since(message: impl Into<Cow<'static, str>>) -> Self {
@@ -143,6 +148,7 @@ impl AzureError {
                 None => Self::condition_not_met(),
             },
             StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => Self::busy(),
+            StoreErrorKind::Crowded => Self::busy_since(text()),
             StoreErrorKind::NotFound => Self::blob_not_found(),
             StoreErrorKind::ContainerNotFound => Self::container_not_found(),
             StoreErrorKind::ContainerExists => Self::new(StatusCode::CONFLICT, "ContainerAlreadyExists", text()),

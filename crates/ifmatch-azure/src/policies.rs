@@ -97,6 +97,11 @@ pub(crate) fn document(policies: &[Policy]) -> String {
     for policy in policies {
         xml.open("SignedIdentifier");
         xml.text("Id", &policy.id);
+        // As Azure, without an element if it has no limits.
+        if policy.limits.iter().all(Option::is_none) {
+            xml.close("SignedIdentifier");
+            continue;
+        }
         xml.open("AccessPolicy");
         for ((_, name), limit) in LIMITS.iter().zip(&policy.limits) {
             if let Some(limit) = limit {
@@ -141,7 +146,25 @@ struct Document {
     policies: Vec<Policy>,
     /// The names of the elements in the last policy.
     seen: Vec<Vec<u8>>,
+    /// The text since the last tag, whose parts are shown one by one.
+    text: String,
     is_complete: bool,
+}
+
+impl Document {
+    /// Takes the text before a tag. The spaces of an id belong to it, as a signature names it.
+    fn end_text(&mut self) -> Result<(), AzureError> {
+        let text = std::mem::take(&mut self.text);
+        match (self.path.last(), self.policies.last_mut()) {
+            (Some(Element::Id), Some(policy)) => policy.id.push_str(&text),
+            _ if text.trim().is_empty() => {}
+            (Some(Element::Limit(at)), Some(policy)) => {
+                policy.limits[*at].get_or_insert_default().push_str(text.trim())
+            }
+            _ => return Err(invalid("unexpected text between elements")),
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -170,6 +193,7 @@ impl Visitor for Document {
             (Some(Element::Policy), _) => limit().filter(|_| is_first),
             _ => None,
         };
+        self.end_text()?;
         let rule = "expected SignedIdentifiers with up to 5 SignedIdentifier elements of an Id and an AccessPolicy";
         self.path.push(element.ok_or_else(|| invalid(rule))?);
         self.seen.push(name.to_vec());
@@ -177,17 +201,12 @@ impl Visitor for Document {
     }
 
     fn text(&mut self, text: &str) -> Result<(), AzureError> {
-        let text = text.trim();
-        match (self.path.last(), self.policies.last_mut()) {
-            _ if text.is_empty() => {}
-            (Some(Element::Id), Some(policy)) => policy.id.push_str(text),
-            (Some(Element::Limit(at)), Some(policy)) => policy.limits[*at].get_or_insert_default().push_str(text),
-            _ => return Err(invalid("unexpected text between elements")),
-        }
+        self.text.push_str(text);
         Ok(())
     }
 
     fn close(&mut self) -> Result<(), AzureError> {
+        self.end_text()?;
         self.path.pop().ok_or_else(|| invalid("unbalanced elements"))?;
         self.is_complete = self.path.is_empty();
         Ok(())
@@ -223,6 +242,25 @@ mod tests {
         assert_eq!(policies[1].limits, [None, None, None]);
         assert_eq!(kept(&document(&policies)), Ok(policies));
         assert_eq!((kept(""), kept(&all(""))), (Ok(Vec::new()), Ok(Vec::new())));
+    }
+
+    #[test]
+    fn an_id_is_the_text_that_its_xml_means() {
+        for (id, text) in [
+            ("a&b", "a&amp;b"),
+            ("a & b", "a &amp; b"),
+            ("<\"'>", "&lt;&quot;&apos;&gt;"),
+            ("a-b", "a&#45;&#x62;"),
+            (" a ", " a "),
+            ("ab", "a<!-- -->b"),
+        ] {
+            let kept = kept(&all(&identifier(text, "<Permission>r</Permission>"))).expect(text);
+            assert_eq!(kept[0].id, id, "{text}");
+            assert_eq!(self::kept(&document(&kept)), Ok(kept), "{text}");
+        }
+        for text in ["a&other;b", "a&#0;b", "a&#1;b", "a&#xD800;b", "a&b", "a<![CDATA[b]]>"] {
+            assert_eq!(kept(&all(&identifier(text, ""))), Err("InvalidXmlDocument"), "{text}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
@@ -67,7 +68,8 @@ pub(crate) fn set_not_encrypted(response: &mut Response<BlobBody>) {
 }
 
 /// A response with an XML document.
-pub(crate) fn document(text: String) -> Response<BlobBody> {
+pub(crate) fn document(text: impl Into<Bytes>) -> Response<BlobBody> {
+    let text = text.into();
     let mut response = Response::new(BlobBody::empty());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
@@ -182,6 +184,11 @@ impl Xml {
         } else {
             self.text("Name", name);
         }
+    }
+
+    /// Returns the number of bytes so far.
+    pub(crate) fn len(&self) -> usize {
+        self.0.get_ref().len()
     }
 
     /// Ends the document.

@@ -69,14 +69,26 @@ fn internal() -> ContainerName {
     ContainerName::internal("snapshots").expect("the name is valid")
 }
 
-/// The time of a snapshot, in microseconds since 1970.
+/// The time of a snapshot, in microseconds since 1970, and the seventh digit of its second, which is 0 for all snapshots of this
+/// service: to a client, the time is opaque, and it may ask for one of another service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SnapshotTime(u64);
+pub(crate) struct SnapshotTime(u64, u8);
 
 impl SnapshotTime {
     /// Parses the form of responses, which no other text has.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        instant(text).map(|time| Self(time.micros())).filter(|time| time.to_string() == text)
+        let tenths = text.strip_suffix('Z')?.bytes().next_back()?.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        instant(text).map(|time| Self(time.micros(), tenths)).filter(|time| time.to_string() == text)
+    }
+
+    const fn of_micros(micros: u64) -> Self {
+        Self(micros, 0)
+    }
+
+    /// Returns the end of the names of a snapshot.
+    fn name(self) -> String {
+        let Self(micros, tenths) = self;
+        if tenths == 0 { format!("{micros:016x}") } else { format!("{micros:016x}.{tenths}") }
     }
 }
 
@@ -86,7 +98,7 @@ impl fmt::Display for SnapshotTime {
         let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1000).map_err(|_| fmt::Error)?;
         let (date, hour, minute, second, micro) =
             (time.date(), time.hour(), time.minute(), time.second(), time.microsecond());
-        write!(f, "{date}T{hour:02}:{minute:02}:{second:02}.{micro:06}0Z")
+        write!(f, "{date}T{hour:02}:{minute:02}:{second:02}.{micro:06}{}Z", self.1)
     }
 }
 
@@ -128,7 +140,7 @@ impl Life {
     }
 
     fn path(&self, time: SnapshotTime) -> Result<BlobPath, AzureError> {
-        let name = BlobName::new(&format!("{}{:016x}", self.folder, time.0))?;
+        let name = BlobName::new(&format!("{}{}", self.folder, time.name()))?;
         Ok(BlobPath { container: SNAPSHOTS.clone(), name })
     }
 
@@ -139,13 +151,13 @@ impl Life {
         after: Option<SnapshotTime>,
         limit: usize,
     ) -> Result<(Vec<(SnapshotTime, BlobInfo)>, bool), AzureError> {
-        let after = after.map(|time| format!("{}{:016x}", self.folder, time.0));
+        let after = after.map(|time| format!("{}{}", self.folder, time.name()));
         let query = ListQuery { prefix: self.folder.clone(), after, ..ListQuery::first(limit) };
         let page = context.store.list(&SNAPSHOTS, &query).await.map_err(AzureError::of_blob)?;
         let Some(page) = page else { return Ok((Vec::new(), false)) };
         let snapshots = page.items.into_iter().filter_map(|entry| {
             let time = u64::from_str_radix(entry.name.as_str().strip_prefix(&self.folder)?, 16).ok()?;
-            Some((SnapshotTime(time), self.restored(entry.info)))
+            Some((SnapshotTime::of_micros(time), self.restored(entry.info)))
         });
         Ok((snapshots.collect(), page.next.is_some()))
     }
@@ -256,7 +268,7 @@ async fn take_in_gate(
 /// Returns the time for the next snapshot, which no other has.
 async fn free(context: &Context, life: &Life) -> Result<(SnapshotTime, BlobPath), AzureError> {
     let now = context.wall().micros();
-    for time in (now..now.saturating_add(TRIES)).map(SnapshotTime) {
+    for time in (now..now.saturating_add(TRIES)).map(SnapshotTime::of_micros) {
         let path = life.path(time)?;
         if context.store.open(&path, Reading::HEAD.without_lease()).await.map_err(AzureError::of_blob)?.is_none() {
             return Ok((time, path));
@@ -442,7 +454,10 @@ mod tests {
     fn a_time_has_one_form() {
         let text = "2026-11-28T19:00:05.0123450Z";
         assert_eq!(SnapshotTime::parse(text).map(|time| time.to_string()).as_deref(), Some(text));
-        for other in ["2026-11-28T19:00:05Z", "2026-11-28T19:00:05.012345Z", "2026-11-28T19:00:05.0123451Z", "now", ""]
+        let foreign = "2026-11-28T19:00:05.0123458Z";
+        let time = SnapshotTime::parse(foreign).expect("a time of a service with more digits");
+        assert_eq!((time.to_string().as_str(), time.name().contains('.')), (foreign, true), "no snapshot has its name");
+        for other in ["2026-11-28T19:00:05Z", "2026-11-28T19:00:05.012345Z", "2026-11-28T19:00:05.01234510Z", "now", ""]
         {
             assert_eq!(SnapshotTime::parse(other), None, "{other}");
         }

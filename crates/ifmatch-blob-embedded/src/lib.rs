@@ -18,7 +18,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use ifmatch_redb::RedbRegister;
-use ifmatch_register::{Combiner, Driver};
+use ifmatch_register::{Combiner, Driver, Register};
 
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -37,7 +37,7 @@ pub use error::{OpenError, OpenErrorKind};
 use internal_counts::InternalCounts;
 use snapshot::Removals;
 pub use snapshot::Snapshot;
-use source::SmallBodies;
+use source::{SmallBodies, UnsentBytes};
 use swap::Edit;
 pub use verify::{Damage, Finding, Progress, Total, Verification};
 
@@ -91,6 +91,7 @@ struct Inner {
     folder: Arc<Folder>,
     decoded: DecodedRecords,
     small_bodies: SmallBodies,
+    unsent: UnsentBytes,
     internal_counts: InternalCounts,
     removals: Removals,
     gates: Gates,
@@ -162,6 +163,7 @@ impl EmbeddedStore {
             folder: Arc::new(folder),
             decoded: DecodedRecords::new(),
             small_bodies: SmallBodies::new(),
+            unsent: UnsentBytes::new(),
             internal_counts: InternalCounts::default(),
             removals: Removals::default(),
             gates: Gates::default(),
@@ -179,6 +181,11 @@ impl EmbeddedStore {
     /// Fails if the index does. The next call continues.
     pub async fn forget_deletions(&self) -> Result<(), StoreError> {
         self.inner.forget_deletions().await.map_err(of_register)
+    }
+
+    /// Returns the index, which accepts changes or says why it doesn't.
+    pub fn index(&self) -> &dyn Register {
+        self.inner.driver.register()
     }
 
     /// Takes a snapshot, while reads and writes go on: a folder `snapshot` in the data folder, with all blobs as of one

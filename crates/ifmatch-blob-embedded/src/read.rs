@@ -76,7 +76,8 @@ impl Inner {
             return Ok(Some(Box::new(Memory::from(bytes))));
         }
         let small_bodies = self.small_bodies.clone();
-        source::open(self.folder.body(&name), payload.length, move |bytes| small_bodies.keep(name, bytes)).await
+        let budget = reading.client.map(|client| self.unsent.of(client));
+        source::open(self.folder.body(&name), payload.length, budget, move |bytes| small_bodies.keep(name, bytes)).await
     }
 }
 
@@ -97,6 +98,8 @@ pub(super) fn info(record: &Record, version: &Version, now: Timestamp) -> Result
 
 /// Maximum number of records per scan.
 const STEP: usize = 1000;
+/// Number of bytes after which a page ends, although more follow.
+const PAGE: usize = 128 * 1024;
 
 impl Inner {
     pub(super) async fn list(
@@ -107,7 +110,8 @@ impl Inner {
         let Some(incarnation) = self.find(container).await? else { return Ok(None) };
         let entry = |name: &str, record: &Record, version: &Version, now: Timestamp| {
             let name = BlobName::new(name).map_err(unreadable)?;
-            Ok(BlobEntry { name, info: info(record, version, now)? })
+            let entry = BlobEntry { name, info: info(record, version, now)? };
+            Ok((entry.size(), entry))
         };
         self.page(&key::of_blobs_in(container, incarnation), query, entry).await.map(Some)
     }
@@ -115,22 +119,23 @@ impl Inner {
     pub(super) async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
         let entry = |name: &str, record: &Record, version: &Version, now: Timestamp| {
             let name = ContainerName::new(name).map_err(unreadable)?;
-            Ok(ContainerEntry { name, info: container_info(record, version, now)? })
+            let entry = ContainerEntry { name, info: container_info(record, version, now)? };
+            Ok((entry.size(), entry))
         };
         self.page(key::CONTAINERS, query, entry).await
     }
 
-    /// Returns a page of the versions under `root`; `entry` converts each with its name below it, at a time.
+    /// Returns a page of the versions under `root`; `entry` converts each with its name below it, at a time, and returns its size.
     async fn page<T>(
         &self,
         root: &str,
         query: &ListQuery,
-        entry: impl Fn(&str, &Record, &Version, Timestamp) -> Result<T, StoreError>,
+        entry: impl Fn(&str, &Record, &Version, Timestamp) -> Result<(usize, T), StoreError>,
     ) -> Result<Page<T>, StoreError> {
         let prefix = format!("{root}{}", query.prefix);
         let mut after = query.after.as_ref().map(|after| format!("{root}{after}"));
         let mut page = Page { items: Vec::new(), next: None };
-        let mut last = String::new();
+        let (mut last, mut bytes) = (String::new(), 0);
         loop {
             let limit = (query.limit - page.items.len()).saturating_add(1).min(STEP);
             let scan = Scan { prefix: &prefix, after: after.as_deref(), limit };
@@ -140,12 +145,14 @@ impl Inner {
             for (key, record) in &records {
                 let now = self.driver.now();
                 let Some(version) = record.state(now).version() else { continue };
-                if page.items.len() >= query.limit {
+                if page.items.len() >= query.limit || bytes >= PAGE {
                     page.next = Some(last);
                     return Ok(page);
                 }
                 let name = key.as_str().strip_prefix(root).unwrap_or_default();
-                page.items.push(entry(name, record, version, now)?);
+                let (size, item) = entry(name, record, version, now)?;
+                bytes += size;
+                page.items.push(item);
                 name.clone_into(&mut last);
             }
         }

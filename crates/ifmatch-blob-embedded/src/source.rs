@@ -2,6 +2,9 @@
 //!
 //! Recently read bodies of files up to 128 KiB stay in memory. A body never changes under its name, so an entry is never stale.
 //! A read from memory needs no blocking thread.
+//!
+//! A client that doesn't read its responses fills their buffers. So the chunks that are read for clients share a limited memory, and each
+//! client leaves some of it to others.
 
 use std::fs::File;
 use std::future::{Future, ready};
@@ -15,7 +18,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::dialect::Client;
+use ifmatch_blob::shares::{Share, Shares};
 use ifmatch_blob::store::{Reply, Source, StoreError, StoreErrorKind};
+use ifmatch_core::share::SlotLimit;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -26,14 +32,17 @@ use super::error::{disk, lost};
 /// Number of bytes per read. A shorter file is read in one piece. A longer one uses twice as much memory: one chunk is read
 /// while the previous one is sent.
 const CHUNK: u64 = 128 * 1024;
+/// Number of bytes per read beyond the memory for [unsent bytes](UnsentBytes). No chunk is read ahead then.
+const SMALL_CHUNK: u64 = 16 * 1024;
 
 /// Opens a file of a known length. Returns `None` if there is no such file. Passes the bytes of a file read in one piece to
-/// `keep`.
+/// `keep`. The chunks of a longer one take memory from the budget.
 ///
 /// An open file stays readable after its removal.
 pub(super) async fn open(
     path: PathBuf,
     length: u64,
+    budget: Option<Budget>,
     keep: impl FnOnce(Bytes) + Send + 'static,
 ) -> Result<Option<Box<dyn Source>>, StoreError> {
     let opened = spawn_blocking(move || {
@@ -43,11 +52,11 @@ pub(super) async fn open(
             Err(error) => return Err(error),
         };
         let source: Box<dyn Source> = if length <= CHUNK {
-            let bytes = read(&file, 0..length)?;
+            let bytes = Bytes::from(read(&file, 0..length)?);
             keep(bytes.clone());
             Box::new(Memory::from(bytes))
         } else {
-            Box::new(Opened { file, length })
+            Box::new(Opened { file, length, budget })
         };
         Ok(Some(source))
     });
@@ -80,15 +89,63 @@ impl Source for Memory {
     }
 }
 
+/// Maximum number of bytes that were read for clients and not yet sent, of which one client takes at most half.
+const UNSENT: u32 = 64 * 1024 * 1024;
+
+/// The memory for chunks that were read and not yet sent. Cheap to clone: clones share the memory.
+///
+/// Without memory, a response goes on in small chunks, so no response waits for another client to read.
+#[derive(Clone, Debug)]
+pub(super) struct UnsentBytes(Arc<Shares<Client>>);
+
+impl UnsentBytes {
+    pub(super) fn new() -> Self {
+        Self(Shares::new(SlotLimit { total: UNSENT, per_client: None }))
+    }
+
+    /// Returns the memory for a response to this client.
+    pub(super) fn of(&self, client: Client) -> Budget {
+        Budget { unsent: self.clone(), client }
+    }
+}
+
+/// The memory for the chunks of a response.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    unsent: UnsentBytes,
+    client: Client,
+}
+
+impl Budget {
+    /// Takes memory for a chunk, if there is some.
+    fn take(&self) -> Option<Share<Client>> {
+        self.unsent.0.take(Some(self.client), u32::try_from(CHUNK).unwrap_or(u32::MAX))
+    }
+}
+
+/// A chunk, which occupies its share until it is sent.
+struct Chunk {
+    bytes: Vec<u8>,
+    _share: Option<Share<Client>>,
+}
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 struct Opened {
     file: Arc<Mutex<File>>,
     length: u64,
+    budget: Option<Budget>,
 }
 
 impl Source for Opened {
     fn read(&mut self, range: Option<Range<u64>>) -> Reply<'_, BlobBody> {
         let range = range.unwrap_or(0..self.length);
-        let body = Chunks { file: Arc::clone(&self.file), unread: range.clone(), unsent: range, reading: None };
+        let (file, budget) = (Arc::clone(&self.file), self.budget.clone());
+        let body = Chunks { file, budget, unread: range.clone(), unsent: range, reading: None };
         Box::pin(ready(Ok(BlobBody::stream(body))))
     }
 }
@@ -96,21 +153,37 @@ impl Source for Opened {
 /// A part of a file, in chunks.
 struct Chunks {
     file: Arc<Mutex<File>>,
+    /// `None` if the bytes aren't sent to a client: their reader takes them at once, or holds all of them.
+    budget: Option<Budget>,
     unread: Range<u64>,
     unsent: Range<u64>,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
 impl Chunks {
-    /// Starts to read the next chunk, if any, on a blocking thread.
+    /// Starts to read the next chunk, if any, on a blocking thread. The chunk is small if there is no memory for another one.
     fn read_next(&mut self) -> Option<JoinHandle<io::Result<Bytes>>> {
+        let share = self.budget.as_ref().and_then(Budget::take);
+        let is_small = self.budget.is_some() && share.is_none();
+        self.begin(if is_small { SMALL_CHUNK } else { CHUNK }, share)
+    }
+
+    /// Starts to read the next chunk before it is needed, if there is memory for it.
+    fn read_ahead(&mut self) -> Option<JoinHandle<io::Result<Bytes>>> {
+        match &self.budget {
+            Some(budget) => budget.take().and_then(|share| self.begin(CHUNK, Some(share))),
+            None => self.begin(CHUNK, None),
+        }
+    }
+
+    fn begin(&mut self, length: u64, share: Option<Share<Client>>) -> Option<JoinHandle<io::Result<Bytes>>> {
         if self.unread.is_empty() {
             return None;
         }
-        let end = self.unread.end.min(self.unread.start.saturating_add(CHUNK));
-        let chunk = std::mem::replace(&mut self.unread.start, end)..end;
+        let end = self.unread.end.min(self.unread.start.saturating_add(length));
+        let part = std::mem::replace(&mut self.unread.start, end)..end;
         let file = Arc::clone(&self.file);
-        Some(spawn_blocking(move || read(&file, chunk)))
+        Some(spawn_blocking(move || Ok(Bytes::from_owner(Chunk { bytes: read(&file, part)?, _share: share }))))
     }
 }
 
@@ -131,7 +204,7 @@ impl Body for Chunks {
         match &chunk {
             Ok(bytes) => {
                 self.unsent.start += bytes.len() as u64;
-                self.reading = self.read_next();
+                self.reading = self.read_ahead();
             }
             Err(error) => {
                 tracing::error!(%error, "a response body was cut short");
@@ -151,13 +224,13 @@ impl Body for Chunks {
 }
 
 /// Reads a part of a file. Blocks. Several bodies may share the file, so each read seeks first.
-fn read(file: &Mutex<File>, part: Range<u64>) -> io::Result<Bytes> {
+fn read(file: &Mutex<File>, part: Range<u64>) -> io::Result<Vec<u8>> {
     let length = usize::try_from(part.end - part.start).map_err(io::Error::other)?;
     let mut bytes = vec![0; length];
     let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
     file.seek(SeekFrom::Start(part.start))?;
     file.read_exact(&mut bytes)?;
-    Ok(bytes.into())
+    Ok(bytes)
 }
 
 fn unreadable(error: io::Error) -> StoreError {
@@ -197,5 +270,70 @@ impl SmallBodies {
 
     pub(super) fn keep(&self, name: BodyName, body: Bytes) {
         self.0.insert(name, body);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn body(folder: &tempfile::TempDir, length: u64, budget: Option<Budget>) -> BlobBody {
+        let path = folder.path().join("body");
+        std::fs::write(&path, vec![7; usize::try_from(length).unwrap()]).unwrap();
+        let mut source = open(path, length, budget, drop).await.unwrap().unwrap();
+        source.read(None).await.unwrap()
+    }
+
+    async fn next(body: &mut BlobBody) -> Bytes {
+        body.frame().await.unwrap().unwrap().into_data().unwrap()
+    }
+
+    #[tokio::test]
+    async fn unsent_chunks_of_a_client_take_half_of_the_memory_and_then_become_small() {
+        let folder = tempfile::tempdir().unwrap();
+        let unsent = UnsentBytes(Shares::new(SlotLimit { total: 8 * u32::try_from(CHUNK).unwrap(), per_client: None }));
+        let (slow, other) = (Client([192, 0, 2, 7].into()), Client([192, 0, 2, 8].into()));
+        let mut held = Vec::new();
+        let mut lengths = Vec::new();
+        let mut unread = body(&folder, 20 * CHUNK, Some(unsent.of(slow))).await;
+        for _ in 0..6 {
+            held.push(next(&mut unread).await);
+            lengths.push(held.last().map_or(0, Bytes::len) as u64);
+        }
+        assert_eq!(lengths, [CHUNK, CHUNK, CHUNK, CHUNK, SMALL_CHUNK, SMALL_CHUNK]);
+        assert_eq!(u64::from(unsent.0.taken()), 4 * CHUNK);
+        let mut own = body(&folder, 2 * CHUNK, Some(unsent.of(slow))).await;
+        assert_eq!(
+            next(&mut own).await.len() as u64,
+            SMALL_CHUNK,
+            "the client's other responses go on in small chunks"
+        );
+        let mut others = body(&folder, 2 * CHUNK, Some(unsent.of(other))).await;
+        let others = [next(&mut others).await, next(&mut others).await].map(|chunk| chunk.len() as u64);
+        assert_eq!(others, [CHUNK, CHUNK], "another client has memory");
+        let part = held[0].slice(7..9);
+        held.clear();
+        assert_eq!(
+            u64::from(unsent.0.taken()),
+            CHUNK,
+            "a part of a chunk occupies all of it, and nothing else is left"
+        );
+        drop(part);
+        assert_eq!(next(&mut unread).await.len() as u64, CHUNK, "with memory, its chunks are large again");
+    }
+
+    #[tokio::test]
+    async fn a_body_arrives_whole_with_any_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let length = 5 * CHUNK + 77;
+        for total in [0, 1, 3 * u32::try_from(CHUNK).unwrap(), u32::MAX] {
+            let unsent = UnsentBytes(Shares::new(SlotLimit { total, per_client: None }));
+            let body = body(&folder, length, Some(unsent.of(Client([192, 0, 2, 7].into())))).await;
+            let whole = body.collect().await.unwrap().to_bytes();
+            assert_eq!((whole.len() as u64, whole.iter().all(|byte| *byte == 7)), (length, true), "{total}");
+            assert_eq!(unsent.0.taken(), 0);
+        }
     }
 }

@@ -136,7 +136,7 @@ impl Verification {
     /// # Errors
     /// Same as [`EmbeddedStore::open`](crate::EmbeddedStore::open); also fails if the folder contains no store.
     pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Self::open_index(folder.as_ref().to_owned(), |index| RedbRegister::open(index)).await
+        Self::open_index(folder.as_ref().to_owned(), |index| RedbRegister::open_read_only(index)).await
     }
 
     /// Opens a folder as [`Verification::open`] does, even if the newest commit in its index is damaged: continues from the commit
@@ -160,7 +160,7 @@ impl Verification {
             let failed = |error| OpenError::folder(&path, error);
             let folder = Folder::create(Root::take(&path).map_err(failed)?, Arc::new(System)).map_err(failed)?;
             let failed = |error| OpenError::index(&index, error);
-            // Before it is opened, which replaces an index that wasn't closed cleanly by a copy.
+            // Before it is opened, which may replace an index that wasn't closed cleanly by a copy.
             let damage = match RedbRegister::integrity(&index).map_err(failed)? {
                 Integrity::Intact => None,
                 Integrity::RolledBack => Some(Damage::RolledBack),

@@ -1,6 +1,7 @@
 //! The body of a response, and bodies of any type.
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,6 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use crate::documents;
 use crate::error::{BoxError, StoreError};
 
 /// The body of a response: empty, bytes in memory, or a stream.
@@ -35,6 +37,22 @@ impl BlobBody {
     /// Wraps a stream of bytes.
     pub fn stream(body: impl Body<Data = Bytes, Error: Into<StoreError>> + Send + 'static) -> Self {
         Self(Kind::Stream(AnyBody::new(body)))
+    }
+
+    /// Returns the same body as the answer to a document, about as long as it. Its bytes occupy the document's memory until they are sent, so it
+    /// needs none of its own: it can't be refused any more.
+    #[must_use]
+    pub fn in_place_of(self, document: Bytes) -> Self {
+        self.try_map_bytes(|answer| Ok::<_, Infallible>(documents::in_place_of(document, answer)))
+            .unwrap_or_else(|never| match never {})
+    }
+
+    /// Replaces the bytes in memory. Leaves an empty body and a stream as they are.
+    pub(crate) fn try_map_bytes<E>(self, map: impl FnOnce(Bytes) -> Result<Bytes, E>) -> Result<Self, E> {
+        Ok(match self.0 {
+            Kind::Full(Some(bytes)) => Self(Kind::Full(Some(map(bytes)?))),
+            other => Self(other),
+        })
     }
 
     /// Returns the argument of [`stream`](Self::stream) if it has this type: see [`AnyBody::downcast`].
@@ -195,8 +213,6 @@ impl<E: 'static> fmt::Debug for AnyBody<E> {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use futures_util::FutureExt;
     use http_body_util::{BodyExt, Empty, Full};
 

@@ -1,4 +1,5 @@
-//! The memory for documents: bodies that an operation holds whole, such as a list of blocks, the keys to delete, or a batch.
+//! The memory for documents: bodies that an operation holds whole, such as a list of blocks, the keys to delete, or a batch. The pages of
+//! listings, and other answers that are built whole, are documents, too, until they are sent.
 //!
 //! Each is short, but many that don't end would fill the memory. So all documents share [`Documents`], and a client leaves some of it to
 //! others. A document takes as much as has arrived of it, not what it announces, which costs its sender nothing. Beyond that, it is
@@ -13,9 +14,16 @@ use http_body_util::BodyExt;
 use ifmatch_core::share::SlotLimit;
 use thiserror::Error;
 
+use crate::body::BlobBody;
 use crate::dialect::Client;
-use crate::error::BoxError;
+use crate::error::{BoxError, StoreError, StoreErrorKind};
 use crate::shares::{Share, Shares};
+
+/// Number of bytes after which a page of a listing ends, although more would follow. The last item may exceed it.
+pub const PAGE: usize = 1 << 20;
+
+/// Number of bytes that an answer takes in advance.
+const RESERVE: usize = 64 << 10;
 
 /// The memory for the documents of all requests. Cheap to clone: clones share the memory.
 ///
@@ -52,7 +60,18 @@ impl Documents {
 
     /// Begins to account for a document, which is empty so far.
     pub fn begin(&self, client: Option<Client>) -> DocumentMemory {
-        DocumentMemory(self.0.begin(client))
+        DocumentMemory { share: self.0.begin(client), reserved: 0 }
+    }
+
+    /// Begins to account for an answer, with [some memory](RESERVE) in advance: a client whose answers occupy too much is refused before
+    /// any work is done for it.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn begin_answer(&self, client: Option<Client>) -> Result<DocumentMemory, Crowded> {
+        let mut memory = self.begin(client);
+        memory.grow(RESERVE)?;
+        Ok(DocumentMemory { reserved: RESERVE, ..memory })
     }
 
     /// Reads a body of at most `limit` bytes. It occupies its memory until the bytes, and all that were split off them, are dropped: keep
@@ -74,7 +93,19 @@ impl Documents {
             memory.grow(data.len())?;
             pieces.push(data);
         }
-        Ok(Bytes::from_owner(Document { bytes: pieces.all.concat(), _memory: memory }))
+        Ok(memory.hold(pieces.all.concat()))
+    }
+
+    /// Counts a body that was built whole. It occupies its memory until its bytes are sent. Streams are returned as they are.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn count(&self, client: Option<Client>, body: BlobBody) -> Result<BlobBody, Crowded> {
+        body.try_map_bytes(|bytes| {
+            let mut memory = self.begin(client);
+            memory.grow(bytes.len())?;
+            Ok(memory.hold(bytes))
+        })
     }
 
     /// Returns the number of bytes that documents occupy.
@@ -92,7 +123,11 @@ impl Default for Documents {
 
 /// The memory of one document, until this is dropped.
 #[derive(Debug)]
-pub struct DocumentMemory(Share<Client>);
+pub struct DocumentMemory {
+    share: Share<Client>,
+    /// Number of bytes that were taken in advance.
+    reserved: usize,
+}
 
 impl DocumentMemory {
     /// Takes memory for this number of bytes that have arrived.
@@ -100,8 +135,30 @@ impl DocumentMemory {
     /// # Errors
     /// The documents of all clients, or of this one, occupy too much.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Crowded> {
-        if self.0.grow(u32::try_from(bytes).unwrap_or(u32::MAX)) { Ok(()) } else { Err(Crowded) }
+        let rest = bytes.saturating_sub(self.reserved);
+        if !self.share.grow(u32::try_from(rest).unwrap_or(u32::MAX)) {
+            return Err(Crowded);
+        }
+        self.reserved -= bytes - rest;
+        Ok(())
     }
+
+    /// Returns bytes that occupy this memory until they, and all that were split off them, are dropped.
+    pub fn hold(self, bytes: impl Into<Vec<u8>>) -> Bytes {
+        held(bytes.into(), self)
+    }
+}
+
+/// Returns the bytes of an answer to a document, about as long as it. They occupy the document's memory until they are sent, so the answer
+/// needs none of its own: it can't be refused any more.
+pub fn in_place_of(document: Bytes, answer: impl Into<Vec<u8>>) -> Bytes {
+    held(answer.into(), document)
+}
+
+/// A vector that has grown has room for up to twice its bytes, which isn't kept.
+fn held(mut bytes: Vec<u8>, memory: impl Send + 'static) -> Bytes {
+    bytes.shrink_to_fit();
+    Bytes::from_owner(Document { bytes, _memory: memory })
 }
 
 /// The bytes of a document that have arrived, in as little memory: a vector that grows has room for twice as many, and leaves as much
@@ -132,12 +189,12 @@ impl Pieces {
 }
 
 /// A document, and its memory.
-struct Document {
+struct Document<M> {
     bytes: Vec<u8>,
-    _memory: DocumentMemory,
+    _memory: M,
 }
 
-impl AsRef<[u8]> for Document {
+impl<M> AsRef<[u8]> for Document<M> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -163,6 +220,12 @@ pub enum DocumentError {
     "the documents of other requests occupy the memory for documents, in all or for this client: try again in a few seconds"
 )]
 pub struct Crowded;
+
+impl From<Crowded> for StoreError {
+    fn from(crowded: Crowded) -> Self {
+        Self::new(StoreErrorKind::Crowded, crowded)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -234,6 +297,37 @@ mod tests {
             let room = pieces.length * 4 / 3 + 2 * Pieces::SIZE;
             assert!(taken <= room, "frames of {frame} bytes: {taken} for {}", pieces.length);
         }
+    }
+
+    #[test]
+    fn a_body_that_was_built_whole_occupies_memory_until_it_is_sent() {
+        let documents = Documents::new(100);
+        let mut held = documents.count(Some(client(1)), "x".repeat(40).into()).unwrap();
+        assert!(matches!(documents.count(Some(client(1)), "x".repeat(20).into()), Err(Crowded)));
+        assert!(documents.count(Some(client(2)), "x".repeat(20).into()).is_ok());
+        assert_eq!(documents.taken(), 40);
+        let sent = held.frame().now_or_never().unwrap().unwrap().unwrap().into_data().unwrap();
+        drop(held);
+        let answer = in_place_of(sent, "answer".to_owned());
+        assert_eq!((&*answer, documents.taken()), (&b"answer"[..], 40), "an answer takes the place of its request");
+        drop(answer);
+        assert_eq!(documents.taken(), 0);
+        let stream = BlobBody::stream(unfinished(90).map_err(|never: Infallible| -> StoreError { match never {} }));
+        let stream = documents.count(Some(client(1)), stream);
+        assert!(stream.is_ok() && documents.taken() == 0, "a stream isn't built");
+    }
+
+    #[test]
+    fn an_answer_takes_some_memory_before_it_is_built() {
+        let documents = Documents::new(u32::try_from(4 * RESERVE).unwrap());
+        let mut answer = documents.begin_answer(Some(client(1))).unwrap();
+        answer.grow(RESERVE - 1).unwrap();
+        answer.grow(2).unwrap();
+        assert_eq!(documents.taken() as usize, RESERVE + 1, "what was taken in advance is used first");
+        assert!(matches!(documents.begin_answer(Some(client(1))), Err(Crowded)), "before any work");
+        assert!(documents.begin_answer(Some(client(2))).is_ok());
+        drop(answer);
+        assert_eq!(documents.taken(), 0);
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Errors of a store.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ifmatch_core::EntityTag;
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseConflict, LeaseFailure};
 use ifmatch_core::precondition::Precondition;
 use ifmatch_register::{DriverError, RegisterError};
+use ifmatch_runtime::{Clock, SystemClock};
 use thiserror::Error;
 
 /// Any error.
@@ -90,6 +93,9 @@ pub enum StoreErrorKind {
     /// The store, or something it depends on, is unavailable (503). A retry may succeed.
     #[error("the store is unavailable")]
     Unavailable,
+    /// There is no memory for the answer: those to other requests, of all clients or of this one, occupy it (503). A retry may succeed.
+    #[error("there is no memory for the answer")]
+    Crowded,
     /// The outcome of the write is unknown (503).
     #[error("the outcome of the write is unknown")]
     OutcomeUnknown,
@@ -148,6 +154,9 @@ impl StoreError {
     }
 
     /// Logs and counts an error that a dialect answers with 5xx. A client may try again after contention; the store hasn't failed.
+    ///
+    /// A full disk fails each request, and most logs are on the disk. So the same error is logged once a minute, with the number of
+    /// times that it wasn't.
     pub fn report(&self) {
         let is_contention = matches!(self.kind, StoreErrorKind::InFlight { .. })
             || self
@@ -158,10 +167,13 @@ impl StoreError {
             tracing::warn!(error = %self, "a write gave up: other writers of the same resource were in the way");
             return;
         }
-        if self.kind == StoreErrorKind::Unsupported {
+        if matches!(self.kind, StoreErrorKind::Unsupported | StoreErrorKind::Crowded) {
             return;
         }
-        tracing::error!(error = %self, "the store failed");
+        let text = self.to_string();
+        if let Some(repeated) = REPEATS.told(&text, SystemClock.now()) {
+            tracing::error!(error = %text, repeated, "the store failed");
+        }
         count(match self.kind {
             StoreErrorKind::Unavailable | StoreErrorKind::OutcomeUnknown => "unavailable",
             StoreErrorKind::Full => "full",
@@ -187,6 +199,38 @@ impl StoreError {
             StoreErrorKind::NotFound => Self { kind: StoreErrorKind::ContainerNotFound, ..self },
             _ => self,
         }
+    }
+}
+
+/// The failures of all stores that were logged.
+static REPEATS: Repeats = Repeats(Mutex::new(Vec::new()));
+
+/// Texts that were logged recently, when, and how often they weren't since.
+#[derive(Debug)]
+struct Repeats(Mutex<Vec<(String, Timestamp, u64)>>);
+
+impl Repeats {
+    /// Time for which a text isn't repeated.
+    const QUIET: Duration = Duration::from_mins(1);
+    /// Maximum number of texts to remember. Most failures have a few.
+    const MAX: usize = 16;
+
+    /// Returns how often a text was left out since it was logged, if it is to be logged now.
+    fn told(&self, text: &str, now: Timestamp) -> Option<u64> {
+        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = texts.iter().position(|(known, ..)| known == text);
+        if let Some((_, at, left_out)) = found.and_then(|found| texts.get_mut(found))
+            && at.until(now) < Self::QUIET
+        {
+            *left_out += 1;
+            return None;
+        }
+        let left_out = found.map_or(0, |found| texts.remove(found).2);
+        if texts.len() == Self::MAX {
+            texts.remove(0);
+        }
+        texts.push((text.to_owned(), now, 0));
+        Some(left_out)
     }
 }
 
@@ -231,6 +275,19 @@ mod tests {
     use ifmatch_register::RegisterErrorKind;
 
     use super::*;
+
+    #[test]
+    fn a_failure_is_told_once_a_minute_with_the_number_of_others() {
+        let repeats = Repeats(Mutex::default());
+        let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
+        assert_eq!(repeats.told("full", at(100)), Some(0));
+        assert_eq!([1, 2, 59].map(|later| repeats.told("full", at(100 + later))), [None; 3]);
+        assert_eq!(repeats.told("gone", at(101)), Some(0), "another failure");
+        assert_eq!((repeats.told("full", at(160)), repeats.told("full", at(161))), (Some(3), None));
+        let others = (0..2 * Repeats::MAX).map(|other| repeats.told(&other.to_string(), at(161)));
+        assert_eq!(others.collect::<Vec<_>>(), vec![Some(0); 2 * Repeats::MAX]);
+        assert_eq!(repeats.0.lock().unwrap().len(), Repeats::MAX, "texts that name files don't fill the memory");
+    }
 
     #[test]
     fn a_chain_of_errors_names_each_cause_once() {

@@ -69,6 +69,27 @@ const POLICIES: &str = " policies";
 const TAGS: &str = " tags";
 
 impl BlobHeaders {
+    /// Returns about how many bytes of memory the texts take.
+    pub fn size(&self) -> usize {
+        let texts = [
+            &self.content_type,
+            &self.content_encoding,
+            &self.content_language,
+            &self.content_disposition,
+            &self.cache_control,
+            &self.block_list,
+            &self.checksum,
+            &self.tier,
+            &self.snapshot,
+            &self.policies,
+        ];
+        let texts: usize = texts.into_iter().flatten().map(|text| text.as_str().len()).sum();
+        let metadata: usize = self.metadata.iter().map(|(name, value)| name.len() + value.as_str().len()).sum();
+        let copied = self.copied.as_ref().map_or(0, |copied| copied.source.as_str().len());
+        let tags: usize = self.tags.iter().map(|(name, value)| name.len() + value.len()).sum();
+        texts + metadata + copied + tags
+    }
+
     /// The names of the fields that requests don't name. Each begins with a space, which no name of the metadata contains.
     pub const INTERNAL: [&str; 8] = [APPEND, BLOCK_LIST, COPIED, CHECKSUM, TAGS, TIER, SNAPSHOT, POLICIES];
 

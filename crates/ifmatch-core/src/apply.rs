@@ -125,7 +125,7 @@ impl Record {
     }
 
     fn write(&self, write: &Write<'_>, now: Timestamp) -> Applied {
-        if let Some(Answer::Written(receipt)) = self.answer(write.request) {
+        if let Some(Answer::Written(receipt) | Answer::Kept(receipt, _)) = self.answer(write.request) {
             return Ok((None, Outcome::Replayed(receipt.clone())));
         }
         self.refuse_in_flight(now)?;
@@ -149,7 +149,10 @@ impl Record {
         };
         let (mut next, receipt) = self.become_content(&write.content, write.nonce, lease, now);
         next.fence = self.fence_after(write.lease);
-        next.remember(write.request, now, || Answer::Written(receipt.clone()));
+        next.remember(write.request, now, || match write.content {
+            Content::Kept { .. } => Answer::Kept(receipt.clone(), now),
+            _ => Answer::Written(receipt.clone()),
+        });
         Ok((Some(next), Outcome::Written(receipt)))
     }
 

@@ -94,7 +94,7 @@ impl Record {
             version.modified = latest;
         }
         for reply in &mut self.replies {
-            if let Answer::Written(receipt) = &mut reply.answer {
+            if let Answer::Written(receipt) | Answer::Kept(receipt, _) = &mut reply.answer {
                 receipt.redate(newest, latest);
             }
         }

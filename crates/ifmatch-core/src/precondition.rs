@@ -132,7 +132,9 @@ impl Preconditions {
         // Steps 1 and 2: If-Match, and If-Unmodified-Since only without it.
         let (guard, name) = match self.if_match(current) {
             Some(result) => {
-                (Some(result), name_of(self.if_match.as_ref(), Precondition::IfMatch, Precondition::UnreadableIfMatch))
+                let readable =
+                    if self.lists_weak_tags_only() { Precondition::WeakIfMatch } else { Precondition::IfMatch };
+                (Some(result), name_of(self.if_match.as_ref(), readable, Precondition::UnreadableIfMatch))
             }
             None => (self.if_unmodified_since(method, current), Precondition::IfUnmodifiedSince),
         };
@@ -152,6 +154,10 @@ impl Preconditions {
             Some(false) => Verdict::Failed(name),
             Some(true) | None => Verdict::Proceed,
         }
+    }
+
+    fn lists_weak_tags_only(&self) -> bool {
+        matches!(&self.if_match, Some(TagList::Tags(tags)) if tags.iter().all(EntityTag::is_weak))
     }
 
     /// Step 1, §13.1.1: false if there is no current representation, or no tag matches by strong comparison.
@@ -273,6 +279,8 @@ pub enum Precondition {
     IfModifiedSince,
     /// `If-Match` without a tag that can be read, which matches nothing.
     UnreadableIfMatch,
+    /// `If-Match` with weak tags only, which match nothing.
+    WeakIfMatch,
     /// `If-None-Match` of a write with a list that can't be read.
     UnreadableIfNoneMatch,
 }
@@ -281,7 +289,7 @@ impl Precondition {
     /// Returns the name of the header field.
     pub fn header(self) -> HeaderName {
         match self {
-            Self::IfMatch | Self::UnreadableIfMatch => IF_MATCH,
+            Self::IfMatch | Self::UnreadableIfMatch | Self::WeakIfMatch => IF_MATCH,
             Self::IfUnmodifiedSince => IF_UNMODIFIED_SINCE,
             Self::IfNoneMatch | Self::UnreadableIfNoneMatch => IF_NONE_MATCH,
             Self::IfModifiedSince => IF_MODIFIED_SINCE,

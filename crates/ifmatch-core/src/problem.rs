@@ -181,6 +181,9 @@ impl Problem {
             Precondition::UnreadableIfMatch => {
                 "If-Match is malformed or too long. Send an ETag with its quotes, a list of them, or *"
             }
+            Precondition::WeakIfMatch => {
+                "If-Match has only weak ETags (W/), which it never matches. Send a strong one: the resource may be unchanged"
+            }
             Precondition::UnreadableIfNoneMatch => {
                 "If-None-Match is malformed or too long. Send an ETag with its quotes, a list of them, or *"
             }
@@ -226,10 +229,13 @@ impl Problem {
     /// 428: the method requires a precondition.
     pub fn precondition_required(method: &Method) -> Self {
         Self::new(StatusCode::PRECONDITION_REQUIRED, "precondition-required")
-            .detail(format!(
-                "{method} needs a condition here. GET the resource and send its ETag in If-Match, or send If-None-Match: * to \
-                 create it"
-            ))
+            .detail(match *method {
+                Method::DELETE => "DELETE needs a condition here. GET the resource and send its ETag in If-Match".to_owned(),
+                _ => format!(
+                    "{method} needs a condition here. GET the resource and send its ETag in If-Match, or send If-None-Match: * to \
+                     create it"
+                ),
+            })
             .member("conditions", Preconditions::WRITE_HEADERS.map(|name| name.as_str().to_owned()).to_vec())
     }
 

@@ -237,6 +237,8 @@ pub(crate) struct Reply {
 pub(crate) enum Answer {
     Written(Receipt),
     Leased(LeaseReceipt),
+    /// A write at this time that kept the version, so the receipt tells the version's time. Last, so earlier records stay readable.
+    Kept(Receipt, Timestamp),
 }
 
 impl Answer {
@@ -245,6 +247,7 @@ impl Answer {
         match self {
             Self::Written(receipt) => receipt.generation.timestamp(),
             Self::Leased(receipt) => receipt.at,
+            Self::Kept(_, at) => *at,
         }
     }
 }
@@ -442,7 +445,9 @@ impl Record {
             variants + tags + version.payload.len()
         });
         let replies = self.replies.iter().map(|reply| match &reply.answer {
-            Answer::Written(receipt) => size_of_val(reply) + receipt.tag.as_ref().map_or(0, tag),
+            Answer::Written(receipt) | Answer::Kept(receipt, _) => {
+                size_of_val(reply) + receipt.tag.as_ref().map_or(0, tag)
+            }
             Answer::Leased(_) => size_of_val(reply),
         });
         size_of::<Self>() + version + replies.sum::<usize>()

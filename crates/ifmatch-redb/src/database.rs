@@ -10,6 +10,8 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::{fmt, io};
 
@@ -31,6 +33,8 @@ pub(crate) struct Shared {
     current: RwLock<Current>,
     /// Keys of the commit in progress or of a failed commit.
     doubtful: Mutex<HashSet<Key>>,
+    /// The log says that nothing can be changed. It is said once, not for each refused change.
+    is_told: AtomicBool,
 }
 
 struct Current {
@@ -47,6 +51,8 @@ enum State {
 
 /// Size of the cache of a database's pages, in bytes. The operating system caches the file as well.
 const PAGE_CACHE: usize = 128 * 1024 * 1024;
+/// Number of bytes after which a page of a scan ends, although more records follow.
+const PAGE: usize = 128 * 1024;
 
 /// Returns a builder of databases with a bounded cache: redb's own default is a gibibyte.
 pub(crate) fn builder() -> Builder {
@@ -58,6 +64,9 @@ pub(crate) fn builder() -> Builder {
 impl Shared {
     /// Opens the database in a storage, or creates it.
     pub(crate) fn open(storage: Box<dyn Storage>, rollback: Rollback) -> Result<Self, OpenError> {
+        // A commit that failed wasn't acknowledged, so it may be incomplete, and nothing is missing without it.
+        let has_failed = storage.has_failed()?;
+        let rollback = if has_failed { Rollback::Accept } else { rollback };
         let found = storage.open()?.map(|found| View::open(found, rollback)).transpose()?;
         let database = match found {
             Some(View { end: End::Closed, database }) => {
@@ -67,6 +76,10 @@ impl Shared {
             }
             found => {
                 match found.as_ref().map(|found| found.end) {
+                    Some(End::LostCommit | End::RolledBack) if has_failed => tracing::info!(
+                        "the last commit in the index failed, was refused to its clients, and is left out: copying all other records \
+                         into a new file"
+                    ),
                     Some(End::LostCommit) => {
                         tracing::warn!(
                             "the newest commit in the index is damaged, and left out: the last write is lost"
@@ -82,7 +95,22 @@ impl Shared {
                 into_place(&*storage, found.as_ref().map(|found| &*found.database))?
             }
         };
+        // Before any other commit, which would be an acknowledged one.
+        storage.remember_failure(false)?;
         Ok(Self { storage: Some(storage), ..Self::around(database)? })
+    }
+
+    /// Reads a database as it was found. Nothing can be changed in this storage, so nothing takes its place.
+    pub(crate) fn viewing(storage: Box<dyn Storage>) -> Result<Self, OpenError> {
+        let rollback = if storage.has_failed()? { Rollback::Accept } else { Rollback::Refuse };
+        let view = View::open(storage.open()?.ok_or_else(OpenError::removed)?, rollback)?;
+        let current = Current { number: 0, state: State::Failed(Some(view)) };
+        Ok(Self {
+            storage: Some(storage),
+            current: RwLock::new(current),
+            doubtful: Mutex::default(),
+            is_told: AtomicBool::default(),
+        })
     }
 
     /// Uses a database that can't be replaced.
@@ -90,7 +118,12 @@ impl Shared {
         let database = Contained::new(database);
         contained(|| create_table(&database)).map_err(OpenError::damaged)??;
         let current = Current { number: 0, state: State::InUse(database) };
-        Ok(Self { storage: None, current: RwLock::new(current), doubtful: Mutex::default() })
+        Ok(Self {
+            storage: None,
+            current: RwLock::new(current),
+            doubtful: Mutex::default(),
+            is_told: AtomicBool::default(),
+        })
     }
 
     /// Commits the changes to these keys. Only one thread may call this at a time.
@@ -115,9 +148,15 @@ impl Shared {
         }
         if failed.is_some_and(|kind| kind != RegisterErrorKind::Unreadable) {
             self.fail(number);
-            if let Err(error) = self.mend() {
-                tracing::error!(%error, "the index has failed and cannot be copied yet: nothing can be changed");
+            // If the process ends before the copy succeeds, the next one must know that the incomplete commit was refused. If this fails,
+            // it says that an acknowledged one may be missing.
+            if let Some(storage) = &self.storage
+                && let Err(error) = storage.remember_failure(true)
+            {
+                tracing::debug!(%error, "cannot note that a commit failed");
             }
+            // The reason is told there.
+            let _ = self.mend();
         }
         result
     }
@@ -142,9 +181,10 @@ impl Shared {
             let table = transaction.open_table(RECORDS).map_err(unavailable)?;
             let range = table.range::<&[u8]>((start, Bound::Unbounded)).map_err(unavailable)?;
             let mut page: Vec<(Key, Record)> = Vec::new();
+            let mut bytes = 0;
             for entry in range {
                 let (key, value) = entry.map_err(unavailable)?;
-                if page.len() >= scan.limit || !key.value().starts_with(scan.prefix.as_bytes()) {
+                if page.len() >= scan.limit || bytes >= PAGE || !key.value().starts_with(scan.prefix.as_bytes()) {
                     break;
                 }
                 let key = as_key(key.value())?;
@@ -153,7 +193,9 @@ impl Shared {
                     let error = format!("the record {key} is out of order: the index is damaged");
                     return Err(RegisterError::new(RegisterErrorKind::Unreadable, error));
                 }
-                page.push((key, Record::decode(value.value().1)?));
+                let record = value.value().1;
+                bytes += key.as_str().len() + record.len();
+                page.push((key, Record::decode(record)?));
             }
             Ok(page)
         })
@@ -241,6 +283,18 @@ impl Shared {
 
     /// Copies the records into a new database after a failure. Only one thread may call this at a time.
     fn mend(&self) -> Result<(), RegisterError> {
+        let mended = self.try_mend();
+        match &mended {
+            Ok(()) => self.is_told.store(false, Relaxed),
+            Err(error) if !self.is_told.swap(true, Relaxed) => {
+                tracing::error!(%error, "the index has failed and cannot be copied yet: nothing can be changed");
+            }
+            Err(_) => {}
+        }
+        mended
+    }
+
+    fn try_mend(&self) -> Result<(), RegisterError> {
         loop {
             let current = self.current();
             let view = match &current.state {
@@ -252,7 +306,12 @@ impl Shared {
                     continue;
                 }
             };
-            let copied = into_place(self.storage()?, Some(&view.database));
+            let storage = self.storage()?;
+            // Forgotten before the next commit: if that were to be lost, it would not be one that failed.
+            let copied = into_place(storage, Some(&view.database)).and_then(|database| {
+                storage.remember_failure(false).map_err(|error| CopyError::Write(error.into()))?;
+                Ok(database)
+            });
             let number = current.number;
             drop(current);
             match copied {

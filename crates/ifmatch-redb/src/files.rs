@@ -14,6 +14,8 @@ use redb::{BackendError, DatabaseError, StorageBackend, StorageError};
 pub(crate) struct Files {
     path: PathBuf,
     fresh: PathBuf,
+    /// Exists while the newest commit is one that failed.
+    failed: PathBuf,
     /// Lock file. The database file can't serve as the lock because it gets replaced.
     _lock: File,
 }
@@ -25,7 +27,7 @@ impl Files {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let lock = private_files::open_or_create(&beside(&path, ".lock"))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { fresh: beside(&path, ".new"), path, _lock: lock }),
+            Ok(()) => Ok(Self { fresh: beside(&path, ".new"), failed: beside(&path, ".failed"), path, _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::ResourceBusy.into()),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -66,6 +68,23 @@ impl Storage for Files {
     fn discard(&self) {
         // On failure, the next `create` discards it.
         let _ = remove(&self.fresh);
+    }
+
+    fn remember_failure(&self, has_failed: bool) -> io::Result<()> {
+        if has_failed == self.has_failed()? {
+            return Ok(());
+        }
+        if has_failed {
+            // Empty, since the disk may be full.
+            private_files::create_new(&self.failed)?;
+        } else {
+            remove(&self.failed)?;
+        }
+        File::open(self.folder())?.sync_all()
+    }
+
+    fn has_failed(&self) -> io::Result<bool> {
+        self.failed.try_exists()
     }
 }
 
@@ -133,4 +152,47 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
 
     /// Discards the created storage to free its space.
     fn discard(&self);
+
+    /// Remembers beside the database that its newest commit failed, or forgets it. On return, it is durable.
+    ///
+    /// A commit that failed may leave the database as a power loss leaves an acknowledged one. After both, only this tells the difference. By
+    /// default, nothing is remembered.
+    ///
+    /// # Errors
+    /// Fails if the system does.
+    fn remember_failure(&self, _has_failed: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Returns `true` if a failure is remembered.
+    ///
+    /// # Errors
+    /// Fails if the system does.
+    fn has_failed(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// A database that is read as it was found.
+#[derive(Debug)]
+pub(crate) struct ReadOnly(pub(crate) Files);
+
+impl Storage for ReadOnly {
+    fn open(&self) -> io::Result<Option<Box<dyn StorageBackend>>> {
+        self.0.open()
+    }
+
+    fn create(&self) -> io::Result<Box<dyn StorageBackend>> {
+        Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the database was opened for reading only"))
+    }
+
+    fn replace(&self) -> io::Result<()> {
+        self.create().map(drop)
+    }
+
+    fn discard(&self) {}
+
+    fn has_failed(&self) -> io::Result<bool> {
+        self.0.has_failed()
+    }
 }

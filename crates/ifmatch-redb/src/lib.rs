@@ -36,8 +36,8 @@ use copy::{End, Rollback, View};
 pub use damage::panic_is_contained;
 use database::Shared;
 pub use error::{OpenError, OpenErrorKind};
-use files::Files;
 pub use files::Storage;
+use files::{Files, ReadOnly};
 use record_cache::RecordCache;
 use writer::Writer;
 
@@ -90,6 +90,15 @@ impl RedbRegister {
         Self::start(Shared::open(Box::new(Files::lock(path.as_ref())?), Rollback::Accept)?)
     }
 
+    /// Opens the database at `path` for reading, as it was found: what [`RedbRegister::open`] repairs is repaired in memory only. Swaps
+    /// are refused.
+    ///
+    /// # Errors
+    /// Same as [`RedbRegister::open`], and [`OpenErrorKind::Denied`] if there is no database.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::start(Shared::viewing(Box::new(ReadOnly(Files::lock(path.as_ref())?)))?)
+    }
+
     /// Compares all pages of the database at `path` with their checksums. Changes nothing.
     ///
     /// Reading doesn't compare them: a flipped bit can change or hide a record. A copy of a damaged page has a checksum that fits.
@@ -97,7 +106,9 @@ impl RedbRegister {
     /// # Errors
     /// Same as [`RedbRegister::open`], and [`OpenErrorKind::Denied`] if there is no database.
     pub fn integrity(path: impl AsRef<Path>) -> Result<Integrity, OpenError> {
-        let found = Files::lock(path.as_ref())?.open()?.ok_or_else(OpenError::removed)?;
+        let files = Files::lock(path.as_ref())?;
+        let has_failed = files.has_failed()?;
+        let found = files.open()?.ok_or_else(OpenError::removed)?;
         let mut view = match View::open(found, Rollback::Accept) {
             Err(error) if error.kind() == OpenErrorKind::Damaged => return Ok(Integrity::Damaged),
             view => view?,
@@ -106,6 +117,8 @@ impl RedbRegister {
             None | Some(Err(DatabaseError::Storage(StorageError::Corrupted(_))) | Ok(false)) => Ok(Integrity::Damaged),
             Some(Err(error)) => Err(error.into()),
             Some(Ok(true)) => Ok(match view.end {
+                // The commit was refused, so nothing is missing.
+                _ if has_failed => Integrity::Intact,
                 End::Closed | End::Open => Integrity::Intact,
                 End::RolledBack => Integrity::RolledBack,
                 End::LostCommit => Integrity::LostCommit,

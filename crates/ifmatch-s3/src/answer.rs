@@ -4,6 +4,7 @@
 //! - The document of a 412 names the condition.
 //! - A 304 has no document, and a HEAD of a range is a 206.
 //! - The tag in the answer to `GetObjectAttributes` has no quotes.
+//! - U+FFFE and U+FFFF, which a key may have and XML can't, are written as U+FFFD.
 
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
@@ -12,6 +13,8 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 const X_AMZ_REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 /// The name of the condition of a 412, on its way to the document.
 pub(crate) const CONDITION: HeaderName = HeaderName::from_static("x-ifmatch-condition");
+/// The characters of keys that XML can't have. A client that needs them asks for `encoding-type=url`.
+const UNWRITABLE: [char; 2] = ['\u{fffe}', '\u{ffff}'];
 /// The end of the document of an error.
 const ERROR_END: &str = "</Error>";
 
@@ -46,6 +49,7 @@ pub(crate) fn complete(mut response: Response<s3s::Body>, id: Option<&HeaderValu
             Some(format!("{start}<ETag>{}</ETag>{end}", tag.replace("&quot;", "").replace('"', "")))
         });
     }
+    rewrite(&mut response, |document| document.contains(UNWRITABLE).then(|| document.replace(UNWRITABLE, "\u{fffd}")));
     if let Some(id) = id {
         response.headers_mut().insert(X_AMZ_REQUEST_ID, id.clone());
     }
@@ -84,6 +88,10 @@ mod tests {
         assert!(text.ends_with(end), "{text}");
         assert_eq!(answer.headers().get(X_AMZ_REQUEST_ID), Some(&id));
         assert_eq!(answer.headers().get(CONDITION), None);
+        let echo = s3_error!(NoSuchKey, "no a\u{ffff}\u{fffe}b");
+        let answer = complete(echo.to_http_response().unwrap(), None);
+        let text = String::from_utf8(answer.body().bytes().unwrap().to_vec()).unwrap();
+        assert!(text.contains("no a\u{fffd}\u{fffd}b"), "{text}");
         let plain = complete(s3_error!(NoSuchKey).to_http_response().unwrap(), None);
         let text = String::from_utf8(plain.body().bytes().unwrap().to_vec()).unwrap();
         assert!(text.ends_with("<Error><Code>NoSuchKey</Code></Error>"), "{text}");

@@ -7,10 +7,10 @@
 //!
 //! Once `s3s` has selected an operation, and before it reads the body, [`Access`] decides.
 
-use http::header::{AUTHORIZATION, CONTENT_TYPE, DATE};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_TYPE, DATE, ORIGIN};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderName, HeaderValue, Method, Uri};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_core::date::HttpDate;
 use percent_encoding::percent_decode_str;
@@ -123,6 +123,12 @@ impl S3Access for Access {
         let asked = Asked { method: request.method(), query: &query, headers: request.headers() };
         asked.check(&name, self.is_encrypted)?;
         operation::check_owner(&account, &query, request.headers())?;
+        if matches!(&*name, "PutObject" | "UploadPart") {
+            chunks::refuse_unannounced(request.headers())?;
+        }
+        if name == "DeleteObjects" {
+            operation::require_checksum(request.headers())?;
+        }
         if let Some(digests) = operation::document(&name) {
             let expected = Expected::of(request.headers(), digests)?;
             if let Some(incoming) = request.extensions_mut().get::<Incoming>() {
@@ -137,6 +143,18 @@ impl S3Access for Access {
 pub(crate) fn refuse_form(head: &Parts) -> S3Result<()> {
     if head.method == Method::POST && head.headers.get_all(CONTENT_TYPE).iter().any(is_form) {
         return Err(s3_error!(NotImplemented, "uploads by HTML forms are not implemented: use PUT"));
+    }
+    Ok(())
+}
+
+/// Refuses an OPTIONS request that is no preflight of a browser. No origin is allowed here, so `s3s` answers a preflight as unsigned (403).
+pub(crate) fn refuse_options(head: &Parts) -> S3Result<()> {
+    let is_preflight = [ORIGIN, ACCESS_CONTROL_REQUEST_METHOD].iter().all(|name| head.headers.contains_key(name));
+    if head.method == Method::OPTIONS && !is_preflight {
+        let message = "OPTIONS needs the header fields Origin and Access-Control-Request-Method of a preflight";
+        let mut error = S3Error::with_message(S3ErrorCode::Custom("BadRequest".into()), message);
+        error.set_status_code(StatusCode::BAD_REQUEST);
+        return Err(error);
     }
     Ok(())
 }

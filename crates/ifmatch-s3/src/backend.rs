@@ -7,8 +7,13 @@ use s3s::auth::Credentials;
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, CompleteMultipartUploadInput, CompleteMultipartUploadOutput,
     CopyObjectInput, CopyObjectOutput, CreateBucketInput, CreateBucketOutput, CreateMultipartUploadInput,
-    CreateMultipartUploadOutput, DeleteBucketInput, DeleteBucketOutput, DeleteObjectInput, DeleteObjectOutput,
-    DeleteObjectTaggingInput, DeleteObjectTaggingOutput, DeleteObjectsInput, DeleteObjectsOutput,
+    CreateMultipartUploadOutput, DeleteBucketCorsInput, DeleteBucketCorsOutput, DeleteBucketEncryptionInput,
+    DeleteBucketEncryptionOutput, DeleteBucketInput, DeleteBucketLifecycleInput, DeleteBucketLifecycleOutput,
+    DeleteBucketOutput, DeleteBucketOwnershipControlsInput, DeleteBucketOwnershipControlsOutput,
+    DeleteBucketPolicyInput, DeleteBucketPolicyOutput, DeleteBucketReplicationInput, DeleteBucketReplicationOutput,
+    DeleteBucketTaggingInput, DeleteBucketTaggingOutput, DeleteBucketWebsiteInput, DeleteBucketWebsiteOutput,
+    DeleteObjectInput, DeleteObjectOutput, DeleteObjectTaggingInput, DeleteObjectTaggingOutput, DeleteObjectsInput,
+    DeleteObjectsOutput, DeletePublicAccessBlockInput, DeletePublicAccessBlockOutput,
     GetBucketAccelerateConfigurationInput, GetBucketAccelerateConfigurationOutput, GetBucketAclInput,
     GetBucketAclOutput, GetBucketCorsInput, GetBucketCorsOutput, GetBucketEncryptionInput, GetBucketEncryptionOutput,
     GetBucketLifecycleConfigurationInput, GetBucketLifecycleConfigurationOutput, GetBucketLocationInput,
@@ -134,6 +139,15 @@ operations! {
     list_parts: ListPartsInput => ListPartsOutput, multipart::list_parts;
     list_multipart_uploads: ListMultipartUploadsInput => ListMultipartUploadsOutput, multipart::list;
     list_object_versions: ListObjectVersionsInput => ListObjectVersionsOutput, buckets::versions;
+    delete_bucket_policy: DeleteBucketPolicyInput => DeleteBucketPolicyOutput, settings::no_policy;
+    delete_bucket_tagging: DeleteBucketTaggingInput => DeleteBucketTaggingOutput, settings::no_tagging;
+    delete_bucket_cors: DeleteBucketCorsInput => DeleteBucketCorsOutput, settings::no_cors;
+    delete_bucket_encryption: DeleteBucketEncryptionInput => DeleteBucketEncryptionOutput, settings::no_encryption;
+    delete_bucket_lifecycle: DeleteBucketLifecycleInput => DeleteBucketLifecycleOutput, settings::no_lifecycle;
+    delete_bucket_ownership_controls: DeleteBucketOwnershipControlsInput => DeleteBucketOwnershipControlsOutput, settings::no_ownership_controls;
+    delete_bucket_replication: DeleteBucketReplicationInput => DeleteBucketReplicationOutput, settings::no_replication;
+    delete_bucket_website: DeleteBucketWebsiteInput => DeleteBucketWebsiteOutput, settings::no_website;
+    delete_public_access_block: DeletePublicAccessBlockInput => DeletePublicAccessBlockOutput, settings::no_public_access_block;
     get_bucket_accelerate_configuration: GetBucketAccelerateConfigurationInput => GetBucketAccelerateConfigurationOutput,
         settings::accelerate;
     get_bucket_acl: GetBucketAclInput => GetBucketAclOutput, settings::bucket_acl;

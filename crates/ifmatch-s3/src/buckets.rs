@@ -1,10 +1,9 @@
 //! Buckets, which are containers, and the listings of their objects.
 
-use std::borrow::Cow;
-
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE;
 use futures_util::TryStreamExt;
+use ifmatch_blob::documents::{DocumentMemory, PAGE};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{BlobEntry, ContainerInfo, Delete, Hierarchy, ListQuery, Listed, Listing, behind};
@@ -15,13 +14,14 @@ use s3s::dto::{
     Bucket, CommonPrefix, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput, EncodingType,
     GetBucketLocationInput, GetBucketLocationOutput, HeadBucketInput, HeadBucketOutput, ListBucketsInput,
     ListBucketsOutput, ListObjectVersionsInput, ListObjectVersionsOutput, ListObjectsInput, ListObjectsOutput,
-    ListObjectsV2Input, ListObjectsV2Output, Object, ObjectStorageClass, ObjectVersion, ObjectVersionStorageClass,
-    Owner,
+    ListObjectsV2Input, ListObjectsV2Output, Object, ObjectOwnership, ObjectStorageClass, ObjectVersion,
+    ObjectVersionStorageClass, Owner,
 };
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use crate::backend::{Backend, NULL_VERSION, refuse};
-use crate::{convert, error};
+use crate::incoming::Incoming;
+use crate::{convert, document, error};
 
 /// Maximum number of buckets of a page.
 const MAX_BUCKETS: usize = 10_000;
@@ -34,8 +34,11 @@ pub(crate) async fn list(
 ) -> S3Result<S3Response<ListBucketsOutput>> {
     let S3Request { input, credentials, .. } = request;
     let account = backend.account(credentials.as_ref())?;
-    let limit = input.max_buckets.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MAX_BUCKETS);
-    let limit = limit.clamp(1, MAX_BUCKETS);
+    let limit = match input.max_buckets.map(usize::try_from) {
+        None => MAX_BUCKETS,
+        Some(Ok(limit @ 1..=MAX_BUCKETS)) => limit,
+        Some(_) => return Err(s3_error!(InvalidArgument, "max-buckets must be from 1 to {MAX_BUCKETS}")),
+    };
     let own = backend.accounts.prefix(account);
     let prefix = format!("{own}{}", input.prefix.as_deref().unwrap_or_default());
     let after = input.continuation_token.map(|token| format!("{own}{token}"));
@@ -61,8 +64,15 @@ pub(crate) async fn create(
     backend: &Backend,
     request: S3Request<CreateBucketInput>,
 ) -> S3Result<S3Response<CreateBucketOutput>> {
-    let S3Request { input, credentials, .. } = request;
+    let S3Request { input, credentials, extensions, .. } = request;
     refuse(input.object_lock_enabled_for_bucket.unwrap_or_default(), "object lock")?;
+    let ownership = input.object_ownership.as_ref().map(ObjectOwnership::as_str);
+    refuse(ownership.is_some_and(|kind| kind != ObjectOwnership::BUCKET_OWNER_ENFORCED), "another owner of objects")?;
+    let directory = input.create_bucket_configuration.is_some_and(|it| it.bucket.is_some() || it.location.is_some());
+    refuse(directory, "a directory bucket")?;
+    // `s3s` doesn't know them.
+    let document = extensions.get::<Incoming>().and_then(Incoming::document);
+    refuse(document.is_some_and(|document| document::has_entries(document)), "a bucket with tags")?;
     let container = backend.container(credentials.as_ref(), &input.bucket)?;
     let created = backend.context.store.create_container(&container, BlobHeaders::default()).await;
     created.map_err(error::plain)?;
@@ -118,13 +128,14 @@ pub(crate) async fn version_1(
     backend: &Backend,
     request: S3Request<ListObjectsInput>,
 ) -> S3Result<S3Response<ListObjectsOutput>> {
-    let S3Request { input, credentials, .. } = request;
+    let S3Request { input, credentials, extensions, .. } = request;
     let mut query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
     query.owner = Some(backend.owner(credentials.as_ref())?);
     let marker = input.marker.filter(|marker| !marker.is_empty());
     let after = marker.clone().map(|marker| query.after(marker));
-    let Page { contents, common_prefixes, next, last, .. } =
-        query.page(backend, credentials.as_ref(), &input.bucket, after).await?;
+    let Page { contents, common_prefixes, next, last, memory: _memory, .. } = query
+        .page(backend, credentials.as_ref(), &input.bucket, after, document::memory(backend, &extensions)?)
+        .await?;
     let is_truncated = Some(next.is_some());
     Ok(S3Response::new(ListObjectsOutput {
         name: Some(input.bucket),
@@ -145,7 +156,7 @@ pub(crate) async fn version_2(
     backend: &Backend,
     request: S3Request<ListObjectsV2Input>,
 ) -> S3Result<S3Response<ListObjectsV2Output>> {
-    let S3Request { input, credentials, .. } = request;
+    let S3Request { input, credentials, extensions, .. } = request;
     let mut query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
     query.owner = input.fetch_owner.unwrap_or_default().then(|| backend.owner(credentials.as_ref())).transpose()?;
     let start_after = input.start_after.filter(|start| !start.is_empty());
@@ -153,8 +164,9 @@ pub(crate) async fn version_2(
         Some(token) => Some(decode(token)?),
         None => start_after.clone(),
     };
-    let Page { contents, common_prefixes, next, .. } =
-        query.page(backend, credentials.as_ref(), &input.bucket, after).await?;
+    let Page { contents, common_prefixes, next, memory: _memory, .. } = query
+        .page(backend, credentials.as_ref(), &input.bucket, after, document::memory(backend, &extensions)?)
+        .await?;
     let count = contents.len() + common_prefixes.len();
     Ok(S3Response::new(ListObjectsV2Output {
         name: Some(input.bucket),
@@ -178,7 +190,7 @@ pub(crate) async fn versions(
     backend: &Backend,
     request: S3Request<ListObjectVersionsInput>,
 ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
-    let S3Request { input, credentials, .. } = request;
+    let S3Request { input, credentials, extensions, .. } = request;
     let mut query = Query::new(input.prefix, input.delimiter, input.max_keys, input.encoding_type)?;
     query.owner = Some(backend.owner(credentials.as_ref())?);
     let key_marker = input.key_marker.filter(|marker| !marker.is_empty());
@@ -187,8 +199,9 @@ pub(crate) async fn versions(
         return Err(s3_error!(InvalidArgument, "a version-id-marker needs a key-marker"));
     }
     let after = key_marker.clone().map(|marker| query.after(marker));
-    let Page { contents, common_prefixes, next, last, ends_with_object } =
-        query.page(backend, credentials.as_ref(), &input.bucket, after).await?;
+    let Page { contents, common_prefixes, next, last, ends_with_object, memory: _memory } = query
+        .page(backend, credentials.as_ref(), &input.bucket, after, document::memory(backend, &extensions)?)
+        .await?;
     let is_truncated = next.is_some();
     let version = |object: Object| ObjectVersion {
         key: object.key,
@@ -245,6 +258,16 @@ struct Page {
     last: Option<String>,
     /// The last one is a name.
     ends_with_object: bool,
+    /// The memory that the items take until they are written.
+    memory: Option<DocumentMemory>,
+}
+
+/// Number of bytes of an item in a listing, in addition to its name.
+const ITEM: usize = 300;
+
+/// Returns the number of bytes of a text in XML, where some characters take up to six.
+fn written_length(text: &str) -> usize {
+    text.len() + 5 * text.bytes().filter(|byte| matches!(byte, b'&' | b'<' | b'>' | b'"' | b'\'')).count()
 }
 
 impl Query {
@@ -258,9 +281,7 @@ impl Query {
         if max_keys < 0 {
             return Err(s3_error!(InvalidArgument, "max-keys must be at least 0"));
         }
-        if encoding_type.as_ref().is_some_and(|kind| kind.as_str() != EncodingType::URL) {
-            return Err(s3_error!(InvalidArgument, "encoding-type must be url"));
-        }
+        check_encoding(encoding_type.as_ref())?;
         Ok(Self {
             prefix: prefix.unwrap_or_default(),
             delimiter: delimiter.filter(|delimiter| !delimiter.is_empty()),
@@ -278,8 +299,7 @@ impl Query {
 
     /// Returns a name in the encoding of the response.
     fn encode(&self, name: &str) -> String {
-        let name = Cow::Borrowed(name);
-        if self.encoding_type.is_some() { Cow::from(utf8_percent_encode(&name, KEPT)) } else { name }.into_owned()
+        encoded(name, self.encoding_type.as_ref())
     }
 
     async fn page(
@@ -288,6 +308,7 @@ impl Query {
         credentials: Option<&Credentials>,
         bucket: &str,
         after: Option<String>,
+        mut memory: DocumentMemory,
     ) -> S3Result<Page> {
         let container = backend.container(credentials, bucket)?;
         let limit = usize::try_from(self.max_keys).unwrap_or_default();
@@ -299,25 +320,33 @@ impl Query {
             limit: limit.max(1),
             leases: false,
         };
-        let listing = hierarchy.list(&*backend.context.store, &container).await.map_err(error::plain)?;
+        let listing = hierarchy.list(&*backend.context.store, &container, &mut memory).await.map_err(error::plain)?;
         let Listing { items, next } =
             listing.ok_or_else(|| s3_error!(NoSuchBucket, "there is no such bucket: create it first"))?;
         if limit == 0 {
             return Ok(Page::default());
         }
-        let mut page = Page { next, ..Page::default() };
-        page.ends_with_object = matches!(items.last(), Some(Listed::Blob(_)));
-        page.last = items.last().map(|item| match item {
-            Listed::Blob(entry) => entry.name.as_str().to_owned(),
-            Listed::Folder(folder) => folder.clone(),
-        });
+        let mut page = Page { next, memory: Some(memory), ..Page::default() };
+        let mut bytes = 0;
         for item in items {
-            match item {
-                Listed::Blob(entry) => page.contents.push(self.object(&entry)),
+            if bytes >= PAGE {
+                page.next =
+                    page.last.as_deref().map(|last| if page.ends_with_object { last.to_owned() } else { behind(last) });
+                break;
+            }
+            page.ends_with_object = matches!(item, Listed::Blob(_));
+            let (name, written) = match item {
+                Listed::Blob(entry) => {
+                    page.contents.push(self.object(&entry));
+                    (entry.name.as_str().to_owned(), page.contents.last().and_then(|object| object.key.as_deref()))
+                }
                 Listed::Folder(folder) => {
                     page.common_prefixes.push(CommonPrefix { prefix: Some(self.encode(&folder)) });
+                    (folder, page.common_prefixes.last().and_then(|common| common.prefix.as_deref()))
                 }
-            }
+            };
+            bytes += ITEM + written.map_or(0, written_length);
+            page.last = Some(name);
         }
         Ok(page)
     }
@@ -333,6 +362,21 @@ impl Query {
             ..Object::default()
         }
     }
+}
+
+/// Refuses an encoding of names that isn't known.
+pub(crate) fn check_encoding(encoding: Option<&EncodingType>) -> S3Result<()> {
+    match encoding {
+        Some(kind) if kind.as_str() != EncodingType::URL => {
+            Err(s3_error!(InvalidArgument, "encoding-type must be url"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns a name in the encoding of a response.
+pub(crate) fn encoded(name: &str, encoding: Option<&EncodingType>) -> String {
+    if encoding.is_some() { utf8_percent_encode(name, KEPT).to_string() } else { name.to_owned() }
 }
 
 /// Returns `true` if a marker is a folder of a listing: the first delimiter behind the prefix is at its end.

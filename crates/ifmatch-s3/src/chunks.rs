@@ -16,11 +16,12 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use futures_util::stream;
 use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::store::BoxError;
-use s3s::{S3Error, S3ErrorCode, s3_error};
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::body::{BODY_HASH, Refused};
 use crate::document::{self, Memory};
@@ -49,6 +50,23 @@ const LINE_END: &[u8] = b"\r\n";
 /// Returns `true` if a body is sent in chunks.
 pub(crate) fn are_in(headers: &HeaderMap) -> bool {
     headers.get(BODY_HASH).is_some_and(|kind| kind.as_bytes().starts_with(STREAMING))
+}
+
+/// Refuses bytes of an object that are said to be in chunks, or to have another length than the body, by a request whose hash says that
+/// they aren't in chunks. The framing would be stored with them.
+pub(crate) fn refuse_unannounced(headers: &HeaderMap) -> S3Result<()> {
+    let is_coding = |coding: &str| coding.trim().eq_ignore_ascii_case("aws-chunked");
+    let codings = headers.get_all(CONTENT_ENCODING).iter().filter_map(|line| line.to_str().ok());
+    let is_coded = codings.flat_map(|line| line.split(',')).any(is_coding);
+    let decoded = headers.get(DECODED_LENGTH);
+    let is_decoded = decoded.is_some_and(|length| headers.get(CONTENT_LENGTH) != Some(length));
+    if (is_coded || is_decoded) && !are_in(headers) {
+        return Err(s3_error!(
+            InvalidArgument,
+            "a body in chunks (aws-chunked, {DECODED_LENGTH}) needs an {BODY_HASH} that begins with STREAMING-"
+        ));
+    }
+    Ok(())
 }
 
 /// Returns a body in chunks as `s3s` may read it, and any other one as it is.

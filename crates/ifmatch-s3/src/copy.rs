@@ -9,10 +9,15 @@ use ifmatch_blob::store::{Opened, Put, Reading};
 use ifmatch_blob::tags::Tags;
 use ifmatch_core::precondition::Verdict;
 use s3s::auth::Credentials;
-use s3s::dto::{CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, MetadataDirective, TaggingDirective};
+use s3s::dto::{
+    ChecksumAlgorithm, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, MetadataDirective,
+    TaggingDirective,
+};
 use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 
 use crate::backend::{Backend, refuse_version};
+use crate::body::{self, Outcome};
+use crate::checksum::{Algorithm, with_checksums};
 use crate::conditions::{self, Write};
 use crate::convert::{self, fields_of};
 use crate::{error, objects, tags};
@@ -31,8 +36,13 @@ pub(crate) async fn copy(
     let target = format!("{blob} from {} {replaces} {tags:?}", source.named);
     let write = Write::of(&backend.context, &Method::PUT, &target, &headers)?;
     let (source, opened) = source.open(backend, &headers).await?;
-    if blob == source && !replaces {
-        return Err(s3_error!(InvalidRequest, "a copy of an object onto itself must replace its metadata"));
+    // As on S3, that an object is encrypted, or where it is stored, is a change, even if nothing changes here.
+    let changes = replaces || input.server_side_encryption.is_some() || input.storage_class.is_some();
+    if blob == source && !changes {
+        return Err(s3_error!(
+            InvalidRequest,
+            "a copy of an object onto itself must replace its metadata, or ask for an encryption or a storage class"
+        ));
     }
     let whole = Put::copying(&source, opened).await.map_err(error::plain)?;
     let put = if replaces {
@@ -47,18 +57,34 @@ pub(crate) async fn copy(
         Some(tags) => Put { headers: BlobHeaders { tags, ..put.headers }, ..put },
         None => put,
     };
-    let explain = |failed: &_| error::of_store(failed, write.is_conditional());
-    let written = objects::store(backend, &blob, &write, put, explain).await?;
-    let result = CopyObjectResult {
-        e_tag: convert::e_tag(written.tag.as_ref()),
-        last_modified: convert::timestamp(written.last_modified),
-        ..CopyObjectResult::default()
+    let (put, outcome) = match input.checksum_algorithm {
+        Some(name) => with_checksum(put, &name)?,
+        None => (put, Outcome::default()),
     };
+    let explain = |failed: &_| outcome.explain(failed, write.is_conditional());
+    let written = objects::store(backend, &blob, &write, put, explain).await?;
+    let result = with_checksums!(
+        outcome.checksum(),
+        CopyObjectResult {
+            e_tag: convert::e_tag(written.tag.as_ref()),
+            last_modified: convert::timestamp(written.last_modified),
+            ..CopyObjectResult::default()
+        }
+    );
     Ok(S3Response::new(CopyObjectOutput {
         copy_object_result: Some(result),
         server_side_encryption: backend.encryption(),
         ..CopyObjectOutput::default()
     }))
+}
+
+/// Computes a checksum of the bytes on their way, in place of the source's. So the store can't share them with the source.
+fn with_checksum(put: Put, name: &ChecksumAlgorithm) -> S3Result<(Put, Outcome)> {
+    let algorithm = Algorithm::named(&name.as_str().to_ascii_lowercase())
+        .ok_or_else(|| s3_error!(InvalidRequest, "the checksum {} is unknown", name.as_str()))?;
+    let (body, outcome) = body::verified(put.body, &HeaderMap::new(), None, Some(algorithm));
+    let headers = BlobHeaders { checksum: None, ..put.headers };
+    Ok((Put { headers, body, source: None, late_checksum: outcome.kept(), ..put }, outcome))
 }
 
 /// Returns the tags of a copy that doesn't keep its source's.

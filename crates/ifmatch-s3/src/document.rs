@@ -4,13 +4,14 @@
 //! share with the other dialects'.
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 use ifmatch_blob::dialect::Client;
-use ifmatch_blob::documents::{Crowded, DocumentError, Documents};
+use ifmatch_blob::documents::{Crowded, DocumentError, DocumentMemory, Documents};
 use ifmatch_blob::headers::ContentMd5;
 use ifmatch_core::digest::ContentHash;
 use s3s::{S3Error, S3Result, s3_error};
 
+use crate::backend::Backend;
 use crate::body::{self, BODY_HASH, Refused};
 use crate::checksum::Algorithm;
 use crate::chunks;
@@ -21,11 +22,19 @@ use crate::operation::Digests;
 /// Maximum length of a document: a list of 10,000 parts with a checksum each, or of 1,000 long names.
 pub(crate) const MAX: usize = 4 * 1024 * 1024;
 
+/// The beginning of a section whose text isn't markup.
+const CDATA: &[u8] = b"<![CDATA[";
+
 /// The memory for documents, and the client that takes some of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     pub(crate) documents: Documents,
     pub(crate) client: Option<Client>,
+}
+
+/// Begins to account for the memory of an answer.
+pub(crate) fn memory(backend: &Backend, extensions: &Extensions) -> S3Result<DocumentMemory> {
+    backend.context.documents.begin_answer(extensions.get().copied()).map_err(crowded)
 }
 
 /// The checksums that a document must have.
@@ -61,6 +70,13 @@ impl Expected {
             DocumentError::Broken(error) => body::of_body(&error),
         })?;
         self.compare(&bytes).map_err(|error| Refused::new(&error))?;
+        // `s3s` skips them, as if the text were not there.
+        if bytes.windows(CDATA.len()).any(|window| window == CDATA) {
+            return Err(Refused::new(&s3_error!(
+                MalformedXML,
+                "a document must have no CDATA: write the text as it is"
+            )));
+        }
         // `s3s` keeps some hundred bytes for each, however short it is.
         if entries(&bytes) > usize::from(MAX_PARTS) {
             let rule = format!("a document lists at most {MAX_PARTS} parts, objects or tags");
@@ -85,6 +101,11 @@ impl Expected {
             None => Ok(()),
         }
     }
+}
+
+/// Returns `true` if a document has an element `Part`, `Object` or `Tag`.
+pub(crate) fn has_entries(document: &[u8]) -> bool {
+    entries(document) > 0
 }
 
 /// Returns the number of elements `Part`, `Object` and `Tag`, whatever their namespace's prefix, in a document that needn't be XML.
@@ -145,6 +166,14 @@ mod tests {
         }
         let chunked = read(Digests::All, (BODY_HASH, "STREAMING-UNSIGNED-PAYLOAD-TRAILER"), "a").await;
         assert_eq!(chunked, Err("NotImplemented".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_document_has_no_cdata_which_would_be_skipped() {
+        for document in ["<Key>a<![CDATA[b]]></Key>", "<Tag><![CDATA[v]]></Tag>"] {
+            assert_eq!(read(Digests::All, ("x-a", "b"), document).await, Err("MalformedXML".to_owned()), "{document}");
+        }
+        assert!(read(Digests::All, ("x-a", "b"), "<Key>a<!-- [CDATA[ -->b</Key>").await.is_ok());
     }
 
     #[tokio::test]

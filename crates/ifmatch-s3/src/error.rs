@@ -37,6 +37,7 @@ pub(crate) fn of_store(error: &StoreError, is_conditional: bool) -> S3Error {
             full.set_status_code(StatusCode::INSUFFICIENT_STORAGE);
             full
         }
+        StoreErrorKind::Crowded => retry(with(S3ErrorCode::SlowDown), 1),
         StoreErrorKind::Unavailable => retry(with(S3ErrorCode::ServiceUnavailable), 1),
         StoreErrorKind::OutcomeUnknown => {
             let what = "the outcome of the write is unknown. Read the object before you retry";
@@ -81,7 +82,7 @@ pub(crate) fn retry(error: S3Error, seconds: u64) -> S3Error {
 /// Returns the name of a condition as S3 writes it.
 pub(crate) fn condition(precondition: Precondition) -> &'static str {
     match precondition {
-        Precondition::IfMatch | Precondition::UnreadableIfMatch => "If-Match",
+        Precondition::IfMatch | Precondition::UnreadableIfMatch | Precondition::WeakIfMatch => "If-Match",
         Precondition::IfNoneMatch | Precondition::UnreadableIfNoneMatch => "If-None-Match",
         Precondition::IfModifiedSince => "If-Modified-Since",
         Precondition::IfUnmodifiedSince => "If-Unmodified-Since",

@@ -12,14 +12,16 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::Response;
 use http::request::Parts;
 use http_body::{Body, Frame, SizeHint};
+use ifmatch_blob::documents::in_place_of;
 use ifmatch_blob::store::BoxError;
-use s3s::S3Error;
+use s3s::{S3Error, S3Result};
 
 use crate::body::Refused;
 use crate::chunks;
-use crate::document::{Expected, Memory};
+use crate::document::{self, Expected, Memory};
 
 /// A request's body, as far as it is known. Clones share it.
 #[derive(Clone)]
@@ -48,6 +50,28 @@ impl Incoming {
     /// Returns the reason why the body was refused, if it was.
     pub(crate) fn refused(&self) -> Option<S3Error> {
         self.0.refused.get().map(Refused::to_error)
+    }
+
+    /// Returns the document, if the body is one and was read.
+    pub(crate) fn document(&self) -> Option<&Bytes> {
+        self.0.held.get()
+    }
+
+    /// Counts the document of an answer until it is sent.
+    pub(crate) fn counted(&self, response: Response<s3s::Body>) -> S3Result<Response<s3s::Body>> {
+        let Some(answer) = response.body().bytes() else { return Ok(response) };
+        let Memory { documents, client } = &self.0.memory;
+        let mut memory = documents.begin(*client);
+        memory.grow(answer.len()).map_err(document::crowded)?;
+        Ok(response.map(|_| s3s::Body::from(memory.hold(answer))))
+    }
+
+    /// Keeps the memory of the request's document until the answer is sent, which is about as long: it can't be refused any more.
+    pub(crate) fn in_place(&self, response: Response<s3s::Body>) -> Response<s3s::Body> {
+        match (response.body().bytes(), self.document().cloned()) {
+            (Some(answer), Some(document)) => response.map(|_| s3s::Body::from(in_place_of(document, answer))),
+            _ => response,
+        }
     }
 
     /// Returns the body to be read by `s3s`.

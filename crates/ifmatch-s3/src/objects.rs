@@ -3,6 +3,7 @@
 use futures_util::{StreamExt, stream};
 use http::header::CONTENT_RANGE;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
+use ifmatch_blob::dialect::Client;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
@@ -157,6 +158,7 @@ pub(crate) async fn get(
         part: input.part_number,
         with_checksum: is_enabled(input.checksum_mode.as_ref()),
         headers: &headers,
+        client: extensions.get().copied(),
         method: Method::GET,
     };
     let mut found = read.open(backend).await?;
@@ -179,6 +181,7 @@ pub(crate) async fn head(
         part: input.part_number,
         with_checksum: is_enabled(input.checksum_mode.as_ref()),
         headers: &headers,
+        client: extensions.get().copied(),
         method: Method::HEAD,
     };
     let found = read.open(backend).await?;
@@ -201,6 +204,7 @@ struct Read<'a> {
     part: Option<i32>,
     with_checksum: bool,
     headers: &'a HeaderMap,
+    client: Option<Client>,
     method: Method,
 }
 
@@ -221,7 +225,7 @@ impl Read<'_> {
             Some(value) => Reading::of_range(value.as_bytes(), LIMITS),
             None => Reading::WHOLE,
         };
-        let reading = reading.without_lease();
+        let reading = reading.without_lease().sent_to(self.client);
         let Some(opened) = backend.context.store.open(&self.blob, reading).await.map_err(error::plain)? else {
             return Err(not_found(backend, &self.blob).await);
         };
@@ -295,6 +299,15 @@ pub(crate) async fn not_found(backend: &Backend, blob: &BlobPath) -> S3Error {
     }
 }
 
+/// The names of all attributes.
+const ATTRIBUTES: [&str; 5] = [
+    ObjectAttributes::CHECKSUM,
+    ObjectAttributes::ETAG,
+    ObjectAttributes::OBJECT_PARTS,
+    ObjectAttributes::OBJECT_SIZE,
+    ObjectAttributes::STORAGE_CLASS,
+];
+
 /// `GetObjectAttributes`.
 pub(crate) async fn attributes(
     backend: &Backend,
@@ -307,6 +320,13 @@ pub(crate) async fn attributes(
     let checksum = checksum::of_object(&info);
     // `s3s` doesn't split the list in a line of the field.
     let wanted = || input.object_attributes.iter().flat_map(|line| line.as_str().split(',')).map(str::trim);
+    if let Some(unknown) = wanted().find(|wanted| !ATTRIBUTES.contains(wanted)) {
+        return Err(s3_error!(
+            InvalidArgument,
+            "{unknown} is no attribute of an object: choose from {}",
+            ATTRIBUTES.join(", ")
+        ));
+    }
     let wants = |attribute| wanted().any(|wanted| wanted == attribute);
     let parts = checksum::number_of_parts(&checksum).filter(|_| wants(ObjectAttributes::OBJECT_PARTS));
     let total = |count| GetObjectAttributesParts { total_parts_count: Some(count), ..Default::default() };

@@ -20,6 +20,7 @@ use s3s::dto::ServerSideEncryption;
 use s3s::{S3Result, s3_error};
 
 use crate::backend::refuse;
+use crate::body::BODY_HASH;
 use crate::checksum::{Algorithm, CHECKSUM};
 
 /// The parameters of a read of an object.
@@ -42,9 +43,18 @@ const SERVED: &[(&str, &[&str])] = &[
     ("CreateBucket", &[]),
     ("CreateMultipartUpload", &["uploads"]),
     ("DeleteBucket", &[]),
+    ("DeleteBucketCors", &["cors"]),
+    ("DeleteBucketEncryption", &["encryption"]),
+    ("DeleteBucketLifecycle", &["lifecycle"]),
+    ("DeleteBucketOwnershipControls", &["ownershipControls"]),
+    ("DeleteBucketPolicy", &["policy"]),
+    ("DeleteBucketReplication", &["replication"]),
+    ("DeleteBucketTagging", &["tagging"]),
+    ("DeleteBucketWebsite", &["website"]),
     ("DeleteObject", &["versionId"]),
     ("DeleteObjects", &["delete"]),
     ("DeleteObjectTagging", &["tagging", "versionId"]),
+    ("DeletePublicAccessBlock", &["publicAccessBlock"]),
     ("GetBucketAccelerateConfiguration", &["accelerate"]),
     ("GetBucketAcl", &["acl"]),
     ("GetBucketCors", &["cors"]),
@@ -192,6 +202,7 @@ const REFUSED: [(&str, &str); 7] = [
 ];
 const TAGGING: &str = "x-amz-tagging";
 const TRAILER: &str = "x-amz-trailer";
+const SDK_ALGORITHM: &str = "x-amz-sdk-checksum-algorithm";
 /// The fields that begin like checksums', and aren't checksums.
 const ABOUT_CHECKSUMS: [&str; 3] = ["algorithm", "mode", "type"];
 
@@ -258,6 +269,10 @@ impl Asked<'_> {
             }
             let refused = REFUSED.iter().find(|(prefix, _)| name.starts_with(prefix));
             refuse(refused.is_some(), refused.map_or("", |(_, what)| what))?;
+            if name == SDK_ALGORITHM && !self.headers.keys().any(|name| is_checksum(name.as_str()) || name == TRAILER) {
+                let message = "x-amz-sdk-checksum-algorithm needs a checksum: send it in a header or in a trailer";
+                return Err(s3_error!(InvalidRequest, "{message}"));
+            }
             refuse(name == TAGGING && !writes && !value.is_empty(), "tagging")?;
             refuse(is_unknown_checksum(name), name)?;
             if name == TRAILER {
@@ -295,6 +310,23 @@ fn is_harmless(name: &str) -> bool {
 fn is_unknown_checksum(name: &str) -> bool {
     let algorithm = name.strip_prefix(CHECKSUM);
     algorithm.is_some_and(|name| !ABOUT_CHECKSUMS.contains(&name) && Algorithm::named(name).is_none())
+}
+
+/// Returns `true` for a header field with a checksum, or with another digest of the body.
+fn is_checksum(name: &str) -> bool {
+    name == "content-md5" || name.strip_prefix(CHECKSUM).is_some_and(|name| !ABOUT_CHECKSUMS.contains(&name))
+}
+
+/// Refuses a list of objects to delete that has neither a checksum nor a hash: its bytes may have changed on their way.
+pub(crate) fn require_checksum(headers: &HeaderMap) -> S3Result<()> {
+    let has_hash = headers.get(BODY_HASH).is_some_and(|hash| hash.len() == 64);
+    if has_hash || headers.keys().any(|name| is_checksum(name.as_str())) {
+        return Ok(());
+    }
+    Err(s3_error!(
+        InvalidRequest,
+        "a list of objects to delete needs a checksum: send Content-MD5 or x-amz-checksum-crc32"
+    ))
 }
 
 /// Returns `true` if a name selects another operation.

@@ -104,6 +104,7 @@ impl S3Service {
     async fn respond(&self, request: Request<s3s::Body>) -> S3Result<Response<s3s::Body>> {
         let (mut head, body) = request.into_parts();
         authorization::refuse_form(&head)?;
+        authorization::refuse_options(&head)?;
         let query = authorization::parameters(head.uri.query().unwrap_or_default());
         let index = if (self.public_read)() && authorization::is_anonymous(&head, &query) {
             head.extensions.insert(Anonymous);
@@ -128,11 +129,13 @@ impl S3Service {
             Memory { documents: self.backend.context.documents.clone(), client: head.extensions.get().copied() };
         let incoming = Incoming::new(memory);
         let body = incoming.body(&head, body);
+        let is_read = head.method.is_safe();
         head.extensions.insert(incoming.clone());
         let response = self.call_library(index, Request::from_parts(head, body)).await?;
         match incoming.refused() {
             Some(refused) if !response.status().is_success() => Err(refused),
-            _ => Ok(response),
+            _ if is_read => incoming.counted(response),
+            _ => Ok(incoming.in_place(response)),
         }
     }
 

@@ -3,11 +3,17 @@
 //! Clean-up tools, Terraform and S3 browsers read all settings before they do their work, and take a 501 for a failure. The codes and
 //! statuses come from S3's [error responses](https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html), where it lists
 //! them, and otherwise those that the tests of [ceph/s3-tests](https://github.com/ceph/s3-tests) expect, which were made against
-//! Amazon. Writes of these settings stay refused: see [`operation`](crate::operation).
+//! Amazon. Writes of these settings stay refused: see [`operation`](crate::operation). Deletions succeed: there is
+//! nothing to delete.
 
 use http::StatusCode;
 use s3s::auth::Credentials;
 use s3s::dto::{
+    DeleteBucketCorsInput, DeleteBucketCorsOutput, DeleteBucketEncryptionInput, DeleteBucketEncryptionOutput,
+    DeleteBucketLifecycleInput, DeleteBucketLifecycleOutput, DeleteBucketOwnershipControlsInput,
+    DeleteBucketOwnershipControlsOutput, DeleteBucketPolicyInput, DeleteBucketPolicyOutput,
+    DeleteBucketReplicationInput, DeleteBucketReplicationOutput, DeleteBucketTaggingInput, DeleteBucketTaggingOutput,
+    DeleteBucketWebsiteInput, DeleteBucketWebsiteOutput, DeletePublicAccessBlockInput, DeletePublicAccessBlockOutput,
     GetBucketAccelerateConfigurationInput, GetBucketAccelerateConfigurationOutput, GetBucketAclInput,
     GetBucketAclOutput, GetBucketCorsInput, GetBucketCorsOutput, GetBucketEncryptionInput, GetBucketEncryptionOutput,
     GetBucketLifecycleConfigurationInput, GetBucketLifecycleConfigurationOutput, GetBucketLoggingInput,
@@ -60,6 +66,33 @@ missing! {
     // Settings of an object, but S3 looks at its bucket first.
     legal_hold: GetObjectLegalHoldInput => GetObjectLegalHoldOutput, 400 "InvalidRequest", "object lock";
     retention: GetObjectRetentionInput => GetObjectRetentionOutput, 400 "InvalidRequest", "object lock";
+}
+
+/// Deletions of settings that a bucket doesn't have. S3 takes them, and so do programs that clean up.
+macro_rules! deletions {
+    ($($function:ident: $input:ty => $output:ty;)*) => {
+        $(
+            pub(crate) async fn $function(
+                backend: &Backend,
+                request: S3Request<$input>,
+            ) -> S3Result<S3Response<$output>> {
+                buckets::find(backend, request.credentials.as_ref(), &request.input.bucket).await?;
+                Ok(S3Response::new(<$output>::default()))
+            }
+        )*
+    };
+}
+
+deletions! {
+    no_policy: DeleteBucketPolicyInput => DeleteBucketPolicyOutput;
+    no_tagging: DeleteBucketTaggingInput => DeleteBucketTaggingOutput;
+    no_cors: DeleteBucketCorsInput => DeleteBucketCorsOutput;
+    no_encryption: DeleteBucketEncryptionInput => DeleteBucketEncryptionOutput;
+    no_lifecycle: DeleteBucketLifecycleInput => DeleteBucketLifecycleOutput;
+    no_ownership_controls: DeleteBucketOwnershipControlsInput => DeleteBucketOwnershipControlsOutput;
+    no_replication: DeleteBucketReplicationInput => DeleteBucketReplicationOutput;
+    no_website: DeleteBucketWebsiteInput => DeleteBucketWebsiteOutput;
+    no_public_access_block: DeletePublicAccessBlockInput => DeletePublicAccessBlockOutput;
 }
 
 /// The settings that a bucket always has, in the form that says that nothing is set.

@@ -2,6 +2,7 @@
 
 use http::{HeaderName, HeaderValue, Response};
 use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::documents::{Crowded, DocumentMemory};
 use ifmatch_blob::name::{BlobName, BlobPath};
 use ifmatch_blob::store::BlobStore;
 use serde_json::Value as Json;
@@ -32,6 +33,7 @@ pub(crate) async fn entities(
     options: &Options,
     format: &ResponseFormat,
     access: &Access,
+    memory: impl Fn() -> Result<DocumentMemory, Crowded>,
 ) -> Result<Response<BlobBody>, TableError> {
     let table = entities.table;
     if options.top == 0 {
@@ -52,7 +54,7 @@ pub(crate) async fn entities(
             Some(partition) => Some(entities.batches(partition).await?),
             None => None,
         };
-        let response = read_page(entities, options, format, access, part.clone(), &rows).await?;
+        let response = read_page(entities, options, format, access, (part.clone(), memory()?), &rows).await?;
         if let (Some(partition), Some(before)) = (partition, before)
             && entities.batches(partition).await? != before
         {
@@ -69,13 +71,13 @@ async fn read_page(
     options: &Options,
     format: &ResponseFormat,
     access: &Access,
-    mut part: PageQuery<'_>,
+    (mut part, mut memory): (PageQuery<'_>, DocumentMemory),
     rows: &MatchingEntities<'_>,
 ) -> Result<Response<BlobBody>, TableError> {
     let table = entities.table;
     // A continuation token must not name an entity that the client may not see.
     let (page, next) = loop {
-        let page = page(entities.store, part.clone(), rows).await?;
+        let page = page(entities.store, part.clone(), rows, &mut memory).await?;
         let next = page.next.as_ref().and_then(|name| EntityKey::parse(name.as_str()));
         match (next, page.rows.last()) {
             (Some(next), Some((last, _))) if !access.covers(&table.name, &next) => {
@@ -108,6 +110,7 @@ pub(crate) async fn tables(
     containers: &AccountContainers,
     options: &Options,
     format: &ResponseFormat,
+    mut memory: DocumentMemory,
 ) -> Result<Response<BlobBody>, TableError> {
     if options.top == 0 {
         return Ok(format.listing("Tables", Vec::new()));
@@ -120,7 +123,8 @@ pub(crate) async fn tables(
         limit: options.top,
         budget: PageBudget::default(),
     };
-    let page = page(store, part, &MatchingTables { store, containers, filter: options.filter.as_ref() }).await?;
+    let tables = MatchingTables { store, containers, filter: options.filter.as_ref() };
+    let page = page(store, part, &tables, &mut memory).await?;
     let rows = page.rows.iter().map(|name| Json::Object(format.table(name))).collect();
     let mut response = format.listing("Tables", rows);
     let next = page.next.as_ref().and_then(|name| token(name.as_str()));

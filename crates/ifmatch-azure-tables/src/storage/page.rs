@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use crate::error::TableError;
+use ifmatch_blob::documents::{DocumentMemory, PAGE};
 use ifmatch_blob::name::{BlobName, ContainerName};
 use ifmatch_blob::store::{BlobStore, ListQuery};
 
@@ -47,7 +48,7 @@ pub(crate) struct PageBudget {
 
 impl Default for PageBudget {
     fn default() -> Self {
-        Self { examined: 10_000, bytes: 4 * 1024 * 1024 }
+        Self { examined: 10_000, bytes: PAGE }
     }
 }
 
@@ -62,11 +63,12 @@ pub(crate) struct Page<T> {
 /// Minimum and maximum number of names per request to the store.
 const STEP: (usize, usize) = (100, 1000);
 
-/// Reads a page of the rows in a container.
+/// Reads a page of the rows in a container. They take their memory from `memory`.
 pub(crate) async fn page<R: Rows>(
     store: &dyn BlobStore,
     part: PageQuery<'_>,
     rows: &R,
+    memory: &mut DocumentMemory,
 ) -> Result<Page<R::Row>, TableError> {
     let PageQuery { container, prefix, after, limit, budget } = part;
     let mut query = ListQuery { prefix, after, ..ListQuery::first((limit + 1).clamp(STEP.0, STEP.1)) };
@@ -81,6 +83,7 @@ pub(crate) async fn page<R: Rows>(
             examined += 1;
             if let Some(row) = rows.row(&entry.name).await? {
                 bytes += R::bytes(&row);
+                memory.grow(R::bytes(&row))?;
                 let full = page.rows.len() == limit || bytes > budget.bytes;
                 if full && !page.rows.is_empty() {
                     return Ok(Page { next: last, ..page });
@@ -101,6 +104,7 @@ pub(crate) async fn page<R: Rows>(
 mod tests {
     use super::*;
     use crate::storage::put;
+    use ifmatch_blob::documents::Documents;
     use ifmatch_blob::name::BlobPath;
     use ifmatch_blob_embedded::EmbeddedStore;
     use ifmatch_core::precondition::Preconditions;
@@ -148,7 +152,8 @@ mod tests {
             let (mut pages, mut after) = (Vec::new(), None);
             loop {
                 let part = PageQuery { container: &container, prefix: String::new(), after, limit, budget };
-                let Page { rows, next } = page(&store, part, &Even).await.expect("a page");
+                let Page { rows, next } =
+                    page(&store, part, &Even, &mut Documents::default().begin(None)).await.expect("a page");
                 pages.push(rows);
                 match next {
                     Some(next) => after = Some(next.as_str().to_owned()),

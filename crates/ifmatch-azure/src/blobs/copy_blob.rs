@@ -37,7 +37,10 @@ pub(crate) async fn copy_blob(
 ) -> Result<Response<BlobBody>, AzureError> {
     let Copy { write, source, fields, tags, tier, needs_infinite_lease } = copy;
     let is_kept = matches!(fields, CopiedFields::Kept { .. });
-    write::check(context, blob, &write.conditions, write.lease).await.map_err(write::of_target)?;
+    // Put Blob From URL is a Put Blob, so a false condition has its code.
+    let is_put = matches!(fields, CopiedFields::Put { .. });
+    let of_target = |error| if is_put { error } else { write::of_target(error) };
+    write::check(context, blob, &write.conditions, write.lease).await.map_err(of_target)?;
     // Without an id, the write refuses any lease.
     if needs_infinite_lease && write.lease.id().is_some() {
         refuse_finite_lease(context, blob, write.lease).await?;
@@ -76,7 +79,7 @@ pub(crate) async fn copy_blob(
     };
     let written = context.store.put(blob, put).await;
     settle(context, blob, &paths, saved, &written).await;
-    let written = written.map_err(|error| write::rejected_copy(&write, error))?;
+    let written = written.map_err(|error| of_target(write::rejected(&write, error)))?;
     write::confirm(context, blob, &write, &written).await?;
     staging::discard(&*context.store, staged).await;
     let mut response = write::stored(&written);
@@ -113,7 +116,7 @@ async fn open_with_list(
             return Ok((opened, None));
         }
         let paths = BlobPaths::of(context, &source.blob).await?;
-        let list = CommittedList::find(&*context.store, &paths, &opened.info).await?;
+        let list = CommittedList::find(&*context.store, &paths, &opened.info, None).await?;
         // The list of a version that was replaced meanwhile is gone.
         if list.is_some() || opened.info.headers.block_list.is_none() {
             return Ok((opened, list));

@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
+use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::headers::ContentMd5;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, Opened, Reading};
@@ -42,6 +43,7 @@ pub(crate) async fn get_blob(
         Part::Whole => Reading::WHOLE,
         Part::Range { range, .. } => Reading::of_range(range.as_bytes(), LIMITS),
     };
+    let reading = reading.sent_to(get.client);
     let Some(opened) = snapshots::open(context, blob, get.snapshot, reading).await? else {
         containers::find(context, &blob.container).await?;
         return Err(AzureError::blob_not_found());
@@ -49,13 +51,13 @@ pub(crate) async fn get_blob(
     let info = &opened.info;
     SeenLease::check(info.lease.as_ref(), get.lease).map_err(AzureError::of_blob)?;
     let verdict = match conditions::evaluate_read(&get.conditions, info)? {
-        Verdict::Proceed if get.if_tags.is_some_and(|condition| !condition.holds(&info.headers.tags)) => {
+        Verdict::Proceed if get.if_tags.as_ref().is_some_and(|condition| !condition.holds(&info.headers.tags)) => {
             return Err(AzureError::condition_not_met());
         }
         verdict => verdict,
     };
     match verdict {
-        Verdict::Proceed => represent(&get.part, opened, context.wall()).await,
+        Verdict::Proceed => represent(context, &get, opened).await,
         Verdict::NotModified => Ok(response::not_modified(info)),
         Verdict::Failed(_) => Err(match &info.tag {
             Some(tag) => AzureError::condition_not_met().with(ETAG, tag.to_header()),
@@ -65,7 +67,8 @@ pub(crate) async fn get_blob(
 }
 
 /// Builds the response with the requested part.
-async fn represent(part: &Part<'_>, mut opened: Opened, now: Timestamp) -> Result<Response<BlobBody>, AzureError> {
+async fn represent(context: &Context, get: &Get<'_>, mut opened: Opened) -> Result<Response<BlobBody>, AzureError> {
+    let (part, now) = (&get.part, context.wall());
     let mut response = Response::new(BlobBody::empty());
     let info = &opened.info;
     if matches!(part, Part::Tags) {
@@ -96,7 +99,11 @@ async fn represent(part: &Part<'_>, mut opened: Opened, now: Timestamp) -> Resul
     *response.body_mut() =
         opened.source.read(Some(range.start()..range.end() + 1)).await.map_err(AzureError::of_blob)?;
     match digest {
-        Some(digest) => add_digest(response, digest).await,
+        Some(digest) => {
+            let mut memory = context.documents.begin(get.client);
+            memory.grow(usize::try_from(range.len()).unwrap_or(usize::MAX)).map_err(AzureError::crowded)?;
+            add_digest(response, digest, memory).await
+        }
         None => Ok(response),
     }
 }
@@ -114,15 +121,19 @@ fn select(range: &str, headers: &HeaderMap, info: &BlobInfo, now: Timestamp) -> 
     }
 }
 
-/// Adds a digest of the body, which is short enough to be buffered.
-async fn add_digest(response: Response<BlobBody>, digest: RangeDigest) -> Result<Response<BlobBody>, AzureError> {
+/// Adds a digest of the body, which is short enough to be held in this memory until it is sent.
+async fn add_digest(
+    response: Response<BlobBody>,
+    digest: RangeDigest,
+    memory: DocumentMemory,
+) -> Result<Response<BlobBody>, AzureError> {
     let (mut head, body) = response.into_parts();
     let bytes = body.collect().await.map_err(AzureError::of_blob)?.to_bytes();
     match digest {
         RangeDigest::Md5 => head.headers.insert(CONTENT_MD5, ContentMd5::of(&bytes).to_header()),
         RangeDigest::Crc64 => head.headers.insert(CONTENT_CRC64, Crc64::of(&bytes).to_header()),
     };
-    Ok(Response::from_parts(head, bytes.into()))
+    Ok(Response::from_parts(head, memory.hold(bytes).into()))
 }
 
 /// Adds the headers that describe a blob.

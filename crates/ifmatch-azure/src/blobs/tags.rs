@@ -109,7 +109,7 @@ impl Visitor for Document {
 
 fn refused(error: InvalidTags) -> AzureError {
     match error {
-        InvalidTags::Name | InvalidTags::Value | InvalidTags::TooMany | InvalidTags::TooLong => {
+        InvalidTags::Name | InvalidTags::Value | InvalidTags::TooMany => {
             AzureError::bad_request("TagsTooLarge", error.to_string())
         }
         InvalidTags::Repeated | InvalidTags::Encoding => invalid(&error.to_string()),

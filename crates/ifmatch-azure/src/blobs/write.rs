@@ -71,12 +71,7 @@ pub(crate) fn rejected(write: &Write, error: StoreError) -> AzureError {
     }
 }
 
-/// Translates the error of a rejected copy. A false condition is the target's.
-pub(crate) fn rejected_copy(write: &Write, error: StoreError) -> AzureError {
-    of_target(rejected(write, error))
-}
-
-/// Tells that a copy's false condition is its target's.
+/// Returns the error of a copy: a false condition is the target's.
 pub(crate) fn of_target(error: AzureError) -> AzureError {
     if error.code == "ConditionNotMet" { AzureError { code: "TargetConditionNotMet", ..error } } else { error }
 }

@@ -26,7 +26,7 @@ pub(crate) async fn read(context: &Context, document: Document, body: Upload) ->
     let other_length = || incomplete("the body is shorter or longer than Content-Length".to_owned());
     let bytes = context.documents.read(client, body, length).await.map_err(|error| match error {
         DocumentError::TooLong(_) => other_length(),
-        DocumentError::Crowded(crowded) => AzureError::busy_since(crowded.to_string()),
+        DocumentError::Crowded(crowded) => AzureError::crowded(crowded),
         DocumentError::Broken(error) => incomplete(error.to_string()),
     })?;
     if bytes.len() as u64 != length {

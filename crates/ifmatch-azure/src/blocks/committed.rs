@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use serde_json::{Value, json};
 
@@ -93,6 +94,9 @@ async fn discard(store: &dyn BlobStore, path: &BlobPath) {
     }
 }
 
+/// Bytes of memory for each byte of a stored list while it is parsed.
+const PARSED: usize = 4;
+
 impl CommittedList {
     /// Stores the list of a version that is about to be written.
     pub(crate) async fn prepare(
@@ -108,20 +112,33 @@ impl CommittedList {
         Ok(Saved { list, id, path })
     }
 
-    /// Loads the list of a version, or `None` if it wasn't made of blocks, or has been replaced since.
+    /// Loads the list of a version into `memory`, if it is given, or returns `None` if it wasn't made of blocks, or has been replaced since.
     pub(crate) async fn find(
         store: &dyn BlobStore,
         paths: &BlobPaths,
         info: &BlobInfo,
+        memory: Option<&mut DocumentMemory>,
     ) -> Result<Option<Self>, AzureError> {
         let path = paths.list(info.headers.block_list.as_ref().map_or(BY_TAG, FieldText::as_str))?;
-        let list = Self::load(store, &path).await.map_err(AzureError::of_blob)?;
+        let list = Self::load_into(store, &path, memory).await.map_err(AzureError::of_blob)?;
         Ok(list.filter(|list| list.belongs_to(info, &path)))
     }
 
     /// Loads the list stored at this path, if it can be read.
     pub(super) async fn load(store: &dyn BlobStore, path: &BlobPath) -> Result<Option<Self>, StoreError> {
+        Self::load_into(store, path, None).await
+    }
+
+    async fn load_into(
+        store: &dyn BlobStore,
+        path: &BlobPath,
+        memory: Option<&mut DocumentMemory>,
+    ) -> Result<Option<Self>, StoreError> {
         let Some(mut opened) = store.open(path, Reading::WHOLE.without_lease()).await? else { return Ok(None) };
+        if let Some(memory) = memory {
+            // Parsed, it takes several times as much.
+            memory.grow(usize::try_from(opened.info.length).unwrap_or(usize::MAX).saturating_mul(PARSED))?;
+        }
         let bytes = opened.source.read(None).await?.collect().await?.to_bytes();
         Ok(serde_json::from_slice(&bytes).ok().and_then(|value| Self::from_json(&value)))
     }

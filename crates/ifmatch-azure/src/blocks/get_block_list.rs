@@ -4,6 +4,7 @@ use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderName, Response};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
+use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, Reading};
 use ifmatch_core::lease::SeenLease;
@@ -23,11 +24,13 @@ pub(crate) async fn get_block_list(
     blob: &BlobPath,
     get: GetBlockList,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let GetBlockList { committed, uncommitted, lease } = get;
+    let GetBlockList { client, committed, uncommitted, lease } = get;
+    // Nothing ends a list early, so what it is built from counts, too.
+    let mut memory = context.documents.begin_answer(client).map_err(AzureError::crowded)?;
     let store = &*context.store;
     let paths = BlobPaths::of(context, blob).await?;
-    let staged = paths.staged(store).await?;
-    let (info, list) = find(context, blob, &paths).await?;
+    let staged = paths.staged(store, Some(&mut memory)).await?;
+    let (info, list) = find(context, blob, &paths, &mut memory).await?;
     SeenLease::check(info.as_ref().and_then(|info| info.lease.as_ref()), lease).map_err(AzureError::of_blob)?;
     blobs::require_block_blob(info.as_ref())?;
     if info.is_none() && staged.is_empty() {
@@ -41,7 +44,8 @@ pub(crate) async fn get_block_list(
     if uncommitted {
         add(&mut xml, "UncommittedBlocks", staged.iter().map(|(id, block)| (id, block.length)));
     }
-    let mut response = response::document(xml.end("BlockList"));
+    memory.grow(xml.len()).map_err(AzureError::crowded)?;
+    let mut response = response::document(memory.hold(xml.end("BlockList")));
     if let Some(info) = &info {
         let headers = response.headers_mut();
         headers.extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
@@ -56,12 +60,13 @@ async fn find(
     context: &Context,
     blob: &BlobPath,
     paths: &BlobPaths,
+    memory: &mut DocumentMemory,
 ) -> Result<(Option<BlobInfo>, Option<CommittedList>), AzureError> {
     let mut before = None;
     loop {
         let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
         let Some(info) = opened.map(|opened| opened.info) else { return Ok((None, None)) };
-        let list = CommittedList::find(&*context.store, paths, &info).await?;
+        let list = CommittedList::find(&*context.store, paths, &info, Some(memory)).await?;
         let id = info.headers.block_list.clone();
         if list.is_some() || id.is_none() || id == before {
             return Ok((Some(info), list));

@@ -71,7 +71,7 @@ async fn attempt(
 ) -> Result<Option<Response<BlobBody>>, AzureError> {
     let store = &*context.store;
     let paths = BlobPaths::of(context, blob).await?;
-    let staged = paths.staged(store).await?;
+    let staged = paths.staged(store, None).await?;
     let is_staged = |(from, id): &(From, BlockId)| *from != From::Committed && staged.contains_key(id);
     let current = if wanted.iter().all(is_staged) { None } else { Current::find(context, blob, &paths, write).await? };
     let (segments, blocks) = match resolve(wanted, &staged, current.as_ref()) {
@@ -120,7 +120,7 @@ async fn attempt(
             }
             match error.kind() {
                 StoreErrorKind::PreconditionFailed {
-                    precondition: Precondition::IfMatch | Precondition::UnreadableIfMatch,
+                    precondition: Precondition::IfMatch | Precondition::UnreadableIfMatch | Precondition::WeakIfMatch,
                     ..
                 } if is_tied => Ok(None),
                 _ if moved.happened() => Ok(None),
@@ -153,7 +153,7 @@ impl Current {
         let info = &opened.info;
         SeenLease::check(info.lease.as_ref(), write.lease).map_err(AzureError::of_blob)?;
         let preconditions = bind(write, info)?;
-        let Some(list) = CommittedList::find(store, paths, info).await? else { return Ok(None) };
+        let Some(list) = CommittedList::find(store, paths, info, None).await? else { return Ok(None) };
         Ok(Some(Self { opened, list, preconditions }))
     }
 }
@@ -170,7 +170,9 @@ fn bind(write: &Write, info: &BlobInfo) -> Result<Preconditions, AzureError> {
             let current = info.tag.clone();
             Err(write::rejected(write, StoreErrorKind::PreconditionFailed { precondition, current }.into()))
         }
-        Verdict::Failed(Precondition::IfMatch | Precondition::UnreadableIfMatch) => Ok(conditions.clone()),
+        Verdict::Failed(Precondition::IfMatch | Precondition::UnreadableIfMatch | Precondition::WeakIfMatch) => {
+            Ok(conditions.clone())
+        }
         Verdict::Failed(_) => Ok(Preconditions { if_match, ..conditions.clone() }),
         Verdict::Proceed | Verdict::NotModified => Ok(Preconditions { if_match, ..Preconditions::default() }),
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, ready};
 use futures_util::{FutureExt, StreamExt, stream};
 use ifmatch_blob::dialect::Context;
+use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobStore, ContainerInfo, Delete, ListQuery, Reading, StoreError};
 use ifmatch_blob::sweep::{IsUsed, remove_old};
@@ -102,12 +103,20 @@ impl BlobPaths {
         Ok(BlobPath { container: COMMITTED_LISTS.clone(), name: BlobName::new(&format!("{}{id}", self.folder))? })
     }
 
-    /// Loads the staged blocks, ordered by id.
-    pub(crate) async fn staged(&self, store: &dyn BlobStore) -> Result<StagedBlocks, AzureError> {
+    /// Loads the staged blocks, ordered by id. They take their memory from `memory`, if it is given.
+    pub(crate) async fn staged(
+        &self,
+        store: &dyn BlobStore,
+        mut memory: Option<&mut DocumentMemory>,
+    ) -> Result<StagedBlocks, AzureError> {
         let mut staged = StagedBlocks::new();
         let mut after = None;
         loop {
             let page = self.page(store, after, STEP).await?;
+            if let Some(memory) = &mut memory {
+                let size = |(_, block): &(BlockId, Staged)| size_of::<Staged>() + 2 * block.path.name.as_str().len();
+                memory.grow(page.0.iter().map(size).sum()).map_err(AzureError::crowded)?;
+            }
             staged.extend(page.0);
             after = page.1;
             if after.is_none() {
@@ -146,7 +155,7 @@ pub(crate) async fn all(context: &Context, blob: &BlobPath) -> Result<StagedBloc
     if context.store.peek().is_some_and(|store| store.is_empty(&STAGED_BLOCKS)) {
         return Ok(StagedBlocks::new());
     }
-    BlobPaths::within(&container, blob).staged(&*context.store).await
+    BlobPaths::within(&container, blob).staged(&*context.store, None).await
 }
 
 /// Removes staged blocks, unless they have been staged again since. Blocks that can't be removed now are garbage

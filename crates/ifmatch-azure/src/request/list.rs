@@ -5,6 +5,7 @@ use base64::engine::general_purpose::URL_SAFE;
 use http::header::HOST;
 use http::request::Parts;
 use ifmatch_blob::accounts::{Account, Accounts};
+use ifmatch_blob::dialect::Client;
 use ifmatch_blob::name::ContainerName;
 
 use super::target::Query;
@@ -34,6 +35,8 @@ const OF_CONTAINERS: [&str; 3] = ["metadata", "deleted", "system"];
 /// The parameters of a listing.
 #[expect(clippy::struct_excessive_bools, reason = "each is a value of `include`")]
 pub(crate) struct List {
+    /// The client that asks.
+    pub(crate) client: Option<Client>,
     pub(crate) prefix: String,
     pub(crate) delimiter: Option<String>,
     pub(crate) marker: Option<String>,
@@ -94,6 +97,7 @@ impl List {
             return Err(AzureError::invalid_parameter("include", &rule));
         }
         Ok(Self {
+            client: head.extensions.get().copied(),
             prefix: text("prefix").unwrap_or_default(),
             delimiter: text("delimiter"),
             start: text("startfrom").max(resume.as_ref().map(|(from, _)| from.clone())),

@@ -118,6 +118,8 @@ pub(crate) enum BlobOperation<'a> {
 
 /// Get Blob, Get Blob Properties, Get Blob Metadata and Get Blob Tags.
 pub(crate) struct Get<'a> {
+    /// The client to which the blob is sent.
+    pub(crate) client: Option<Client>,
     /// The snapshot to read, or `None` for the blob itself.
     pub(crate) snapshot: Option<SnapshotTime>,
     pub(crate) conditions: Preconditions,
@@ -266,6 +268,8 @@ pub(crate) struct PutBlockList {
 
 /// Get Block List.
 pub(crate) struct GetBlockList {
+    /// The client that asks.
+    pub(crate) client: Option<Client>,
     pub(crate) committed: bool,
     pub(crate) uncommitted: bool,
     pub(crate) lease: LeaseUse,
@@ -432,7 +436,8 @@ impl<'a> Parser<'a, '_> {
             None => Part::Whole,
             Some(range) => Part::Range { range, headers: fields, digest: headers::range_digest(fields)? },
         };
-        Ok(Get { snapshot: self.query.snapshot()?, conditions, if_tags: headers::if_tags(fields)?, lease, part })
+        let (client, snapshot) = (self.head.extensions.get().copied(), self.query.snapshot()?);
+        Ok(Get { client, snapshot, conditions, if_tags: headers::if_tags(fields)?, lease, part })
     }
 
     fn put_blob(&self) -> Result<PutBlob, AzureError> {
@@ -515,7 +520,8 @@ impl<'a> Parser<'a, '_> {
             "all" => (true, true),
             _ => return Err(AzureError::invalid_parameter(TYPE, "must be committed, uncommitted or all")),
         };
-        Ok(GetBlockList { committed, uncommitted, lease: LeaseUse::Read(self.lease_id()?) })
+        let client = self.head.extensions.get().copied();
+        Ok(GetBlockList { client, committed, uncommitted, lease: LeaseUse::Read(self.lease_id()?) })
     }
 
     fn lease(&self) -> Result<Lease, AzureError> {

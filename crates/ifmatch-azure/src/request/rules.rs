@@ -145,6 +145,8 @@ const STORED: &[&str] = &[
 const CRC64: &[&str] = &["x-ms-content-crc64"];
 const BLOB_MD5: &[&str] = &["x-ms-blob-content-md5"];
 const TYPE: &[&str] = &["x-ms-blob-type"];
+/// Old SDKs send the type with operations on a part of a blob, where Azure ignores it.
+const IGNORED_TYPE: &[&str] = &["x-ms-blob-type"];
 const TIER: &[&str] = &["x-ms-access-tier"];
 const REHYDRATE: &[&str] = &["x-ms-rehydrate-priority"];
 const TAGS: &[&str] = &["x-ms-tags"];
@@ -225,17 +227,17 @@ pub(super) const OF_BLOB: [Rule<OfBlob>; 21] = {
         rule(N::GetProperties, ("HEAD", "", ""), SNAPSHOT, &[LEASE, IF_TAGS], All),
         rule(N::GetProperties, ("GET HEAD", "", "metadata"), SNAPSHOT, &[LEASE, IF_TAGS], All),
         rule(N::Put, ("PUT", "", ""), &[], &[LEASE, META, TIER, CRC64, TYPE, STORED, TAGS], All),
-        rule(N::AppendBlock, ("PUT", "", "appendblock"), &[], &[LEASE, META, CRC64, POSITION, MAX_SIZE], All),
-        rule(N::AppendBlockFromUrl, ("PUT", "", "appendblock"), &[], &[LEASE, META, POSITION, MAX_SIZE, SOURCE, SOURCE_RANGE], All),
-        rule(N::Seal, ("PUT", "", "seal"), &[], &[LEASE, POSITION], All),
-        rule(N::PutBlock, ("PUT", "", "block"), &["blockid"], &[LEASE, META, BLOB_MD5, CRC64], None),
-        rule(N::PutBlockList, ("PUT", "", "blocklist"), &[], &[LEASE, META, TIER, CRC64, STORED, TAGS], All),
+        rule(N::AppendBlock, ("PUT", "", "appendblock"), &[], &[LEASE, META, CRC64, POSITION, MAX_SIZE, IGNORED_TYPE], All),
+        rule(N::AppendBlockFromUrl, ("PUT", "", "appendblock"), &[], &[LEASE, META, POSITION, MAX_SIZE, SOURCE, SOURCE_RANGE, IGNORED_TYPE], All),
+        rule(N::Seal, ("PUT", "", "seal"), &[], &[LEASE, POSITION, IGNORED_TYPE], All),
+        rule(N::PutBlock, ("PUT", "", "block"), &["blockid"], &[LEASE, META, BLOB_MD5, CRC64, IGNORED_TYPE], None),
+        rule(N::PutBlockList, ("PUT", "", "blocklist"), &[], &[LEASE, META, TIER, CRC64, STORED, TAGS, IGNORED_TYPE], All),
         rule(N::GetBlockList, ("GET", "", "blocklist"), &["blocklisttype"], &[LEASE], None),
         rule(N::SetMetadata, ("PUT", "", "metadata"), &[], &[LEASE, META, IF_TAGS], All),
         rule(N::SetProperties, ("PUT", "", "properties"), &[], &[LEASE, STORED, IF_TAGS], All),
         rule(N::Lease, ("PUT", "", "lease"), &[], &[LEASING], All),
         rule(N::Copy, ("PUT", "", ""), &[], &[LEASE, META, TIER, TYPE, STORED, SOURCE, SOURCE_BLOB, TAGS], All),
-        rule(N::PutBlockFromUrl, ("PUT", "", "block"), &["blockid"], &[LEASE, SOURCE, SOURCE_RANGE], None),
+        rule(N::PutBlockFromUrl, ("PUT", "", "block"), &["blockid"], &[LEASE, SOURCE, SOURCE_RANGE, IGNORED_TYPE], None),
         rule(N::SetTier, ("PUT", "", "tier"), &[], &[LEASE, TIER, REHYDRATE], None),
         rule(N::GetTags, ("GET", "", "tags"), SNAPSHOT, &[LEASE, IF_TAGS], None),
         rule(N::SetTags, ("PUT", "", "tags"), &[], &[LEASE, IF_TAGS, CRC64], All),
@@ -264,7 +266,7 @@ pub(super) fn find<N: Copy>(rules: &[Rule<N>], head: &Parts, query: &Query) -> R
     let copies = headers.contains_key(headers::COPY_SOURCE);
     of_method.sort_by_key(|rule| rule.knows(headers::COPY_SOURCE.as_str()) != copies);
     let rule = of_method.first().ok_or_else(|| wrong_method(&candidates))?;
-    if rule.knows(headers::BLOB_TYPE.as_str()) {
+    if parts.1.is_empty() && rule.knows(headers::BLOB_TYPE.as_str()) {
         // Checked first: other blob types have their own headers.
         headers::check_blob_type(headers)?;
     }

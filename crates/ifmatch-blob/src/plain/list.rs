@@ -13,7 +13,7 @@ use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::headers::FieldText;
 use crate::name::{self, ContainerName};
-use crate::store::{BlobEntry, ContainerEntry, Hierarchy, ListQuery, Listed, Listing};
+use crate::store::{BlobEntry, ContainerEntry, Hierarchy, ListQuery, Listed, StoreError};
 
 /// Maximum and default number of names per page.
 const MAX_LIMIT: usize = 1000;
@@ -24,18 +24,16 @@ pub(super) async fn blobs(
     container: &ContainerName,
 ) -> Result<Response<BlobBody>, Problem> {
     let query = parse(head.uri.query().unwrap_or_default())?;
-    let page = match &query.delimiter {
-        None => shared.store.list(container, &query).await?.map(|page| Listing {
-            items: page.items.into_iter().map(|entry| Listed::Blob(Box::new(entry))).collect(),
-            next: page.next,
-        }),
-        Some(delimiter) => {
-            let (prefix, after) = (&*query.prefix, query.after.clone());
-            let delimiter = Some(&**delimiter);
-            let listing = Hierarchy { prefix, delimiter, after, start: None, limit: query.limit, leases: false };
-            listing.list(shared.store.as_ref(), container).await?
-        }
+    let listing = Hierarchy {
+        prefix: &query.prefix,
+        delimiter: query.delimiter.as_deref(),
+        after: query.after.clone(),
+        start: None,
+        limit: query.limit,
+        leases: false,
     };
+    let mut memory = shared.documents.begin_answer(head.extensions.get().copied()).map_err(StoreError::from)?;
+    let page = listing.list(shared.store.as_ref(), container, &mut memory).await?;
     let page = page.ok_or_else(|| Problem::not_found().detail("no such container"))?;
     let now = shared.wall();
     let (mut items, mut folders) = (Vec::new(), Vec::new());
@@ -46,7 +44,7 @@ pub(super) async fn blobs(
         }
     }
     let folders = query.delimiter.as_ref().map(|_| folders);
-    Ok(answer(head, &Blobs { container: container.as_str(), items, folders, next: page.next.as_deref() }))
+    answer(shared, head, &Blobs { container: container.as_str(), items, folders, next: page.next.as_deref() })
 }
 
 pub(super) async fn containers(shared: &Context, head: &Parts) -> Result<Response<BlobBody>, Problem> {
@@ -57,7 +55,7 @@ pub(super) async fn containers(shared: &Context, head: &Parts) -> Result<Respons
     let page = shared.store.containers(&query).await?;
     let now = shared.wall();
     let items: Vec<Container<'_>> = page.items.iter().map(|entry| self::container(entry, now)).collect();
-    Ok(answer(head, &Containers { items, next: page.next.as_deref() }))
+    answer(shared, head, &Containers { items, next: page.next.as_deref() })
 }
 
 #[derive(Serialize)]
@@ -115,15 +113,16 @@ fn date(date: Option<HttpDate>, now: Timestamp) -> Option<String> {
 }
 
 #[expect(clippy::expect_used, reason = "all keys are text")]
-fn answer(head: &Parts, listing: &impl Serialize) -> Response<BlobBody> {
+fn answer(shared: &Context, head: &Parts, listing: &impl Serialize) -> Result<Response<BlobBody>, Problem> {
     let text = serde_json::to_string(listing).expect("keys are text");
     let length = text.len();
     let body = if head.method == Method::HEAD { BlobBody::empty() } else { text.into() };
+    let body = shared.documents.count(head.extensions.get().copied(), body).map_err(StoreError::from)?;
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response.headers_mut().insert(CONTENT_LENGTH, length.into());
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response
+    Ok(response)
 }
 
 fn parse(query: &str) -> Result<ListQuery, Problem> {

@@ -50,6 +50,7 @@ fn of(error: &StoreError) -> Problem {
         }
         StoreErrorKind::Full => Problem::insufficient_storage(),
         StoreErrorKind::Unavailable => Problem::unavailable(RETRY),
+        StoreErrorKind::Crowded => Problem::unavailable(RETRY).detail(error.to_string()),
         StoreErrorKind::OutcomeUnknown => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown")
             .detail("the outcome of the write is unknown. GET the blob before you retry")
             .header(RETRY_AFTER, RETRY.as_secs().into()),

@@ -26,7 +26,7 @@ use super::problem::no_such_blob;
 use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::name::BlobPath;
-use crate::store::{BlobInfo, Cached, Opened, Reading, Source, StoreError, StoreErrorKind};
+use crate::store::{BlobInfo, Cached, Extent, Opened, Reading, Source, StoreError, StoreErrorKind};
 
 /// Number of fields of a usual response. More can be added.
 const USUAL_FIELDS: usize = 12;
@@ -34,7 +34,7 @@ const USUAL_FIELDS: usize = 12;
 pub(super) async fn read(shared: &Context, head: &Parts, blob: &BlobPath) -> Result<Response<BlobBody>, Problem> {
     let preconditions = Preconditions::from_headers(&head.headers);
     let wanted = wanted(head);
-    if revalidates(&preconditions) && wanted != Reading::HEAD {
+    if revalidates(&preconditions) && wanted.extent != Extent::None {
         // The likely answer is a 304, which needs no body. Otherwise everything is decided again for the version found
         // then.
         let opened = open(shared, head, blob, Reading::HEAD).await?;
@@ -77,11 +77,12 @@ pub(super) fn at_once(shared: &Context, head: &Parts, blob: &BlobPath) -> Option
 
 /// Returns what a GET or HEAD reads unless a condition prevents it.
 fn wanted(head: &Parts) -> Reading {
-    match head.method {
+    let reading = match head.method {
         Method::HEAD => Reading::HEAD,
         _ => range::field(&head.headers)
             .map_or(Reading::WHOLE, |value| Reading::of_range(value.as_bytes(), Limits::default())),
-    }
+    };
+    reading.sent_to(head.extensions.get().copied())
 }
 
 fn revalidates(preconditions: &Preconditions) -> bool {

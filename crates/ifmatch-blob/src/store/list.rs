@@ -1,11 +1,16 @@
 //! Listings, also with folders: a delimiter divides the names.
 
+use std::future::poll_fn;
+use std::mem;
+use std::task::Poll;
+
 use futures_util::stream::{self, BoxStream, Stream};
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::BlobStore;
 use super::read::BlobInfo;
 use super::write::ContainerInfo;
+use crate::documents::{DocumentMemory, PAGE};
 use crate::error::StoreError;
 use crate::name::{BlobName, ContainerName};
 
@@ -126,6 +131,13 @@ pub struct BlobEntry {
     pub info: BlobInfo,
 }
 
+impl BlobEntry {
+    /// Returns about how many bytes of memory it takes.
+    pub fn size(&self) -> usize {
+        size_of::<Self>() + self.name.as_str().len() + self.info.headers.size()
+    }
+}
+
 /// A container in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerEntry {
@@ -133,6 +145,13 @@ pub struct ContainerEntry {
     pub name: ContainerName,
     /// Its properties.
     pub info: ContainerInfo,
+}
+
+impl ContainerEntry {
+    /// Returns about how many bytes of memory it takes.
+    pub fn size(&self) -> usize {
+        size_of::<Self>() + self.name.as_str().len() + self.info.headers.size()
+    }
 }
 
 /// Number of entries read from the store at a time.
@@ -183,13 +202,19 @@ pub struct Listing {
 }
 
 impl Hierarchy<'_> {
-    /// Lists a container. Returns `None` if there is no such container.
+    /// Lists a container. Returns `None` if there is no such container. The items take their memory from `memory`, and the page ends after
+    /// [`PAGE`] bytes of it, if not before.
     ///
     /// # Errors
-    /// The store failed.
-    pub async fn list(&self, store: &dyn BlobStore, container: &ContainerName) -> Result<Option<Listing>, StoreError> {
+    /// The store failed, or there is no memory for the items.
+    pub async fn list(
+        &self,
+        store: &dyn BlobStore,
+        container: &ContainerName,
+        memory: &mut DocumentMemory,
+    ) -> Result<Option<Listing>, StoreError> {
         let mut after = self.after.clone().max(self.start.map(before));
-        let mut items = Vec::new();
+        let (mut items, mut bytes) = (Vec::new(), 0);
         let all = ListQuery {
             prefix: self.prefix.to_owned(),
             leases: self.leases,
@@ -211,9 +236,12 @@ impl Hierarchy<'_> {
                     after = Some(name.to_owned());
                     continue;
                 }
-                if items.len() == self.limit {
+                if items.len() == self.limit || bytes >= PAGE {
                     return Ok(Some(Listing { items, next: after }));
                 }
+                let size = folder.map_or_else(|| entry.size(), |folder| size_of::<Listed>() + folder.len());
+                memory.grow(size)?;
+                bytes += size;
                 // Skips the rest of a folder, except for names that begin with the last character.
                 after = Some(folder.map_or_else(|| name.to_owned(), behind));
                 items.push(match folder {
@@ -222,10 +250,25 @@ impl Hierarchy<'_> {
                 });
             }
             let Some(end) = page.next else { return Ok(Some(Listing { items, next: None })) };
+            // A store may have all of it in memory. Others take their turn, and a client that has left ends this here.
+            yield_now().await;
             // The last names of a page may be missing from it, and the rest of a folder is skipped beyond its end.
             after = after.max(Some(end));
         }
     }
+}
+
+/// Lets other tasks run.
+async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Returns an [`after`](Hierarchy::after) that skips this folder, except for names that begin with the last character.

@@ -16,6 +16,7 @@ use ifmatch_core::range::{Limits, RangeSpec};
 use ifmatch_core::record::Revision;
 
 use crate::body::BlobBody;
+use crate::dialect::Client;
 use crate::error::StoreError;
 use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
@@ -34,6 +35,8 @@ pub struct Reading {
     pub extent: Extent,
     /// [`BlobInfo::lease`] will be used. Otherwise it may be missing.
     pub lease: bool,
+    /// The client to which the bytes are sent, if they are. What it leaves unread counts against its share of a store's memory.
+    pub client: Option<Client>,
 }
 
 /// The bytes of a blob that will be read.
@@ -51,11 +54,11 @@ pub enum Extent {
 
 impl Reading {
     /// Only the properties.
-    pub const HEAD: Self = Self { extent: Extent::None, lease: true };
+    pub const HEAD: Self = Self { extent: Extent::None, lease: true, client: None };
     /// All bytes, most likely.
-    pub const WHOLE: Self = Self { extent: Extent::All, lease: true };
+    pub const WHOLE: Self = Self { extent: Extent::All, ..Self::HEAD };
     /// Some ranges, or all bytes, or none.
-    pub const RANGES: Self = Self { extent: Extent::Ranges, lease: true };
+    pub const RANGES: Self = Self { extent: Extent::Ranges, ..Self::HEAD };
 
     /// Returns the bytes that a GET with this `Range` field reads, unless a condition prevents it.
     ///
@@ -70,7 +73,7 @@ impl Reading {
     pub fn of_range(value: &[u8], limits: Limits) -> Self {
         match RangeSpec::parse_set(value, limits).as_deref() {
             None => Self::WHOLE,
-            Some(&[spec]) => Self { extent: Extent::Range(spec), lease: true },
+            Some(&[spec]) => Self { extent: Extent::Range(spec), ..Self::HEAD },
             Some(_) => Self::RANGES,
         }
     }
@@ -79,6 +82,20 @@ impl Reading {
     #[must_use]
     pub const fn without_lease(self) -> Self {
         Self { lease: false, ..self }
+    }
+
+    /// Returns the same for bytes that are sent to a client.
+    ///
+    /// ```
+    /// use ifmatch_blob::dialect::Client;
+    /// use ifmatch_blob::store::Reading;
+    ///
+    /// let client = Some(Client([192, 0, 2, 7].into()));
+    /// assert_eq!(Reading::WHOLE.sent_to(client).client, client);
+    /// ```
+    #[must_use]
+    pub const fn sent_to(self, client: Option<Client>) -> Self {
+        Self { client, ..self }
     }
 }
 

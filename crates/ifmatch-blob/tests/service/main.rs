@@ -8,6 +8,7 @@ mod faults;
 mod leases;
 mod leftovers;
 mod listing;
+mod pages;
 mod reads;
 mod support;
 mod uploads;

@@ -72,7 +72,9 @@ pub(crate) fn name(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Proceed => "proceed",
         Verdict::NotModified => "304",
-        Verdict::Failed(Precondition::IfMatch | Precondition::UnreadableIfMatch) => "412 if-match",
+        Verdict::Failed(Precondition::IfMatch | Precondition::UnreadableIfMatch | Precondition::WeakIfMatch) => {
+            "412 if-match"
+        }
         Verdict::Failed(Precondition::IfUnmodifiedSince) => "412 if-unmodified-since",
         Verdict::Failed(Precondition::IfNoneMatch | Precondition::UnreadableIfNoneMatch) => "412 if-none-match",
         Verdict::Failed(Precondition::IfModifiedSince) => "412 if-modified-since",

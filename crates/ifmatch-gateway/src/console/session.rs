@@ -68,7 +68,9 @@ impl Sessions {
         let now = SystemClock.now();
         let mut sessions = self.lock();
         sessions.retain(|_, (_, used)| now < used.saturating_add(IDLE));
-        let (session, used) = sessions.get_mut(&self.key(headers)?)?;
+        // A browser may send others of the name first: those of a longer path, or that another port of the host has set.
+        let key = self.keys(headers).find(|key| sessions.contains_key(key))?;
+        let (session, used) = sessions.get_mut(&key)?;
         *used = now;
         Some(session.clone())
     }
@@ -92,10 +94,12 @@ impl Sessions {
         HeaderValue::try_from(cookie).map_err(|error| failed(&error))
     }
 
-    /// Ends the session that a request belongs to.
+    /// Ends the sessions of all cookies in a request: the operator signs out, whichever comes first.
     pub(super) fn end(&self, headers: &HeaderMap) {
-        if let Some(key) = self.key(headers) {
-            self.lock().remove(&key);
+        let mut sessions = self.lock();
+        let ended = self.keys(headers).filter(|key| sessions.remove(key).is_some()).count();
+        drop(sessions);
+        if ended > 0 {
             self.ended.send_replace(());
         }
     }
@@ -105,12 +109,13 @@ impl Sessions {
         self.ended.subscribe()
     }
 
-    fn key(&self, headers: &HeaderMap) -> Option<[u8; 32]> {
-        let mut cookies = fields::lines(headers, COOKIE).flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-        let value = |cookie: &'_ [u8]| {
-            Some(cookie.trim_ascii().strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")?.to_owned())
-        };
-        cookies.find_map(value).map(|cookie| Sha256::digest(cookie).into())
+    /// Returns the digests of all cookies of the console's name.
+    fn keys(&self, headers: &HeaderMap) -> impl Iterator<Item = [u8; 32]> {
+        let cookies = fields::lines(headers, COOKIE).flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+        cookies.filter_map(|cookie| {
+            let value = cookie.trim_ascii().strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")?;
+            Some(Sha256::digest(value).into())
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], (Session, Timestamp)>> {
@@ -171,6 +176,20 @@ mod tests {
         headers.append(COOKIE, cookie_of(&other.begin("b".to_owned(), true).unwrap())[COOKIE].clone());
         let token = |sessions: &Sessions| sessions.of(&headers).and_then(|session| session.token);
         assert_eq!((token(&one).as_deref(), token(&other).as_deref()), (Some("a"), Some("b")));
+    }
+
+    #[test]
+    fn another_cookie_of_the_name_neither_hides_a_session_nor_keeps_it() {
+        for order in [0, 1] {
+            let sessions = Sessions::new(1).unwrap();
+            let begun = cookie_of(&sessions.begin("a".to_owned(), false).unwrap())[COOKIE].clone();
+            let mut lines = vec![begun, HeaderValue::from_static("ifmatch-console-1=of-another-path")];
+            lines.rotate_left(order);
+            let headers: HeaderMap = lines.into_iter().map(|line| (COOKIE, line)).collect();
+            assert_eq!(sessions.of(&headers).and_then(|session| session.token).as_deref(), Some("a"), "{order}");
+            sessions.end(&headers);
+            assert!(sessions.of(&headers).is_none(), "signed out, {order}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::name::ContainerName;
+use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, Register};
@@ -44,7 +45,7 @@ pub(crate) struct Down {
 }
 
 impl Readiness {
-    /// Checks that the register would accept a change, and that the store answers, which needs its register.
+    /// Checks that the register, or the index of a folder, would accept a change, and that the store answers, which needs its register.
     async fn check(&self, blobs: &MeteredStore, register: Option<&dyn Register>) -> Result<(), Down> {
         let mut last = self.0.lock().await;
         if let Some((checked, at)) = &*last
@@ -110,10 +111,13 @@ pub(super) enum Ready {
 pub(super) async fn check(state: &AppState) -> Ready {
     match &state.blobs {
         _ if state.is_stopping() => Ready::Stopping,
-        Some(blobs) => match state.readiness.check(blobs, state.register.as_deref()).await {
-            Ok(()) => Ready::Yes,
-            Err(down) => Ready::Unavailable(down),
-        },
+        Some(blobs) => {
+            let index = state.folder.as_ref().map(EmbeddedStore::index);
+            match state.readiness.check(blobs, state.register.as_deref().or(index)).await {
+                Ok(()) => Ready::Yes,
+                Err(down) => Ready::Unavailable(down),
+            }
+        }
         None => Ready::Yes,
     }
 }

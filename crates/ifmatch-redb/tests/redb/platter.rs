@@ -43,6 +43,8 @@ struct World {
     fails: Option<(Call, usize)>,
     is_full: bool,
     creations_fail: bool,
+    /// The newest commit is remembered as one that failed.
+    has_failed: bool,
     draws: u64,
 }
 
@@ -64,8 +66,9 @@ struct Handle {
 impl Platter {
     pub(crate) fn new(seed: u64) -> Self {
         let (files, name, durable_name, fresh) = (Vec::new(), None, None, None);
-        let (process, fails, is_full, creations_fail, draws) = (0, None, false, false, seed);
-        let world = World { files, name, durable_name, fresh, process, fails, is_full, creations_fail, draws };
+        let (process, fails, is_full, creations_fail, has_failed, draws) = (0, None, false, false, false, seed);
+        let world =
+            World { files, name, durable_name, fresh, process, fails, is_full, creations_fail, has_failed, draws };
         Self(Arc::new(Mutex::new(world)))
     }
 
@@ -191,6 +194,15 @@ impl Storage for Platter {
 
     fn discard(&self) {
         self.world().fresh = None;
+    }
+
+    fn remember_failure(&self, has_failed: bool) -> io::Result<()> {
+        self.world().has_failed = has_failed;
+        Ok(())
+    }
+
+    fn has_failed(&self) -> io::Result<bool> {
+        Ok(self.world().has_failed)
     }
 }
 

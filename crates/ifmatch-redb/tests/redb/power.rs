@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ifmatch_redb::{OpenErrorKind, RedbRegister};
+use ifmatch_redb::{OpenErrorKind, RedbRegister, Storage};
 use ifmatch_register::{Driver, DriverError, RegisterErrorKind, Scan};
 
 use crate::platter::{Call, Platter};
@@ -183,6 +183,7 @@ async fn a_full_disk_fails_writes_and_shows_durable_records() {
     for _ in 0..3 {
         assert!(known.set(&driver, "during").await.is_err());
         assert!(!platter.has_leftover(), "an incomplete copy frees its space");
+        assert!(platter.has_failed().unwrap(), "a process that starts now must know that the commit was refused");
         assert_eq!(get(&driver, "before").await.unwrap(), Some(1));
         let scan = Scan { prefix: "before", after: None, limit: 100 };
         assert_eq!(driver.register().scan(&scan).await.unwrap().len(), 1);
@@ -190,6 +191,7 @@ async fn a_full_disk_fails_writes_and_shows_durable_records() {
     platter.set_full(false);
     known.get(&driver, "during").await.unwrap();
     known.set(&driver, "after").await.unwrap();
+    assert!(!platter.has_failed().unwrap(), "later commits are acknowledged ones");
     known.check(&driver).await;
     assert_eq!(driver.register().scan(&Scan { limit: 100, ..Scan::default() }).await.unwrap().len(), 3);
 }

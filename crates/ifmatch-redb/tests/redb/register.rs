@@ -190,3 +190,42 @@ async fn a_page_of_zeros_is_damage_and_no_panic() {
     }
     assert!(damaged_pages > 0, "no page was in use");
 }
+
+/// A disk that was full leaves an incomplete commit, as a power loss may do. It was refused, so nothing is missing without it.
+#[tokio::test]
+async fn an_incomplete_commit_that_was_refused_is_no_damage() {
+    let (database, mut rolled_back) = (database(false).await, 0);
+    for start in (0..database.len()).step_by(PAGE) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut damaged = database.clone();
+        damaged[start + PAGE / 2] ^= 4;
+        let path = written(folder.path(), &damaged);
+        let Ok(Integrity::RolledBack | Integrity::LostCommit) = RedbRegister::integrity(&path) else { continue };
+        rolled_back += 1;
+        let failed = folder.path().join("index.redb.failed");
+        fs::write(&failed, "").unwrap();
+        assert_eq!(RedbRegister::integrity(&path).unwrap(), Integrity::Intact, "page at {start}");
+        let driver = Driver::new(RedbRegister::open(&path).unwrap()).assume_absent();
+        assert_eq!(get(&driver, "last").await.unwrap(), Some(LAST - 1), "page at {start}");
+        assert!(!failed.exists(), "it must not excuse the loss of a later commit");
+    }
+    assert!(rolled_back > 0, "no byte was of the newest commit");
+}
+
+/// Otherwise, whoever looks a second time would not learn what the first one was told.
+#[tokio::test]
+async fn a_database_that_is_only_read_stays_as_it_was_found() {
+    for is_closed in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let found = database(is_closed).await;
+        let path = written(folder.path(), &found);
+        let driver = Driver::new(RedbRegister::open_read_only(&path).unwrap()).assume_absent();
+        assert_eq!(get(&driver, "last").await.unwrap(), Some(LAST));
+        assert!(set(&driver, "last", LAST + 1).await.is_err(), "it can't be changed");
+        assert_eq!(get(&driver, "last").await.unwrap(), Some(LAST));
+        assert_eq!(RedbRegister::open(&path).unwrap_err().kind(), OpenErrorKind::InUse);
+        drop(driver);
+        assert_eq!(fs::read(&path).unwrap(), found);
+        assert!(RedbRegister::open_read_only(folder.path().join("none")).is_err());
+    }
+}

@@ -135,7 +135,7 @@ struct Completion {
 impl Completion {
     async fn run(self) -> S3Result<Done> {
         let store = &*self.backend.context.store;
-        let (found, stored) = self.place.find_with_parts(store, &self.blob.name.to_string(), 0).await?;
+        let (found, stored) = self.place.find_with_parts(store, &self.blob.name.to_string(), 0, usize::MAX).await?;
         let Loaded { upload, tag } = found;
         let algorithm = upload.checksum.algorithm;
         match &upload.state {

@@ -151,7 +151,10 @@ pub(crate) async fn copy_part(
 /// Parses `x-amz-copy-source-range`, which has the form `bytes=first-last`.
 fn parse_range(text: &str, length: u64) -> S3Result<std::ops::Range<u64>> {
     let bounds = text.strip_prefix("bytes=").and_then(|text| text.split_once('-'));
-    let bounds = bounds.and_then(|(first, last)| Some((first.parse::<u64>().ok()?, last.parse::<u64>().ok()?)));
+    // The parser of numbers takes a sign, too.
+    let number =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten();
+    let bounds = bounds.and_then(|(first, last)| Some((number(first)?, number(last)?)));
     match bounds {
         Some((first, last)) if first <= last && last < length => Ok(first..last + 1),
         _ => Err(s3_error!(InvalidArgument, "x-amz-copy-source-range must be bytes=first-last, within the source")),
@@ -237,13 +240,13 @@ pub(crate) async fn list_parts(
     let store = &*backend.context.store;
     let place = place(backend, credentials.as_ref(), &input.bucket, &input.upload_id).await?;
     let after = input.part_number_marker.unwrap_or_default();
-    let (found, mut parts) = place.find_with_parts(store, &input.key, after).await?;
+    let max_parts = input.max_parts.unwrap_or(MAX_ENTRIES).clamp(0, MAX_ENTRIES);
+    let limit = usize::try_from(max_parts).unwrap_or_default();
+    let (found, mut parts) = place.find_with_parts(store, &input.key, after, limit + 1).await?;
     let Upload { state, checksum: plan, .. } = found.upload;
     if matches!(state, State::Done { .. }) {
         return Err(upload::no_such_upload());
     }
-    let max_parts = input.max_parts.unwrap_or(MAX_ENTRIES).clamp(0, MAX_ENTRIES);
-    let limit = usize::try_from(max_parts).unwrap_or_default();
     let is_truncated = parts.len() > limit;
     parts.truncate(limit);
     let next = parts.last().map(|part| part.number);
@@ -281,6 +284,8 @@ pub(crate) async fn list(
     let S3Request { input, credentials, .. } = request;
     refuse(input.delimiter.as_ref().is_some_and(|delimiter| !delimiter.is_empty()), "a delimiter for uploads")?;
     let place = place(backend, credentials.as_ref(), &input.bucket, "").await?;
+    buckets::check_encoding(input.encoding_type.as_ref())?;
+    let encode = |name: &str| buckets::encoded(name, input.encoding_type.as_ref());
     let found = upload::of_bucket(backend, &place).await.map_err(error::plain)?;
     let prefix = input.prefix.clone().unwrap_or_default();
     let (key_marker, id_marker) = (input.key_marker.unwrap_or_default(), input.upload_id_marker.unwrap_or_default());
@@ -292,16 +297,17 @@ pub(crate) async fn list(
     let max_uploads = input.max_uploads.unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES);
     let limit = usize::try_from(max_uploads).unwrap_or(1);
     let listed = found.into_iter().filter(|(upload, id)| upload.key.starts_with(&prefix) && is_after(&upload.key, id));
-    let mut uploads: Vec<_> = listed.take(limit + 1).map(|(upload, id)| entry(&upload, id)).collect();
+    let mut uploads: Vec<_> = listed.take(limit + 1).map(|(upload, id)| entry(&upload, id, &encode)).collect();
     let is_truncated = uploads.len() > limit;
     uploads.truncate(limit);
     let last = uploads.last().filter(|_| is_truncated);
     Ok(S3Response::new(ListMultipartUploadsOutput {
         bucket: Some(input.bucket),
-        prefix: Some(prefix),
+        prefix: Some(encode(&prefix)),
         next_key_marker: last.and_then(|last| last.key.clone()),
         next_upload_id_marker: last.and_then(|last| last.upload_id.clone()),
-        key_marker: Some(key_marker),
+        key_marker: Some(encode(&key_marker)),
+        encoding_type: input.encoding_type.clone(),
         upload_id_marker: Some(id_marker),
         max_uploads: Some(max_uploads),
         is_truncated: Some(is_truncated),
@@ -310,10 +316,10 @@ pub(crate) async fn list(
     }))
 }
 
-fn entry(upload: &Upload, id: String) -> MultipartUpload {
+fn entry(upload: &Upload, id: String, encode: impl Fn(&str) -> String) -> MultipartUpload {
     let initiated = OffsetDateTime::from_unix_timestamp(upload.initiated).ok();
     MultipartUpload {
-        key: Some(upload.key.clone()),
+        key: Some(encode(&upload.key)),
         upload_id: Some(id),
         initiated: initiated.map(Into::into),
         checksum_algorithm: Some(upload.checksum.algorithm.dto()),

@@ -130,18 +130,19 @@ impl Place {
         loaded.filter(|loaded| loaded.upload.key == key).ok_or_else(no_such_upload)
     }
 
-    /// Loads an upload, which must be one for this key, and its parts after this number. If the upload hasn't ended, no part is
+    /// Loads an upload, which must be one for this key, and up to `limit` of its parts after this number. If the upload hasn't ended, no part is
     /// missing: the parts are listed before the upload is loaded, and are removed only after its end.
     pub(crate) async fn find_with_parts(
         &self,
         store: &dyn BlobStore,
         key: &str,
         after: i32,
+        limit: usize,
     ) -> S3Result<(Loaded, Vec<Part>)> {
         if !self.has_id() {
             return Err(no_such_upload());
         }
-        let parts = self.parts(store, after).await.map_err(error::plain)?;
+        let parts = self.parts(store, after, limit).await.map_err(error::plain)?;
         Ok((self.find(store, key).await?, parts))
     }
 
@@ -175,23 +176,23 @@ impl Place {
         store.delete(&self.path().map_err(broken)?, Delete::of_version(tag)).await
     }
 
-    /// Returns the parts in the order of their numbers, after this number.
-    pub(crate) async fn parts(&self, store: &dyn BlobStore, after: i32) -> Result<Vec<Part>, StoreError> {
+    /// Returns up to `limit` parts in the order of their numbers, after this number.
+    pub(crate) async fn parts(&self, store: &dyn BlobStore, after: i32, limit: usize) -> Result<Vec<Part>, StoreError> {
         let prefix = self.parts_prefix();
         let after = (after > 0).then(|| format!("{prefix}{after:05}"));
-        let query = ListQuery { prefix: prefix.clone(), after, ..ListQuery::first(STEP) };
+        let query = ListQuery { prefix: prefix.clone(), after, ..ListQuery::first(limit.min(STEP)) };
         let part = |entry: BlobEntry| {
             let number = entry.name.as_str().strip_prefix(&prefix)?.parse().ok()?;
             let path = BlobPath { container: PARTS.clone(), name: entry.name };
             let (length, tag) = (entry.info.length, entry.info.tag.clone());
             Some(Part { path, number, length, tag, info: entry.info })
         };
-        query.blobs(store, &PARTS).try_filter_map(|entry| ready(Ok(part(entry)))).try_collect().await
+        query.blobs(store, &PARTS).try_filter_map(|entry| ready(Ok(part(entry)))).take(limit).try_collect().await
     }
 
     /// Removes all parts. Those that can't be removed now are collected later.
     pub(crate) async fn remove_parts(&self, store: &dyn BlobStore) {
-        let parts = self.parts(store, 0).await.unwrap_or_default();
+        let parts = self.parts(store, 0, usize::MAX).await.unwrap_or_default();
         let remove = async |part: Part| drop(store.delete(&part.path, Delete::of_version(part.tag.as_ref())).await);
         stream::iter(parts).for_each_concurrent(PARALLEL, remove).await;
     }
@@ -326,7 +327,7 @@ mod tests {
         let places = uploads_and_parts(&*store).await;
         let left = async || {
             let uploads = usize::from(places[0].load(&*store).await.unwrap().is_some());
-            let parts = [places[0].parts(&*store, 0).await.unwrap(), places[1].parts(&*store, 0).await.unwrap()];
+            let parts = [places[0].parts(&*store, 0, usize::MAX).await.unwrap(), places[1].parts(&*store, 0, usize::MAX).await.unwrap()];
             (uploads, parts.map(|parts| parts.len()))
         };
         assert_eq!(collect(service.context()).await.unwrap(), 0);

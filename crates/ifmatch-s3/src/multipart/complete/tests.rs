@@ -55,7 +55,7 @@ async fn setup_with(stop: Stop) -> Setup {
     place.save(&*inner, &upload, None).await.unwrap();
     let part = Put::new(Body::new(Full::new(Bytes::from("part"))));
     inner.put(&place.part(1).unwrap(), part).await.unwrap();
-    let part = place.parts(&*inner, 0).await.unwrap().remove(0);
+    let part = place.parts(&*inner, 0, usize::MAX).await.unwrap().remove(0);
     Setup { backend, clock, stop, place, part, _folder: folder }
 }
 
@@ -113,7 +113,7 @@ impl Setup {
 
     /// Returns the tags of the stored parts.
     async fn tags(&self) -> Vec<Option<EntityTag>> {
-        let parts = self.place.parts(&*self.backend.context.store, 0).await.unwrap();
+        let parts = self.place.parts(&*self.backend.context.store, 0, usize::MAX).await.unwrap();
         parts.into_iter().map(|part| part.tag).collect()
     }
 }
@@ -297,7 +297,7 @@ async fn a_completion_finds_an_upload_aborted_or_completes_it() {
 async fn an_upload_is_listed_with_all_its_parts_or_as_ended() {
     let list = |setup: &Setup| {
         let (store, place) = (Arc::clone(&setup.backend.context.store), setup.place.clone());
-        async move { place.find_with_parts(&*store, "a", 0).await }
+        async move { place.find_with_parts(&*store, "a", 0, usize::MAX).await }
     };
     for is_completed in [true, false] {
         let other = async |setup: &Setup, running| {
