@@ -80,7 +80,7 @@ impl Storage for Files {
         } else {
             remove(&self.failed)?;
         }
-        File::open(self.folder())?.sync_all()
+        folders::open(self.folder())?.sync_all()
     }
 
     fn has_failed(&self) -> io::Result<bool> {

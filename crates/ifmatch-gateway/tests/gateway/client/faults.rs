@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_hours(1);
 /// Long enough for a holder on a busy machine, which has lost the lock if it is late with a renewal by five seconds.
 const TTL: Duration = Duration::from_secs(9);
 /// Name of the test that runs itself in other processes, and the variables with which it does.
-const STOPPED: &str = "faults::a_stopped_holder_that_goes_on_writing_changes_nothing_after_the_next_one";
+const STOPPED: &str = "client::faults::a_stopped_holder_that_goes_on_writing_changes_nothing_after_the_next_one";
 const URL: &str = "IFMATCH_STOPPED_URL";
 const NUMBER: &str = "IFMATCH_STOPPED_NUMBER";
 /// Number of those processes.
