@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     async fn body(folder: &tempfile::TempDir, length: u64, budget: Option<Budget>) -> BlobBody {
-        let path = folder.path().join("body");
+        let path = folder.path().join(length.to_string());
         std::fs::write(&path, vec![7; usize::try_from(length).unwrap()]).unwrap();
         let mut source = open(path, length, budget, drop).await.unwrap().unwrap();
         source.read(None).await.unwrap()

@@ -105,13 +105,13 @@ async fn lists_that_a_client_does_not_read_leave_memory_to_others() {
     assert_eq!(list(2).await.status(), 200, "another client is served");
     let page = unread.pop().expect("it is there").collect().await.expect("it is there").to_bytes();
     assert!(page.len() < PAGE + 20_000, "a page has {} bytes", page.len());
-    let page: serde_json::Value = serde_json::from_slice(&page).expect("it is there");
+    let parsed: serde_json::Value = serde_json::from_slice(&page).expect("it is there");
     assert_eq!(
-        page["next"],
-        page["blobs"].as_array().expect("it is there").last().expect("it is there")["name"],
+        parsed["next"],
+        parsed["blobs"].as_array().expect("it is there").last().expect("it is there")["name"],
         "it continues behind its last"
     );
-    drop(unread);
+    drop((unread, page));
     assert_eq!(documents.taken(), 0, "nothing is kept once it was sent or its client has left");
 
     let mut memory = Documents::new(100).begin(None);

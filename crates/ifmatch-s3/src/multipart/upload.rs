@@ -327,7 +327,10 @@ mod tests {
         let places = uploads_and_parts(&*store).await;
         let left = async || {
             let uploads = usize::from(places[0].load(&*store).await.unwrap().is_some());
-            let parts = [places[0].parts(&*store, 0, usize::MAX).await.unwrap(), places[1].parts(&*store, 0, usize::MAX).await.unwrap()];
+            let parts = [
+                places[0].parts(&*store, 0, usize::MAX).await.unwrap(),
+                places[1].parts(&*store, 0, usize::MAX).await.unwrap(),
+            ];
             (uploads, parts.map(|parts| parts.len()))
         };
         assert_eq!(collect(service.context()).await.unwrap(), 0);
