@@ -106,9 +106,13 @@ async fn only_the_current_strong_tag_matches(subject: &Subject) {
     let old = subject.write(&blob, "1").await.tag.unwrap();
     let current = subject.write_if(&blob, if_match(&old), "2").await.unwrap().tag.unwrap();
     let weak = EntityTag::parse(format!("W/{current}").as_bytes()).unwrap();
-    for tag in [old, weak, EntityTag::strong("x").unwrap()] {
+    for (tag, why) in [
+        (old, Precondition::IfMatch),
+        (weak, Precondition::WeakIfMatch),
+        (EntityTag::strong("x").unwrap(), Precondition::IfMatch),
+    ] {
         let refused = subject.write_if(&blob, if_match(&tag), "3").await;
-        assert_eq!(refusal(refused), (Precondition::IfMatch, Some(current.clone())));
+        assert_eq!(refusal(refused), (why, Some(current.clone())));
     }
     let none_of =
         Preconditions { if_none_match: Some(TagList::Tags(vec![current.clone()])), ..Preconditions::default() };
