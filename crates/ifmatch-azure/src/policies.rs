@@ -159,7 +159,7 @@ impl Document {
             (Some(Element::Id), Some(policy)) => policy.id.push_str(&text),
             _ if text.trim().is_empty() => {}
             (Some(Element::Limit(at)), Some(policy)) => {
-                policy.limits[*at].get_or_insert_default().push_str(text.trim())
+                policy.limits[*at].get_or_insert_default().push_str(text.trim());
             }
             _ => return Err(invalid("unexpected text between elements")),
         }

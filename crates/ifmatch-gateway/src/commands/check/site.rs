@@ -11,6 +11,7 @@ use ifmatch_client::Http;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
 use ifmatch_runtime::nonce;
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use crate::commands::http_client::{GIVE_TOKEN, explained};
@@ -117,20 +118,23 @@ impl<'a> Site<'a> {
 
     /// Writes a resource. Sends a condition only to a server that demands one.
     pub(super) async fn write(&self, key: &str, body: &str) -> Result<(), Error> {
-        let mut status = self.send(&Method::PUT, key, &[], body).await?.status();
-        if status == StatusCode::PRECONDITION_REQUIRED {
-            status = self.send(&Method::PUT, key, &self.current(key).await?, body).await?.status();
+        let mut response = self.send(&Method::PUT, key, &[], body).await?;
+        if response.status() == StatusCode::PRECONDITION_REQUIRED {
+            response = self.send(&Method::PUT, key, &self.current(key).await?, body).await?;
         }
+        let status = response.status();
         if status.is_success() {
             return Ok(());
         }
+        let problem: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+        let detail = problem["detail"].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
         Err(Error::runtime(match status {
             StatusCode::UNAUTHORIZED => {
                 format!("the server rejected PUT of {key} (401). Pass a valid token {GIVE_TOKEN}.")
             }
             StatusCode::FORBIDDEN => format!("the server refused PUT of {key} (403). Pass a write token {GIVE_TOKEN}."),
             status => format!(
-                "the server responded {status} to PUT of {key}. Use the URL of a folder or container that you can write, such as \
+                "the server responded {status} to PUT of {key}{detail}. Use the URL of a folder or container that you can write, such as \
                  http://127.0.0.1:10000/box."
             ),
         }))

@@ -27,7 +27,7 @@ fn the_command_gets_its_fence_and_its_exit_code_is_passed_on() {
     assert_eq!(locked(&url, &[], "kill -KILL $$").status.code(), Some(137));
     assert_eq!(run(["lock", &url, "--", "/no/such/command"]).status.code(), Some(127));
     assert_eq!(locked("nonsense", &[], "true").status.code(), Some(2));
-    assert_eq!(locked(&url, &["--ttl", "1s"], "true").status.code(), Some(1));
+    assert_eq!(locked(&url, &["--ttl", "1s"], "true").status.code(), Some(2));
     assert_eq!(locked("http://127.0.0.1:1/locks/a", &["--wait", "0s"], "true").status.code(), Some(75));
 }
 
