@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use futures_util::future::select_all;
-use rustix::net::sockopt::{set_ipv6_v6only, socket_acceptconn};
+use rustix::net::sockopt::set_ipv6_v6only;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use sd_notify::{NotifyState, notify};
 use tokio::net::TcpSocket;
@@ -190,8 +190,15 @@ fn send(states: &[NotifyState<'_>]) {
 }
 
 /// Returns `true` for a socket that accepts connections: one that the service manager passes may be a connection.
+#[cfg(not(target_vendor = "apple"))]
 pub(crate) fn is_listening(socket: &std::net::TcpListener) -> io::Result<bool> {
-    Ok(socket_acceptconn(socket)?)
+    Ok(rustix::net::sockopt::socket_acceptconn(socket)?)
+}
+
+/// macOS has no service manager that passes sockets in this way, and doesn't tell.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn is_listening(_: &std::net::TcpListener) -> io::Result<bool> {
+    Ok(true)
 }
 
 /// Prepares a socket before it is bound: a server that restarts may bind its port at once.

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ifmatch_register::{ConnectError, ConnectErrorKind, Register};
+use ifmatch_register::{ConnectError, Register};
 
 use crate::config::register_url::Database;
 
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(not(all(feature = "etcd", feature = "postgres", feature = "redis")))]
+mod missing;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
@@ -16,15 +18,16 @@ mod redis;
 
 #[cfg(not(feature = "etcd"))]
 mod etcd {
-    pub(super) const ETCD: super::Missing = super::Missing { name: "etcd", feature: "etcd" };
+    pub(super) const ETCD: super::missing::Missing = super::missing::Missing { name: "etcd", feature: "etcd" };
 }
 #[cfg(not(feature = "postgres"))]
 mod postgres {
-    pub(super) const POSTGRES: super::Missing = super::Missing { name: "PostgreSQL", feature: "postgres" };
+    pub(super) const POSTGRES: super::missing::Missing =
+        super::missing::Missing { name: "PostgreSQL", feature: "postgres" };
 }
 #[cfg(not(feature = "redis"))]
 mod redis {
-    pub(super) const REDIS: super::Missing = super::Missing { name: "Redis", feature: "redis" };
+    pub(super) const REDIS: super::missing::Missing = super::missing::Missing { name: "Redis", feature: "redis" };
 }
 
 /// A database that holds registers.
@@ -50,35 +53,5 @@ pub(super) fn of(database: Database) -> &'static dyn DatabaseEngine {
         Database::Etcd => &etcd::ETCD,
         Database::Postgres => &postgres::POSTGRES,
         Database::Redis => &redis::REDIS,
-    }
-}
-
-/// A database that this build lacks.
-#[cfg_attr(all(feature = "etcd", feature = "postgres", feature = "redis"), expect(dead_code, reason = "a full build"))]
-struct Missing {
-    name: &'static str,
-    feature: &'static str,
-}
-
-impl Missing {
-    fn error(&self) -> ConnectError {
-        let Self { name, feature } = self;
-        let what = format!("this build has no {name}: add `--features {feature}` to the cargo command that made it");
-        ConnectError::new(ConnectErrorKind::Unsuitable, what)
-    }
-}
-
-#[async_trait]
-impl DatabaseEngine for Missing {
-    async fn connect(&self, _url: &str) -> Result<Arc<dyn Register>, ConnectError> {
-        Err(self.error())
-    }
-
-    async fn migrate(&self, _url: &str) -> Result<(), ConnectError> {
-        Err(self.error())
-    }
-
-    async fn restored(&self, _url: &str) -> Result<Option<u64>, ConnectError> {
-        Err(self.error())
     }
 }
