@@ -15,7 +15,7 @@ use ifmatch_testbed::{Network, Port, Proxy, azurite, s3};
 
 type Settings = Vec<(String, String)>;
 
-fn settings(pairs: &[(&str, &str)]) -> Settings {
+fn pairs_of(pairs: &[(&str, &str)]) -> Settings {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
@@ -72,7 +72,7 @@ async fn a_change_is_sent_once() {
     let proxy = Proxy::start(server.address()).await;
     let endpoint = format!("http://{}", proxy.address());
     for conditions in ["disabled", "etag"] {
-        let through = settings(&[
+        let through = pairs_of(&[
             ("AWS_ENDPOINT", &endpoint),
             ("AWS_CONDITIONAL_PUT", conditions),
             // A connection for each request, so the proxy can tell them apart.
@@ -129,7 +129,7 @@ async fn names_and_metadata_that_the_store_cannot_keep_are_refused_as_such() {
 
 /// Returns the error for a store that can't be opened.
 async fn refusal(url: &str, settings: Settings, also: &[(&str, &str)]) -> OpenError {
-    let settings = settings.into_iter().chain(settings(also));
+    let settings = settings.into_iter().chain(pairs_of(also));
     let backing = match Backing::from_url(url, settings) {
         Ok(backing) => backing,
         Err(error) => return error,

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::net::TcpListener;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};

@@ -35,3 +35,12 @@ pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
     panic!("never: {what}");
 }
+
+/// Returns the path of an example, which cargo builds with the tests: beside the folder of this program.
+pub fn example(name: &str) -> std::path::PathBuf {
+    let here = std::env::current_exe().expect("a process knows its file");
+    let folder = here.ancestors().nth(2).expect("target/debug").join("examples");
+    let program = folder.join(name).with_extension(std::env::consts::EXE_EXTENSION);
+    assert!(program.exists(), "{} is missing: run `cargo xtask ci --only servers`", program.display());
+    program
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::Request;
 use ifmatch_register::conformance::{self, RaceSize};
 use ifmatch_testbed::{Port, postgres};
-use support::{Answer, Client, Gateway, full};
+use support::{Answer, Client, Gateway, example, full};
 
 #[path = "../../custom_register.rs"]
 pub mod custom_register;
@@ -32,10 +32,7 @@ impl Drop for Example {
 
 /// The example, built.
 fn program(name: &str) -> Command {
-    // cargo builds the examples before the tests of their package, beside the folder of this program.
-    let here = std::env::current_exe().expect("a process knows its file");
-    let folder = here.ancestors().nth(2).expect("target/debug").join("examples");
-    Command::new(folder.join(name).with_extension(std::env::consts::EXE_EXTENSION))
+    Command::new(example(name))
 }
 
 /// Starts a server on a free port.
@@ -167,10 +164,8 @@ const EXAMPLES: [(&str, &[&str]); 12] = [
 #[test]
 fn each_example_runs_against_the_gateway() {
     let gateway = Gateway::embedded(&[]);
-    let chosen: Vec<&str> = EXAMPLES.iter().flat_map(|(name, _)| ["--example", name]).collect();
-    let programs: PathBuf = build(&chosen).parent().unwrap().to_owned();
     for (name, expected) in EXAMPLES {
-        let output = Command::new(programs.join(name)).arg(gateway.url("/box")).output().unwrap();
+        let output = Command::new(example(name)).arg(gateway.url("/box")).output().unwrap();
         let shown = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{name}: {shown}{}", String::from_utf8_lossy(&output.stderr));
         for line in expected {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use reqwest::StatusCode;
+use serde_json::Value;
 use url::Url;
 
 use super::http_client::{DEFAULT_URL, Trust, gateway_url, origin, unreachable};
@@ -59,7 +60,11 @@ pub(crate) fn run(args: &HealthArgs) -> Result<(), Error> {
                 "{} is stopping or can't reach its store or register (503). The cause is in its log.",
                 origin(&url)
             ))),
-            status => Err(Error::runtime(format!("{url} responded {status}. Check the URL."))),
+            status => {
+                let problem: Value = response.json().await.unwrap_or_default();
+                let detail = problem["detail"].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
+                Err(Error::runtime(format!("{url} responded {status}{detail}. Check the URL.")))
+            }
         }
     })
 }

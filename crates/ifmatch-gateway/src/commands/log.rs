@@ -106,6 +106,10 @@ fn filter(settings: &Settings) -> Result<Targets, Error> {
     if !has_level(&text) {
         return Err(invalid(source, &text, &"it contains no level"));
     }
+    // The library takes it for a module without a name.
+    if text.split(',').any(|directive| directive.trim().starts_with('=')) {
+        return Err(invalid(source, &text, &"a level has no module"));
+    }
     let filter: Targets = text.parse().map_err(|error| invalid(source, &text, &error))?;
     // The library logs each refused request as an error, and valid signatures at level debug.
     let filter = filter.with_target(S3S, LevelFilter::OFF);

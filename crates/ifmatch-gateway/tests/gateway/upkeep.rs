@@ -314,7 +314,9 @@ async fn a_continued_run_ends_with_the_damage_found_before() {
     let rest = run(["verify", "--data", data, "--resume"]);
     assert_eq!(rest.status.code(), Some(3), "{rest:#?}");
     assert!(rest.stderr.contains("1 of 1002 bodies damaged or missing"), "{rest:#?}");
-    assert!(rest.stdout.contains("read 2 bodies") && rest.stdout.contains("1 damaged"), "{rest:#?}");
+    // The last one is read while others still are, so the place to continue at depends on the machine.
+    let read = rest.stdout.split(' ').nth(1).and_then(|number| number.parse::<u32>().ok()).expect("a number");
+    assert!((2..1_002).contains(&read) && rest.stdout.contains("1 damaged"), "{rest:#?}");
 }
 
 #[tokio::test]

@@ -282,7 +282,7 @@ enum Negotiated {
 /// The response to a request without TLS, as other servers give it. A client would show the alert of TLS as garbage.
 const TLS_REQUIRED: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: 95\r\nconnection: close\r\n\r\n\
-    {\"status\":400,\"title\":\"Bad Request\",\"detail\":\"this port expects TLS: use https:// in the URL\"}\n";
+    {\"status\":400,\"title\":\"Bad Request\",\"detail\":\"this port expects TLS. Use https:// in the URL\"}\n";
 
 /// Refuses a request without TLS, and closes the connection.
 async fn ask_for_tls(mut stream: TcpStream) -> io::Result<()> {

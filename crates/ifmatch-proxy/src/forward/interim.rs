@@ -71,8 +71,8 @@ mod tests {
         let link = (LINK, HeaderValue::from_static("</a.css>; rel=preload"));
         let value = HeaderValue::from_static("100");
         let others = [CONTENT_LENGTH, TRAILER, CONNECTION].map(|name| (name, value.clone()));
-        let ruled = ["x-powered-by", "x-site"].map(|name| (HeaderName::from_static(name), value.clone()));
-        let headers: HeaderMap = others.into_iter().chain(ruled).chain([link.clone()]).collect();
+        let changed = ["x-powered-by", "x-site"].map(|name| (HeaderName::from_static(name), value.clone()));
+        let headers: HeaderMap = others.into_iter().chain(changed).chain([link.clone()]).collect();
         let rules =
             FieldRules::new(Messages::Responses).remove("x-powered-by").and_then(|rules| rules.set("x-site", "shop"));
         let rules = rules.and_then(|rules| rules.add("x-hint", "a")).expect("rules");

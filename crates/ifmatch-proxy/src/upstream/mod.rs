@@ -117,7 +117,7 @@ impl InvalidUpstream {
 
     pub(crate) fn pattern(text: &str) -> Self {
         Self(format!(
-            "'{text}' has a pattern in its path, and routes have none. A path matches everything below it: for all of /api, use '/api'"
+            "'{text}' has a pattern in its path, and routes have none. A path matches everything below it, so use '/api' for all of /api"
         ))
     }
 

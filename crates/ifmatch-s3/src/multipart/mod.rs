@@ -297,7 +297,7 @@ pub(crate) async fn list(
     let max_uploads = input.max_uploads.unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES);
     let limit = usize::try_from(max_uploads).unwrap_or(1);
     let listed = found.into_iter().filter(|(upload, id)| upload.key.starts_with(&prefix) && is_after(&upload.key, id));
-    let mut uploads: Vec<_> = listed.take(limit + 1).map(|(upload, id)| entry(&upload, id, &encode)).collect();
+    let mut uploads: Vec<_> = listed.take(limit + 1).map(|(upload, id)| entry(&upload, id, encode)).collect();
     let is_truncated = uploads.len() > limit;
     uploads.truncate(limit);
     let last = uploads.last().filter(|_| is_truncated);

@@ -133,7 +133,7 @@ fn the_guide_for_axum_is_true() {
         }
     }
     let address = listening::free_address().unwrap();
-    let program = support::build(&["--example", "quickstart"]);
+    let program = support::example("quickstart");
     let _example = Example(Command::new(program).arg(address.to_string()).spawn().unwrap());
     listening::wait("the example", address).unwrap();
     run("docs/howto/axum.md", &[("127.0.0.1:3000", &address.to_string())]);

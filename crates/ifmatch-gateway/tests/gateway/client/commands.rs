@@ -247,7 +247,7 @@ fn a_private_certificate_authority_is_trusted_by_a_flag() {
     assert_eq!(code(&["check", &container, "--ca", &cert]), Some(0));
     // The system doesn't trust it, and `http` isn't its protocol: no other attempt can succeed.
     let plain = [&lock, &container].map(|url| url.replace("https:", "http:"));
-    for (lock, container, advice) in [(&lock, &container, "certificate"), (&plain[0], &plain[1], "use https://")] {
+    for (lock, container, advice) in [(&lock, &container, "certificate"), (&plain[0], &plain[1], "Use https://")] {
         for arguments in [&["lock", lock, "--", "true"][..], &["elect", lock, "--", "true"], &["check", container]] {
             let end = run(arguments);
             assert_eq!(end.status.code(), Some(1), "{end:#?}");
