@@ -61,7 +61,8 @@ pub(crate) fn run(args: &HealthArgs) -> Result<(), Error> {
                 origin(&url)
             ))),
             status => {
-                let problem: Value = response.json().await.unwrap_or_default();
+                let body = response.bytes().await.unwrap_or_default();
+                let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
                 let detail = problem["detail"].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
                 Err(Error::runtime(format!("{url} responded {status}{detail}. Check the URL.")))
             }

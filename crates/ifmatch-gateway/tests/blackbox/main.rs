@@ -53,13 +53,13 @@ fn main() -> ExitCode {
 
 /// Returns all cases against one server.
 fn cases(site: Arc<Site>, to_be_run: bool) -> Vec<Trial> {
-    let mut suite = Suite::new(site);
-    azure::add(&mut suite, to_be_run);
-    plain::add(&mut suite);
-    bad::add(&mut suite);
-    races::add(&mut suite);
-    scenarios::add(&mut suite);
-    s3::add(&mut suite);
-    tables::add(&mut suite);
-    suite.into_trials()
+    let mut all = Suite::new(site);
+    azure::add(&mut all, to_be_run);
+    plain::add(&mut all);
+    bad::add(&mut all);
+    races::add(&mut all);
+    scenarios::add(&mut all);
+    s3::add(&mut all);
+    tables::add(&mut all);
+    all.into_trials()
 }
