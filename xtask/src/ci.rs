@@ -240,7 +240,8 @@ fn servers(context: &Context<'_>) -> Result {
 
 /// Builds the gateway with all features, and returns the path of a copy: later builds may replace the original while it is in use.
 pub(crate) fn gateway(context: &Context<'_>) -> Result<PathBuf> {
-    cargo(context, &format!("build --locked {FULL} --bin ifmatch"))?;
+    // With a test beside it, its dependencies have the same features as for the tests, and are compiled once.
+    cargo(context, &format!("build --locked {FULL} --bin ifmatch --test worker_register"))?;
     let binary = format!("ifmatch{}", std::env::consts::EXE_SUFFIX);
     let folder = context.workspace.target().join("gateway-under-test");
     fs::create_dir_all(&folder)?;
