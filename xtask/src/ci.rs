@@ -302,13 +302,14 @@ mod tests {
         assert_eq!(lanes, steps.map(|step| step.name).collect());
     }
 
-    /// What installs a tool in a lane: the workflow before the steps, or a step itself, as root.
+    /// Returns `true` if a lane has the tool: by the workflow, or since its step can install it there, as root on Debian with rustup.
     fn provides(tool: &Tool) -> bool {
-        let by_workflow = [("node", "actions/setup-node"), ("npm", "actions/setup-node"), ("cargo", "image: rust:")];
-        let Some((_, text)) = by_workflow.iter().find(|(program, _)| tool.probe.first() == Some(program)) else {
-            return tool.install.starts_with("apt-get install ");
-        };
-        WORKFLOW.contains(text) && (tool.probe[0] != "cargo" || tool.install.starts_with("rustup component add "))
+        match tool.probe.first() {
+            // Debian's is too old.
+            Some(&"node" | &"npm") => WORKFLOW.contains("actions/setup-node@"),
+            _ if tool.install.starts_with("rustup component add ") => WORKFLOW.contains("container: rust:"),
+            _ => tool.install.starts_with("apt-get install "),
+        }
     }
 
     #[test]
