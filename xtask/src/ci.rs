@@ -231,7 +231,9 @@ fn servers(context: &Context<'_>) -> Result {
         let command = format!("test --locked {FULL} {args}");
         Run::cargo(&command, context.workspace.root()).env("IFMATCH_BIN", &gateway).passes(context.deadline)
     };
-    run("--lib --bins --examples")?;
+    // As `cargo test` without a selection does, for the tests that run them.
+    cargo(context, &format!("build --locked {FULL} --examples --test worker_register"))?;
+    run("--lib --bins")?;
     run("--test servers --test postgres --test redis --test etcd --test warnings --test examples --test soak")?;
     run("--doc")?;
     // It sets the time of day of its process.
