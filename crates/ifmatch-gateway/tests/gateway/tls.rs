@@ -54,7 +54,7 @@ fn plain_http_is_rejected_in_words_that_the_client_shows() {
     let mut plain = Connection::open(gateway.address());
     plain.send("GET /-/health HTTP/1.1\r\nHost: h\r\n\r\n");
     let answer = String::from_utf8(plain.rest()).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n") && answer.contains("use https://"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n") && answer.contains("Use https://"), "{answer}");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{answer}");
     eventually("the reason in the log", || {
