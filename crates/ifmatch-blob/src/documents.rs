@@ -63,7 +63,7 @@ impl Documents {
         DocumentMemory { share: self.0.begin(client), reserved: 0 }
     }
 
-    /// Begins to account for an answer, with [some memory](RESERVE) in advance: a client whose answers occupy too much is refused before
+    /// Begins to account for an answer, with some memory in advance: a client whose answers occupy too much is refused before
     /// any work is done for it.
     ///
     /// # Errors
