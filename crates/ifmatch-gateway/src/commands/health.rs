@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 use reqwest::StatusCode;
-use serde_json::Value;
 use url::Url;
 
-use super::http_client::{DEFAULT_URL, Trust, gateway_url, origin, unreachable};
+use super::http_client::{DEFAULT_URL, Trust, detail, gateway_url, origin, unreachable};
 use super::runtime::block_on;
 use crate::cli::terminal::print_line;
 use crate::error::Error;
@@ -61,10 +60,9 @@ pub(crate) fn run(args: &HealthArgs) -> Result<(), Error> {
                 origin(&url)
             ))),
             status => {
-                let body = response.bytes().await.unwrap_or_default();
-                let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-                let detail = problem["detail"].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
-                Err(Error::runtime(format!("{url} responded {status}{detail}. Check the URL.")))
+                let detail = detail(&response.bytes().await.unwrap_or_default());
+                let separator = if detail.is_empty() { "" } else { ": " };
+                Err(Error::runtime(format!("{url} responded {status}{separator}{detail}. Check the URL.")))
             }
         }
     })

@@ -170,10 +170,15 @@ pub(crate) async fn ask<T: DeserializeOwned>(
     let status = response.status();
     let body = response.bytes().await.map_err(failed)?;
     if !status.is_success() {
-        let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-        return Ok(Err((status, problem["detail"].as_str().unwrap_or_default().to_owned())));
+        return Ok(Err((status, detail(&body))));
     }
     serde_json::from_slice(&body).map(Ok).map_err(|_| Error::runtime(not_a_gateway(url)))
+}
+
+/// Returns the detail of a problem document, or an empty text.
+pub(crate) fn detail(body: &[u8]) -> String {
+    let problem: Value = serde_json::from_slice(body).unwrap_or_default();
+    problem["detail"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Returns the scheme and the address of a URL.

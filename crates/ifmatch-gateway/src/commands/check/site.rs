@@ -11,10 +11,9 @@ use ifmatch_client::Http;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
 use ifmatch_runtime::nonce;
-use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use crate::commands::http_client::{GIVE_TOKEN, explained};
+use crate::commands::http_client::{GIVE_TOKEN, detail, explained};
 use crate::error::Error;
 
 /// Time limit of a request.
@@ -126,15 +125,15 @@ impl<'a> Site<'a> {
         if status.is_success() {
             return Ok(());
         }
-        let problem: Value = serde_json::from_slice(response.body()).unwrap_or_default();
-        let detail = problem["detail"].as_str().map(|detail| format!(": {detail}")).unwrap_or_default();
+        let detail = detail(response.body());
+        let separator = if detail.is_empty() { "" } else { ": " };
         Err(Error::runtime(match status {
             StatusCode::UNAUTHORIZED => {
                 format!("the server rejected PUT of {key} (401). Pass a valid token {GIVE_TOKEN}.")
             }
             StatusCode::FORBIDDEN => format!("the server refused PUT of {key} (403). Pass a write token {GIVE_TOKEN}."),
             status => format!(
-                "the server responded {status} to PUT of {key}{detail}. Use the URL of a folder or container that you can write, such as \
+                "the server responded {status} to PUT of {key}{separator}{detail}. Use the URL of a folder or container that you can write, such as \
                  http://127.0.0.1:10000/box."
             ),
         }))
