@@ -110,6 +110,21 @@ const RULES: &[Rule] = &[
         forbidden: "axum clap moka redb object_store ifmatch-register ifmatch-blob ifmatch-cache ifmatch-gateway",
         why: "forwarding and caching are separate concerns: the gateway combines them",
     },
+    Rule {
+        package: "ifmatch-gateway-config",
+        forbidden: "ifmatch-azure-tables ifmatch-blob-embedded ifmatch-blob-objects ifmatch-redb ifmatch-s3 ifmatch-gateway",
+        why: "settings name stores and dialects, and open none, so the build of the gateway needn't wait for them",
+    },
+    Rule {
+        package: "ifmatch-gateway-service",
+        forbidden: "ifmatch-azure-tables ifmatch-blob-objects ifmatch-s3 ifmatch-gateway-commands ifmatch-gateway",
+        why: "endpoints and checks are the same in front of any dialect, and compile beside them",
+    },
+    Rule {
+        package: "ifmatch-gateway-commands",
+        forbidden: "ifmatch-azure-tables ifmatch-s3 ifmatch-gateway-service ifmatch-gateway",
+        why: "a command asks a server by HTTP or opens a store, and is no server",
+    },
 ];
 
 /// Checks every rule.

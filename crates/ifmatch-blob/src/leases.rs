@@ -1,7 +1,38 @@
-//! The JSON representation of a lease.
+//! What can be leased, and the JSON representation of a lease.
+
+use std::fmt;
 
 use ifmatch_core::lease::{LeaseDuration, LeaseState, SeenLease};
 use serde_json::{Map, Value, json};
+
+use crate::name::{BlobName, ContainerName, InvalidName};
+
+/// A blob or container that can be leased.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LeaseTarget {
+    /// The container, or the container of the blob.
+    pub container: ContainerName,
+    /// The blob, or `None` for the container itself.
+    pub blob: Option<BlobName>,
+}
+
+impl LeaseTarget {
+    /// Parses `container` or `container/blob…`, without percent-encoding.
+    pub fn new(text: &str) -> Result<Self, InvalidName> {
+        let (container, blob) = match text.split_once('/') {
+            Some((container, blob)) => (container, Some(BlobName::new(blob)?)),
+            None => (text, None),
+        };
+        Ok(Self { container: ContainerName::new(container)?, blob })
+    }
+}
+
+impl fmt::Display for LeaseTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.container.fmt(f)?;
+        self.blob.as_ref().map_or(Ok(()), |blob| write!(f, "/{blob}"))
+    }
+}
 
 /// Returns a lease or its absence as JSON. Seconds are null for a lease without an end. It omits the lease id, which would
 /// allow writing as the holder.

@@ -1,25 +1,10 @@
-//! The ifmatch gateway: a blob service or a caching proxy, with TLS, tokens, limits, metrics and logs.
+//! The command `ifmatch`: its command line, and the servers that it starts, a blob service or a caching proxy.
 //!
-//! [`cli::main`] runs the command `ifmatch`. Flags, environment variables and the configuration file result in
-//! [`Settings`](config::settings::Settings), which are validated into a [`Config`](config::Config) or a
-//! [`ProxyConfig`](config::proxy::ProxyConfig).
-//!
-//! A request passes, in this order: the HTTP server and its limits (`ifmatch-http-server`), request id, framing and
-//! host checks, the gateway's own endpoints (`/-/health`, `/-/metrics`, `/-/leases`, `/-/conflicts`, `/-/cache`), and tokens. Then the
-//! blob service takes a request slot and responds; a proxy takes the slot between its cache and the upstreams.
+//! [`cli::main`] runs the command. Flags, environment variables and the configuration file result in
+//! [`Settings`](ifmatch_gateway_config::settings::Settings), which are validated into a [`Config`](ifmatch_gateway_config::Config) or a
+//! [`ProxyConfig`](ifmatch_gateway_config::proxy::ProxyConfig). The other commands are in `ifmatch-gateway-commands`, and what a server
+//! answers besides blobs and its upstreams' responses is in `ifmatch-gateway-service`.
 
-pub mod access;
 pub mod cli;
-pub mod config;
-pub mod error;
 
 mod commands;
-mod conflicts;
-mod console;
-mod endpoints;
-mod gateway;
-mod leases;
-mod metrics;
-mod platform;
-mod purges;
-mod traces;

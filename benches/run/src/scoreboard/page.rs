@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_columns_name_checks_that_exist() {
-        let root = Workspace::load().unwrap().root().join("crates/ifmatch-gateway/src/commands/check");
+        let root = Workspace::load().unwrap().root().join("crates/ifmatch-gateway-commands/src/check");
         let text: String = ["cases.txt", "tags.rs", "races.rs", "store.rs"]
             .map(|file| fs::read_to_string(root.join(file)).unwrap())
             .concat();

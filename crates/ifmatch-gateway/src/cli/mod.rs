@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_config::proxy::ProxyConfig;
+use ifmatch_gateway_config::sources::Sources;
+use ifmatch_gateway_config::{Config, arguments};
 
-use crate::commands::{backup, check, guard, health, lease, proxy, register, reload, serve, transfer, verify};
-use crate::config::proxy::ProxyConfig;
-use crate::config::sources::Sources;
-use crate::config::{Config, arguments};
-use crate::error::Error;
+use ifmatch_gateway_commands::{backup, check, guard, health, lease, terminal, transfer, verify};
 
-pub(crate) mod progress;
+use crate::commands::{proxy, register, reload, serve};
+
 mod reference;
-pub(crate) mod terminal;
 mod tips;
 
 /// Blob storage and a caching proxy, with conditional writes that prevent lost updates.
@@ -303,7 +303,7 @@ fn configure_proxy(args: &ServerArgs) -> Result<ProxyConfig, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::settings::Settings;
+    use ifmatch_gateway_config::settings::Settings;
 
     #[test]
     fn the_command_is_valid_and_its_help_shows_the_defaults() {

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use clap::builder::Command;
 use clap::{Arg, Args, ValueEnum};
 use clap_complete::Shell;
+use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_service::metrics::catalogue;
 
 use super::terminal::print_text;
-use crate::error::Error;
-use crate::metrics::catalogue;
 
 /// `ifmatch reference …`
 #[derive(Args)]

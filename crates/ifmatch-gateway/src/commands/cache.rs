@@ -5,10 +5,10 @@ use ifmatch_azure::auth::shared_access;
 use ifmatch_blob_embedded as embedded;
 use ifmatch_cache::{Builder, CacheLayer, Disk};
 
-use super::store_url::check_folder;
-use crate::config::CacheConfig;
-use crate::error::Error;
-use crate::gateway::request_id::X_REQUEST_ID;
+use ifmatch_gateway_commands::store_url::check_folder;
+use ifmatch_gateway_config::CacheConfig;
+use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_service::gateway::request_id::X_REQUEST_ID;
 
 /// Returns the builder for either kind of cache.
 ///

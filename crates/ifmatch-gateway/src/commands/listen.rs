@@ -8,12 +8,12 @@ use ifmatch_http_server::{Limits, Listening, RequestHandler, Server, SlotLimit};
 use listenfd::ListenFd;
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::config::ServerConfig;
-use crate::config::address::{ListenAddress, OptionalListener};
-use crate::console::Console;
-use crate::error::Error;
-use crate::gateway::Gateway;
-use crate::platform;
+use ifmatch_gateway_commands::platform;
+use ifmatch_gateway_config::ServerConfig;
+use ifmatch_gateway_config::address::{ListenAddress, OptionalListener};
+use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_service::console::Console;
+use ifmatch_gateway_service::gateway::Gateway;
 
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;

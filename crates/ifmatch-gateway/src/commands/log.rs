@@ -20,11 +20,11 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::cli::terminal;
-use crate::config::settings::{AccessLog, AccessLogFormat, LogFormat, Settings};
-use crate::error::Error;
-use crate::gateway::tracker::ACCESS;
-use crate::platform;
+use ifmatch_gateway_commands::platform;
+use ifmatch_gateway_commands::terminal;
+use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_config::settings::{AccessLog, AccessLogFormat, LogFormat, Settings};
+use ifmatch_gateway_service::gateway::tracker::ACCESS;
 
 /// The default filter.
 const DEFAULT_FILTER: &str = "info";
@@ -77,15 +77,6 @@ where
         AccessLogFormat::Text => lines.with_target(false).boxed(),
         AccessLogFormat::Json => lines.json().flatten_event(true).boxed(),
         AccessLogFormat::Combined => lines.event_format(Combined).boxed(),
-    }
-}
-
-impl From<LogFormat> for AccessLogFormat {
-    fn from(format: LogFormat) -> Self {
-        match format {
-            LogFormat::Text => Self::Text,
-            LogFormat::Json => Self::Json,
-        }
     }
 }
 

@@ -3,16 +3,17 @@
 use std::io::{Write, stderr};
 use std::sync::Arc;
 
+use ifmatch_gateway_commands::store_url::check_folder;
+use ifmatch_gateway_commands::terminal;
+use ifmatch_gateway_config::error::{Error, ErrorKind};
+use ifmatch_gateway_config::proxy::ProxyConfig;
+use ifmatch_gateway_config::sources::not_reloaded;
+use ifmatch_gateway_config::{CacheConfig, Config, Records, ServerConfig, Storage};
+use ifmatch_gateway_service::gateway::certificate::Validity;
+use ifmatch_gateway_service::gateway::state::AppState;
+
 use super::log;
-use super::store_url::check_folder;
 use super::tls::{Keys, Tls};
-use crate::cli::terminal;
-use crate::config::proxy::ProxyConfig;
-use crate::config::sources::not_reloaded;
-use crate::config::{CacheConfig, Config, Records, ServerConfig, Storage};
-use crate::error::{Error, ErrorKind};
-use crate::gateway::certificate::Validity;
-use crate::gateway::state::AppState;
 
 /// The replaceable parts of a server.
 pub(crate) struct Reloadable<'a> {

@@ -1,21 +1,19 @@
 //! The run of a server: its log and threads, the signals that reload and stop it, and messages to the service manager.
 
 use std::future::Future;
-use std::num::NonZero;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
+use ifmatch_gateway_commands::platform::{self, Asked, StopSignals};
+use ifmatch_gateway_commands::runtime::runtime;
+use ifmatch_gateway_config::ServerConfig;
+use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_service::gateway::state::AppState;
 use ifmatch_http_server::Server;
-use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
 use super::log;
-use crate::config::ServerConfig;
-use crate::error::Error;
-use crate::gateway::state::AppState;
-use crate::platform::{self, Asked, StopSignals};
 
 /// Time for pending file operations to finish after the last request.
 const FILE_GRACE: Duration = Duration::from_secs(2);
@@ -33,30 +31,6 @@ pub(crate) fn run(config: &ServerConfig, serving: impl Future<Output = Result<En
         End::Graceful => Ok(()),
         End::Forced => Err(Error::runtime("stopped before all requests in flight were complete")),
     }
-}
-
-/// Runs a command to its end, on threads of its own.
-///
-/// # Errors
-/// The command's, or the reason why the threads can't start.
-pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    runtime()?.block_on(command)
-}
-
-/// Maximum number of threads that wait for the disk. Each keeps memory for what it read last, so the 512 of tokio would let a few
-/// clients take half a gigabyte. No work on them waits for other work on them, so any number of them makes progress.
-const BLOCKING_THREADS: usize = 32;
-
-/// Creates a runtime with a thread per core that this process may use, by its affinity and cgroup. A single thread needs no work
-/// stealing.
-fn runtime() -> Result<Runtime, Error> {
-    let is_single = available_parallelism().map_or(1, NonZero::get) == 1;
-    let mut builder = if is_single { Builder::new_current_thread() } else { Builder::new_multi_thread() };
-    builder
-        .enable_all()
-        .max_blocking_threads(BLOCKING_THREADS)
-        .build()
-        .map_err(|error| Error::runtime(format!("can't start the threads: {error}")))
 }
 
 /// Interval at which recorded durations are folded into their buckets.

@@ -11,10 +11,10 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::ServerName;
 use tokio_rustls::TlsAcceptor;
 
-use crate::config::TlsFiles;
-use crate::error::Error;
-use crate::gateway::certificate::Validity;
-use crate::gateway::state::AppState;
+use ifmatch_gateway_config::TlsFiles;
+use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_service::gateway::certificate::Validity;
+use ifmatch_gateway_service::gateway::state::AppState;
 
 /// TLS with certificates that can be replaced.
 #[derive(Debug)]

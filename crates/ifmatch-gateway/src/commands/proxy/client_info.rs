@@ -8,14 +8,13 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
-use ifmatch_cache::Cache;
 use ifmatch_http_server::{InterimSender, RequestContext, RequestSlot};
 use ifmatch_proxy::{Client, Interim, LastExchange, ProxyError, ProxyErrorKind};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::config::route::InFront;
-use crate::gateway::SetContext;
+use ifmatch_gateway_config::route::InFront;
+use ifmatch_gateway_service::gateway::SetContext;
 
 /// A service that takes a slot for each request, and describes the client in an extension.
 ///
@@ -38,13 +37,6 @@ impl<S> SetContext for ClientInfo<S> {
     fn set_context(&mut self, context: RequestContext, exchange: Option<LastExchange>) {
         self.context = Some(context);
         self.exchange = exchange;
-    }
-}
-
-impl<S: SetContext> SetContext for Cache<S> {
-    fn set_context(&mut self, context: RequestContext, exchange: Option<LastExchange>) {
-        self.set_client(context.client());
-        self.get_mut().set_context(context, exchange);
     }
 }
 

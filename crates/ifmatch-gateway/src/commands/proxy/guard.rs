@@ -11,7 +11,7 @@ use ifmatch::key::{KeyExtractor, PathKey, shorten};
 use ifmatch_register::{InvalidKey, Key, Register};
 use url::Url;
 
-use crate::config::proxy_settings::ProxySettings;
+use ifmatch_gateway_config::proxy_settings::ProxySettings;
 
 /// Time after the upstream's timeout until the outcome of a write counts as unknown.
 const MARGIN: Duration = Duration::from_secs(5);

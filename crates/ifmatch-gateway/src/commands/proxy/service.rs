@@ -15,8 +15,8 @@ use ifmatch_proxy::{LastExchange, Proxy, ProxyError, ProxyErrorKind};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::config::route::InFront;
-use crate::gateway::{SetContext, too_large};
+use ifmatch_gateway_config::route::InFront;
+use ifmatch_gateway_service::gateway::{SetContext, too_large};
 
 /// A service that forwards requests, and turns errors into responses.
 #[derive(Clone, Debug)]

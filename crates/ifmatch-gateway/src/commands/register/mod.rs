@@ -8,9 +8,9 @@ use ifmatch_register::{Engine, Guarantee, Key, Register, RegisterError, Scan, Sw
 use open::{migrate, open_existing, restored};
 use serde_json::json;
 
-use crate::cli::terminal::{counted, print_line};
-use crate::commands::runtime::block_on;
-use crate::error::Error;
+use ifmatch_gateway_commands::runtime::block_on;
+use ifmatch_gateway_commands::terminal::{counted, print_line};
+use ifmatch_gateway_config::error::Error;
 
 mod engines;
 mod open;

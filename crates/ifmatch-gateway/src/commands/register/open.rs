@@ -7,16 +7,16 @@ use ifmatch_blob::store::BoxError;
 use ifmatch_blob_embedded as embedded;
 use ifmatch_blob_objects::{self as objects, ObjectRegister};
 use ifmatch_core::record::Revision;
+use ifmatch_gateway_commands::store_url;
+use ifmatch_gateway_commands::terminal::print_line;
+use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_config::register_url::{Engine, RegisterUrl};
 use ifmatch_redb::RedbRegister;
 use ifmatch_register::{
     self as registers, ConnectError, ConnectErrorKind, Guarantee, Key, MemoryRegister, Register, Wrapper,
 };
 
 use super::engines;
-use crate::cli::terminal::print_line;
-use crate::commands::store_url;
-use crate::config::register_url::{Engine, RegisterUrl};
-use crate::error::Error;
 
 /// Maximum number of records of a register in memory. Evicted records are read from the object store, or from the
 /// upstream, again when needed.

@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 
 use ifmatch_blob::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use ifmatch_gateway_commands::terminal::{self, Style};
+use ifmatch_gateway_config::address::ListenAddress;
+use ifmatch_gateway_config::settings::Settings;
+use ifmatch_gateway_config::shown_url::without_secrets;
+use ifmatch_gateway_config::{Config, Records, Storage, TABLES};
 
-use crate::cli::terminal::{self, Style};
 use crate::commands::listen::Bound;
-use crate::config::address::ListenAddress;
-use crate::config::settings::Settings;
-use crate::config::shown_url::without_secrets;
-use crate::config::{Config, Records, Storage, TABLES};
 
 /// The addresses of the listeners.
 pub(super) struct Addresses {

@@ -14,9 +14,17 @@ use ifmatch_blob::BlobService;
 use ifmatch_blob::waits::Waits;
 use ifmatch_cache::CacheLayer;
 use ifmatch_core::policy::RequirePreconditions;
+use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_config::{Config, Storage};
+use ifmatch_gateway_service::gateway::Gateway;
+use ifmatch_gateway_service::gateway::state::AppState;
+use ifmatch_gateway_service::leases;
+use ifmatch_gateway_service::leases::metrics::LeaseMetrics;
+use ifmatch_gateway_service::leases::metrics::MeteredStore;
+use ifmatch_gateway_service::metrics::Metrics;
 use ifmatch_http_server::Server;
 use ifmatch_runtime::{Clock, SystemClock};
-use ifmatch_s3::{RequestId, S3Service};
+use ifmatch_s3::{RequestId, S3Service, is_presigned};
 use tower::util::MapRequest;
 use tower_layer::Layer;
 
@@ -26,14 +34,6 @@ use super::reload::Reloadable;
 use super::runtime::{End, Signals, serve_until_stopped};
 use super::tls::Tls;
 use super::{cache, runtime};
-use crate::config::{Config, Storage};
-use crate::error::Error;
-use crate::gateway::Gateway;
-use crate::gateway::state::AppState;
-use crate::leases;
-use crate::leases::metrics::LeaseMetrics;
-use crate::leases::metrics::MeteredStore;
-use crate::metrics::Metrics;
 use banner::Addresses;
 
 /// Interval between runs of the garbage collection.
@@ -117,7 +117,8 @@ async fn serve(config: &Config, load: &Load<'_>) -> Result<End, Error> {
         let access = Arc::clone(&state);
         let objects =
             objects.hosts(&config.server.settings.s3_host).public_read(move || access.access.load().is_public_read());
-        let objects = Gateway::new(Arc::clone(&state), objects, |_, _| true).allowing(config.cors.clone());
+        let objects = Gateway::new(Arc::clone(&state), objects, |_, _| true).presigned(is_presigned);
+        let objects = objects.allowing(config.cors.clone());
         let objects = objects.naming(|extensions, id| drop(extensions.insert(RequestId(id.clone()))));
         server.serve(listeners, Arc::new(objects.leaving_endpoints(has_admin)));
         addresses.s3 = Some(address);

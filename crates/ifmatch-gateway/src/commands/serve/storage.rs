@@ -8,15 +8,17 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::StoreError;
 use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
 use ifmatch_blob_objects::ObjectBlobs;
+use ifmatch_gateway_commands::store_url;
+use ifmatch_gateway_commands::store_url::check_folder;
+use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_config::shown_url::without_secrets;
+use ifmatch_gateway_config::{Config, Records, Storage};
+use ifmatch_gateway_service::metrics::register::MeteredRegister;
 use ifmatch_register::{Guarantee, Register};
 
 use crate::commands::register::AcceptLosses;
-use crate::commands::store_url::check_folder;
-use crate::commands::{register, store_url};
-use crate::config::shown_url::without_secrets;
-use crate::config::{Config, Records, Storage};
-use crate::error::Error;
-use crate::metrics::register::MeteredRegister;
+
+use crate::commands::register;
 
 /// Interval between upkeep runs.
 const UPKEEP: Duration = Duration::from_hours(1);

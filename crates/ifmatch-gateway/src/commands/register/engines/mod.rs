@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ifmatch_register::{ConnectError, Register};
 
-use crate::config::register_url::Database;
+use ifmatch_gateway_config::register_url::Database;
 
 #[cfg(feature = "etcd")]
 mod etcd;

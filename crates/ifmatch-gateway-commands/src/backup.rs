@@ -1,0 +1,349 @@
+//! `ifmatch backup`: copies the data folder of a running gateway by way of a snapshot. A repeated backup copies new bodies
+//! only.
+
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use clap::Args;
+use ifmatch_gateway_config::endpoint_paths::SNAPSHOT;
+use ifmatch_gateway_config::error::Error;
+use indicatif::HumanBytes;
+use reqwest::{Method, StatusCode};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::json;
+use tokio::task::spawn_blocking;
+
+use super::http_client::{Gateway, ask, origin, rejected};
+use super::runtime::block_on;
+use super::transfer::Progress;
+use crate::platform::identity;
+use crate::progress::{Display, Done};
+use crate::terminal::{counted, print_line};
+
+/// The index in a data folder.
+const INDEX: &str = "index.redb";
+/// The body that is being copied. The next start of a gateway on the backup removes what remains of it.
+const INCOMPLETE: &str = "0000000000000000";
+
+/// `ifmatch backup …`
+#[derive(Args)]
+pub struct BackupArgs {
+    /// The gateway's data folder, on this machine.
+    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", hide_env_values = true)]
+    data: PathBuf,
+
+    /// Folder for the backup: a new one, or an earlier backup to update.
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+
+    #[command(flatten)]
+    gateway: Gateway,
+
+    /// Print JSON, one object per line: `status` and `summary`.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The end of the help of `ifmatch backup`.
+pub const EXAMPLES: &str = "\
+Examples:
+  ifmatch backup --data /var/lib/ifmatch --to /mnt/backup/ifmatch
+  ifmatch verify --data /mnt/backup/ifmatch
+
+The backup is a consistent snapshot of all blobs, leases and containers; the gateway keeps running. It is a data folder: to \
+restore it, serve it. A gateway with tokens requires a write token.
+
+Signals:
+  SIGUSR1          prints the progress
+  SIGINT, SIGTERM  stop; the earlier backup stays valid, and the next run continues
+
+Exit codes:
+  0    backup complete
+  1    failed
+  2    invalid flags
+  11   another process uses the backup folder
+  130  stopped by a signal";
+
+/// The response of the gateway.
+#[derive(Deserialize)]
+struct Snapshot {
+    bodies: u64,
+    bytes: u64,
+}
+
+/// The copy of a snapshot.
+struct Copy {
+    from: PathBuf,
+    to: PathBuf,
+    /// The index of the snapshot.
+    index: File,
+    progress: Arc<Progress>,
+    stopped: Arc<AtomicBool>,
+    _lock: File,
+}
+
+/// Brings a backup up to date.
+///
+/// # Errors
+/// Fails if the gateway takes no snapshot, or a folder can't be used.
+pub fn run(args: &BackupArgs) -> Result<(), Error> {
+    block_on(async {
+        let (progress, stopped) = (Progress::start(None), Arc::new(AtomicBool::new(false)));
+        if is_within(&args.to, &args.data) {
+            return Err(Error::usage("--to is inside the data folder. Choose a folder outside it."));
+        }
+        let lock = lock(&args.to)?;
+        let from = args.data.join("snapshot");
+        let before = fs::metadata(from.join(INDEX)).map(|file| identity(&file)).ok();
+        let snapshot: Snapshot = request(args, Method::PUT).await?;
+        let index = File::open(from.join(INDEX)).ok();
+        let taken = index.as_ref().and_then(|index| index.metadata().map(|file| identity(&file)).ok());
+        let Some(index) = index.filter(|_| taken != before) else {
+            return Err(Error::usage(format!(
+                "the gateway's snapshot isn't in {}. Set --data to the data folder of the gateway at {}.",
+                from.display(),
+                origin(&args.gateway.url)
+            )));
+        };
+        let total = Done { items: snapshot.bodies, bytes: snapshot.bytes };
+        let mut display = Display::start(total, args.json)?;
+        let (progress, stopped) = (Arc::clone(&progress), Arc::clone(&stopped));
+        let (shown, stop) = (Arc::clone(&progress), Arc::clone(&stopped));
+        let copy = Copy { from, to: args.to.clone(), index, progress, stopped, _lock: lock };
+        let copying = spawn_blocking(move || {
+            let copied = copy.run();
+            // The snapshot of another backup that has replaced it stays.
+            (copied, copy.check_snapshot().is_ok())
+        });
+        let ended = display.during(copying, || shown.done(), || stop.store(true, Relaxed)).await?;
+        display.finish();
+        let (copied, is_ours) = ended.map_err(|error| Error::runtime(error.to_string()))?;
+        // Also after a failure: it would keep the space of all that is deleted from now on.
+        let removed = if is_ours { request::<IgnoredAny>(args, Method::DELETE).await.map(drop) } else { Ok(()) };
+        let is_complete = copied?;
+        removed?;
+        if !is_complete {
+            return Err(Error::interrupted("stopped early. Run the command again to continue."));
+        }
+        print_line(&summary(&display, &snapshot, shown.done(), args.json))
+    })
+}
+
+/// Returns `true` if a folder, which needn't exist, is another one or below it. The snapshot is removed at the end, and a
+/// backup in its place would be as well.
+fn is_within(folder: &Path, other: &Path) -> bool {
+    let existing = std::path::absolute(folder).ok();
+    let existing =
+        existing.as_deref().and_then(|folder| folder.ancestors().find_map(|above| above.canonicalize().ok()));
+    existing.zip(other.canonicalize().ok()).is_some_and(|(folder, other)| folder.starts_with(other))
+}
+
+fn lock(folder: &Path) -> Result<File, Error> {
+    let failed = |error: io::Error| Error::runtime(format!("{}: {error}", folder.display()));
+    ifmatch_blob_embedded::create_folder(folder).map_err(failed)?;
+    let lock = ifmatch_runtime::private_files::open_or_create(&folder.join("lock")).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => {
+            let folder = folder.display();
+            Err(Error::in_use(format!("another process uses {folder}. Stop it, or choose another folder with --to.")))
+        }
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+async fn request<T: DeserializeOwned>(args: &BackupArgs, method: Method) -> Result<T, Error> {
+    let Gateway { url, connection } = &args.gateway;
+    let url = url.join(SNAPSHOT).map_err(|error| Error::usage(format!("--url {url}: {error}")))?;
+    let request = connection.client(&url, None)?.request(method, url.clone());
+    ask(&url, request).await?.map_err(|(status, detail)| {
+        Error::runtime(match status {
+            StatusCode::NOT_FOUND => {
+                format!("{} has no data folder to back up. Back up the store itself, or correct --url.", origin(&url))
+            }
+            status => rejected(&origin(&url), status, &detail),
+        })
+    })
+}
+
+impl Copy {
+    /// Copies bodies first, then replaces the index, and then removes bodies that it no longer has. After an interruption at
+    /// any point, the backup is the earlier one or the new one. Returns `false` if a signal has stopped it.
+    fn run(&self) -> Result<bool, Error> {
+        let bodies = self.list(&self.from)?;
+        let existing: HashSet<PathBuf> = self.list(&self.to)?.into_iter().collect();
+        if !self.copy_bodies(&bodies, &existing)? {
+            return Ok(false);
+        }
+        let index = self.to.join("index.redb.new");
+        copy(&self.from.join(INDEX), &index)?;
+        self.check_snapshot()?;
+        rename(&index, &self.to.join(INDEX))?;
+        sync(&self.to)?;
+        let current: HashSet<&PathBuf> = bodies.iter().collect();
+        for body in existing.iter().filter(|body| !current.contains(body)) {
+            let file = self.to.join(body);
+            fs::remove_file(&file).map_err(|error| at(&file, &error))?;
+        }
+        Ok(true)
+    }
+
+    /// Copies all bodies but the existing ones. Returns `false` if a signal has stopped it.
+    fn copy_bodies(&self, bodies: &[PathBuf], existing: &HashSet<PathBuf>) -> Result<bool, Error> {
+        let temporary = self.to.join("tmp");
+        create(&temporary)?;
+        let incomplete = temporary.join(INCOMPLETE);
+        // Those of existing bodies as well: the backup that copied them may have been interrupted before it synced them.
+        let mut folders = HashSet::from([self.to.join("bodies")]);
+        for body in bodies {
+            if self.stopped.load(Relaxed) {
+                return Ok(false);
+            }
+            let to = self.to.join(body);
+            let folder = to.parent().unwrap_or(&self.to).to_owned();
+            if !existing.contains(body) {
+                create(&folder)?;
+                self.progress.add_bytes(copy(&self.from.join(body), &incomplete)?);
+                rename(&incomplete, &to)?;
+            }
+            folders.insert(folder);
+            self.progress.add_item();
+        }
+        folders.iter().try_for_each(|folder| sync(folder))?;
+        Ok(true)
+    }
+
+    /// Fails if the snapshot was replaced since the index was opened, since a list of its bodies may then be of either.
+    fn check_snapshot(&self) -> Result<(), Error> {
+        let file = self.from.join(INDEX);
+        let opened = self.index.metadata().map(|file| identity(&file)).map_err(|error| at(&file, &error))?;
+        if fs::metadata(&file).is_ok_and(|found| identity(&found) == opened) {
+            return Ok(());
+        }
+        let from = self.from.display();
+        Err(Error::runtime(format!(
+            "another backup replaced or removed the snapshot in {from}. Run the command again."
+        )))
+    }
+
+    /// Returns the paths of all bodies, relative to a data folder.
+    fn list(&self, root: &Path) -> Result<Vec<PathBuf>, Error> {
+        let bodies = root.join("bodies");
+        let (mut found, mut folders) = (Vec::new(), vec![bodies.clone()]);
+        create(&self.to.join("bodies"))?;
+        while let Some(folder) = folders.pop() {
+            let failed = |error: io::Error| at(&folder, &error);
+            for entry in fs::read_dir(&folder).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                if entry.file_type().map_err(failed)?.is_dir() {
+                    folders.push(entry.path());
+                } else if let Ok(relative) = entry.path().strip_prefix(root) {
+                    found.push(relative.to_owned());
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Copies a file durably.
+fn copy(from: &Path, to: &Path) -> Result<u64, Error> {
+    // The error may be of either file.
+    let failed =
+        |error: io::Error| Error::runtime(format!("can't copy {} to {}: {error}", from.display(), to.display()));
+    let bytes = fs::copy(from, to).map_err(failed)?;
+    // Windows syncs only what may be written.
+    let synced = OpenOptions::new().write(true).open(to).and_then(|file| file.sync_all());
+    synced.map(|()| bytes).map_err(|error| at(to, &error))
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), Error> {
+    fs::rename(from, to).map_err(|error| at(to, &error))
+}
+
+fn create(folder: &Path) -> Result<(), Error> {
+    match ifmatch_runtime::private_files::create_dir(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(at(folder, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn sync(folder: &Path) -> Result<(), Error> {
+    ifmatch_runtime::folders::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| at(folder, &error))
+}
+
+fn at(path: &Path, error: &io::Error) -> Error {
+    Error::runtime(format!("{}: {error}", path.display()))
+}
+
+fn summary(display: &Display, snapshot: &Snapshot, done: Done, as_json: bool) -> String {
+    let Snapshot { bodies, bytes } = snapshot;
+    if as_json {
+        let (copied, seconds) = (done.bytes, display.elapsed().as_secs_f64());
+        let summary = json!({
+            "message": "summary", "bodies": bodies, "bytes": bytes, "copied_bytes": copied, "seconds": seconds,
+        });
+        return summary.to_string();
+    }
+    let bodies = counted(*bodies, "body", "bodies");
+    format!("backed up {bodies} ({}, {} new)", HumanBytes(*bytes), HumanBytes(done.bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Creates a snapshot with one body.
+    fn snapshot(folder: &Path, name: &str) {
+        fs::create_dir_all(folder.join("bodies/00")).unwrap();
+        fs::write(folder.join("bodies/00").join(name), name).unwrap();
+        fs::write(folder.join(INDEX), name).unwrap();
+    }
+
+    #[test]
+    fn a_backup_is_outside_of_the_data_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let data = root.path().join("data");
+        fs::create_dir(&data).unwrap();
+        std::os::unix::fs::symlink(&data, root.path().join("link")).unwrap();
+        for within in ["data", "data/snapshot", "data/a/b", "link/snapshot"] {
+            assert!(is_within(&root.path().join(within), &data), "{within}");
+        }
+        for outside in ["", "data2", "backup/data"] {
+            assert!(!is_within(&root.path().join(outside), &data), "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_snapshot_replaced_meanwhile_is_no_backup() {
+        let root = tempfile::tempdir().unwrap();
+        let (from, to) = (root.path().join("snapshot"), root.path().join("to"));
+        let copy = || Copy {
+            index: File::open(from.join(INDEX)).unwrap(),
+            from: from.clone(),
+            to: to.clone(),
+            progress: Progress::start(None),
+            stopped: Arc::default(),
+            _lock: lock(&to).unwrap(),
+        };
+        let backed_up = || (fs::read_to_string(to.join(INDEX)).unwrap(), to.join("bodies/00/first").is_file());
+        snapshot(&from, "first");
+        assert!(copy().run().unwrap());
+        assert_eq!(backed_up(), ("first".to_owned(), true));
+
+        let late = copy();
+        fs::rename(&from, root.path().join("snapshot.old")).unwrap();
+        snapshot(&from, "second");
+        let error = late.run().unwrap_err().to_string();
+        assert!(error.contains("replaced"), "{error}");
+        assert_eq!(backed_up(), ("first".to_owned(), true), "the earlier backup stays valid");
+        drop(late);
+        assert!(copy().run().unwrap());
+        assert_eq!(backed_up(), ("second".to_owned(), false));
+    }
+}

@@ -1,0 +1,202 @@
+//! Checks of an object store, by the requests that the library of clients makes: create an absent object, and replace a
+//! version.
+
+use std::cell::RefCell;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Response, StatusCode};
+use ifmatch_client::{Backend, Error as ClientError, ErrorKind, Put, Read, Version, When};
+use ifmatch_gateway_config::error::Error;
+use ifmatch_runtime::nonce;
+use tokio::time::timeout;
+
+use super::judge::{Finding, Risk, Verdict};
+use super::races::{Kind, Outcome, ROUNDS, WRITERS, content, judged, outcome};
+use super::site::{PATIENCE, Seen};
+use crate::store_url::Place;
+
+/// Number of writes right after one another.
+const WRITES: usize = 8;
+
+/// The objects of a check.
+struct Bench {
+    place: Place,
+    random: u64,
+    keys: RefCell<Vec<String>>,
+}
+
+/// The content and the version of an object, or `None` if it doesn't exist.
+type State = Option<(Bytes, Version)>;
+
+/// Checks a store, and deletes the objects of the check.
+///
+/// # Errors
+/// If the store doesn't answer, or can't store anything.
+pub(super) async fn check(place: Place) -> Result<Vec<Finding>, Error> {
+    let random = nonce().map_err(|error| Error::runtime(error.to_string()))?;
+    let bench = Bench { place, random, keys: RefCell::default() };
+    let findings = bench.findings().await;
+    // In any case, even after an error.
+    let cleared = bench.clear().await;
+    let findings = findings?;
+    cleared.map(|()| findings)
+}
+
+impl Bench {
+    async fn findings(&self) -> Result<Vec<Finding>, Error> {
+        let key = self.key();
+        // Without a conditional creation, nothing can be written.
+        let created = self.put(&key, 0, When::Absent).await;
+        created.map_err(|error| Error::runtime(format!("the store rejected {key}: {error}")))?;
+        let Some((_, first)) = self.state(&key).await? else {
+            return Err(Error::runtime(format!("the store lost {key} right after creating it")));
+        };
+        let mut findings = self.replacements(&key, &first).await?;
+        findings.push(self.rejects("a creation is rejected if the object exists", "13.1.2", &key, When::Absent).await?);
+        let old = When::Is(first);
+        findings.push(self.rejects("a replacement of an old version is rejected", "13.1.1", &key, old.clone()).await?);
+        let absent = self.key();
+        findings.push(self.rejects("a replacement of an absent object is rejected", "13.1.1", &absent, old).await?);
+        for (kind, section, name) in [
+            (Kind::Create, "13.1.2", "of 16 creators, one succeeds"),
+            (Kind::Replace, "13.1.1", "of 16 writers of one version, one succeeds"),
+        ] {
+            let mut outcomes = Vec::new();
+            for _ in 0..ROUNDS {
+                outcomes.push(self.race(kind).await?);
+            }
+            let (verdict, detail) = judged(&outcomes);
+            findings.push(finding(section, name, Risk::Lost, verdict, detail));
+        }
+        Ok(findings)
+    }
+
+    /// Replaces the current version several times.
+    async fn replacements(&self, key: &str, first: &Version) -> Result<Vec<Finding>, Error> {
+        let (mut versions, mut told, mut wrong) = (vec![first.clone()], 0, 0);
+        let mut failed = None;
+        for number in 1..=WRITES {
+            let Some(current) = versions.last().cloned() else { break };
+            let written = match self.put(key, number, When::Is(current)).await {
+                Ok(written) => written,
+                Err(error) => {
+                    failed = Some(error.to_string());
+                    break;
+                }
+            };
+            let Some((_, read)) = self.state(key).await? else { break };
+            told += usize::from(written.is_some());
+            wrong += usize::from(written.is_some_and(|written| written != read));
+            versions.push(read);
+        }
+        let count = versions.len();
+        let is_done = failed.is_none();
+        let detail = failed.unwrap_or_else(|| format!("{WRITES} of {WRITES}"));
+        let name = "a replacement of the current version succeeds";
+        let mut findings = vec![finding("13.1.1", name, Risk::Unusable, Verdict::safe_if(is_done), detail)];
+        let mut distinct: Vec<&str> = versions.iter().map(Version::as_str).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let detail = format!("{} versions after {count} writes", distinct.len());
+        let verdict = Verdict::safe_if(distinct.len() == count);
+        findings.push(finding("8.8.3", "a write changes the version", Risk::Lost, verdict, detail));
+        let (verdict, detail) = match (told, wrong) {
+            (0, _) => (Verdict::Unchecked, "no write names a version".to_owned()),
+            _ => (Verdict::safe_if(wrong == 0), format!("{wrong} of {told} differ")),
+        };
+        let name = "the version of a write is that of the next read";
+        findings.push(finding("8.8.3", name, Risk::Lost, verdict, detail));
+        Ok(findings)
+    }
+
+    /// Makes a write whose condition is false.
+    async fn rejects(&self, name: &str, section: &'static str, key: &str, when: When) -> Result<Finding, Error> {
+        let before = self.state(key).await?;
+        let result = self.put(key, WRITERS, when).await;
+        let is_kept = self.state(key).await? == before;
+        let (verdict, detail) = match &result {
+            Ok(_) => (Verdict::No, "it succeeded".to_owned()),
+            Err(error) if !is_kept => (Verdict::No, format!("the object was changed, despite: {error}")),
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict { .. }) => (Verdict::Yes, "a conflict".to_owned()),
+            Err(error) => (Verdict::Differs, error.to_string()),
+        };
+        Ok(finding(section, name, Risk::Lost, verdict, detail))
+    }
+
+    async fn race(&self, kind: Kind) -> Result<Outcome, Error> {
+        let key = self.key();
+        let mut when = When::Absent;
+        if kind == Kind::Replace {
+            let created = self.put(&key, WRITERS, When::Absent).await;
+            created.map_err(|error| Error::runtime(format!("can't create {key}: {error}")))?;
+            when = self.state(&key).await?.map_or(When::Absent, |(_, version)| When::Is(version));
+        }
+        let put = |number| {
+            let (key, when) = (&key, when.clone());
+            async move { status(self.put(key, number, when).await.as_ref().err()) }
+        };
+        let statuses = join_all((0..WRITERS).map(put)).await;
+        let (status, body) = match self.state(&key).await? {
+            Some((body, _)) => (StatusCode::OK, body),
+            None => (StatusCode::NOT_FOUND, Bytes::new()),
+        };
+        let mut after = Response::new(body);
+        *after.status_mut() = status;
+        Ok(outcome(kind, &Seen::of(after), &statuses))
+    }
+
+    /// Returns the path of a new object.
+    fn key(&self) -> String {
+        let mut keys = self.keys.borrow_mut();
+        let name = format!("ifmatch-check-{:016x}-{}", self.random, keys.len());
+        let folder = &self.place.path;
+        let key = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+        keys.push(key.clone());
+        key
+    }
+
+    async fn put(&self, key: &str, number: usize, when: When) -> Result<Option<Version>, ClientError> {
+        let put = Put { body: content(number).into(), when, id: String::new(), fence: None };
+        let late = |_| ClientError::new(ErrorKind::Unknown, format!("no response within {PATIENCE:?}"));
+        timeout(PATIENCE, self.place.objects.put(key, &put)).await.map_err(late)?
+    }
+
+    async fn state(&self, key: &str) -> Result<State, Error> {
+        let read = timeout(PATIENCE, self.place.objects.get(key, None, None)).await;
+        let read = read.map_err(|_| Error::runtime(format!("{key}: no response within {PATIENCE:?}")))?;
+        match read.map_err(|error| Error::runtime(format!("{key}: {error}")))? {
+            Read::Found(found) => match found.version {
+                Some(version) => Ok(Some((found.body, version))),
+                None => Err(Error::runtime(
+                    "the store sends neither a strong ETag nor a version, so conditional writes are impossible",
+                )),
+            },
+            Read::Absent | Read::Unchanged { .. } => Ok(None),
+        }
+    }
+
+    async fn clear(&self) -> Result<(), Error> {
+        for key in self.keys.take() {
+            if let Some((_, version)) = self.state(&key).await? {
+                let deleted = self.place.objects.delete(&key, &version).await;
+                deleted.map_err(|error| Error::runtime(format!("can't delete {key}: {error}")))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the status by which HTTP would tell a result.
+fn status(error: Option<&ClientError>) -> StatusCode {
+    match error.map(ClientError::kind) {
+        None => StatusCode::OK,
+        Some(ErrorKind::Conflict { .. }) => StatusCode::PRECONDITION_FAILED,
+        Some(ErrorKind::Unknown) => StatusCode::BAD_GATEWAY,
+        Some(_) => StatusCode::FORBIDDEN,
+    }
+}
+
+fn finding(section: &'static str, name: &str, risk: Risk, verdict: Verdict, detail: String) -> Finding {
+    Finding { section, name: name.to_owned(), risk: Some(risk), verdict, detail }
+}

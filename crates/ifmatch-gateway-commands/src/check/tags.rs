@@ -1,0 +1,63 @@
+//! Checks of the entity tags themselves (RFC 9110 §8.8.3).
+
+use http::Method;
+use ifmatch_gateway_config::error::Error;
+
+use super::judge::{Finding, Risk, Verdict};
+use super::site::{Seen, Site, strong_tag};
+
+/// Number of writes right after one another. Their contents have the same length.
+const WRITES: u32 = 8;
+
+/// Checks that there is a strong tag, and that it changes with every write.
+///
+/// # Errors
+/// If the server doesn't answer, or can't store anything.
+pub(super) async fn check(site: &Site<'_>) -> Result<Vec<Finding>, Error> {
+    let key = site.key();
+    let fields: &[_] = &[];
+    site.write(&key, "content 0").await?;
+    let first = site.get(&key).await?;
+    let settled = site.settled(&key, false).await?;
+    let head = Seen::of(site.send(&Method::HEAD, &key, fields, "").await?);
+    let named = match (&first.tag, &settled.tag) {
+        (Some(tag), _) => tag.clone(),
+        (None, Some(tag)) => format!("{tag}, after a moment"),
+        (None, None) => "none".to_owned(),
+    };
+    let exists = finding("GET names a strong tag", Risk::Unusable, Verdict::safe_if(settled.tag.is_some()), named);
+    if settled.tag.is_none() {
+        return Ok(vec![exists]);
+    }
+    let same = if head.tag == settled.tag { Verdict::Yes } else { Verdict::Differs };
+    let shown = head.tag.unwrap_or_else(|| "none".to_owned());
+    let of_head = Finding { risk: None, ..finding("HEAD names the same tag", Risk::Lost, same, shown) };
+
+    // A weak tag is honest: it says that it may not have changed.
+    let (mut tags, mut answered) = (vec![site.get(&key).await?.tag], Vec::new());
+    for number in 1..=WRITES {
+        let put = site.send(&Method::PUT, &key, fields, &format!("content {number}")).await?;
+        let read = site.get(&key).await?;
+        answered.push((strong_tag(put.headers()), read.tag.clone()));
+        tags.push(read.tag);
+    }
+    let mut strong: Vec<String> = tags.into_iter().flatten().collect();
+    let count = strong.len();
+    strong.sort_unstable();
+    strong.dedup();
+    let detail = format!("{} strong tags for {count} versions", strong.len());
+    let changes = finding("a write changes the tag", Risk::Lost, Verdict::safe_if(strong.len() == count), detail);
+
+    let told: Vec<_> = answered.into_iter().filter(|(put, _)| put.is_some()).collect();
+    let wrong = told.iter().filter(|(put, read)| put != read).count();
+    let (verdict, detail) = match (told.len(), wrong) {
+        (0, _) => (Verdict::Unchecked, "PUT names no tag".to_owned()),
+        (_, 0) => (Verdict::Yes, "PUT names the tag".to_owned()),
+        (count, wrong) => (Verdict::No, format!("{wrong} of {count} differ")),
+    };
+    Ok(vec![exists, of_head, changes, finding("the tag of a PUT is that of the next GET", Risk::Lost, verdict, detail)])
+}
+
+fn finding(name: &str, risk: Risk, verdict: Verdict, detail: String) -> Finding {
+    Finding { section: "8.8.3", name: name.to_owned(), risk: Some(risk), verdict, detail }
+}

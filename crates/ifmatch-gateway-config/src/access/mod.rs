@@ -1,0 +1,110 @@
+//! Access by bearer tokens.
+
+use std::path::Path;
+
+use http::Request;
+use http::header::AUTHORIZATION;
+use ifmatch_azure::auth::shared_access;
+
+use crate::address::Exposure;
+use crate::error::Error;
+use crate::settings::Settings;
+
+pub use ifmatch_blob::access::{Access, Denied};
+
+pub mod accounts;
+
+pub mod host_check;
+
+/// Minimum length of a token if other machines can try it. 16 random hexadecimal digits have 64 bits.
+const MIN_LENGTH: usize = 16;
+
+/// Returns access by the tokens in `settings` and in the token files.
+///
+/// # Errors
+/// Fails if a file can't be read or contains no token, or if a token is malformed or short enough to guess.
+pub(crate) fn from_settings(settings: &Settings, exposure: Exposure) -> Result<Access, Error> {
+    let mut read = settings.read_token.clone();
+    let mut write = settings.write_token.clone();
+    if let Some(path) = &settings.read_token_file {
+        read.extend(read_tokens("--read-token-file", path)?);
+    }
+    if let Some(path) = &settings.write_token_file {
+        write.extend(read_tokens("--write-token-file", path)?);
+    }
+    if let Exposure::Network(address) = exposure
+        && read.iter().chain(&write).any(|token| token.len() < MIN_LENGTH)
+    {
+        return Err(Error::usage(format!(
+            "a token with fewer than {MIN_LENGTH} characters can be guessed, and other machines can reach {address}. Create a \
+             longer one with `openssl rand -hex 32`, or listen on 127.0.0.1."
+        )));
+    }
+    let access = Access::new(&read, &write).map_err(|error| Error::usage(error.to_string()))?;
+    Ok(access.public_read(settings.public_read))
+}
+
+/// Reads the tokens in the file of a flag, at least one.
+///
+/// # Errors
+/// Fails if the file can't be read or contains no token.
+pub fn read_tokens(flag: &str, path: &Path) -> Result<Vec<String>, Error> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Error::usage(format!("can't read {flag} {}: {error}", path.display())))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let tokens: Vec<String> = lines.map(str::to_owned).collect();
+    if tokens.is_empty() {
+        return Err(Error::usage(format!("{flag} {} contains no token. Write one per line.", path.display())));
+    }
+    let checked = Access::new(&tokens, &[]);
+    checked.map_err(|error| Error::usage(format!("{flag} {}: {error}. Write one per line.", path.display())))?;
+    Ok(tokens)
+}
+
+/// All kinds.
+pub const KINDS: [&str; 5] = ["none", "token", "shared-key", "shared-access", "other"];
+
+/// Returns the index of the kind of credentials in [`KINDS`]. `Authorization` takes precedence over a signature in the query.
+pub fn kind_of<B>(request: &Request<B>) -> usize {
+    let Some(line) = request.headers().get(AUTHORIZATION) else {
+        return if shared_access::is_in(request.uri().query()) { 3 } else { 0 };
+    };
+    let scheme = line.as_bytes().split(|byte| *byte == b' ').next().unwrap_or_default().to_ascii_lowercase();
+    match &*scheme {
+        b"bearer" => 1,
+        b"sharedkey" | b"sharedkeylite" => 2,
+        _ => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_token_is_allowed_on_loopback_only() {
+        let network = Exposure::of(["0.0.0.0:80".parse().unwrap()]);
+        for (lines, is_short) in [
+            ("write-token = ['x']", true),
+            ("read-token = ['fifteen-letters']\nwrite-token = ['0123456789abcdef']", true),
+            ("write-token = ['0123456789abcdef']", false),
+            ("", false),
+        ] {
+            let settings = Settings::from_toml(lines).unwrap();
+            assert!(from_settings(&settings, Exposure::Loopback).is_ok(), "{lines}");
+            let error = from_settings(&settings, network).err().map(|error| error.to_string());
+            assert_eq!(error.is_some(), is_short, "{lines}");
+            assert!(error.is_none_or(|error| error.contains("0.0.0.0:80") && error.contains("openssl")), "{lines}");
+        }
+    }
+
+    #[test]
+    fn a_short_token_in_a_file_is_rejected_as_well() {
+        let file = std::env::temp_dir().join(format!("ifmatch-access-{}", std::process::id()));
+        std::fs::write(&file, "# comment\nshort\n").unwrap();
+        let settings = Settings { write_token_file: Some(file.clone()), ..Settings::default() };
+        let error = from_settings(&settings, Exposure::of(["[::]:80".parse().unwrap()])).err();
+        std::fs::remove_file(file).unwrap();
+        assert!(error.is_some_and(|error| error.to_string().contains("can be guessed")));
+    }
+}

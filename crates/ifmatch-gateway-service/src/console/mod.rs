@@ -1,0 +1,380 @@
+//! The console: pages for an operator's browser.
+//!
+//! It is a client of the gateway in the same process. Each page sends the requests that a program would send, with the token that
+//! the operator has signed in with, and shows the answers. So nothing can be seen or changed here that the API wouldn't permit.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use askama::Template;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, SET_COOKIE};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use ifmatch_gateway_config::endpoint_paths::OVERVIEW;
+use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext, RequestHandler, framing};
+
+use crate::gateway::state::AppState;
+use form::{Form, Memory};
+use inside::{Failure, Inside};
+use live::Streams;
+use session::{Session, Sessions};
+use text::Text;
+
+pub(crate) mod history;
+
+mod blobs;
+mod form;
+mod guard;
+mod health;
+mod inside;
+mod live;
+mod merging;
+mod screens;
+pub(crate) mod session;
+pub(crate) mod text;
+
+use history::History;
+
+const STYLE: &str = include_str!("assets/console.css");
+const SCRIPT: &str = include_str!("assets/console.js");
+
+/// The pages that a sign-in leads to.
+const PAGES: [&str; 8] = ["/", "/conflicts", "/leases", "/leases/break", "/blobs", "/blob", "/blob/delete", "/cache"];
+
+/// The pages in front of a gateway.
+pub struct Console {
+    gateway: AnyHandler,
+    state: Arc<AppState>,
+    sessions: Sessions,
+    streams: Streams,
+    history: Arc<History>,
+    is_local: bool,
+    /// For forms of operators who have signed in.
+    form_memory: Memory,
+    /// For all others, who can take none from them.
+    sign_in_memory: Memory,
+}
+
+/// What a page answers with.
+enum Answer {
+    Page(StatusCode, String),
+    /// To this path.
+    Redirect(String),
+    /// With a cookie, to this path.
+    Cookie(HeaderValue, String),
+    /// The content of a blob.
+    Raw(Response<AnyBody>),
+    Live(AnyBody),
+    Asset(&'static str, &'static str),
+}
+
+/// What all pages show.
+#[expect(clippy::struct_excessive_bools, reason = "each shows a part of a page")]
+struct Frame {
+    screen: &'static str,
+    has_blobs: bool,
+    has_cache: bool,
+    signed_in: bool,
+    /// `false` if the operator's token may only read.
+    can_write: bool,
+    form_token: String,
+    notice: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "sign_in.html")]
+struct SignIn {
+    frame: Frame,
+    problem: Option<&'static str>,
+    /// The page that was asked for.
+    to: Text,
+}
+
+#[derive(Template)]
+#[template(path = "failure.html")]
+struct Failed {
+    frame: Frame,
+    status: u16,
+    detail: Text,
+    unsaved: Option<String>,
+}
+
+impl Console {
+    /// Creates the pages in front of `gateway`, for a listener at `address`.
+    pub fn new(
+        gateway: AnyHandler,
+        state: Arc<AppState>,
+        address: SocketAddr,
+    ) -> Result<Self, ifmatch_gateway_config::error::Error> {
+        let sessions = Sessions::new(address.port())
+            .map_err(|error| ifmatch_gateway_config::error::Error::runtime(error.to_string()))?;
+        let history = Arc::<History>::default();
+        tokio::spawn(history::watch(Arc::clone(&state), Arc::downgrade(&history)));
+        Ok(Self {
+            gateway,
+            state,
+            sessions,
+            streams: live::streams(),
+            history,
+            is_local: address.ip().is_loopback(),
+            form_memory: form::memory(64),
+            sign_in_memory: form::memory(2),
+        })
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        request: Request<RequestBody>,
+        context: RequestContext,
+    ) -> Result<Answer, Failure> {
+        let (head, body) = request.into_parts();
+        let access = self.state.access.load();
+        guard::check(&head, context.is_secure(), self.is_local || access.is_open())?;
+        match head.uri.path() {
+            "/console.css" => return Ok(Answer::Asset("text/css; charset=utf-8", STYLE)),
+            "/console.js" => return Ok(Answer::Asset("text/javascript; charset=utf-8", SCRIPT)),
+            _ => {}
+        }
+        let is_write = !head.method.is_safe();
+        let client = context.client();
+        if is_write && head.uri.path() == "/sign-in" {
+            let form = Form::read(&head, body, form::LONGEST, (&self.sign_in_memory, client)).await?;
+            return self.sign_in(&form, context).await;
+        }
+        if live::is_wanted(&head) {
+            return live::follow(Arc::clone(self), head, context).map(Answer::Live);
+        }
+        let asked = if is_write { "/" } else { head.uri.path_and_query().map_or("/", PathAndQuery::as_str) };
+        let Some(session) = self.session(&head.headers) else { return Ok(self.sign_in_page(None, asked)) };
+        let longest = match head.uri.path() {
+            "/blobs/new" => form::LONGEST_UPLOAD,
+            "/blob/save" => form::LONGEST_TEXT,
+            _ => form::LONGEST,
+        };
+        let form = Form::read(&head, body, longest, (&self.form_memory, client)).await?;
+        if is_write && !session.has_form_token(form.get("form_token")) {
+            return Err(Failure::new(StatusCode::FORBIDDEN, "This form is out of date. Load the page again."));
+        }
+        let visit = self.visit(session, head, form, context);
+        match visit.respond().await {
+            Err(failure) if failure.status == StatusCode::UNAUTHORIZED && failure.unsaved.is_none() => {
+                self.sessions.end(&visit.head.headers);
+                let asked = if is_write { None } else { visit.head.uri.path_and_query() };
+                let asked = asked.map_or("/", PathAndQuery::as_str);
+                Ok(self.sign_in_page(Some("This token is no longer accepted. Sign in again."), asked))
+            }
+            answer => answer,
+        }
+    }
+
+    /// Returns the session of a request, which everyone shares if no token is needed.
+    fn session(&self, headers: &HeaderMap) -> Option<Session> {
+        if self.state.access.load().is_open() { Some(self.sessions.open()) } else { self.sessions.of(headers) }
+    }
+
+    /// Returns `true` if the token of a session may change anything.
+    fn can_write(&self, session: &Session) -> bool {
+        let access = self.state.access.load();
+        let bearer = session.token.as_ref().and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
+        let headers = bearer.map(|bearer| (AUTHORIZATION, bearer)).into_iter().collect();
+        access.is_open() || access.check_token(&Method::PUT, &headers).is_ok()
+    }
+
+    fn visit(&self, session: Session, head: Parts, form: Form, context: RequestContext) -> Visit<'_> {
+        let inside = Inside {
+            gateway: &self.gateway,
+            context,
+            token: session.token.clone(),
+            has_blobs: self.state.blobs.is_some(),
+            counts_looks: false,
+        };
+        Visit { console: self, inside, session, head, form }
+    }
+
+    async fn sign_in(&self, form: &Form, context: RequestContext) -> Result<Answer, Failure> {
+        let to = form.get("to");
+        let (token, is_secure) = (form.get("token").trim().to_owned(), context.is_secure());
+        let token_of = Some(token.clone());
+        let inside = Inside { gateway: &self.gateway, context, token: token_of, has_blobs: false, counts_looks: true };
+        match inside.get(OVERVIEW).await {
+            Ok(_) => Ok(Answer::Cookie(self.sessions.begin(token, is_secure)?, own_page(to).to_owned())),
+            // A token that no header field can hold is a bad request.
+            Err(Failure {
+                status: StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST, ..
+            }) => Ok(self.sign_in_page(Some("This token isn't accepted."), to)),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn sign_in_page(&self, problem: Option<&'static str>, to: &str) -> Answer {
+        let page = SignIn { frame: self.frame("sign-in", None), problem, to: own_page(to).into() };
+        Answer::Page(StatusCode::UNAUTHORIZED, page.render().unwrap_or_default())
+    }
+
+    fn frame(&self, screen: &'static str, session: Option<&Session>) -> Frame {
+        Frame {
+            screen,
+            has_blobs: self.state.blobs.is_some(),
+            has_cache: self.state.cache.is_some(),
+            signed_in: session.is_some_and(|session| session.token.is_some()),
+            can_write: session.is_some_and(|session| self.can_write(session)),
+            form_token: session.map(|session| session.form_token.clone()).unwrap_or_default(),
+            notice: None,
+        }
+    }
+
+    fn failed(&self, failure: Failure) -> Answer {
+        let Failure { status, detail, unsaved } = failure;
+        let page =
+            Failed { frame: self.frame("failure", None), status: status.as_u16(), detail: detail.into(), unsaved };
+        Answer::Page(status, page.render().unwrap_or_default())
+    }
+}
+
+/// A request of an operator.
+struct Visit<'a> {
+    console: &'a Console,
+    inside: Inside<'a>,
+    session: Session,
+    head: Parts,
+    form: Form,
+}
+
+impl Visit<'_> {
+    async fn respond(&self) -> Result<Answer, Failure> {
+        let method = if self.head.method == Method::HEAD { &Method::GET } else { &self.head.method };
+        match (method, self.head.uri.path()) {
+            (&Method::GET, "/") => self.overview().await,
+            (&Method::GET, "/conflicts") => self.conflicts().await,
+            (&Method::GET, "/leases") => self.leases().await,
+            (&Method::GET, "/leases/break") => self.ask_to_break().await,
+            (&Method::POST, "/leases/break") => self.break_lease().await,
+            (&Method::GET, "/blobs") => self.blobs().await,
+            (&Method::POST, "/blobs/new") => self.create_blob().await,
+            (&Method::GET, "/blob") => self.blob().await,
+            (&Method::POST, "/blob/save") => self.save_blob().await,
+            (&Method::GET, "/blob/delete") => self.ask_to_delete().await,
+            (&Method::POST, "/blob/delete") => self.delete_blob().await,
+            (&Method::GET, "/raw") => self.raw().await,
+            (&Method::GET, "/cache") => self.cache().await,
+            (&Method::POST, "/cache/purge") => self.purge().await,
+            (&Method::POST, "/sign-out") => {
+                self.console.sessions.end(&self.head.headers);
+                Ok(Answer::Redirect("/".to_owned()))
+            }
+            _ => Err(Failure::new(StatusCode::NOT_FOUND, "There's no such page.")),
+        }
+    }
+
+    /// Returns what all pages show, with the notice of what was done before.
+    fn frame(&self, screen: &'static str) -> Frame {
+        // By name, so no link can make the console say anything else.
+        let notice = match self.form.get("done") {
+            "broken" => Some("Lease broken.".to_owned()),
+            "created" => Some("Blob created.".to_owned()),
+            "saved" => Some("Blob saved.".to_owned()),
+            "deleted" => Some("Blob deleted.".to_owned()),
+            "purged" => Some(match self.form.get("count").parse::<u64>() {
+                Ok(0) => "Nothing was stored there, so nothing was purged.".to_owned(),
+                Ok(count) => format!("Purged {}.", text::counted(count, "response")),
+                Err(_) => "Purged.".to_owned(),
+            }),
+            _ => None,
+        };
+        Frame { notice, ..self.console.frame(screen, Some(&self.session)) }
+    }
+}
+
+/// Returns the path and query of a page to show after the sign-in: of the console itself, and the first page otherwise.
+fn own_page(asked: &str) -> &str {
+    let path = asked.split('?').next().unwrap_or_default();
+    let is_text = asked.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_text && PAGES.contains(&path) { asked } else { PAGES[0] }
+}
+
+fn page(page: &impl Template) -> Result<Answer, Failure> {
+    Ok(Answer::Page(StatusCode::OK, render(page)?))
+}
+
+fn render(page: &impl Template) -> Result<String, Failure> {
+    let failed = |error: &dyn Display| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+    page.render().map_err(|error| failed(&error))
+}
+
+fn whole(bytes: Bytes) -> AnyBody {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+impl RequestHandler for Console {
+    type Body = AnyBody;
+
+    async fn handle(self: Arc<Self>, mut request: Request<RequestBody>, context: RequestContext) -> Response<AnyBody> {
+        if let Some(rejected) = framing::reject(&mut request) {
+            return rejected.map(whole);
+        }
+        let is_head = request.method() == Method::HEAD;
+        let answer = self.answer(request, context).await;
+        let answer = answer.unwrap_or_else(|failure| self.failed(failure));
+        let own = |status, media_type: &'static str, body: Bytes| {
+            let sent = if is_head { Bytes::new() } else { body.clone() };
+            let mut response = Response::new(whole(sent));
+            *response.status_mut() = status;
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+            response.headers_mut().insert(CONTENT_LENGTH, body.len().into());
+            response
+        };
+        let to = |path: &str| {
+            let mut response = own(StatusCode::SEE_OTHER, "text/html; charset=utf-8", Bytes::new());
+            response.headers_mut().extend(HeaderValue::try_from(path).ok().map(|path| (LOCATION, path)));
+            response
+        };
+        let mut response = match answer {
+            Answer::Page(status, text) => own(status, "text/html; charset=utf-8", text.into()),
+            Answer::Asset(media_type, text) => own(StatusCode::OK, media_type, text.into()),
+            Answer::Redirect(path) => to(&path),
+            Answer::Cookie(cookie, path) => {
+                let mut response = to(&path);
+                response.headers_mut().insert(SET_COOKIE, cookie);
+                response
+            }
+            Answer::Live(events) => {
+                let mut response = Response::new(events);
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(live::EVENT_STREAM));
+                response
+            }
+            Answer::Raw(mut response) => {
+                guard::sandbox(response.headers_mut());
+                return response;
+            }
+        };
+        guard::protect(response.headers_mut());
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_page;
+
+    #[test]
+    fn a_sign_in_leads_to_a_page_of_the_console_only() {
+        for own in ["/", "/leases?prefix=docs", "/blob?path=a%2Fb", "/cache?url=http%3A%2F%2Fa%2F"] {
+            assert_eq!(own_page(own), own);
+        }
+        for other in [
+            "",
+            "//evil.example/",
+            "/\\evil.example",
+            "https://evil.example/",
+            "/leases?a\r\nb",
+            "/raw?path=a",
+            "/\t/x",
+        ] {
+            assert_eq!(own_page(other), "/", "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! The screens of the service, its leases, its conflicts and its cache.
+
+use std::borrow::Borrow;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use askama::Template;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, StatusCode};
+use ifmatch_blob::name::InvalidName;
+use ifmatch_gateway_config::endpoint_paths::{CACHE, CONFLICTS, LEASES, OVERVIEW};
+use ifmatch_gateway_config::sources::InForce;
+use serde::Deserialize;
+use serde_json::json;
+use url::Url;
+
+use super::health::{self, Card};
+use super::history::Sample;
+use super::inside::Failure;
+use super::text::{self, Text, decoded, encode, encode_path};
+use super::{Answer, Frame, Visit, page, render};
+use crate::endpoints::cache::{Counters, HITS, LookedUp, MISSES, Refusal};
+use crate::endpoints::conflicts::Found;
+use crate::endpoints::overview::Overview;
+use ifmatch_blob::leases::LeaseTarget;
+
+type Result = std::result::Result<Answer, Failure>;
+
+/// Maximum number of leases that the page of conflicts looks up.
+const MOST_LEASES: usize = 20;
+
+#[derive(Template)]
+#[template(path = "overview.html")]
+struct OverviewPage {
+    frame: Frame,
+    state: Overview,
+    cards: Vec<Card>,
+    lately: Sample,
+    seconds: f64,
+    line: String,
+    highest: f64,
+}
+
+impl OverviewPage {
+    /// Returns a rate per second of the last ten minutes.
+    fn rate(&self, count: impl Borrow<f64>) -> String {
+        text::number(if self.seconds > 0.0 { count.borrow() / self.seconds } else { 0.0 })
+    }
+
+    /// Returns the settings that were set, or those that weren't.
+    fn settings(&self, are_set: bool) -> impl Iterator<Item = &InForce> {
+        self.state.settings.iter().filter(move |setting| (setting.source.0 != "default") == are_set)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "conflicts.html")]
+struct Conflicts {
+    frame: Frame,
+    path: Text,
+    now: f64,
+    found: Found,
+    /// The leases on the paths that a lease kept from change, by path.
+    leases: BTreeMap<Text, Lease>,
+}
+
+impl Conflicts {
+    /// Returns the lease that a path has, if it still has one.
+    fn lease(&self, path: &Text) -> Option<&Lease> {
+        self.leases.get(path).filter(|lease| lease.is_locked())
+    }
+}
+
+#[derive(Template)]
+#[template(path = "leases.html")]
+struct Leases {
+    frame: Frame,
+    prefix: Text,
+    now: f64,
+    listed: Listed,
+    /// How many leases that no longer lock are hidden.
+    hidden: usize,
+    is_all: bool,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    leases: Vec<Lease>,
+    next: Option<Text>,
+}
+
+/// `/-/leases/…`.
+#[derive(Deserialize)]
+struct Lease {
+    path: Text,
+    state: Text,
+    ends: Option<f64>,
+    token: Option<u64>,
+    holder: Option<Text>,
+    waiting: Vec<Waiting>,
+}
+
+impl Lease {
+    /// Returns `true` if the lease keeps others from changes.
+    fn is_locked(&self) -> bool {
+        matches!(&*self.state.0, "leased" | "breaking")
+    }
+
+    /// Returns what this lease says about its holder.
+    fn name(&self) -> Text {
+        self.holder.clone().unwrap_or_else(|| "an unnamed holder".into())
+    }
+
+    /// Returns how often others were refused.
+    fn refusals(&self) -> u32 {
+        self.waiting.iter().map(|waiting| waiting.count).sum()
+    }
+}
+
+#[derive(Deserialize)]
+struct Waiting {
+    client: Text,
+    user_agent: Option<Text>,
+    count: u32,
+    last: f64,
+}
+
+#[derive(Template)]
+#[template(path = "break.html")]
+struct Break {
+    frame: Frame,
+    lease: Lease,
+    now: f64,
+    period: Text,
+    problem: Option<Text>,
+}
+
+#[derive(Template)]
+#[template(path = "cache.html")]
+struct Cache {
+    frame: Frame,
+    url: Text,
+    found: Option<LookedUp>,
+    counters: Counters,
+    lately: Sample,
+    line: String,
+    /// The purge that was refused, and why.
+    refused: Option<Refused>,
+}
+
+struct Refused {
+    what: String,
+    value: String,
+    origin: String,
+    problem: Text,
+}
+
+impl Cache {
+    /// Returns what the refused purge has in a field.
+    fn kept(&self, field: &str) -> &str {
+        match (&self.refused, field) {
+            (Some(refused), "value") => &refused.value,
+            (Some(refused), "origin") => &refused.origin,
+            _ => "",
+        }
+    }
+
+    fn is_kept(&self, what: &str) -> bool {
+        self.refused.as_ref().is_some_and(|refused| refused.what == what)
+    }
+
+    /// Returns how many responses are stored for the URL.
+    fn stored(&self) -> String {
+        let count = self.found.as_ref().map_or(0, |found| found.stored.len());
+        text::counted(count as u64, "response")
+    }
+
+    /// Returns the hits and the other requests since the start.
+    fn hits(&self) -> (u64, u64) {
+        let all = self.counters.requests.iter();
+        let of = |outcomes: &[&str]| {
+            all.clone().filter(|(name, _)| outcomes.contains(&&*name.0)).flat_map(|(_, reasons)| reasons.values()).sum()
+        };
+        (of(&HITS), of(&MISSES))
+    }
+}
+
+impl Refusal {
+    /// Returns the reason in words, and what to do.
+    fn words(&self) -> &'static str {
+        match (&*self.outcome.0, &*self.reason.0) {
+            (_, "no-store") => "the response, or the request, says no-store",
+            (_, "private") => "the response says private, so it's for one client only",
+            (_, "authorization") => {
+                "the request has Authorization, and the response does not permit sharing (public, s-maxage)"
+            }
+            (_, "credential") => "the request has a credential, such as a cookie, and the response is not public",
+            (_, "cookie") => "the response sets a cookie, and is not public",
+            (_, "vary") => "Vary names * or a field that the proxy overwrites, so no other request can match",
+            ("error", _) => "the upstream answered with a server error",
+            (_, "status") => "the status of the response is not cacheable without a stated lifetime",
+            (_, "lifetime") => {
+                "the response has neither a lifetime (Cache-Control, Expires) nor a validator (ETag, Last-Modified)"
+            }
+            (_, "too-large") => "the response is larger than the cache permits (see --cache-body-size)",
+            (_, "malformed") => "the length or the range of the response is malformed",
+            (_, "invalidated") => "the resource was changed or purged while the response arrived",
+            _ => "the response may not be stored",
+        }
+    }
+}
+
+impl Visit<'_> {
+    /// Shows the state of the service.
+    pub(super) async fn overview(&self) -> Result {
+        let state: Overview = self.inside.json(OVERVIEW).await?;
+        let (line, highest) = self.console.history.requests();
+        let (lately, seconds) = self.console.history.lately();
+        let cards = health::cards(&state);
+        page(&OverviewPage { frame: self.frame("overview"), state, cards, lately, seconds, line, highest })
+    }
+
+    /// Shows who loses, and why.
+    pub(super) async fn conflicts(&self) -> Result {
+        let path = Text(self.form.get("path").to_owned());
+        let of_path = if path.0.is_empty() { String::new() } else { format!("&path={}", path.query()) };
+        let found: Found = self.inside.json(&format!("{CONFLICTS}?limit=100{of_path}")).await?;
+        let mut leases = BTreeMap::new();
+        for group in found.groups.iter().filter(|group| group.latest.by_lease) {
+            let path = &group.latest.path;
+            if leases.len() < MOST_LEASES && !leases.contains_key(path) {
+                let target = lease_target(decoded(path.0.trim_start_matches('/')).0.as_str());
+                // The Azure dialect has other paths, and the blob may be gone.
+                if let Ok(target) = target
+                    && let Ok(lease) = self.inside.json(&target).await
+                {
+                    leases.insert(path.clone(), lease);
+                }
+            }
+        }
+        page(&Conflicts { frame: self.frame("conflicts"), path, now: now(), found, leases })
+    }
+
+    /// Lists leases, the ones first that keep most clients waiting.
+    pub(super) async fn leases(&self) -> Result {
+        let prefix = Text(self.form.get("prefix").to_owned());
+        let after = self.form.get("after");
+        let after = if after.is_empty() { String::new() } else { format!("&after={}", encode(after)) };
+        let listed = format!("{LEASES}?limit=1000&prefix={}{after}", prefix.query());
+        let mut listed: Listed = self.inside.json(&listed).await?;
+        let is_all = self.form.get("expired") == "shown";
+        let count = listed.leases.len();
+        listed.leases.retain(|lease| is_all || lease.is_locked());
+        for lease in &mut listed.leases {
+            lease.waiting.sort_by_key(|waiting| Reverse(waiting.count));
+        }
+        listed.leases.sort_by_key(|lease| Reverse((lease.waiting.len(), lease.refusals())));
+        let hidden = count - listed.leases.len();
+        page(&Leases { frame: self.frame("leases"), prefix, now: now(), listed, hidden, is_all })
+    }
+
+    /// Names the holder of a lease, and asks whether to break it.
+    pub(super) async fn ask_to_break(&self) -> Result {
+        page(&self.break_page(None).await?)
+    }
+
+    async fn break_page(&self, problem: Option<Text>) -> std::result::Result<Break, Failure> {
+        let lease: Lease = self.inside.json(&lease_target(self.form.get("path"))?).await?;
+        let period = Some(self.form.get("period")).filter(|period| !period.is_empty()).unwrap_or("0").into();
+        Ok(Break { frame: self.frame("leases"), lease, now: now(), period, problem })
+    }
+
+    /// Breaks the lease that was shown, and no later one.
+    pub(super) async fn break_lease(&self) -> Result {
+        match self.try_to_break().await {
+            Err(failure) if failure.status.is_client_error() && failure.status != StatusCode::UNAUTHORIZED => {
+                match self.break_page(Some(Text(failure.detail.clone()))).await {
+                    Ok(asked) => Ok(Answer::Page(failure.status, render(&asked)?)),
+                    Err(_) => Err(failure),
+                }
+            }
+            broken => broken,
+        }
+    }
+
+    async fn try_to_break(&self) -> Result {
+        let number = |name: &str| {
+            let wrong = |_| Failure::new(StatusCode::BAD_REQUEST, format!("The {name} must be a number."));
+            self.form.get(name).parse::<u64>().map_err(wrong)
+        };
+        let command = json!({ "action": "break", "period": number("period")?, "token": number("token")? });
+        let media_type = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+        let target = lease_target(self.form.get("path"))?;
+        self.inside.whole(Method::POST, &target, &media_type, command.to_string().into()).await?;
+        Ok(Answer::Redirect("/leases?done=broken".to_owned()))
+    }
+
+    /// Shows the cache, and what it has for a URL.
+    pub(super) async fn cache(&self) -> Result {
+        page(&self.cache_page(self.form.get("url").trim(), None).await?)
+    }
+
+    async fn cache_page(&self, url: &str, refused: Option<Refused>) -> std::result::Result<Cache, Failure> {
+        let is_whole = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let found =
+            if is_whole { Some(self.inside.json(&format!("{CACHE}?url={}", encode(url))).await?) } else { None };
+        let counters = self.inside.json(CACHE).await?;
+        let (line, (lately, _)) = (self.console.history.hits(), self.console.history.lately());
+        Ok(Cache { frame: self.frame("cache"), url: url.into(), found, counters, lately, line, refused })
+    }
+
+    /// Purges responses.
+    pub(super) async fn purge(&self) -> Result {
+        match self.try_to_purge().await {
+            Err(failure) if failure.status == StatusCode::BAD_REQUEST => {
+                let field = |name: &str| self.form.get(name).to_owned();
+                let (what, value, origin) = (field("what"), field("value"), field("origin"));
+                let refused = Refused { what, value, origin, problem: Text(failure.detail.clone()) };
+                match self.cache_page("", Some(refused)).await {
+                    Ok(cache) => Ok(Answer::Page(failure.status, render(&cache)?)),
+                    Err(_) => Err(failure),
+                }
+            }
+            purged => purged,
+        }
+    }
+
+    async fn try_to_purge(&self) -> Result {
+        let value = self.form.get("value").trim();
+        let what = match self.form.get("what") {
+            "group" => format!("group={}&origin={}", encode(value), encode(self.form.get("origin").trim())),
+            what @ ("url" | "prefix") if !value.is_empty() => format!("{what}={}", encode(value)),
+            _ => return Err(Failure::new(StatusCode::BAD_REQUEST, "Enter the URL, prefix or group to purge.")),
+        };
+        let soft = if self.form.get("soft") == "true" { "&soft=true" } else { "" };
+        let purged = self.inside.whole(Method::DELETE, &format!("{CACHE}?{what}{soft}"), &[], Bytes::new()).await?;
+        let purged: serde_json::Value = serde_json::from_slice(&purged.body).unwrap_or_default();
+        let count = purged["purged"].as_u64().map(|count| format!("&count={count}")).unwrap_or_default();
+        let url = if self.form.get("what") == "url" { format!("&url={}", encode(value)) } else { String::new() };
+        Ok(Answer::Redirect(format!("/cache?done=purged{count}{url}")))
+    }
+}
+
+/// Returns the endpoint for the lease of a container or a blob.
+pub(super) fn lease_target(path: &str) -> std::result::Result<String, Failure> {
+    let invalid = |error: InvalidName| Failure::new(StatusCode::BAD_REQUEST, format!("the path to break: {error}"));
+    LeaseTarget::new(path).map_err(invalid)?;
+    Ok(format!("{LEASES}/{}", encode_path(path)))
+}
+
+pub(super) fn now() -> f64 {
+    use ifmatch_runtime::{Clock, SystemClock};
+    crate::conflicts::seconds(SystemClock.wall())
+}

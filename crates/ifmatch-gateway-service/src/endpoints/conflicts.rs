@@ -1,0 +1,120 @@
+//! `/-/conflicts`: the requests that lost lately, and the paths that lost most.
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use ifmatch_core::problem::Problem;
+use ifmatch_runtime::{Clock, SystemClock};
+use serde::{Deserialize, Serialize};
+use url::form_urlencoded;
+
+use super::answer_json;
+use crate::conflicts::{Conflict, Conflicts, WINDOW, Worst};
+use crate::console::text::decoded;
+
+/// Number of paths in `worst`.
+const WORST: usize = 10;
+/// Maximum number of conflicts in `recent`, and the default.
+const MAX_LIMIT: usize = 500;
+
+/// The answer.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Found {
+    /// Number of conflicts since the start.
+    pub(crate) total: u64,
+    /// The time for which conflicts are counted by path, in seconds.
+    window: u64,
+    pub(crate) worst: Vec<Worst>,
+    pub(crate) groups: Vec<Group>,
+    recent: Vec<Conflict>,
+}
+
+/// Conflicts of one client and program, on one path, for one reason.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Group {
+    /// How many of the latest conflicts they are.
+    pub(crate) count: u32,
+    /// When the oldest of them was refused, in seconds since 1970.
+    pub(crate) first: f64,
+    /// The latest of them.
+    #[serde(flatten)]
+    pub(crate) latest: Conflict,
+}
+
+impl Group {
+    fn has(&self, other: &Conflict) -> bool {
+        let latest = &self.latest;
+        latest.path == other.path
+            && latest.client == other.client
+            && latest.user_agent == other.user_agent
+            && (&latest.method, latest.status, latest.by_lease) == (&other.method, other.status, other.by_lease)
+            && latest.code == other.code
+            && latest.conditions.keys().eq(other.conditions.keys())
+    }
+}
+
+/// Returns the worst paths of the last ten minutes, and the latest conflicts, newest first, also by path, client and reason: with
+/// `?path=…` the conflicts on a path, encoded or not, and with `?limit=…` at most this number.
+pub(super) fn respond<B>(conflicts: &Conflicts, request: &Request<B>) -> Result<Response<Bytes>, Problem> {
+    let (mut path, mut limit) = (None, MAX_LIMIT);
+    for (name, value) in form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()) {
+        match (&*name, value.parse::<usize>()) {
+            ("path", _) => path = Some(value.into_owned()),
+            ("limit", Ok(number @ 1..)) => limit = number.min(MAX_LIMIT),
+            ("limit", _) => return Err(Problem::bad_request(format!("limit must be a number from 1 to {MAX_LIMIT}"))),
+            _ => return Err(Problem::bad_request("the parameters are path and limit")),
+        }
+    }
+    let is_wanted = |conflict: &Conflict| {
+        path.as_ref().is_none_or(|path| *path == conflict.path.0 || *path == decoded(&conflict.path.0).0)
+    };
+    let recent = conflicts.recent(usize::MAX, is_wanted);
+    let (now, wall) = (SystemClock.now(), SystemClock.wall());
+    let found = Found {
+        total: conflicts.total(),
+        window: WINDOW.as_secs(),
+        worst: conflicts.worst(WORST, now, wall),
+        groups: grouped(&recent).into_iter().take(limit).collect(),
+        recent: recent.into_iter().take(limit).collect(),
+    };
+    Ok(answer_json(StatusCode::OK, &found))
+}
+
+/// Groups conflicts, newest first.
+fn grouped(conflicts: &[Conflict]) -> Vec<Group> {
+    let mut groups = Vec::<Group>::new();
+    for conflict in conflicts {
+        if let Some(group) = groups.iter_mut().find(|group| group.has(conflict)) {
+            group.count += 1;
+            group.first = conflict.time;
+        } else {
+            groups.push(Group { count: 1, first: conflict.time, latest: conflict.clone() });
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conflicts_are_grouped_by_path_client_and_reason() {
+        let conflict = |time: f64, path: &str, agent: &str, status: u16| {
+            let text = format!(
+                r#"{{"time":{time},"method":"PUT","path":"{path}","client":"192.0.2.1","user_agent":"{agent}","conditions":{{}},"status":{status},"by_lease":false,"code":null,"current":null}}"#
+            );
+            serde_json::from_str::<Conflict>(&text).unwrap()
+        };
+        let groups = grouped(&[
+            conflict(5.0, "/a", "x", 412),
+            conflict(4.0, "/a", "y", 412),
+            conflict(3.0, "/a", "x", 428),
+            conflict(2.0, "/b", "x", 412),
+            conflict(1.0, "/a", "x", 412),
+        ]);
+        let counts: Vec<_> = groups.iter().map(|group| (group.count, group.first, group.latest.time)).collect();
+        assert_eq!(counts, [(2, 1.0, 5.0), (1, 4.0, 4.0), (1, 3.0, 3.0), (1, 2.0, 2.0)]);
+        let text = serde_json::to_string(&groups[0]).unwrap();
+        assert_eq!(serde_json::from_str::<Group>(&text).unwrap().latest.path, "/a".into());
+    }
+}

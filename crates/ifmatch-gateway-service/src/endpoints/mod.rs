@@ -1,0 +1,126 @@
+//! The gateway's own endpoints: under `/-/`, and purges of a URL. To add one, write a module and add it to [`route`].
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use ifmatch_blob::name::is_server_path;
+use ifmatch_core::problem::Problem;
+use ifmatch_gateway_config::access::Denied;
+use ifmatch_gateway_config::endpoint_paths::{CACHE, CONFLICTS, HEALTH, LEASES, METRICS, OVERVIEW, READY, SNAPSHOT};
+use ifmatch_http_server::RequestBody;
+use serde::Serialize;
+
+use crate::gateway::state::AppState;
+
+pub(crate) mod cache;
+pub(crate) mod conflicts;
+pub(crate) mod leases;
+pub(crate) mod overview;
+pub(crate) mod ready;
+pub(crate) mod snapshot;
+
+/// The endpoint that a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    /// One below `/-/`.
+    Path,
+    /// A purge of the URL that the request names, by a method of its own, from the cache of a proxy.
+    Purge,
+}
+
+impl Endpoint {
+    /// Returns the endpoint of a request, if it is for one.
+    pub(crate) fn of(state: &AppState, method: &Method, path: &str) -> Option<Self> {
+        let is_purge = state.proxy.is_some() && state.cache.is_some() && cache::is_purge(method);
+        is_purge.then_some(Self::Purge).or_else(|| is_server_path(path).then_some(Self::Path))
+    }
+
+    /// Responds to a request for this endpoint.
+    pub(crate) async fn respond(self, state: &AppState, request: Request<RequestBody>) -> Response<Bytes> {
+        let response = match (self, &state.cache) {
+            (Self::Purge, Some(cache)) => match check_access(state, &request) {
+                Ok(()) => cache::purge_target(cache, &state.purges, request).await,
+                Err(denied) => Err(denied),
+            },
+            _ => route(state, request).await,
+        };
+        response.unwrap_or_else(|problem| problem.to_response())
+    }
+}
+
+async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Response<Bytes>, Problem> {
+    let path = request.uri().path();
+    match (path, &state.blobs, &state.cache) {
+        (HEALTH, ..) => {
+            check_read(&request)?;
+            Ok(ready::respond_health(state))
+        }
+        (READY, ..) => {
+            check_read(&request)?;
+            Ok(ready::respond(state).await)
+        }
+        (METRICS, ..) => {
+            check_read(&request)?;
+            check_access(state, &request)?;
+            Ok(overview::respond_metrics(state))
+        }
+        (OVERVIEW, ..) => {
+            check_read(&request)?;
+            check_access(state, &request)?;
+            Ok(overview::respond(state).await)
+        }
+        (CONFLICTS, ..) => {
+            check_read(&request)?;
+            check_access(state, &request)?;
+            conflicts::respond(&state.conflicts, &request)
+        }
+        (_, Some(blobs), _) if leases::is_below_root(path) => {
+            check_access(state, &request)?;
+            Ok(leases::respond(blobs, &state.conflicts, request).await)
+        }
+        (SNAPSHOT, ..) if state.folder.is_some() => {
+            check_access(state, &request)?;
+            snapshot::respond(state.folder.as_ref(), request.method()).await
+        }
+        (CACHE, _, Some(cache)) => {
+            check_access(state, &request)?;
+            cache::respond(cache, &state.purges, request.method(), request.uri(), request.headers()).await
+        }
+        _ => {
+            let last = match (&state.blobs, &state.folder) {
+                (Some(_), Some(_)) => format!("{}, {}", SNAPSHOT, LEASES),
+                (Some(_), None) => LEASES.to_owned(),
+                (None, _) => CACHE.to_owned(),
+            };
+            let paths = format!("{}, {}, {}, {}, {} and {last}", HEALTH, READY, METRICS, OVERVIEW, CONFLICTS);
+            Err(Problem::not_found().detail(format!("no such endpoint. There are {paths}")))
+        }
+    }
+}
+
+fn check_read<B>(request: &Request<B>) -> Result<(), Problem> {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+        .detail("this endpoint is read-only: use GET")
+        .header(header::ALLOW, HeaderValue::from_static("GET, HEAD")))
+}
+
+fn check_access<B>(state: &AppState, request: &Request<B>) -> Result<(), Problem> {
+    state.access.load().check_token(request.method(), request.headers()).map_err(Denied::to_problem)
+}
+
+/// Returns a JSON response that must not be stored.
+fn answer_json(status: StatusCode, value: &impl Serialize) -> Response<Bytes> {
+    // Maps have texts as keys, and no number is infinite, so nothing fails.
+    answer_text(status, "application/json", serde_json::to_vec(value).unwrap_or_default().into())
+}
+
+/// Returns a text response that must not be stored.
+fn answer_text(status: StatusCode, media_type: &'static str, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,216 @@
+//! `/-/overview`: the state of the gateway at a glance, and the reason if it isn't ready. The console shows it. And `/-/metrics`:
+//! all metrics, for Prometheus.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use ifmatch_gateway_config::sources::InForce;
+use ifmatch_proxy::ServerState;
+use ifmatch_register::Register;
+use ifmatch_runtime::{Clock, SystemClock};
+use serde::{Deserialize, Serialize};
+
+use super::cache::{HITS, MISSES, count_of};
+use super::ready::{self, Ready};
+use super::{answer_json, answer_text};
+use crate::conflicts::seconds;
+use crate::console::text::Text;
+use crate::gateway::state::AppState;
+use crate::metrics::Samples;
+use crate::metrics::{self, table};
+
+/// The state of a gateway. Times are seconds since 1970.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Overview {
+    pub(crate) version: Text,
+    pub(crate) started: f64,
+    /// `ready`, `stopping` or `unavailable`.
+    pub(crate) status: Text,
+    /// Why it is unavailable.
+    pub(crate) reason: Option<Text>,
+    /// What is unavailable: `store` or `register`.
+    pub(crate) component: Option<Text>,
+    /// What an operator should know although it is ready.
+    pub(crate) warning: Option<Text>,
+    pub(crate) storage: Option<Text>,
+    pub(crate) disk: Option<Disk>,
+    pub(crate) register: Option<RegisterState>,
+    pub(crate) certificates: Vec<Certificate>,
+    pub(crate) requests: Requests,
+    /// Number of requests that lost since the start.
+    pub(crate) conflicts: u64,
+    pub(crate) cache: Option<CacheCounts>,
+    /// The routes to upstreams.
+    pub(crate) upstreams: Option<Vec<Text>>,
+    /// The servers of the upstreams.
+    pub(crate) servers: Vec<Server>,
+    pub(crate) settings: Vec<InForce>,
+    pub(crate) now: f64,
+}
+
+/// The disk of the folder, in bytes.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Disk {
+    pub(crate) free: u64,
+    pub(crate) total: u64,
+}
+
+/// The register of an object store. Times are in seconds.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct RegisterState {
+    pub(crate) guarantee: Text,
+    pub(crate) epoch: u64,
+    pub(crate) clock_error: Option<f64>,
+    pub(crate) mean_load: Option<f64>,
+    pub(crate) mean_swap: Option<f64>,
+}
+
+/// A server of an upstream.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Server {
+    pub(crate) route: Text,
+    pub(crate) name: Text,
+    /// `false` while its health checks fail, or its circuit breaker is open.
+    pub(crate) healthy: bool,
+}
+
+/// A certificate, and when it ends.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Certificate {
+    pub(crate) file: Text,
+    pub(crate) ends: f64,
+}
+
+/// Counts of requests since the start, and what is open.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Requests {
+    pub(crate) total: f64,
+    pub(crate) ok: f64,
+    pub(crate) client_errors: f64,
+    pub(crate) server_errors: f64,
+    pub(crate) aborted: f64,
+    pub(crate) not_modified: f64,
+    pub(crate) in_flight: f64,
+    pub(crate) connections: f64,
+    pub(crate) bytes_out: f64,
+}
+
+/// Counts of the cache since the start.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct CacheCounts {
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) bytes_not_fetched: u64,
+}
+
+/// Returns whether the gateway is ready or why not, its storage and register, its requests, and its settings.
+pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
+    let (status, down) = match ready::check(state).await {
+        Ready::Yes => ("ready", None),
+        Ready::Stopping => ("stopping", None),
+        Ready::Unavailable(down) => ("unavailable", Some(down)),
+    };
+    let text = metrics_text(state);
+    let samples = Samples::parse(&text);
+    let disk = state.facts.folder.as_deref().and_then(|folder| fs4::statvfs(folder).ok());
+    let certificates = state.certificate_ends().into_iter();
+    let upstreams = state.proxy.as_ref().map(ifmatch_proxy::Proxy::upstreams);
+    let servers = upstreams.iter().flatten().flat_map(|upstream| {
+        let server = |server: &ServerState| Server {
+            route: upstream.route.as_str().into(),
+            name: server.name.as_str().into(),
+            healthy: server.healthy,
+        };
+        upstream.servers.iter().map(server)
+    });
+    let servers = servers.collect();
+    let overview = Overview {
+        version: env!("CARGO_PKG_VERSION").into(),
+        started: seconds(state.started),
+        status: status.into(),
+        component: down.as_ref().map(|down| down.component.into()),
+        reason: down.map(|down| Text(down.reason)),
+        warning: ready::warning(state).map(Text),
+        storage: state.facts.storage.clone().map(Text),
+        disk: disk.map(|disk| Disk { free: disk.available_space(), total: disk.total_space() }),
+        register: state.register.as_deref().map(|register| RegisterState::of(register, &samples)),
+        certificates: certificates
+            .map(|(file, end)| Certificate { file: Text(file), ends: end.as_secs_f64() })
+            .collect(),
+        requests: Requests::of(&samples),
+        conflicts: state.conflicts.total(),
+        cache: state.cache.as_ref().map(|cache| CacheCounts::of(&cache.metrics())),
+        upstreams: upstreams.map(|upstreams| upstreams.into_iter().map(|upstream| Text(upstream.route)).collect()),
+        servers,
+        settings: state.facts.settings.clone(),
+        now: seconds(SystemClock.wall()),
+    };
+    answer_json(StatusCode::OK, &overview)
+}
+
+impl Requests {
+    pub(crate) fn of(samples: &Samples<'_>) -> Self {
+        let of = |status: &str| samples.sum(table::gateway::REQUESTS, &[("status", status)]);
+        Self {
+            total: samples.sum(table::gateway::REQUESTS, &[]),
+            ok: of("2xx"),
+            client_errors: of("4xx"),
+            server_errors: of("5xx"),
+            aborted: of("aborted"),
+            not_modified: samples.sum(table::gateway::CONDITIONS, &[("outcome", "not_modified")]),
+            in_flight: samples.sum(table::gateway::IN_FLIGHT, &[]),
+            connections: samples.sum(table::gateway::CONNECTIONS, &[]),
+            bytes_out: samples.sum(table::gateway::BODY_BYTES, &[("direction", "out")]),
+        }
+    }
+}
+
+impl CacheCounts {
+    pub(crate) fn of(metrics: &ifmatch_cache::Metrics) -> Self {
+        let (hits, misses) = (count_of(metrics, &HITS), count_of(metrics, &MISSES));
+        Self { hits, misses, bytes_not_fetched: metrics.bytes }
+    }
+}
+
+impl RegisterState {
+    fn of(register: &dyn Register, samples: &Samples<'_>) -> Self {
+        let engine = register.engine();
+        let mean = |operation| {
+            let of =
+                |part: &str| samples.sum(&format!("{}_{part}", table::register::SECONDS), &[("operation", operation)]);
+            (of("count") > 0.0).then(|| of("sum") / of("count"))
+        };
+        Self {
+            guarantee: format!("{:?}", engine.guarantee).to_lowercase().into(),
+            epoch: engine.epoch.number,
+            clock_error: engine.time.as_ref().map(|time| Duration::as_secs_f64(&time.error())),
+            mean_load: mean("load"),
+            mean_swap: mean("swap"),
+        }
+    }
+}
+
+/// Returns the metrics.
+pub(super) fn respond_metrics(state: &AppState) -> Response<Bytes> {
+    answer_text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics_text(state).into())
+}
+
+/// Returns the metrics as text, updated to the present.
+pub(super) fn metrics_text(state: &AppState) -> String {
+    if let Some(blobs) = &state.blobs {
+        blobs.expire_leases();
+    }
+    state.metrics.waits.set(state.waits.count());
+    state.metrics.documents.set(state.documents.taken());
+    if let Some(cache) = &state.cache {
+        metrics::cache::update(&cache.metrics());
+    }
+    if let Some(following) = state.purges.following() {
+        metrics::cache::update_purges(following.position(), following.age(), following.is_cut_off());
+    }
+    if let Some(proxy) = &state.proxy {
+        metrics::upstreams::update(proxy);
+    }
+    state.metrics.render()
+}

@@ -1,0 +1,48 @@
+//! `/-/snapshot`: a consistent copy of the data folder, for backups of a gateway that goes on serving.
+
+use bytes::Bytes;
+use http::header::{ALLOW, RETRY_AFTER};
+use http::{HeaderValue, Method, Response, StatusCode};
+use ifmatch_blob_embedded::{EmbeddedStore, OpenError, OpenErrorKind, Snapshot};
+use ifmatch_core::problem::Problem;
+use serde_json::json;
+
+use super::answer_json;
+
+/// Takes a snapshot for `PUT`, which replaces the previous one, and removes it for `DELETE`.
+pub(super) async fn respond(folder: Option<&EmbeddedStore>, method: &Method) -> Result<Response<Bytes>, Problem> {
+    match (folder, method) {
+        (Some(store), &Method::PUT) => {
+            let store = store.clone();
+            // A client that disconnects doesn't interrupt it.
+            let taken = tokio::spawn(async move { store.snapshot().await }).await;
+            let taken = taken.map_err(|error| failed(&error))?.map_err(|error| problem(&error));
+            let Snapshot { folder, bodies, bytes } = taken?;
+            let snapshot = json!({ "folder": folder.display().to_string(), "bodies": bodies, "bytes": bytes });
+            Ok(answer_json(StatusCode::CREATED, &snapshot))
+        }
+        (Some(store), &Method::DELETE) => match store.remove_snapshot().await {
+            Ok(true) => Ok(answer_json(StatusCode::OK, &json!({ "removed": true }))),
+            Ok(false) => Err(Problem::not_found().detail("no snapshot")),
+            Err(error) => Err(problem(&error)),
+        },
+        _ => Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+            .detail("PUT takes a snapshot, and DELETE removes it")
+            .header(ALLOW, HeaderValue::from_static("PUT, DELETE"))),
+    }
+}
+
+fn problem(error: &OpenError) -> Problem {
+    match error.kind() {
+        OpenErrorKind::InUse => Problem::new(StatusCode::CONFLICT, "snapshot-in-progress")
+            .detail("another snapshot is in progress. Retry later")
+            .header(RETRY_AFTER, HeaderValue::from_static("10")),
+        OpenErrorKind::Full => Problem::insufficient_storage(),
+        _ => failed(error),
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Problem {
+    tracing::error!(%error, "the snapshot failed");
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "snapshot-failed").detail("see the log of the gateway")
+}

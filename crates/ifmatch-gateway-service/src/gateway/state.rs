@@ -1,0 +1,173 @@
+//! State shared by all requests.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use ifmatch_blob::documents::Documents;
+use ifmatch_blob::waits::Waits;
+use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_cache::CacheHandle;
+use ifmatch_core::date::Timestamp;
+use ifmatch_gateway_config::ServerConfig;
+use ifmatch_gateway_config::access::Access;
+use ifmatch_gateway_config::error::Error;
+use ifmatch_gateway_config::sources::InForce;
+use ifmatch_http_server::{Event, Observer};
+use ifmatch_proxy::Proxy;
+use ifmatch_register::Register;
+use ifmatch_runtime::{Clock, SystemClock};
+use percent_encoding::percent_decode_str;
+use tokio::sync::watch;
+
+use super::certificate::Validity;
+use super::request_id::RequestIds;
+use crate::conflicts::Conflicts;
+use crate::endpoints::ready::Readiness;
+use crate::leases::metrics::MeteredStore;
+use crate::metrics::Metrics;
+use crate::purges::Purges;
+use crate::traces::Traces;
+
+/// State shared by all requests.
+pub struct AppState {
+    /// Access by tokens, which a reload replaces.
+    pub access: ArcSwap<Access>,
+    /// All metrics.
+    pub metrics: Metrics,
+    /// The blobs, for `/-/leases`, if any are served.
+    pub blobs: Option<MeteredStore>,
+    /// The register of the blobs in an object store, for `/-/ready`.
+    pub register: Option<Arc<dyn Register>>,
+    /// The data folder, for `/-/snapshot`, if it has the blobs.
+    pub folder: Option<EmbeddedStore>,
+    /// The cache, for `/-/cache`, if there is one.
+    pub cache: Option<CacheHandle>,
+    /// The other proxies that its purges are for.
+    pub purges: Purges,
+    /// The upstreams, for their metrics, if there are any.
+    pub proxy: Option<Proxy>,
+    /// `true` if everyone can sign requests, with a published key.
+    pub accepts_published_key: bool,
+    /// Prefixes of the containers of all accounts but the first one. They aren't for readers without credentials.
+    pub withheld: Vec<String>,
+    /// `true` if client information from proxies in front is trusted.
+    pub trusts_forwarded: bool,
+    /// The requests that lost lately.
+    pub(crate) conflicts: Conflicts,
+    /// Source of request ids.
+    pub(crate) ids: RequestIds,
+    /// The last answer of the store to `/-/ready`.
+    pub(crate) readiness: Readiness,
+    /// The reads that wait for a change.
+    pub waits: Arc<Waits>,
+    /// The memory for bodies that an operation holds whole.
+    pub documents: Documents,
+    /// `true` if each client gets a share of the waits, and of the memory for documents.
+    pub(crate) has_shares: bool,
+    /// The traces, if they are sent.
+    pub traces: Option<Traces>,
+    /// Facts that don't change while the gateway runs, for `/-/overview`.
+    pub facts: Facts,
+    /// When the gateway started, by the time of day.
+    pub(crate) started: Timestamp,
+    certificates: ArcSwap<Vec<Validity>>,
+    stopping: watch::Sender<bool>,
+}
+
+/// Facts that don't change while the gateway runs.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Describes the storage of the blobs.
+    pub storage: Option<String>,
+    /// The folder of the storage or its records.
+    pub folder: Option<PathBuf>,
+    /// The settings at the start, with their sources.
+    pub(crate) settings: Vec<InForce>,
+}
+
+impl AppState {
+    /// Creates the state of a gateway without blobs, upstreams and a cache, and starts the traces, if they are sent.
+    ///
+    /// # Errors
+    /// Fails if the traces can't be sent.
+    pub fn new(config: &ServerConfig, metrics: Metrics) -> Result<Self, Error> {
+        Ok(Self {
+            access: ArcSwap::from_pointee(config.access.clone()),
+            metrics,
+            blobs: None,
+            register: None,
+            folder: None,
+            cache: None,
+            purges: Purges::Alone,
+            proxy: None,
+            accepts_published_key: false,
+            withheld: Vec::new(),
+            trusts_forwarded: false,
+            conflicts: Conflicts::default(),
+            ids: RequestIds::new(),
+            readiness: Readiness::default(),
+            waits: Arc::default(),
+            documents: Documents::default(),
+            // Otherwise clients may have one address, and the limit on requests limits these, too.
+            has_shares: config.limits.requests.per_client.is_none(),
+            traces: config.traces.as_ref().map(Traces::start).transpose()?,
+            facts: Facts { settings: config.in_force.clone(), ..Facts::default() },
+            started: SystemClock.wall(),
+            certificates: ArcSwap::default(),
+            stopping: watch::Sender::new(false),
+        })
+    }
+
+    /// Sets the certificates of the server, and warns of those that have expired or soon will.
+    pub fn set_certificates(&self, certificates: Vec<Validity>) {
+        self.certificates.load().iter().for_each(Validity::withdraw);
+        certificates.iter().for_each(Validity::announce);
+        self.certificates.store(Arc::new(certificates));
+    }
+
+    /// Returns what is wrong with the certificates of the server, if anything is.
+    pub(crate) fn certificate_problem(&self) -> Option<String> {
+        let problems: Vec<String> = self.certificates.load().iter().filter_map(Validity::problem).collect();
+        (!problems.is_empty()).then(|| problems.join("; "))
+    }
+
+    /// Returns the files of the certificates, and when each of them ends, since 1970.
+    pub(crate) fn certificate_ends(&self) -> Vec<(String, Duration)> {
+        self.certificates.load().iter().map(Validity::end).collect()
+    }
+
+    /// Returns `true` if a path is one of these containers, or the list of all containers.
+    pub(crate) fn is_withheld(&self, path: &str) -> bool {
+        if self.withheld.is_empty() {
+            return false;
+        }
+        let path = percent_decode_str(path).decode_utf8_lossy();
+        let name = path.trim_start_matches('/');
+        name.is_empty() || self.withheld.iter().any(|prefix| name.starts_with(prefix))
+    }
+
+    /// Records that the gateway is about to stop, which `/-/health` reports from now on, and ends the reads that wait.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+        self.waits.end();
+    }
+
+    /// Waits until the gateway is about to stop.
+    pub(crate) async fn stopped(&self) {
+        // It fails if the sender is gone, which is part of this state.
+        drop(self.stopping.subscribe().wait_for(|stopping| *stopping).await);
+    }
+
+    /// Returns `true` if the gateway is about to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+}
+
+impl Observer for AppState {
+    fn observe(&self, event: Event) {
+        self.metrics.server_event(event);
+    }
+}

@@ -1,0 +1,4 @@
+//! Leases from an operator's view: listing and counting them.
+
+pub mod listing;
+pub mod metrics;
