@@ -21,7 +21,7 @@ pub struct Style {
 
 impl Style {
     /// Returns the styles, with or without colours.
-    pub(crate) fn new(colours: bool) -> Self {
+    pub fn new(colours: bool) -> Self {
         let (bold, dim, plain) = if colours { ("\u{1b}[1m", "\u{1b}[2m", "\u{1b}[0m") } else { ("", "", "") };
         Self { bold, dim, plain }
     }

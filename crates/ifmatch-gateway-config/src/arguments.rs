@@ -11,7 +11,7 @@ use super::{S3, TABLES};
 type IsSet = fn(&Settings) -> bool;
 
 /// The settings of `ifmatch serve` that make no sense for a proxy.
-pub(crate) const OF_STORAGE: [(&str, IsSet); 12] = [
+pub const OF_STORAGE: [(&str, IsSet); 12] = [
     ("data", |settings| settings.data.is_some()),
     ("store", |settings| settings.store.is_some()),
     ("register_may_lose", |settings| settings.register_may_lose),

@@ -13,9 +13,9 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::azure::ERROR_CODE;
 use serde::{Deserialize, Serialize};
 
-use crate::console::text::Text;
 use crate::gateway::request_id;
 use crate::metrics::conditions::{self, HEADERS};
+use ifmatch_gateway_config::text::Text;
 
 /// Number of conflicts kept. Each takes at most 2 KiB.
 const KEPT: usize = 500;

@@ -11,8 +11,8 @@ use serde_json::json;
 use url::form_urlencoded;
 
 use super::answer_json;
-use crate::console::text::Text;
 use crate::purges::{Order, Purges};
+use ifmatch_gateway_config::text::Text;
 
 /// The counters of a cache.
 #[derive(Serialize, Deserialize)]

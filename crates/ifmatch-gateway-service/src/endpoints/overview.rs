@@ -15,10 +15,10 @@ use super::cache::{HITS, MISSES, count_of};
 use super::ready::{self, Ready};
 use super::{answer_json, answer_text};
 use crate::conflicts::seconds;
-use crate::console::text::Text;
 use crate::gateway::state::AppState;
 use crate::metrics::Samples;
 use crate::metrics::{self, table};
+use ifmatch_gateway_config::text::Text;
 
 /// The state of a gateway. Times are seconds since 1970.
 #[derive(Serialize, Deserialize)]

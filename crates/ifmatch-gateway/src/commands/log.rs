@@ -23,7 +23,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use ifmatch_gateway_commands::platform;
 use ifmatch_gateway_commands::terminal;
 use ifmatch_gateway_config::error::Error;
-use ifmatch_gateway_config::settings::{AccessLog, AccessLogFormat, LogFormat, Settings};
+use ifmatch_gateway_config::settings::{AccessLog, AccessLogFormat, Settings};
 use ifmatch_gateway_service::gateway::tracker::ACCESS;
 
 /// The default filter.
