@@ -22,7 +22,7 @@ pub fn describe() {
     describe_counter!(
         AMBIGUOUS,
         Unit::Count,
-        "Swaps without an answer, by the outcome found afterwards: done, not-done, or unknown."
+        "Unacknowledged swaps, by the outcome found afterwards: done, not-done, or unknown."
     );
     describe_counter!(
         CONTENTION,

@@ -101,7 +101,7 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
                 overview::PATH,
                 conflicts::PATH
             );
-            Err(Problem::not_found().detail(format!("no such endpoint. There are {paths}")))
+            Err(Problem::not_found().detail(format!("no such endpoint. The endpoints are {paths}")))
         }
     }
 }
