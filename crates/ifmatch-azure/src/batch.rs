@@ -136,14 +136,14 @@ fn parse(text: &str, boundary: &str) -> Result<Vec<Part>, AzureError> {
             match lines.next() {
                 Some(line) if line == open || line == close => break line,
                 Some(_) if part.len() == MAX_LINES => {
-                    return Err(AzureError::invalid_batch(format!("a part has at most {MAX_LINES} lines")));
+                    return Err(AzureError::invalid_batch(format!("a part has more than {MAX_LINES} lines")));
                 }
                 Some(line) => part.push(line),
                 None => return Err(AzureError::invalid_batch("the body ends before the last boundary")),
             }
         };
         if parts.len() == MAX_PARTS {
-            let message = format!("a batch has at most {MAX_PARTS} parts");
+            let message = format!("the batch has more than {MAX_PARTS} parts");
             return Err(AzureError::bad_request("ExceedsMaxBatchRequestCount", message));
         }
         parts.push(Part::parse(&part, parts.len())?);

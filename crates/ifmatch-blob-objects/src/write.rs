@@ -269,7 +269,7 @@ impl Shared {
         if self.keeps != Keeps::Nothing || !in_parts || !preconditions.has_write_condition() {
             return Ok(());
         }
-        let why = "without leases, a body of more than 8 MiB is written without a condition only: turn leases on, or send it without";
+        let why = "without leases, a body of more than 8 MiB can't be written conditionally. Turn leases on, or send it without a condition";
         Err(StoreError::new(StoreErrorKind::Unsupported, why))
     }
 
@@ -295,7 +295,8 @@ impl Shared {
         }
         self.outlast(Some(&current)).await;
         if self.keeps == Keeps::Nothing && self.backing.deletion.is_none() && preconditions.has_write_condition() {
-            let why = "without leases, this store deletes without a condition only";
+            let why =
+                "without leases, this store can't delete conditionally. Turn leases on, or delete without a condition";
             return Ending::Refused(StoreError::new(StoreErrorKind::Unsupported, why));
         }
         self.remove_compared(location, &current).await

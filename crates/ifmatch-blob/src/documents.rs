@@ -217,7 +217,7 @@ pub enum DocumentError {
 /// The documents of all clients, or of this one, occupy too much memory (503). A retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "the documents of other requests occupy the memory for documents, in all or for this client: try again in a few seconds"
+    "the documents of other requests fill the memory for documents, or this client's share of it. Retry in a few seconds"
 )]
 pub struct Crowded;
 

@@ -130,19 +130,19 @@ impl FromStr for Tags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InvalidTags {
     /// A name is empty or too long.
-    #[error("a tag's name has 1 to 128 characters")]
+    #[error("a tag's name is empty, or longer than 128 characters")]
     Name,
     /// A value is too long.
-    #[error("a tag's value has at most 256 characters")]
+    #[error("a tag's value is longer than 256 characters")]
     Value,
     /// A name is there twice.
-    #[error("a tag's name may not be repeated")]
+    #[error("two tags have the same name")]
     Repeated,
     /// There are too many.
-    #[error("a blob has at most 10 tags")]
+    #[error("this blob would have more than 10 tags")]
     TooMany,
     /// They aren't UTF-8.
-    #[error("tags are encoded like the query of a URL, in UTF-8")]
+    #[error("the tags aren't encoded like the query of a URL, in UTF-8")]
     Encoding,
 }
 

@@ -84,7 +84,7 @@ impl Error {
     }
 
     pub(crate) fn lost() -> Self {
-        Self::new(ErrorKind::Lost, "the lock is lost: its work must not continue")
+        Self::new(ErrorKind::Lost, "the lock is lost. Its work must not continue")
     }
 
     pub(crate) fn is_unknown(&self) -> bool {

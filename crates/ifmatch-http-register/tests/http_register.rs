@@ -323,7 +323,7 @@ async fn a_server_that_ignores_conditions_or_has_no_tags_is_refused() {
     let gateway = Gateway::start().await;
     for (failing, method, words) in [
         (Failing::Unconditional, Method::PUT, "PUT with If-None-Match: *"),
-        (Failing::Unconditional, Method::DELETE, "DELETE with a false If-Match"),
+        (Failing::Unconditional, Method::DELETE, "DELETE with a non-matching If-Match"),
         (Failing::Untagged, Method::GET, "without a strong ETag"),
         (Failing::Replaced(403), Method::PUT, "check the token"),
     ] {
@@ -342,7 +342,7 @@ async fn a_server_that_ignores_conditions_or_has_no_tags_is_refused() {
         }
     });
     let error = HttpRegister::open(only_if_match.transport(), address()).await.map(drop).unwrap_err();
-    assert!(error.to_string().contains("PUT with a false If-Match"), "{error}");
+    assert!(error.to_string().contains("PUT with a non-matching If-Match"), "{error}");
     let gone = gateway.with(|_| Failing::Request);
     let error = HttpRegister::open(gone.transport(), address()).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");

@@ -44,7 +44,7 @@ pub(crate) struct Connection {
 /// [`ConnectErrorKind::Unreachable`] if they take too long.
 pub(crate) async fn answered<T>(statements: impl Future<Output = Result<T, ConnectError>>) -> Result<T, ConnectError> {
     tokio::time::timeout(STATEMENT_LIMIT, statements).await.unwrap_or_else(|_| {
-        let text = "PostgreSQL accepts connections, but doesn't answer. Check its load and its log.";
+        let text = "PostgreSQL accepts connections, but doesn't respond. Check its load and its log.";
         Err(ConnectError::new(ConnectErrorKind::Unreachable, text))
     })
 }

@@ -55,5 +55,5 @@ pub(crate) fn failed(error: RedisError) -> RegisterError {
 
 /// Returns the error for an answer that no script gives.
 pub(crate) fn unexpected() -> RegisterError {
-    RegisterError::new(RegisterErrorKind::Ambiguous, "the Redis server gave an unexpected answer")
+    RegisterError::new(RegisterErrorKind::Ambiguous, "the Redis server sent an unexpected response")
 }

@@ -149,8 +149,8 @@ struct Seen {
 /// The clock of another process is further ahead than the margin of any permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the clock of another process that shares the register is, or was, {} s ahead of this one's: writes are refused for a minute; \
-     set the clocks of all machines (NTP), then restart the processes whose clocks were wrong",
+    "the clock of another process that shares the register is, or was, {} s ahead of this one's. Writes are refused for a minute. \
+     Set the clocks of all machines (NTP), then restart the processes whose clocks were wrong",
     .0.as_secs()
 )]
 pub struct ClockAhead(Duration);

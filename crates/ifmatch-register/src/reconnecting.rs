@@ -135,7 +135,7 @@ impl<S: Connect> Reconnecting<S> {
         let unknown = || {
             RegisterError::new(
                 RegisterErrorKind::Unavailable,
-                "the register's server doesn't answer. Check that it is running.",
+                "the register's server doesn't respond. Check that it is running.",
             )
         };
         self.last_error.as_ref().map_or_else(unknown, RegisterError::duplicate)

@@ -218,7 +218,7 @@ impl Shared {
         let known = match self.member_cache.recall(container, now) {
             Recall::Recent(members) => return Ok(members),
             Recall::Paused(known) => {
-                let why = "the register did not answer a moment ago";
+                let why = "the register didn't respond a moment ago";
                 return without_register(container, known, StoreError::new(StoreErrorKind::Unavailable, why));
             }
             Recall::Old(known) => known,
@@ -259,7 +259,7 @@ fn without_register(
     known: Option<Members>,
     error: StoreError,
 ) -> Result<Members, StoreError> {
-    tracing::debug!(%container, %error, "the register does not answer a read");
+    tracing::debug!(%container, %error, "the register doesn't respond to a read");
     match known {
         Some(Members::NONE) => Err(error),
         known => Ok(known.unwrap_or(Members::ALL)),

@@ -232,7 +232,7 @@ impl Lock {
         let (clock, patience) = (self.raw.client.clock(), self.raw.client.patience());
         match task::until(clock, until.saturating_add(patience), told).await {
             Ok(told) => told.map_err(ended)?,
-            Err(_) => Err(Error::unknown(format!("{}: no answer in time", self.raw.key))),
+            Err(_) => Err(Error::unknown(format!("{}: no response in time", self.raw.key))),
         }
     }
 
