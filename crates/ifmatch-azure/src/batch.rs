@@ -119,7 +119,7 @@ fn with_account(uri: &Uri, account: &Account) -> Result<Uri, AzureError> {
 /// A request in a batch.
 #[derive(Debug)]
 struct Part {
-    /// Its `Content-ID`, which the answer repeats.
+    /// Its `Content-ID`, which the response repeats.
     id: String,
     head: Parts,
 }
@@ -189,7 +189,7 @@ impl Part {
     }
 }
 
-/// Appends the answer to a part.
+/// Appends the response to a part.
 async fn write(whole: &mut BytesMut, boundary: &str, id: &str, answer: Response<BlobBody>) -> Result<(), AzureError> {
     let (head, body) = answer.into_parts();
     let body = body.collect().await.map_err(AzureError::of_blob)?.to_bytes();

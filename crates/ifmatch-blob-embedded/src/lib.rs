@@ -174,7 +174,7 @@ impl EmbeddedStore {
     }
 
     /// Forgets deletions older than a day, and collects the remains of deleted containers. The record of a deletion
-    /// gives late retries their answer until then. Opening the store does the same. Call this regularly while it stays
+    /// gives late retries their response until then. Opening the store does the same. Call this regularly while it stays
     /// open.
     ///
     /// # Errors

@@ -79,7 +79,7 @@ impl Shared {
         self.read_answer(self.backing.objects.get_opts(location, options).await)
     }
 
-    /// Reads a store's answer. Returns `None` if there is no object.
+    /// Reads a store's response. Returns `None` if there is no object.
     pub(super) fn read_answer(
         &self,
         answer: object_store::Result<GetResult>,

@@ -474,7 +474,7 @@ impl Shared {
         }
     }
 
-    /// Returns how long other writers must wait after a write with a lost answer.
+    /// Returns how long other writers must wait after a write with a lost response.
     ///
     /// The time is zero if the write is conditional on a tag that no later version has: the write fails once another
     /// has succeeded. It isn't zero in three cases: a deletion makes "absent" true again, completing a multipart
@@ -486,7 +486,7 @@ impl Shared {
 }
 
 impl Job {
-    /// Returns the answer if the current object was made by this very write, or by an earlier attempt of the same
+    /// Returns the response if the current object was made by this very write, or by an earlier attempt of the same
     /// request.
     fn answered_by(&self, current: &Current, created: bool) -> Option<Written> {
         let same_write = self.stamp.made(current);

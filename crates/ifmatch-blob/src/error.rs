@@ -93,7 +93,7 @@ pub enum StoreErrorKind {
     /// The store, or something it depends on, is unavailable (503). A retry may succeed.
     #[error("the store is unavailable")]
     Unavailable,
-    /// There is no memory for the answer: those to other requests, of all clients or of this one, occupy it (503). A retry may succeed.
+    /// There is no memory for the response: those to other requests, of all clients or of this one, occupy it (503). A retry may succeed.
     #[error("there is no memory for the response. Retry later")]
     Crowded,
     /// The outcome of the write is unknown (503).

@@ -204,7 +204,7 @@ impl fmt::Display for BlobPath {
     }
 }
 
-/// Error returned for an invalid name. The message states the rule.
+/// Error returned for an invalid name. The message says what is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct InvalidName(NameErrorKind);

@@ -138,7 +138,7 @@ impl BlobService {
         self
     }
 
-    /// Sets the memory for bodies that an operation holds whole; [`Documents::default`] if not set.
+    /// Sets the memory for bodies that an operation holds in full; [`Documents::default`] if not set.
     #[must_use]
     pub fn documents(mut self, documents: Documents) -> Self {
         Arc::make_mut(&mut self.shared).documents = documents;

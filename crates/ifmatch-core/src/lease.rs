@@ -404,7 +404,7 @@ fn renew(lease: Option<&Lease>, id: LeaseId, now: Timestamp) -> Result<Lease, Le
     }
 }
 
-/// Changing to the current id succeeds: it is a retry of a change that lost its answer.
+/// Changing to the current id succeeds: it is a retry of a change that lost its response.
 fn change(lease: Option<&Lease>, id: LeaseId, proposed: LeaseId, now: Timestamp) -> Result<Lease, LeaseConflict> {
     let lease = lease.ok_or(LeaseConflict::NotPresent)?;
     match lease.state(now) {

@@ -46,7 +46,7 @@ pub(crate) fn failed(status: Status) -> RegisterError {
     RegisterError::new(kind, status)
 }
 
-/// Returns the error for an answer that no request gets.
+/// Returns the error for a response that no request gets.
 pub(crate) fn unexpected() -> RegisterError {
     RegisterError::new(RegisterErrorKind::Ambiguous, "etcd sent an unexpected response")
 }

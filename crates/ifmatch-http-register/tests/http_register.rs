@@ -35,13 +35,13 @@ enum Failing {
     Nothing,
     /// It doesn't reach the server.
     Request,
-    /// The server's answer is lost.
+    /// The server's response is lost.
     Answer,
     /// A proxy answers with this status, after the server has.
     Replaced(u16),
-    /// The server's answer never comes.
+    /// The server's response never comes.
     Hangs,
-    /// The server's answer has no tag.
+    /// The server's response has no tag.
     Untagged,
     /// The server doesn't see the condition.
     Unconditional,
@@ -145,7 +145,7 @@ async fn the_register_conforms_through_two_handles() {
     conformance::run_shared(async || gateway.open().await, RaceSize::new(8, 10)).await;
 }
 
-/// Of the answers to writes, a third is lost, a third is replaced by a proxy's, and so are some requests. Each client must
+/// Of the responses to writes, a third is lost, a third is replaced by a proxy's, and so are some requests. Each client must
 /// learn what became of its swap, by loading.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_answers_leave_the_history_linearizable() {

@@ -101,7 +101,7 @@ impl<T: Tls> Connector for By<T> {
     }
 }
 
-/// Exchanges messages with the server until the connection ends. Takes note of warnings before the answer of the
+/// Exchanges messages with the server until the connection ends. Takes note of warnings before the response of the
 /// statement that they belong to.
 async fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>, warned: Arc<AtomicBool>)
 where

@@ -35,7 +35,7 @@ pub enum ProxyErrorKind {
     Unreachable,
     /// The upstream closed the connection or sent invalid HTTP: 502.
     Broken,
-    /// The upstream didn't answer in time: 504.
+    /// The upstream didn't respond in time: 504.
     Timeout,
     /// No slot became free: the queue is full, this client has all the places it may have, or the request waited until its
     /// timeout: 503. Nothing was sent.

@@ -201,7 +201,7 @@ mod tests {
     /// The engine's clock is ahead of this process's by this much.
     const AHEAD: u64 = 30_000_000;
 
-    /// All orders in which the answers of four requests arrive, with the engine's clock at all rates that are permitted:
+    /// All orders in which the responses of four requests arrive, with the engine's clock at all rates that are permitted:
     /// the engine's time is never outside of the bounds.
     #[test]
     fn the_bounds_hold_in_every_order_of_the_answers() {

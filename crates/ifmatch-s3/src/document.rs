@@ -1,6 +1,6 @@
 //! Documents in requests: lists of objects to delete, of parts and of tags, and the settings of a bucket.
 //!
-//! A document is read whole, and compared with its checksums, before anything is done. All documents are read here, into memory that they
+//! A document is read in full, and compared with its checksums, before anything is done. All documents are read here, into memory that they
 //! share with the other dialects'.
 
 use bytes::Bytes;
@@ -32,7 +32,7 @@ pub(crate) struct Memory {
     pub(crate) client: Option<Client>,
 }
 
-/// Begins to account for the memory of an answer.
+/// Begins to account for the memory of a response.
 pub(crate) fn memory(backend: &Backend, extensions: &Extensions) -> S3Result<DocumentMemory> {
     backend.context.documents.begin_answer(extensions.get().copied()).map_err(crowded)
 }

@@ -97,7 +97,7 @@ pub(crate) async fn store(
     }
 }
 
-/// Rejects the answer to an earlier attempt if the object was changed since.
+/// Rejects the response to an earlier attempt if the object was changed since.
 async fn confirm(backend: &Backend, blob: &BlobPath, write: &Write, written: Written) -> S3Result<Written> {
     if written.is_current(&*backend.context.store, blob).await.map_err(error::plain)? {
         return Ok(written);

@@ -139,7 +139,7 @@ impl S3Service {
         }
     }
 
-    /// Verifies the signature of a request with this key of the account. Returns an answer that is successful, or the refusal.
+    /// Verifies the signature of a request with this key of the account. Returns a response that is successful, or the refusal.
     async fn verify(&self, index: usize, head: &http::request::Parts) -> S3Result<Response<s3s::Body>> {
         let mut request = Request::from_parts(head.clone(), s3s::Body::empty());
         request.extensions_mut().insert(OnlyVerify);

@@ -45,7 +45,7 @@ impl Backing {
         Self::with_retries(url, settings, RETRIES)
     }
 
-    /// Opens the store of a URL with a client that sends no request twice, for callers that settle lost answers themselves.
+    /// Opens the store of a URL with a client that sends no request twice, for callers that settle lost responses themselves.
     ///
     /// # Errors
     /// Same as [`from_url`](Self::from_url).

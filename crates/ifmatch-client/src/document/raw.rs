@@ -1,4 +1,4 @@
-//! A stamped JSON document without a type: one conditional write, and its fate after lost answers.
+//! A stamped JSON document without a type: one conditional write, and its fate after lost responses.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -108,7 +108,7 @@ impl Raw {
         }
     }
 
-    /// Reads, until there is an answer or the time is over.
+    /// Reads, until there is a response or the time is over.
     pub(crate) async fn read_until(&self, known: Option<&Version>, until: Timestamp) -> Result<Loaded, Error> {
         let mut backoff = Backoff::default();
         loop {
