@@ -188,7 +188,7 @@ impl EmbeddedStore {
         self.inner.driver.register()
     }
 
-    /// Takes a snapshot, while reads and writes go on: a folder `snapshot` in the data folder, with all blobs as of one
+    /// Takes a snapshot, while reads and writes go on: a folder `snapshot` in the data folder, with all blobs at one
     /// moment. It replaces the previous one, and can be copied, verified and opened like any data folder.
     ///
     /// # Errors

@@ -96,7 +96,7 @@ impl Documents {
         Ok(memory.hold(pieces.all.concat()))
     }
 
-    /// Counts a body that was built whole. It occupies its memory until its bytes are sent. Streams are returned as they are.
+    /// Counts a body that was built in memory. It occupies its memory until its bytes are sent. Streams are returned as they are.
     ///
     /// # Errors
     /// There is no memory for it.

@@ -81,7 +81,7 @@ impl<K: Clone + Eq + Hash> Holders<K> {
         self.taken
     }
 
-    /// Returns `true` if an owner gets so many further slots. Without an owner, only the limit of all applies.
+    /// Returns `true` if an owner gets so many further slots. Without an owner, only the total limit applies.
     pub fn has_room(&self, owner: Option<&K>, amount: u32) -> bool {
         // The last one of them must be granted.
         let others = amount.saturating_sub(1);

@@ -172,7 +172,7 @@ impl Held {
         &self.grant
     }
 
-    /// Releases the lock. All its grants end before.
+    /// Releases the lock. All its grants end first.
     ///
     /// # Errors
     /// Fails if the server didn't confirm it. The lock then expires.
