@@ -87,7 +87,7 @@ impl<S: Connect> Reconnecting<S> {
     /// Takes the connection, opening it if necessary.
     ///
     /// # Errors
-    /// That of [`Connect::connect`]: of this attempt, or of the last one if calls fail at once.
+    /// The error of [`Connect::connect`]: of this attempt, or of the last one if calls fail at once.
     pub async fn take(&mut self) -> Result<S::Connection, RegisterError> {
         if let Some(open) = self.open.take().filter(|open| !self.server.has_ended(open)) {
             self.failures += 1;
