@@ -24,7 +24,7 @@ struct Conflicts(Arc<Mutex<BTreeMap<String, Conflict>>>);
 #[derive(Clone, Default, Serialize)]
 struct Conflict {
     count: u64,
-    /// The longest time until the answer, in microseconds.
+    /// The longest time until the response, in microseconds.
     longest: u128,
 }
 

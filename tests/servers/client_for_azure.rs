@@ -115,7 +115,7 @@ async fn lost_answers(address: SocketAddr) {
     let count = client(proxy.address()).json::<u64>("count");
     for number in 0..40 {
         let cut = if number % 2 == 0 { Network::CutAfterCommit } else { Network::CutBeforeSending };
-        // The closure runs after the read, so the answer of the write is lost.
+        // The closure runs after the read, so the response of the write is lost.
         let update = count.update(|count| {
             proxy.set(cut);
             *count += 1;

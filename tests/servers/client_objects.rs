@@ -1,4 +1,4 @@
-//! An S3 server as the backend: races of writers, and lost answers.
+//! An S3 server as the backend: races of writers, and lost responses.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -70,7 +70,7 @@ async fn answers_lost_after_the_commit_neither_fail_nor_repeat_an_update() {
     let count = client(proxy.address()).json::<u64>("count");
     for number in 0..100 {
         let cut = if number % 2 == 0 { Network::CutAfterCommit } else { Network::CutBeforeSending };
-        // The closure runs after the read, so the answer of the write is lost.
+        // The closure runs after the read, so the response of the write is lost.
         let update = count.update(|count| {
             proxy.set(cut);
             *count += 1;

@@ -75,8 +75,8 @@ async function costs(t, bindings) {
 test("requests cost as much as in the table", async (t) => {
   const on = await costs(t, {});
   const off = await costs(t, { IFMATCH_LEASES: "off" });
-  const rows = requests.map(([name], at) =>
-    `| ${name} | ${on[at].cold.join(" ")} | ${on[at].warm.join(" ")} | ${off[at].warm.join(" ")} |`);
+  const shown = ([a, b, objects]) => `${a} A, ${b} B, ${objects} DO`;
+  const rows = requests.map(([name], at) => `| ${name} | ${[on[at].cold, on[at].warm, off[at].warm].map(shown).join(" | ")} |`);
   const page = fs.readFileSync(path.join(import.meta.dirname, "../../docs/worker.md"), "utf8");
   const missing = rows.filter((row) => !page.includes(row));
   assert.deepEqual(missing, [], `docs/worker.md should say:\n${rows.join("\n")}`);

@@ -64,7 +64,7 @@ where
     response
 }
 
-/// Counts the answer to a read, until it is sent. Those to writes are short, or take the memory of their requests.
+/// Counts the response to a read, until it is sent. Those to writes are short, or take the memory of their requests.
 fn count(shared: &Shared, head: &Parts, response: Response<BlobBody>) -> Result<Response<BlobBody>, TableError> {
     if head.method != Method::GET {
         return Ok(response);
@@ -273,7 +273,7 @@ impl Request<'_> {
         query::entities(&entities, &self.options, &self.format, &self.access, || self.memory()).await
     }
 
-    /// Begins to account for the memory of an answer.
+    /// Begins to account for the memory of a response.
     fn memory(&self) -> Result<DocumentMemory, Crowded> {
         self.shared.documents.begin_answer(self.client)
     }

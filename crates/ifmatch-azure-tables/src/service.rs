@@ -26,7 +26,7 @@ use crate::storage::tables::{AccountContainers, TableName};
 
 /// The table service over a blob store, as the Azure SDKs use it. Cheap to clone.
 ///
-/// | Request | Answer |
+/// | Request | Response |
 /// |---|---|
 /// | `POST /{account}/Tables` | 201; 409 `TableAlreadyExists` |
 /// | `GET /{account}/Tables` | the tables, in pages |

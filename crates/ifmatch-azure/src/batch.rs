@@ -119,7 +119,7 @@ fn with_account(uri: &Uri, account: &Account) -> Result<Uri, AzureError> {
 /// A request in a batch.
 #[derive(Debug)]
 struct Part {
-    /// Its `Content-ID`, which the answer repeats.
+    /// Its `Content-ID`, which the response repeats.
     id: String,
     head: Parts,
 }
@@ -136,14 +136,14 @@ fn parse(text: &str, boundary: &str) -> Result<Vec<Part>, AzureError> {
             match lines.next() {
                 Some(line) if line == open || line == close => break line,
                 Some(_) if part.len() == MAX_LINES => {
-                    return Err(AzureError::invalid_batch(format!("a part has at most {MAX_LINES} lines")));
+                    return Err(AzureError::invalid_batch(format!("a part has more than {MAX_LINES} lines")));
                 }
                 Some(line) => part.push(line),
                 None => return Err(AzureError::invalid_batch("the body ends before the last boundary")),
             }
         };
         if parts.len() == MAX_PARTS {
-            let message = format!("a batch has at most {MAX_PARTS} parts");
+            let message = format!("the batch has more than {MAX_PARTS} parts");
             return Err(AzureError::bad_request("ExceedsMaxBatchRequestCount", message));
         }
         parts.push(Part::parse(&part, parts.len())?);
@@ -189,7 +189,7 @@ impl Part {
     }
 }
 
-/// Appends the answer to a part.
+/// Appends the response to a part.
 async fn write(whole: &mut BytesMut, boundary: &str, id: &str, answer: Response<BlobBody>) -> Result<(), AzureError> {
     let (head, body) = answer.into_parts();
     let body = body.collect().await.map_err(AzureError::of_blob)?.to_bytes();

@@ -92,7 +92,7 @@ impl OpenError {
         Self { kind: OpenErrorKind::Unreadable, text, source: None }
     }
 
-    /// Nothing can be verified.
+    /// `verify` was given a path that isn't a data folder, so it can check nothing.
     pub(super) fn no_store(path: &Path) -> Self {
         let path_shown = path.display();
         let text = if path.exists() {
@@ -103,7 +103,7 @@ impl OpenError {
         Self { kind: OpenErrorKind::Missing, text, source: None }
     }
 
-    /// A body whose record was lost would be collected.
+    /// With a register that can lose a record, the garbage collector would delete the body of a live blob.
     pub(super) fn lossy_index() -> Self {
         let text =
             "this register can't keep the index: a failover may lose acknowledged swaps, and with them blobs. Use a \

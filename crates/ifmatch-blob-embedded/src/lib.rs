@@ -174,7 +174,7 @@ impl EmbeddedStore {
     }
 
     /// Forgets deletions older than a day, and collects the remains of deleted containers. The record of a deletion
-    /// gives late retries their answer until then. Opening the store does the same. Call this regularly while it stays
+    /// gives late retries their response until then. Opening the store does the same. Call this regularly while it stays
     /// open.
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl EmbeddedStore {
         self.inner.driver.register()
     }
 
-    /// Takes a snapshot, while reads and writes go on: a folder `snapshot` in the data folder, with all blobs as of one
+    /// Takes a snapshot, while reads and writes go on: a folder `snapshot` in the data folder, with all blobs at one
     /// moment. It replaces the previous one, and can be copied, verified and opened like any data folder.
     ///
     /// # Errors

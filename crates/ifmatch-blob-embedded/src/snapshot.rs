@@ -1,4 +1,4 @@
-//! Snapshots of a store in use: a copy of the index as of one moment, and hard links to the bodies that it refers to.
+//! Snapshots of a store in use: a copy of the index at one moment, and hard links to the bodies that it refers to.
 //!
 //! A body is complete before a record refers to it, and is removed after none does. So removals are postponed
 //! before the index is copied, and carried out after the links exist.

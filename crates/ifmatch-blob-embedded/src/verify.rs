@@ -104,7 +104,7 @@ pub enum Damage {
     Record,
     /// A part of the index differs from its checksum. Any blob may be changed or hidden.
     Index,
-    /// The newest commit in the index isn't whole, and isn't used. Unless the machine lost power, an acknowledged write is
+    /// The newest commit in the index is incomplete, and isn't used. Unless the machine lost power, an acknowledged write is
     /// missing.
     RolledBack,
     /// The newest commit in the index is damaged: the last acknowledged write may be missing.

@@ -51,7 +51,7 @@ pub struct Backing {
     pub(super) is_local: bool,
     /// `true` if the store accepts bodies as they are.
     pub(super) takes_uploads: bool,
-    /// Time for which reads may reuse the register's answer about a container.
+    /// Time for which reads may reuse the register's response about a container.
     pub(super) container_memory: Duration,
     /// Credentials that the store needs, reported instead of the store's own error about the machine's metadata
     /// service.
@@ -133,14 +133,14 @@ impl Backing {
         Self { takes_uploads: true, ..self }
     }
 
-    /// Sets how long reads may reuse the register's answer about a container. By default, each read asks the register.
+    /// Sets how long reads may reuse the register's response about a container. By default, each read asks the register.
     ///
     /// Use this with a remote register. During this time, a read may return a blob that an unanswered write left in a
-    /// container since deleted by another process. Writes rely on an answer for a second, and the deletion of a container waits for
+    /// container since deleted by another process. Writes rely on a response for a second, and the deletion of a container waits for
     /// that: all processes of a store must have this setting, or none.
     ///
-    /// Reads then also wait less for a register that hangs: 300 ms if there was an earlier answer, and otherwise two seconds.
-    /// They go on without an answer, and the register isn't asked again for this time.
+    /// Reads then also wait less for a register that hangs: 300 ms if there was an earlier response, and otherwise two seconds.
+    /// They go on without a response, and the register isn't asked again for this time.
     ///
     /// A store without metadata is then refused: its objects carry no incarnation, so a write by memory could add a blob to a
     /// deleted container.

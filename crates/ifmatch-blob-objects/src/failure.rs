@@ -76,10 +76,10 @@ pub(super) fn of_read(error: Error) -> StoreError {
     }
 }
 
-/// The store can't have such an object. The store's message contains paths of this machine and is only logged.
+/// The store can't hold such an object. Its message contains paths of this machine, so it's only logged.
 fn unsupported(error: &Error) -> StoreError {
     tracing::info!(%error, "the store rejected a name or a header field");
-    let why = "a blob of this name, or with these header fields, cannot be kept in this store";
+    let why = "this store can't keep a blob with this name or these header fields";
     StoreError::new(StoreErrorKind::Unsupported, why)
 }
 

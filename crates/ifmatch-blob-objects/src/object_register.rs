@@ -167,7 +167,7 @@ impl Register for ObjectRegister {
     }
 }
 
-/// Waits for a request. Without an answer, the error has this kind.
+/// Waits for a request. Without a response, the error has this kind.
 async fn within<T>(
     request: impl Future<Output = Result<T, Error>> + Send,
     unclear: RegisterErrorKind,

@@ -131,7 +131,7 @@ impl Owner {
                 Err(error) => return Err(error),
             }
         }
-        Err(odd("others keep changing it".into()))
+        Err(odd("other processes keep changing it".into()))
     }
 }
 

@@ -24,7 +24,7 @@ const TTL: Duration = Duration::from_mins(1);
 /// That of a write with [`Cover::Store`]. It differs, so the next process of the register can tell such a permit: see
 /// [`records`](super::records).
 const COVERED_TTL: Duration = Duration::from_secs(59);
-/// Time during which a request with a lost answer may still take effect.
+/// Time during which a request with a lost response may still take effect.
 pub(super) const GRACE: Duration = Duration::from_secs(15);
 
 /// Keeps a late request from replacing a version that was written since.

@@ -13,12 +13,12 @@
 //! # Writes of an earlier process
 //!
 //! It was killed, and its permits last for up to a minute. A process that has its register for itself knows that the earlier one has ended. Its last request may still be on the way to the
-//! store, for as long as any request that lost its answer: [`GRACE`]. So its permits end that long after the start.
+//! store, for as long as any request that lost its response: [`GRACE`]. So its permits end that long after the start.
 //!
 //! ## Interleavings
 //!
 //! - **The late request carries a condition.** After [`GRACE`], another writer succeeds. The request then finds another version, or one
-//!   where it required none, and the store refuses it, however late it arrives. What remains is what remains of any lost answer: a
+//!   where it required none, and the store refuses it, however late it arrives. What remains is what remains of any lost response: a
 //!   version that returns (docs/stores.md).
 //! - **The late request carries none**: a deletion, the end of an upload in parts, or any write to a store that ignores conditions. It
 //!   would replace or delete what was acknowledged since. Such permits keep their minute, as do writes under a lease.

@@ -53,7 +53,8 @@ impl Shared {
     /// Returns a blob's location.
     pub(super) fn location(&self, blob: &BlobPath) -> Result<Path, StoreError> {
         if !blob.name.is_plain_path() {
-            let why = "this store's names are paths: a blob's name has no empty segment there, no slash at its end, and no backslash";
+            let why =
+                "in this store, names are paths, and this one has an empty segment, a slash at its end, or a backslash";
             return Err(StoreError::new(StoreErrorKind::Unsupported, why));
         }
         let path = format!("{}/{}/{}", self.backing.prefix, blob.container, blob.name);
@@ -78,7 +79,7 @@ impl Shared {
         self.read_answer(self.backing.objects.get_opts(location, options).await)
     }
 
-    /// Reads a store's answer. Returns `None` if there is no object.
+    /// Reads a store's response. Returns `None` if there is no object.
     pub(super) fn read_answer(
         &self,
         answer: object_store::Result<GetResult>,
@@ -127,7 +128,7 @@ impl Shared {
         if self.keeps != Keeps::Nothing {
             return Ok(());
         }
-        let why = "without leases, every container exists, and is neither changed nor deleted: delete its blobs, or turn leases on";
+        let why = "without leases, a container always exists, and can't be changed or deleted. Delete its blobs, or turn leases on";
         Err(StoreError::new(StoreErrorKind::Unsupported, why))
     }
 

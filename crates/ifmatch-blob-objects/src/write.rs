@@ -269,7 +269,7 @@ impl Shared {
         if self.keeps != Keeps::Nothing || !in_parts || !preconditions.has_write_condition() {
             return Ok(());
         }
-        let why = "without leases, a body of more than 8 MiB is written without a condition only: turn leases on, or send it without";
+        let why = "without leases, a body of more than 8 MiB can't be written conditionally. Turn leases on, or send it without a condition";
         Err(StoreError::new(StoreErrorKind::Unsupported, why))
     }
 
@@ -295,7 +295,8 @@ impl Shared {
         }
         self.outlast(Some(&current)).await;
         if self.keeps == Keeps::Nothing && self.backing.deletion.is_none() && preconditions.has_write_condition() {
-            let why = "without leases, this store deletes without a condition only";
+            let why =
+                "without leases, this store can't delete conditionally. Turn leases on, or delete without a condition";
             return Ending::Refused(StoreError::new(StoreErrorKind::Unsupported, why));
         }
         self.remove_compared(location, &current).await
@@ -473,7 +474,7 @@ impl Shared {
         }
     }
 
-    /// Returns how long other writers must wait after a write with a lost answer.
+    /// Returns how long other writers must wait after a write with a lost response.
     ///
     /// The time is zero if the write is conditional on a tag that no later version has: the write fails once another
     /// has succeeded. It isn't zero in three cases: a deletion makes "absent" true again, completing a multipart
@@ -485,7 +486,7 @@ impl Shared {
 }
 
 impl Job {
-    /// Returns the answer if the current object was made by this very write, or by an earlier attempt of the same
+    /// Returns the response if the current object was made by this very write, or by an earlier attempt of the same
     /// request.
     fn answered_by(&self, current: &Current, created: bool) -> Option<Written> {
         let same_write = self.stamp.made(current);

@@ -87,7 +87,7 @@ impl Access {
         Ok(Self { read: digests(read)?, write: digests(write)?, never_open: false, public_read: false })
     }
 
-    /// Requires a token even if there are none.
+    /// Denies every request while no token is configured.
     ///
     /// ```
     /// use http::{HeaderMap, Method};

@@ -205,7 +205,7 @@ enum Rule {
     Key(InvalidKey),
     #[error("an account must have the form NAME:KEY or NAME:KEY:KEY2, with keys in base64")]
     Text,
-    #[error("an account has at most {} keys", Account::MAX_KEYS)]
+    #[error("the account has more than {} keys", Account::MAX_KEYS)]
     Keys,
     #[error("two accounts have the same name")]
     Repeated,

@@ -39,7 +39,7 @@ impl BlobBody {
         Self(Kind::Stream(AnyBody::new(body)))
     }
 
-    /// Returns the same body as the answer to a document, about as long as it. Its bytes occupy the document's memory until they are sent, so it
+    /// Returns the same body as the response to a document, about as long as it. Its bytes occupy the document's memory until they are sent, so it
     /// needs none of its own: it can't be refused any more.
     #[must_use]
     pub fn in_place_of(self, document: Bytes) -> Self {

@@ -22,7 +22,7 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
     "ETag, Last-Modified, Content-Range, Accept-Ranges, Repr-Digest, Retry-After, Preference-Applied, Lease-Id, \
      Lease-Token, Lease-Remaining, X-Ms-Error-Code, X-Request-Id, *",
 );
-/// Seconds for which a browser may remember the answer to a preflight request.
+/// Seconds for which a browser may remember the response to a preflight request.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 /// The field that marks a request in Azure's dialect.
 const AZURE: &str = "x-ms-version";

@@ -100,7 +100,7 @@ pub struct Context {
     pub required: RequirePreconditions,
     /// The long polls.
     pub waits: Arc<Waits>,
-    /// The memory for bodies that an operation holds whole.
+    /// The memory for bodies that an operation holds in full.
     pub documents: Documents,
 }
 

@@ -1,5 +1,5 @@
-//! The memory for documents: bodies that an operation holds whole, such as a list of blocks, the keys to delete, or a batch. The pages of
-//! listings, and other answers that are built whole, are documents, too, until they are sent.
+//! The memory for documents: bodies that an operation holds in full, such as a list of blocks, the keys to delete, or a batch. The pages of
+//! listings, and other responses that are built in memory, are documents, too, until they are sent.
 //!
 //! Each is short, but many that don't end would fill the memory. So all documents share [`Documents`], and a client leaves some of it to
 //! others. A document takes as much as has arrived of it, not what it announces, which costs its sender nothing. Beyond that, it is
@@ -22,7 +22,7 @@ use crate::shares::{Share, Shares};
 /// Number of bytes after which a page of a listing ends, although more would follow. The last item may exceed it.
 pub const PAGE: usize = 1 << 20;
 
-/// Number of bytes that an answer takes in advance.
+/// Number of bytes that a response takes in advance.
 const RESERVE: usize = 64 << 10;
 
 /// The memory for the documents of all requests. Cheap to clone: clones share the memory.
@@ -63,8 +63,8 @@ impl Documents {
         DocumentMemory { share: self.0.begin(client), reserved: 0 }
     }
 
-    /// Begins to account for an answer, with some memory in advance: a client whose answers occupy too much is refused before
-    /// any work is done for it.
+    /// Begins to account for a response, with some memory in advance: a client whose responses occupy too much is
+    /// refused before any work is done for it.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -96,7 +96,7 @@ impl Documents {
         Ok(memory.hold(pieces.all.concat()))
     }
 
-    /// Counts a body that was built whole. It occupies its memory until its bytes are sent. Streams are returned as they are.
+    /// Counts a body that was built in memory. It occupies its memory until its bytes are sent. Streams are returned as they are.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -149,7 +149,7 @@ impl DocumentMemory {
     }
 }
 
-/// Returns the bytes of an answer to a document, about as long as it. They occupy the document's memory until they are sent, so the answer
+/// Returns the bytes of a response to a document, about as long as it. They occupy the document's memory until they are sent, so the response
 /// needs none of its own: it can't be refused any more.
 pub fn in_place_of(document: Bytes, answer: impl Into<Vec<u8>>) -> Bytes {
     held(answer.into(), document)
@@ -217,7 +217,7 @@ pub enum DocumentError {
 /// The documents of all clients, or of this one, occupy too much memory (503). A retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "the documents of other requests occupy the memory for documents, in all or for this client: try again in a few seconds"
+    "the documents of other requests fill the memory for documents, or this client's share of it. Retry in a few seconds"
 )]
 pub struct Crowded;
 

@@ -82,10 +82,10 @@ pub enum StoreErrorKind {
     #[error("the body doesn't match the declared digest. Send it again")]
     DigestMismatch,
     /// The blob is an append blob and the write is for another type, or the reverse (409).
-    #[error("the blob has another type. Delete it first")]
+    #[error("the existing blob is of another type (append or block). Delete it first")]
     OtherType,
     /// The store can't keep the blob (400). The source states the reason.
-    #[error("the store can't keep this")]
+    #[error("the store can't keep this blob")]
     Unsupported,
     /// The store is full (507).
     #[error("the store is full")]
@@ -93,8 +93,8 @@ pub enum StoreErrorKind {
     /// The store, or something it depends on, is unavailable (503). A retry may succeed.
     #[error("the store is unavailable")]
     Unavailable,
-    /// There is no memory for the answer: those to other requests, of all clients or of this one, occupy it (503). A retry may succeed.
-    #[error("there is no memory for the answer")]
+    /// There is no memory for the response: those to other requests, of all clients or of this one, occupy it (503). A retry may succeed.
+    #[error("there is no memory for the response. Retry later")]
     Crowded,
     /// The outcome of the write is unknown (503).
     #[error("the outcome of the write is unknown")]

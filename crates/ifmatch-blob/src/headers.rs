@@ -128,7 +128,7 @@ impl BlobHeaders {
 
 /// Error returned for text that isn't the value of an internal field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("this is not a field that a store keeps with a blob")]
+#[error("stores don't keep this header field with a blob")]
 pub struct InvalidInternal;
 
 /// The state of a blob to which blocks are appended, and which is written in no other way.
@@ -270,7 +270,7 @@ impl fmt::Debug for FieldText {
 
 /// Error returned for text that can't be the value of a header field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the fields kept with a blob consist of visible ASCII characters: encode all others")]
+#[error("a header field to keep with the blob has characters other than visible ASCII. Encode them")]
 pub struct InvalidFieldText;
 
 /// MD5 digest of a blob's bytes, as in `Content-MD5`. It detects accidental damage, not tampering.
@@ -326,7 +326,7 @@ impl std::str::FromStr for ContentMd5 {
 
 /// Error returned for an invalid MD5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("an MD5 must be the base64 encoding of 16 bytes")]
+#[error("the MD5 isn't the base64 encoding of 16 bytes")]
 pub struct InvalidMd5;
 
 #[cfg(test)]

@@ -6,6 +6,9 @@
 //!
 //! [`Dialect`]: dialect::Dialect
 
+// docs.rs shows the feature that an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod access;
 pub mod accounts;
 pub mod body;

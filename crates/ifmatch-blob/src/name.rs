@@ -204,7 +204,7 @@ impl fmt::Display for BlobPath {
     }
 }
 
-/// Error returned for an invalid name. The message states the rule.
+/// Error returned for an invalid name. The message says what is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct InvalidName(NameErrorKind);
@@ -221,28 +221,34 @@ impl InvalidName {
 #[non_exhaustive]
 pub enum NameErrorKind {
     /// A container's name contains an invalid character, or is empty.
-    #[error("a container's name consists of the characters A-Z a-z 0-9 . _ - and begins with a letter or a digit")]
+    #[error(
+        "this container name has characters other than A-Z a-z 0-9 . _ -, or doesn't begin with a letter or a digit"
+    )]
     Container,
     /// A container's name is too long.
-    #[error("a container's name has at most {} characters", ContainerName::MAX_LEN)]
+    #[error("this container name is longer than {} characters", ContainerName::MAX_LEN)]
     ContainerTooLong,
     /// A blob's name is too long.
-    #[error("a blob's name has at most {} characters and {} bytes of UTF-8", BlobName::MAX_CHARS, BlobName::MAX_BYTES)]
+    #[error(
+        "this blob name is longer than {} characters or {} bytes of UTF-8",
+        BlobName::MAX_CHARS,
+        BlobName::MAX_BYTES
+    )]
     BlobTooLong,
     /// A blob's name is empty, or a segment of it is `.` or `..`.
-    #[error("a blob's name is not empty, and no segment of it is '.' or '..'")]
+    #[error("this blob name is empty, or a segment of it is '.' or '..'")]
     Segment,
     /// A blob's name contains a control character.
-    #[error("a blob's name has no control characters (NUL among them)")]
+    #[error("this blob name contains a control character")]
     Character,
     /// The path contains a `%2F`.
-    #[error("a path has no encoded slash (%2F): write a plain one")]
+    #[error("this path contains an encoded slash (%2F). Write a plain one")]
     EncodedSlash,
     /// The path contains a `%` without two hexadecimal digits after it.
-    #[error("two hexadecimal digits must follow each % in a path")]
+    #[error("a % in this path isn't followed by two hexadecimal digits")]
     Escape,
     /// The path isn't UTF-8 after percent-decoding.
-    #[error("a path must be UTF-8 once it is percent-decoded")]
+    #[error("this path isn't UTF-8 after percent-decoding")]
     Utf8,
 }
 

@@ -12,7 +12,7 @@ use crate::store::{Leased, StoreError, StoreErrorKind};
 /// Maximum number of records per page.
 const PAGE: usize = 1_000;
 
-/// Minimum retention of a record after its last change, so late retries of the change get their answer.
+/// Minimum retention of a record after its last change, so late retries of the change get their response.
 const RETENTION: Duration = Duration::from_hours(24);
 
 /// Returns the next records with keys that begin with `prefix`, or `None` after the last one.
@@ -84,7 +84,7 @@ pub fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
 /// Same as [`refused`].
 pub fn leased(applied: Applied, now: Timestamp) -> Result<Leased, StoreError> {
     let Outcome::Leased(receipt) = applied.outcome else { return Err(refused(applied.outcome, now)) };
-    // The retry of a release gets its answer even if there is no version any more.
+    // The retry of a release gets its response even if there is no version any more.
     let version = applied.after.state(now).version();
     Ok(Leased {
         receipt,

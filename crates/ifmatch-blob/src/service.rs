@@ -27,7 +27,7 @@ pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
 
 /// A store over HTTP, as a [`tower_service::Service`]. Cheap to clone.
 ///
-/// | Request | Answer |
+/// | Request | Response |
 /// |---|---|
 /// | `GET`, `HEAD /{container}/{blob…}` | the blob: ranges, conditions |
 /// | `PUT /{container}/{blob…}` | 201 where there was none, else 200; creates the container |
@@ -131,14 +131,14 @@ impl BlobService {
     /// Sets the bounds of long polls; [`Waits::default`] if not set.
     ///
     /// A GET in the plain dialect with `Prefer: wait=30` and `If-None-Match` waits up to 30 seconds for another version
-    /// instead of answering 304 at once.
+    /// instead of returning 304 at once.
     #[must_use]
     pub fn waits(mut self, waits: Waits) -> Self {
         Arc::make_mut(&mut self.shared).waits = Arc::new(waits);
         self
     }
 
-    /// Sets the memory for bodies that an operation holds whole; [`Documents::default`] if not set.
+    /// Sets the memory for bodies that an operation holds in full; [`Documents::default`] if not set.
     #[must_use]
     pub fn documents(mut self, documents: Documents) -> Self {
         Arc::make_mut(&mut self.shared).documents = documents;

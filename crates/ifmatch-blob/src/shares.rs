@@ -1,11 +1,11 @@
-//! A bounded amount of something, such as memory, in all and for each client.
+//! A bounded resource, such as memory, limited in total and per client.
 
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ifmatch_core::share::{Holders, SlotLimit};
 
-/// An amount that owners share, such as clients: each gets more as long as the limit [grants](SlotLimit::grants) it.
+/// An amount shared by owners, such as clients. The limit [decides](SlotLimit::grants) who may take more.
 ///
 /// ```
 /// use ifmatch_blob::shares::Shares;
@@ -35,18 +35,18 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         Arc::new(Self(Mutex::new(Holders::new(limit))))
     }
 
-    /// Begins an empty share. Without an owner, only the limit of all applies to it.
+    /// Begins an empty share. Without an owner, only the total limit applies.
     pub fn begin(self: &Arc<Self>, owner: Option<K>) -> Share<K> {
         Share { of: Arc::clone(self), owner, amount: 0 }
     }
 
-    /// Takes an amount, unless the limit of all or of this owner would be exceeded.
+    /// Takes an amount, unless it would exceed the total limit or this owner's.
     pub fn take(self: &Arc<Self>, owner: Option<K>, amount: u32) -> Option<Share<K>> {
         let mut share = self.begin(owner);
         share.grow(amount).then_some(share)
     }
 
-    /// Returns the amount that all have taken.
+    /// Returns the total amount taken.
     pub fn taken(&self) -> u32 {
         self.lock().taken()
     }
@@ -59,7 +59,7 @@ impl<K> Shares<K> {
 }
 
 impl<K: Clone + Eq + Hash> Share<K> {
-    /// Takes more. Returns `false`, and takes nothing, if the limit of all or of this owner would be exceeded.
+    /// Takes more. Returns `false`, and takes nothing, if it would exceed the total limit or this owner's.
     #[must_use]
     pub fn grow(&mut self, amount: u32) -> bool {
         let granted = self.of.lock().take(self.owner.as_ref(), amount);

@@ -1,4 +1,4 @@
-//! The tags of a blob: short words for programs to sort blobs by. They belong to a version, and change without a new one.
+//! The tags of a blob: names and values by which programs classify blobs. They belong to a version, but changing them makes no new one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,8 +13,8 @@ mod condition;
 /// Characters that a name or value keeps in a query.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The tags of a blob: up to ten, each with a name of 1 to 128 characters and a value of up to 256, as in Azure and S3. Which characters
-/// they may have is for the dialect to say.
+/// The tags of a blob: up to ten, each with a name of 1 to 128 characters and a value of up to 256, as in Azure and S3.
+/// The dialect decides which characters they may contain.
 ///
 /// ```
 /// use ifmatch_blob::tags::Tags;
@@ -40,7 +40,7 @@ impl Tags {
     /// Creates tags from names and values, in any order.
     ///
     /// # Errors
-    /// There are too many, one is too long, or a name is there twice.
+    /// There are too many, one is too long, or a name is repeated.
     pub fn new(given: Vec<(String, String)>) -> Result<Self, InvalidTags> {
         if given.len() > Self::MAX {
             return Err(InvalidTags::TooMany);
@@ -130,19 +130,19 @@ impl FromStr for Tags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InvalidTags {
     /// A name is empty or too long.
-    #[error("a tag's name has 1 to 128 characters")]
+    #[error("a tag's name is empty, or longer than 128 characters")]
     Name,
     /// A value is too long.
-    #[error("a tag's value has at most 256 characters")]
+    #[error("a tag's value is longer than 256 characters")]
     Value,
-    /// A name is there twice.
-    #[error("a tag's name may not be repeated")]
+    /// A name is repeated.
+    #[error("two tags have the same name")]
     Repeated,
     /// There are too many.
-    #[error("a blob has at most 10 tags")]
+    #[error("this blob would have more than 10 tags")]
     TooMany,
     /// They aren't UTF-8.
-    #[error("tags are encoded like the query of a URL, in UTF-8")]
+    #[error("the tags aren't encoded like the query of a URL, in UTF-8")]
     Encoding,
 }
 

@@ -133,7 +133,7 @@ impl Hook for Act {
     }
 }
 
-/// Stops a request before one of the steps that it counts: until the test lets it go on, or for ever.
+/// Stops a request before one of the steps that it counts: until the test lets it go on, or forever.
 #[derive(Clone, Debug)]
 pub struct Stop {
     counted: Counted,

@@ -108,7 +108,7 @@ struct Wait {
 
 type Answer = Result<Response<BlobBody>, Problem>;
 
-/// Returns the answer of `read`. If that is 304 and the client prefers to wait, repeats the read until it is another one,
+/// Returns the response of `read`. If that is 304 and the client prefers to wait, repeats the read until it is another one,
 /// or the time is over.
 pub(crate) async fn read<F: Future<Output = Answer> + Send>(
     shared: &Context,

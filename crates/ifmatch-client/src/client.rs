@@ -170,7 +170,7 @@ impl Client {
         deleted.unwrap_or_else(|elapsed| Err(Error::unknown(format!("the deletion of {key}: {elapsed}"))))
     }
 
-    /// Makes sure, once, that the server honours conditions, by a document that exists. Tries again until there is an answer.
+    /// Makes sure, once, that the server honours conditions, by a document that exists. Tries again until there is a response.
     pub(crate) async fn prove(
         &self,
         key: &str,

@@ -36,7 +36,7 @@ pub enum ErrorKind {
     },
     /// Every attempt within the time limit lost to another writer. Nothing was written.
     Contended,
-    /// No answer settles whether the request took effect.
+    /// No response settles whether the request took effect.
     Unknown,
     /// The server or this client rejects the request; a retry won't help. Nothing was written.
     Refused,
@@ -84,7 +84,7 @@ impl Error {
     }
 
     pub(crate) fn lost() -> Self {
-        Self::new(ErrorKind::Lost, "the lock is lost: its work must not continue")
+        Self::new(ErrorKind::Lost, "the lock is lost. Its work must not continue")
     }
 
     pub(crate) fn is_unknown(&self) -> bool {

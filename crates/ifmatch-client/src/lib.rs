@@ -30,6 +30,9 @@
 //! - A holder's [`Grant`] ends on the holder's own clock before another holder can take over, even if the network is cut or
 //!   the machine was suspended. Writes of [`Document::update_fenced`] are rejected once a later holder has written.
 
+// docs.rs shows the feature that an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod backend;
 mod client;
 mod counter;

@@ -136,7 +136,7 @@ impl Queue {
     /// folder, once, and deletes it.
     ///
     /// # Errors
-    /// `Unknown` if the server doesn't answer; a job that was taken nevertheless is available again after `visibility`.
+    /// `Unknown` if the server doesn't respond; a job that was taken nevertheless is available again after `visibility`.
     /// `Refused` if it rejects the requests, or if the folder has other documents and no job to take.
     pub async fn take(&self, visibility: Duration) -> Result<Option<Job>, Error> {
         check(visibility)?;
@@ -205,7 +205,7 @@ impl Queue {
         {
             return Ok(None);
         }
-        // It was read ahead. If it is deleted by now, a write without an answer would leave its outcome unknown.
+        // It was read ahead. If it is deleted by now, an unacknowledged write would leave its outcome unknown.
         match raw.read_until(Some(&version), self.client.until()).await? {
             Loaded::Unchanged(_) => {}
             Loaded::Found(found, _) if found.version.as_ref() == Some(&version) => {}
@@ -298,7 +298,7 @@ impl Job {
     /// Hides the job from other workers for this time, at least 3 seconds, from now on.
     ///
     /// # Errors
-    /// `Lost` if another worker has taken it since. `Unknown` if there is no answer: the job may then be hidden for the old
+    /// `Lost` if another worker has taken it since. `Unknown` if there is no response: the job may then be hidden for the old
     /// time only, or for the new one, as after a dropped future. It can still be extended or finished.
     ///
     /// ```
@@ -364,7 +364,7 @@ impl Job {
                 }
                 // Others write only jobs that were given back.
                 Written::Superseded if !record.lock.held => return Ok(()),
-                // An extension has taken effect without an answer.
+                // An extension has taken effect without a response.
                 Written::Conflict(_, Some(Loaded::Found(found, _))) if self.is_extended_in(&found) => {
                     self.snapshot = found;
                 }

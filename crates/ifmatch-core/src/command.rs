@@ -242,7 +242,7 @@ pub struct Write<'a> {
     /// The generation that the content was derived from, if any. If it is no longer current, the write is
     /// [`Refusal::Stale`].
     pub based_on: Option<Revision>,
-    /// The identity of the request. A retry with the same identity gets the first answer again.
+    /// The identity of the request. A retry with the same identity gets the first response again.
     pub request: Option<RequestId>,
     /// A random number for this write.
     pub nonce: u64,
@@ -285,7 +285,7 @@ pub struct LeaseOperation<'a> {
     pub observed: Option<Observed>,
     /// The authority on the current version.
     pub authority: Authority,
-    /// The identity of the request, including its action and ids. A retry with the same identity gets the first answer
+    /// The identity of the request, including its action and ids. A retry with the same identity gets the first response
     /// again, unless the lease has changed since.
     pub request: Option<RequestId>,
     /// A random number for this operation.

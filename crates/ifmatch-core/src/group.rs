@@ -6,7 +6,7 @@
 //!                └──────────── all are answered once version 3 is stored ┘
 //! ```
 //!
-//! No answer may go out before the swap, not even a refusal: the 412 depends on version 2, which a failed swap takes back.
+//! No response may go out before the swap, not even a refusal: the 412 depends on version 2, which a failed swap takes back.
 //! Version 2 is never stored, so nobody reads it.
 
 use crate::command::{Applied, Command, Outcome, Transition};
@@ -40,9 +40,9 @@ impl Record {
     /// Applies changes in order, each to the record that the one before it left.
     ///
     /// The result is a proposal, as for [`Record::apply`]: it takes effect only if `next` replaces this exact revision, and
-    /// no answer counts before.
+    /// no response counts before.
     ///
-    /// A group of at most [`MAX_REPLIES`](Self::MAX_REPLIES) changes forgets none of its own answers.
+    /// A group of at most [`MAX_REPLIES`](Self::MAX_REPLIES) changes forgets none of its own responses.
     ///
     /// Of the versions that are created, only the last is stored, so only its date must differ from all others. The skipped
     /// ones share a date, one second earlier: `Last-Modified` runs ahead of the time by at most two seconds with each group,
@@ -85,7 +85,7 @@ impl Record {
         self.state.version().map(|version| version.generation)
     }
 
-    /// Sets the latest date, which becomes the newest version's, also in the answers remembered.
+    /// Sets the latest date, which becomes the newest version's, also in the responses remembered.
     fn redate(&mut self, newest: Option<Revision>, latest: HttpDate) {
         self.latest = latest;
         if let State::Present(version) = &mut self.state

@@ -163,7 +163,7 @@ pub enum LeaseFailure {
     #[error("the lease has expired. Acquire a new one, and check what has changed")]
     Lost,
     /// The request names a fencing token that is smaller than the largest one seen.
-    #[error("a later holder has written or leased this: the request's lease-token is smaller than the largest seen")]
+    #[error("the request's lease-token is smaller than the largest seen, so a later holder has written or leased this")]
     Superseded,
 }
 
@@ -404,7 +404,7 @@ fn renew(lease: Option<&Lease>, id: LeaseId, now: Timestamp) -> Result<Lease, Le
     }
 }
 
-/// Changing to the current id succeeds: it is a retry of a change that lost its answer.
+/// Changing to the current id succeeds: it is a retry of a change that lost its response.
 fn change(lease: Option<&Lease>, id: LeaseId, proposed: LeaseId, now: Timestamp) -> Result<Lease, LeaseConflict> {
     let lease = lease.ok_or(LeaseConflict::NotPresent)?;
     match lease.state(now) {
@@ -475,7 +475,7 @@ pub struct LeaseId([u8; 16]);
 
 /// The text isn't a lease id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a lease id is a GUID such as 936da01f-9abd-4d9d-80c7-02af85c822a8")]
+#[error("the lease ID isn't a GUID, such as 936da01f-9abd-4d9d-80c7-02af85c822a8")]
 pub struct InvalidLeaseId;
 
 impl LeaseId {

@@ -3,6 +3,9 @@
 //! Without the default feature `protocol`, only the parts that a client needs remain: tags, dates, header fields and the
 //! decisions of a lock.
 
+// docs.rs shows the feature that an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub use tag::EntityTag;
 
 pub mod append;

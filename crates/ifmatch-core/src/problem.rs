@@ -242,7 +242,7 @@ impl Problem {
     /// 503: a backend doesn't respond, or too many requests are waiting.
     pub fn unavailable(wait: Duration) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable")
-            .detail("temporarily unavailable. Retry later")
+            .detail("storage didn't respond, or too many requests are waiting. Retry later")
             .retry_after(wait)
     }
 

@@ -166,7 +166,7 @@ impl Version {
 /// The known state of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum State {
-    /// Unknown: never seen, or a write ended without an answer. A probe of the resource determines it.
+    /// Unknown: never seen, or a write ended without a response. A probe of the resource determines it.
     Unknown,
     /// The resource doesn't exist.
     Absent,
@@ -214,7 +214,7 @@ impl RequestId {
     }
 }
 
-/// The result of a successful write, kept so that retries get the same answer.
+/// The result of a successful write, kept so that retries get the same response.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Receipt {
     /// The revision of the write.
@@ -282,7 +282,7 @@ impl Record {
     pub const MIN_REPLIES: usize = 4;
     /// Maximum number of answers remembered for retries, some 130 bytes each.
     pub const MAX_REPLIES: usize = 128;
-    /// Time during which an answer is remembered, unless [`MAX_REPLIES`](Self::MAX_REPLIES) later ones replace it.
+    /// Time during which a response is remembered, unless [`MAX_REPLIES`](Self::MAX_REPLIES) later ones replace it.
     pub const REPLY_TIME: Duration = Duration::from_secs(10);
 
     /// Creates the record of a resource that was never requested.

@@ -81,7 +81,7 @@ impl<K: Clone + Eq + Hash> Holders<K> {
         self.taken
     }
 
-    /// Returns `true` if an owner gets so many further slots. Without an owner, only the limit of all applies.
+    /// Returns `true` if an owner may take `amount` more slots. Without an owner, only the total limit applies.
     pub fn has_room(&self, owner: Option<&K>, amount: u32) -> bool {
         // The last one of them must be granted.
         let others = amount.saturating_sub(1);
@@ -89,7 +89,7 @@ impl<K: Clone + Eq + Hash> Holders<K> {
         self.limit.grants(self.taken.saturating_add(others), own)
     }
 
-    /// Takes so many slots. Returns `false`, and takes none, if there is [no room](Self::has_room) for them.
+    /// Takes `amount` slots. Returns `false`, and takes none, if there is [no room](Self::has_room) for them.
     #[must_use]
     pub fn take(&mut self, owner: Option<&K>, amount: u32) -> bool {
         let has_room = self.has_room(owner, amount);

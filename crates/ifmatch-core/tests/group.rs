@@ -150,7 +150,7 @@ fn dates_run_ahead_by_two_seconds_with_each_group() {
     assert_eq!(ahead, 19, "seconds");
 }
 
-/// The answer to the swap was lost, and all clients of the group send their requests again.
+/// The response to the swap was lost, and all clients of the group send their requests again.
 #[test]
 fn every_answer_of_a_group_is_remembered() {
     let id = |number: u8| Some(RequestId::of(&[&[number]]));

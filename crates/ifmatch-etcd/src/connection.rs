@@ -51,7 +51,7 @@ struct Place {
     member: AtomicUsize,
     /// The cluster that answered first.
     cluster: Mutex<Option<u64>>,
-    /// The latest revision of the cluster's data in any answer.
+    /// The latest revision of the cluster's data in any response.
     latest: AtomicI64,
 }
 
@@ -120,7 +120,7 @@ impl Connection {
         Ok(swaps.collect())
     }
 
-    /// Finds out which swaps took place although the database is full. The answer has come, so none will any more.
+    /// Finds out which swaps took place although the database is full. The response has come, so none will any more.
     async fn after_full(
         &self,
         open: &Open,
@@ -271,7 +271,7 @@ impl Place {
         Ok(open)
     }
 
-    /// Takes note of an answer's revision.
+    /// Takes note of a response's revision.
     fn saw(&self, header: Option<&Header>) {
         self.latest.fetch_max(header.map_or(0, |header| header.revision), Ordering::SeqCst);
     }

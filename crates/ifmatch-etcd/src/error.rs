@@ -12,7 +12,7 @@ pub(crate) fn unusable(kind: ConnectErrorKind, cause: impl Into<Box<dyn Error + 
         ConnectErrorKind::Certificate => "the root certificate for etcd is invalid",
         ConnectErrorKind::Denied => "etcd denies access. Check the user, the password and its role",
         ConnectErrorKind::Lost => {
-            "another etcd cluster answers, perhaps one restored from a backup. Restart all ifmatch processes"
+            "another etcd cluster responds, perhaps one restored from a backup. Restart all ifmatch processes"
         }
         _ => "can't reach any etcd member. Check the addresses, the certificate, and that a majority runs",
     };
@@ -46,7 +46,7 @@ pub(crate) fn failed(status: Status) -> RegisterError {
     RegisterError::new(kind, status)
 }
 
-/// Returns the error for an answer that no request gets.
+/// Returns the error for a response that no request gets.
 pub(crate) fn unexpected() -> RegisterError {
-    RegisterError::new(RegisterErrorKind::Ambiguous, "etcd gave an unexpected answer")
+    RegisterError::new(RegisterErrorKind::Ambiguous, "etcd sent an unexpected response")
 }

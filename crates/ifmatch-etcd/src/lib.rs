@@ -43,7 +43,7 @@ const PAGE: usize = 256;
 
 /// A register on etcd.
 ///
-/// Reconnects to the next member after a failure. A swap without an answer is
+/// Reconnects to the next member after a failure. An unacknowledged swap is
 /// [`Ambiguous`](ifmatch_register::RegisterErrorKind::Ambiguous), and is never sent again.
 #[derive(Debug)]
 pub struct EtcdRegister {

@@ -11,7 +11,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-/// Maximum length of an answer: a page of the largest records.
+/// Maximum length of a response: a page of the largest records.
 const MAX_ANSWER: usize = 512 << 20;
 
 pub(crate) const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
@@ -104,7 +104,7 @@ pub(crate) struct DeleteRequest {
     pub(crate) key: Vec<u8>,
 }
 
-/// The answer to a change, without content.
+/// The response to a change, without content.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ChangeResponse {}
 

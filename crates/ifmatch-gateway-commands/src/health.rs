@@ -49,7 +49,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Runs the command.
 ///
 /// # Errors
-/// Fails if the gateway doesn't answer, or not with 200.
+/// Fails if the gateway doesn't respond, or not with 200.
 pub fn run(args: &HealthArgs) -> Result<(), Error> {
     block_on(async {
         let path = if args.ready { READY } else { HEALTH };

@@ -100,10 +100,10 @@ pub(crate) fn gateway_url(text: &str) -> Result<Url, String> {
     })
 }
 
-/// Sends a request to an endpoint of a gateway, and returns its answer.
+/// Sends a request to an endpoint of a gateway, and returns its response.
 ///
 /// # Errors
-/// Fails if the gateway can't be reached or refuses the request, or if the answer isn't one of a gateway.
+/// Fails if the gateway can't be reached or refuses the request, or if the response isn't one of a gateway.
 pub(crate) async fn send<T: DeserializeOwned>(url: &Url, request: RequestBuilder) -> Result<T, Error> {
     match ask(url, request).await? {
         Ok(answer) => Ok(answer),
@@ -111,10 +111,10 @@ pub(crate) async fn send<T: DeserializeOwned>(url: &Url, request: RequestBuilder
     }
 }
 
-/// Sends a request to an endpoint of a gateway, and returns its answer, or the status and the detail of its refusal.
+/// Sends a request to an endpoint of a gateway, and returns its response, or the status and the detail of its refusal.
 ///
 /// # Errors
-/// Fails if the gateway can't be reached, or if the answer isn't one of a gateway.
+/// Fails if the gateway can't be reached, or if the response isn't one of a gateway.
 pub(crate) async fn ask<T: DeserializeOwned>(
     url: &Url,
     request: RequestBuilder,
@@ -140,7 +140,7 @@ pub(crate) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// Says that the answer of a server isn't one of a gateway.
+/// Says that the response of a server isn't one of a gateway.
 pub(crate) fn not_a_gateway(url: &Url) -> String {
     format!("{} isn't an ifmatch gateway. Check the URL.", origin(url))
 }
@@ -155,7 +155,7 @@ pub(crate) fn rejected(server: &str, status: StatusCode, detail: &str) -> String
     }
 }
 
-/// Says why a server doesn't answer, and what to do.
+/// Says why a server doesn't respond, and what to do.
 pub(crate) fn unreachable(url: &Url, error: &reqwest::Error) -> String {
     let server = origin(url);
     let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());

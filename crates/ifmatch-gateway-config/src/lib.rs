@@ -1,7 +1,8 @@
 //! The configuration of `ifmatch serve`: validated [`Settings`].
 //!
-//! [`settings`] and [`proxy_settings`] state each setting once, with its default. `arguments` makes flags and variables of them,
-//! and `sources` merges those with the file. [`Config`] and [`ProxyConfig`](proxy::ProxyConfig) are what is valid.
+//! [`settings`] and [`proxy_settings`] state each setting once, with its default. `arguments` turns them into flags and
+//! variables, and `sources` merges those with the file. [`Config`] and [`ProxyConfig`](proxy::ProxyConfig) hold the
+//! validated result.
 
 use std::path::PathBuf;
 
@@ -221,7 +222,7 @@ fn storage(settings: &Settings) -> Result<Storage, Error> {
     }
 }
 
-/// Returns the maximum number of waits. Other requests must find slots while all of them last.
+/// Returns the maximum number of waits. Leaves slots for other requests even if every wait is in progress.
 fn max_waits(settings: &Settings) -> Result<usize, Error> {
     let half = settings.max_requests as usize / 2;
     match settings.max_waits.map(|waits| waits as usize) {
@@ -237,7 +238,7 @@ fn cache(settings: &Settings) -> Result<Option<CacheConfig>, Error> {
     let cache = CacheConfig::new(settings, ByteSize::from_bytes(0))?;
     if cache.is_some() && settings.store.is_none() {
         return Err(Error::usage(
-            "--cache needs --store: the operating system already caches the files in --data. Remove it.",
+            "--cache needs --store: the operating system already caches the files in --data. Remove --cache.",
         ));
     }
     Ok(cache)

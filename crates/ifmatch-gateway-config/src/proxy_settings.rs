@@ -55,35 +55,35 @@ pub struct ProxySettings {
 
     /// Trust Forwarded and X-Forwarded-* of requests.
     ///
-    /// Only behind another proxy of yours.
+    /// Set this only behind another proxy of yours.
     #[arg(long, help_heading = "Upstreams")]
     pub trust_forwarded: bool,
 
-    /// Time to connect to a server, with DNS and TLS.
+    /// Time to connect to a server, including DNS and TLS.
     ///
-    /// Then the next server is tried, or the client gets 502.
+    /// After that, the next server is tried, or the client gets 502.
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5s", help_heading = "Upstreams")]
     pub connect_timeout: Span,
 
     /// Time for a server to start or continue a response.
     ///
-    /// Also the time to take each part of a request's body. Then the client gets 504.
+    /// Also the time to accept each part of a request's body. After that, the client gets 504.
     #[arg(long, value_name = "TIME", default_value = "60s", help_heading = "Upstreams")]
     pub answer_timeout: Span,
 
     /// Maximum number of concurrent requests to one server.
     ///
-    /// More go to another server, or wait. By default, all servers of an upstream share half of --max-requests. Up to a
-    /// quarter of --max-requests may wait for an upstream, for --connect-timeout each; more get 503 with Retry-After.
-    /// Clients share the slots as they share --max-requests.
+    /// Further requests go to another server, or wait. By default, all servers of an upstream share half of
+    /// --max-requests. Up to a quarter of --max-requests may wait for an upstream, for --connect-timeout each; more get
+    /// 503 with Retry-After. Clients share the slots as they share --max-requests.
     #[arg(long, hide_short_help = true, value_name = "N", help_heading = "Upstreams")]
     pub upstream_requests: Option<u32>,
 
     /// Consecutive failures after which a server is skipped; 0 disables it.
     ///
-    /// For --breaker-pause. A failure is no response in time, a closed connection, invalid HTTP, 502, 503 or 504; they
-    /// must be of several clients or paths. If all servers of an upstream hang, clients get a stale response or 503 at
-    /// once.
+    /// The server is skipped for --breaker-pause. A failure is a missing response, a closed connection, invalid HTTP,
+    /// 502, 503 or 504. The failures must come from several clients or paths. If all servers of an upstream hang,
+    /// clients get a stale response or 503 at once.
     #[arg(long, hide_short_help = true, value_name = "N", default_value = "5", help_heading = "Upstreams")]
     pub breaker_failures: u32,
 
@@ -95,7 +95,7 @@ pub struct ProxySettings {
 
     /// PEM file of certificate authorities for https upstreams.
     ///
-    /// In place of the system's. To trust both, append the system's to the file.
+    /// Replaces the system's. To trust both, append the system's to the file.
     #[arg(long, hide_short_help = true, value_name = "FILE", help_heading = "Upstreams")]
     pub upstream_ca: Option<PathBuf>,
 
@@ -115,8 +115,8 @@ pub struct ProxySettings {
 
     /// Path for periodic health checks.
     ///
-    /// A check fails without a 2xx within five seconds. The first check decides alone; then three failures in a row
-    /// take a server out while another is healthy, and two successes bring it back.
+    /// A check succeeds with a 2xx within five seconds. The first check decides alone. After that, three failures in a
+    /// row take a server out while another is healthy, and two successes bring it back.
     #[arg(long, value_name = "PATH", help_heading = "Upstreams")]
     pub health_path: Option<String>,
 
@@ -126,37 +126,38 @@ pub struct ProxySettings {
 
     /// Guess the lifetime of responses that state none.
     ///
-    /// From their Last-Modified (RFC 9111 §4.2.2).
+    /// The guess derives from Last-Modified (RFC 9111 §4.2.2).
     #[arg(long, hide_short_help = true, default_value = "true", help_heading = "Cache")]
     pub guess_lifetimes: bool,
 
     /// Lifetime of responses without a stated or guessed one.
     ///
-    /// Not for requests with credentials, or responses with cookies.
+    /// Doesn't apply to requests with credentials, or to responses with cookies.
     #[arg(long, value_name = "TIME", help_heading = "Cache")]
     pub default_ttl: Option<Span>,
 
-    /// Lifetime of 404, 405, 410, 414 and 501 that state none.
+    /// Lifetime of responses with 404, 405, 410, 414 or 501 that state none.
     #[arg(long, hide_short_help = true, value_name = "TIME", help_heading = "Cache")]
     pub negative_ttl: Option<Span>,
 
     /// Time to serve stale responses while the upstream is unreachable; 0s disables it.
     ///
-    /// Counts from the end of a response's lifetime, unless it has must-revalidate, proxy-revalidate or no-cache. If unset, an hour,
-    /// except for responses with s-maxage.
+    /// Counts from the end of a response's lifetime. Doesn't apply to responses with must-revalidate, proxy-revalidate
+    /// or no-cache. If unset, it's an hour, except for responses with s-maxage.
     #[arg(long, hide_short_help = true, value_name = "TIME", help_heading = "Cache")]
     pub stale_if_unreachable: Option<Span>,
 
-    /// Time to serve stale responses if the upstream answers 500, 502, 503 or 504.
+    /// Time to serve stale responses if the upstream responds with 500, 502, 503 or 504.
     ///
-    /// Counts from the end of a response's lifetime, unless it forbids that. Its own stale-if-error takes precedence.
+    /// Counts from the end of a response's lifetime. Doesn't apply if the response forbids it; its own stale-if-error
+    /// takes precedence.
     #[arg(long, hide_short_help = true, value_name = "TIME", help_heading = "Cache")]
     pub stale_if_error: Option<Span>,
 
     /// Time to serve stale responses while they are revalidated in the background.
     ///
-    /// Counts from the end of a response's lifetime, unless it forbids that. Its own stale-while-revalidate takes
-    /// precedence.
+    /// Counts from the end of a response's lifetime. Doesn't apply if the response forbids it; its own
+    /// stale-while-revalidate takes precedence.
     #[arg(long, hide_short_help = true, value_name = "TIME", help_heading = "Cache")]
     pub stale_while_revalidate: Option<Span>,
 
@@ -168,7 +169,7 @@ pub struct ProxySettings {
 
     /// Store responses with cookies, for all clients.
     ///
-    /// If they have an explicit lifetime and aren't `public`: every client then gets the same cookie.
+    /// Applies to responses with an explicit lifetime that aren't `public`. Every client then gets the same cookie.
     #[arg(long, hide_short_help = true, help_heading = "Cache")]
     pub share_cookies: bool,
 
@@ -180,7 +181,7 @@ pub struct ProxySettings {
 
     /// Query parameters to remove, such as `utm_*,fbclid`. Repeatable.
     ///
-    /// Before the look-up and forwarding. `*` at the end matches any rest.
+    /// They're removed before the lookup and before forwarding. `*` at the end matches any suffix.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Cache")]
     pub drop_query: Vec<String>,
 
@@ -190,27 +191,27 @@ pub struct ProxySettings {
 
     /// Register by which proxies share purges, such as `postgres://HOST/DATABASE`.
     ///
-    /// A purge that one acknowledges then holds on all. A proxy that can't reach the register revalidates stored
-    /// responses before use.
+    /// A purge that one proxy acknowledges then holds on all of them. A proxy that can't reach the register revalidates
+    /// stored responses before use.
     #[arg(long, hide_short_help = true, value_name = "URL", hide_env_values = true, help_heading = "Cache")]
     pub purge_register: Option<String>,
 
-    /// Time that stored responses are used after asking the register for purges.
+    /// How long stored responses may be served before the register is asked for purges again.
     ///
-    /// The proxy asks four times within it. Each purge waits a little longer than it.
+    /// The proxy asks four times in this time, and each purge takes a little longer.
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "2s", help_heading = "Cache")]
     pub purge_bound: Span,
 
     /// Other proxy that gets each purge with its token, such as `http://10.0.0.8:9000`. Repeatable.
     ///
-    /// For proxies without a shared register: give each the addresses of all others.
+    /// For proxies without a shared register. Give each the addresses of all others.
     #[arg(long, hide_short_help = true, value_name = "URL", value_delimiter = ',', help_heading = "Cache")]
     pub purge_peer: Vec<String>,
 
     /// Lose no conditional write, even if the upstream does.
     ///
     /// Conditional PUT, PATCH, POST and DELETE are then safe even if the upstream ignores conditions, and each
-    /// response's tag is the hash of its content. Only if all changes go through this proxy.
+    /// response's tag is the hash of its content. All changes must go through this proxy.
     #[arg(long, help_heading = "Upstreams")]
     pub guard_writes: bool,
 

@@ -36,7 +36,7 @@ use crate::error::Error;
 pub struct Settings {
     /// Folder for the blobs and their index.
     ///
-    /// For one process at a time. Created if missing, readable by this user only.
+    /// One process at a time can use it. Created if missing, readable by this user only.
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     pub data: Option<PathBuf>,
 
@@ -56,7 +56,7 @@ pub struct Settings {
 
     /// Accept a register that may lose acknowledged changes.
     ///
-    /// Redis may, in a failover. Leases may then have two holders, and deleted containers may return.
+    /// Redis may lose some in a failover. A lease may then have two holders, and a deleted container may return.
     #[arg(long, hide_short_help = true, help_heading = "Storage")]
     pub register_may_lose: bool,
 
@@ -68,8 +68,8 @@ pub struct Settings {
 
     /// State that the disk or the store encrypts all blobs.
     ///
-    /// The gateway doesn't encrypt, and can't check it. S3 clients may then ask for `AES256` and are told of it; otherwise,
-    /// such requests get 501.
+    /// The gateway doesn't encrypt, and can't check this. S3 clients may then request `AES256`, and responses confirm
+    /// it; otherwise, such requests get 501.
     #[arg(long, hide_short_help = true, help_heading = "Storage")]
     pub encrypted_at_rest: bool,
 
@@ -118,7 +118,7 @@ pub struct Settings {
 
     /// Address that redirects HTTP to https, usually port 80. Repeatable.
     ///
-    /// To the same URL, with the port of the first --listen.
+    /// Redirects to the same URL, with the port of the first --listen.
     #[arg(long, hide_short_help = true, value_name = "IP:PORT", value_delimiter = ',', help_heading = "Listening")]
     #[serde(deserialize_with = "one_or_many")]
     pub redirect_listen: Vec<ListenAddress>,
@@ -184,8 +184,8 @@ pub struct Settings {
 
     /// Allow reads of blobs and listings without a token.
     ///
-    /// Writes and `/-/…` still need a token, and Azure requests a signature. With several accounts, so do reads of all
-    /// but the first, and the list of all containers.
+    /// Writes and `/-/…` still need a token, and Azure requests a signature. With several accounts, only the first
+    /// account's blobs and listings are public, and not the list of all containers.
     #[arg(long, help_heading = "Access")]
     pub public_read: bool,
 
@@ -215,20 +215,21 @@ pub struct Settings {
 
     /// Maximum size of the request line and headers; more gets 431.
     ///
-    /// So do more than 100 headers.
+    /// A request with more than 100 headers gets 431, too.
     #[arg(long, hide_short_help = true, value_name = "SIZE", default_value = "32KiB", help_heading = "Limits")]
     pub max_header_size: ByteSize,
 
     /// Maximum number of connections.
     ///
-    /// A further one replaces the longest idle one, or waits.
+    /// Beyond that, a new connection closes the longest-idle one, or waits.
     #[arg(long, value_name = "N", default_value = "1000", help_heading = "Limits")]
     pub max_connections: u32,
 
     /// Maximum number of connections per client: an IPv4 address or an IPv6 /64.
     ///
-    /// A further one replaces an idle one of the same client, or is closed. By default, a client may connect while free
-    /// slots outnumber its own. Set this if all clients share an address, such as a load balancer's.
+    /// Beyond that, a new connection closes an idle one of the same client, or is closed itself. By default, a client
+    /// may connect while more slots are free than it already holds. Set this if all clients share an address, such as a
+    /// load balancer's.
     #[arg(long, hide_short_help = true, value_name = "N", help_heading = "Limits")]
     pub max_connections_per_client: Option<u32>,
 
@@ -246,14 +247,15 @@ pub struct Settings {
 
     /// Maximum number of reads waiting for a change (`Prefer: wait`); more are answered at once.
     ///
-    /// At most half of --max-requests; by default 256 or that half. Each waits up to a minute. 0 disables waiting.
-    /// Without --max-requests-per-client, a client may wait while free slots outnumber its own.
+    /// At most half of --max-requests. By default, the smaller of 256 and that half. Each waits up to a minute. 0
+    /// disables waiting. Without --max-requests-per-client, a client may wait while more slots are free than it already
+    /// holds.
     #[arg(long, hide_short_help = true, value_name = "N", help_heading = "Limits")]
     pub max_waits: Option<u32>,
 
     /// Time to send a request head or finish a TLS handshake.
     ///
-    /// Then the connection is closed.
+    /// After that, the connection is closed.
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "15s", help_heading = "Limits")]
     pub head_timeout: Span,
 
@@ -263,7 +265,7 @@ pub struct Settings {
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "30s", help_heading = "Limits")]
     pub body_timeout: Span,
 
-    /// Idle connection timeout.
+    /// Time after which an idle connection is closed.
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "75s", help_heading = "Limits")]
     pub keep_alive: Span,
 

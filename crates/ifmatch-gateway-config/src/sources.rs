@@ -72,7 +72,7 @@ impl<'a> Sources<'a> {
             Error::usage(format!("can't read --config {name}: {error}. Check the path and its permissions."))
         })?;
         let text = String::from_utf8(bytes)
-            .map_err(|_| Error::usage(format!("--config {name} isn't a text in UTF-8. Convert it, as from UTF-16.")))?;
+            .map_err(|_| Error::usage(format!("--config {name} isn't UTF-8 text. Convert it to UTF-8.")))?;
         Ok(Self { given, name, text })
     }
 

@@ -1,5 +1,5 @@
-//! Values of settings: sizes and durations (`64KiB`, `30s`), lists of one or many texts, and what is written as a text, a number or
-//! a switch.
+//! Values of settings: sizes and durations (`64KiB`, `30s`), lists of strings, and values given as a string, number or
+//! boolean.
 //!
 //! `bytesize` and `humantime` aren't used: they accept sizes that overflow, and print sizes that don't parse back to
 //! the same value.
@@ -158,7 +158,7 @@ pub(super) fn one_or_many<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deseri
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a text or a list of texts")
+            f.write_str("a string or a list of strings")
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {

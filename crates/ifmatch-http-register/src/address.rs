@@ -92,8 +92,8 @@ impl FromStr for Address {
             })
         };
         parts().ok_or_else(|| {
-            let form = "a register by HTTP is http://host[:port]/container[/folder…], or https://…, of letters, digits and ._-; \
-                        a token isn't part of the URL";
+            let form = "not the URL of a register by HTTP. Use http://host[:port]/container[/folder…], or https://…, with letters, \
+                        digits and ._- in the path, and without the token";
             ConnectError::new(ConnectErrorKind::Url, form)
         })
     }

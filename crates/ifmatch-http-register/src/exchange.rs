@@ -1,4 +1,4 @@
-//! Requests to the server, and what their answers mean.
+//! Requests to the server, and what their responses mean.
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -17,7 +17,7 @@ use tower_service::Service;
 
 /// Time limit of a request.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Maximum size of an answer, in bytes: a record with the largest payload, or a page of names.
+/// Maximum size of a response, in bytes: a record with the largest payload, or a page of names.
 const LARGEST: usize = 4 << 20;
 /// Length of a server's text in a message, in characters.
 const EXCERPT: usize = 200;
@@ -27,7 +27,7 @@ const EXCERPT: usize = 200;
 ///
 /// It mustn't send a request twice: a swap would meet its own success.
 pub trait Transport: Clone + Send + Sync + 'static {
-    /// Sends a request, and returns the whole answer.
+    /// Sends a request, and returns the whole response.
     fn send(
         &self,
         request: Request<Full<Bytes>>,
@@ -63,7 +63,7 @@ pub(crate) enum When {
     Tagged(HeaderValue),
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -79,7 +79,7 @@ impl Answer {
         is_strong.then(|| value.clone())
     }
 
-    /// Returns `true` if the strong tag begins with the hash of this content, or with the half of it that short tags have. So the answer
+    /// Returns `true` if the strong tag begins with the hash of this content, or with the half of it that short tags have. So the response
     /// is one of the server that has stored it.
     pub(crate) fn is_tagged_as(&self, content: &ContentHash) -> bool {
         let hex = content.hex();
@@ -98,7 +98,7 @@ impl Answer {
     }
 }
 
-/// Sends a request, within a time limit. Without an answer, the error has the kind `unclear`.
+/// Sends a request, within a time limit. Without a response, the error has the kind `unclear`.
 pub(crate) async fn exchange<T: Transport>(
     transport: &T,
     request: Request<Full<Bytes>>,

@@ -31,11 +31,11 @@
 //!
 //! - **Strong tags that don't recur**: each version's differs from all before it. Contents never recur, so hashes qualify;
 //!   times of files don't. [`HttpRegister::open`] tests the rest.
-//! - **Current answers**: a GET shows every earlier write. So there is no cache in between that ignores `no-cache`.
+//! - **Current responses**: a GET shows every earlier write. So there is no cache in between that ignores `no-cache`.
 //! - **No resent writes**: a proxy in between that repeats a PUT after a failure may report the conflict with its own success.
 //! - **Clear success**: another server, such as that of a login page, may answer a PUT with 200 and a strong tag of its own. So the
 //!   answer counts if its tag begins with the SHA-256 of what was sent, as a gateway's does; otherwise, the register sends a GET to
-//!   check. The answer to a DELETE is 204; any other success is ambiguous. Use TLS where another server might answer.
+//!   check. The response to a DELETE is 204; any other success is ambiguous. Use TLS where another server might answer.
 //! - **Durability**: the register's [guarantee](ifmatch_register::Guarantee) is the server's.
 //!
 //! A server's `Date` has only seconds, and says nothing of its age. So processes compare deadlines with their own clocks, and
@@ -64,7 +64,7 @@ use tags::Tags;
 
 /// A register on an HTTP server.
 ///
-/// A swap without an answer, with a 5xx, or with a redirect other than 307 and 308, is
+/// A swap without a response, with a 5xx, or with a redirect other than 307 and 308, is
 /// [`Ambiguous`](RegisterErrorKind::Ambiguous), and is never sent again.
 #[derive(Debug)]
 pub struct HttpRegister<T> {
@@ -79,7 +79,7 @@ impl<T: Transport> HttpRegister<T> {
     /// that object.
     ///
     /// # Errors
-    /// [`ConnectErrorKind::Unreachable`] without an answer; [`ConnectErrorKind::Denied`] if the server refuses the token;
+    /// [`ConnectErrorKind::Unreachable`] without a response; [`ConnectErrorKind::Denied`] if the server refuses the token;
     /// [`ConnectErrorKind::Unsuitable`] if it ignores a condition, or sends no strong tag.
     pub async fn open(transport: T, address: Address) -> Result<Self, ConnectError> {
         probe::probe(&transport, &address).await?;
@@ -195,7 +195,7 @@ enum Outcome {
     Refused,
 }
 
-/// Returns what an answer to a write means. S3 answers 404 if the object is gone, and 409 during another write.
+/// Returns what a response to a write means. S3 answers 404 if the object is gone, and 409 during another write.
 fn outcome(answer: &Answer, when: &When, next: Option<&Record>) -> Result<Outcome, RegisterError> {
     let error = |kind| Err(answer.error(kind, "a conditional write"));
     match (answer.status, when) {

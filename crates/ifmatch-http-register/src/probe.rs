@@ -46,8 +46,8 @@ pub(crate) async fn probe(transport: &impl Transport, address: &Address) -> Resu
         send(exchange::read(uri.clone(), address.authorization()), "GET"),
     )
     .await?;
-    refused(updated, "PUT with a false If-Match")?;
-    refused(deleted, "DELETE with a false If-Match")?;
+    refused(updated, "PUT with a non-matching If-Match")?;
+    refused(deleted, "DELETE with a non-matching If-Match")?;
     match found.tag() {
         Some(_) if found.status == StatusCode::OK => Ok(()),
         _ => Err(unusable(address, ConnectErrorKind::Unsuitable, &said(&found, "GET, without a strong ETag,"))),

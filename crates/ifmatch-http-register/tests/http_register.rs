@@ -35,13 +35,13 @@ enum Failing {
     Nothing,
     /// It doesn't reach the server.
     Request,
-    /// The server's answer is lost.
+    /// The server's response is lost.
     Answer,
     /// A proxy answers with this status, after the server has.
     Replaced(u16),
-    /// The server's answer never comes.
+    /// The server's response never comes.
     Hangs,
-    /// The server's answer has no tag.
+    /// The server's response has no tag.
     Untagged,
     /// The server doesn't see the condition.
     Unconditional,
@@ -145,7 +145,7 @@ async fn the_register_conforms_through_two_handles() {
     conformance::run_shared(async || gateway.open().await, RaceSize::new(8, 10)).await;
 }
 
-/// Of the answers to writes, a third is lost, a third is replaced by a proxy's, and so are some requests. Each client must
+/// Of the responses to writes, a third is lost, a third is replaced by a proxy's, and so are some requests. Each client must
 /// learn what became of its swap, by loading.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_answers_leave_the_history_linearizable() {
@@ -323,7 +323,7 @@ async fn a_server_that_ignores_conditions_or_has_no_tags_is_refused() {
     let gateway = Gateway::start().await;
     for (failing, method, words) in [
         (Failing::Unconditional, Method::PUT, "PUT with If-None-Match: *"),
-        (Failing::Unconditional, Method::DELETE, "DELETE with a false If-Match"),
+        (Failing::Unconditional, Method::DELETE, "DELETE with a non-matching If-Match"),
         (Failing::Untagged, Method::GET, "without a strong ETag"),
         (Failing::Replaced(403), Method::PUT, "check the token"),
     ] {
@@ -342,7 +342,7 @@ async fn a_server_that_ignores_conditions_or_has_no_tags_is_refused() {
         }
     });
     let error = HttpRegister::open(only_if_match.transport(), address()).await.map(drop).unwrap_err();
-    assert!(error.to_string().contains("PUT with a false If-Match"), "{error}");
+    assert!(error.to_string().contains("PUT with a non-matching If-Match"), "{error}");
     let gone = gateway.with(|_| Failing::Request);
     let error = HttpRegister::open(gone.transport(), address()).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");

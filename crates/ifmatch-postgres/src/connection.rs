@@ -44,7 +44,7 @@ pub(crate) struct Connection {
 /// [`ConnectErrorKind::Unreachable`] if they take too long.
 pub(crate) async fn answered<T>(statements: impl Future<Output = Result<T, ConnectError>>) -> Result<T, ConnectError> {
     tokio::time::timeout(STATEMENT_LIMIT, statements).await.unwrap_or_else(|_| {
-        let text = "PostgreSQL accepts connections, but doesn't answer. Check its load and its log.";
+        let text = "PostgreSQL accepts connections, but doesn't respond. Check its load and its log.";
         Err(ConnectError::new(ConnectErrorKind::Unreachable, text))
     })
 }
@@ -101,7 +101,7 @@ impl<T: Tls> Connector for By<T> {
     }
 }
 
-/// Exchanges messages with the server until the connection ends. Takes note of warnings before the answer of the
+/// Exchanges messages with the server until the connection ends. Takes note of warnings before the response of the
 /// statement that they belong to.
 async fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>, warned: Arc<AtomicBool>)
 where

@@ -27,10 +27,10 @@ pub(crate) fn of_attempt(config: &Config, error: tokio_postgres::Error) -> Conne
     ConnectError::new(ConnectErrorKind::Unreachable, text)
 }
 
-/// Says that the hosts of `config` don't answer.
+/// Says that the hosts of `config` don't respond.
 pub(crate) fn unanswered(config: &Config) -> String {
     let server = hosts(config);
-    format!("PostgreSQL at {server} doesn't answer. Check that it runs, and that no firewall drops the connection.")
+    format!("PostgreSQL at {server} doesn't respond. Check that it runs, and that no firewall drops the connection.")
 }
 
 /// Returns the hosts with their ports.

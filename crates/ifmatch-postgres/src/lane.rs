@@ -120,7 +120,7 @@ impl Lane {
         Arc::clone(self.0.server())
     }
 
-    /// Runs statements within the time limit, and samples the server's time along with them. Without an answer, or if the
+    /// Runs statements within the time limit, and samples the server's time along with them. Without a response, or if the
     /// result is ambiguous, the connection is replaced: the server isn't asked to cancel anything.
     async fn run<T>(
         &mut self,

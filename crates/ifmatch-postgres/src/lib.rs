@@ -32,6 +32,9 @@
 //! which poolers that switch connections between transactions break. Failed connections are replaced; after three
 //! failures in a row, calls fail at once until a probe, every 250 ms, has succeeded.
 
+// docs.rs shows the feature that an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod connection;
 mod epoch;
 mod error;

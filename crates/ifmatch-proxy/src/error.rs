@@ -35,7 +35,7 @@ pub enum ProxyErrorKind {
     Unreachable,
     /// The upstream closed the connection or sent invalid HTTP: 502.
     Broken,
-    /// The upstream didn't answer in time: 504.
+    /// The upstream didn't respond in time: 504.
     Timeout,
     /// No slot became free: the queue is full, this client has all the places it may have, or the request waited until its
     /// timeout: 503. Nothing was sent.
@@ -152,7 +152,7 @@ impl fmt::Display for ProxyErrorKind {
             Self::Interrupted => "the client stopped sending the body",
             Self::Unreachable => "can't reach the upstream. Retry later",
             Self::Broken => "the upstream closed the connection or sent invalid HTTP",
-            Self::Timeout => "the upstream didn't answer in time",
+            Self::Timeout => "the upstream didn't respond in time",
             Self::Overloaded => "too many requests are being forwarded or queued. Retry in a second",
             Self::Unavailable => "the upstream didn't respond to several requests in a row. Retry later",
         })

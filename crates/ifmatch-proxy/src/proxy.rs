@@ -189,7 +189,7 @@ impl Proxy {
         });
     }
 
-    /// Checks the health of the servers for ever, as far as the builder or their route set a
+    /// Checks the health of the servers forever, as far as the builder or their route set a
     /// [health check](ProxyBuilder::health_check).
     /// Spawn this next to the server.
     pub async fn watch_health(self) {

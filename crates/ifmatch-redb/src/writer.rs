@@ -126,7 +126,7 @@ fn remember(cache: &RecordCache, group: &mut [Job], swaps: &[Swap]) {
     }
 }
 
-/// Runs the swaps in order, in one transaction. No answer is sent before the commit, not even a conflict, which may be
+/// Runs the swaps in order, in one transaction. No response is sent before the commit, not even a conflict, which may be
 /// with a swap of the same group.
 fn commit(database: &Database, group: &[Job]) -> Result<Vec<Swap>, RegisterError> {
     let transaction = database.begin_write().map_err(unavailable)?;

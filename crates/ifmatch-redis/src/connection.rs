@@ -271,7 +271,7 @@ impl Place {
         format!("{}r/{key}", self.options.prefix)
     }
 
-    /// Samples the server's time. Without an answer, the bounds of the time widen; a call beside it has its own result.
+    /// Samples the server's time. Without a response, the bounds of the time widen; a call beside it has its own result.
     async fn sample(&self, open: &Open) -> Result<(), RedisError> {
         let sent = SystemClock.now();
         let (seconds, micros): (u64, u64) = cmd("TIME").query_async(&mut open.connection.clone()).await?;

@@ -53,7 +53,7 @@ pub(crate) fn failed(error: RedisError) -> RegisterError {
     RegisterError::new(kind, error)
 }
 
-/// Returns the error for an answer that no script gives.
+/// Returns the error for a response that no script gives.
 pub(crate) fn unexpected() -> RegisterError {
-    RegisterError::new(RegisterErrorKind::Ambiguous, "the Redis server gave an unexpected answer")
+    RegisterError::new(RegisterErrorKind::Ambiguous, "the Redis server sent an unexpected response")
 }

@@ -44,7 +44,7 @@ const PAGE: usize = 256;
 
 /// A register on Redis or Valkey.
 ///
-/// Reconnects after a failure. A swap without an answer is [`Ambiguous`](ifmatch_register::RegisterErrorKind::Ambiguous), and is never
+/// Reconnects after a failure. An unacknowledged swap is [`Ambiguous`](ifmatch_register::RegisterErrorKind::Ambiguous), and is never
 /// sent again.
 #[derive(Debug)]
 pub struct RedisRegister {
@@ -67,7 +67,7 @@ impl RedisRegister {
     /// Warns if the server doesn't sync each swap to its disk.
     ///
     /// # Errors
-    /// [`ConnectErrorKind::Unreachable`] if the server doesn't answer; [`ConnectErrorKind::Denied`] if it rejects the
+    /// [`ConnectErrorKind::Unreachable`] if the server doesn't respond; [`ConnectErrorKind::Denied`] if it rejects the
     /// user or the password; [`ConnectErrorKind::Unsuitable`] if it is a replica or part of a cluster, or if it evicts
     /// keys.
     pub async fn connect_with(options: Options) -> Result<Self, ConnectError> {

@@ -1,4 +1,4 @@
-//! Swaps without an answer, and what became of them.
+//! Unacknowledged swaps, and what became of them.
 
 use ifmatch_core::record::{Record, Revision};
 

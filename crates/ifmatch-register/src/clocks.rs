@@ -149,8 +149,8 @@ struct Seen {
 /// The clock of another process is further ahead than the margin of any permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the clock of another process that shares the register is, or was, {} s ahead of this one's: writes are refused for a minute; \
-     set the clocks of all machines (NTP), then restart the processes whose clocks were wrong",
+    "the clock of another process that shares the register is, or was, {} s ahead of this one's. Writes are refused for a minute. \
+     Set the clocks of all machines (NTP), then restart the processes whose clocks were wrong",
     .0.as_secs()
 )]
 pub struct ClockAhead(Duration);
@@ -201,7 +201,7 @@ mod tests {
     /// The engine's clock is ahead of this process's by this much.
     const AHEAD: u64 = 30_000_000;
 
-    /// All orders in which the answers of four requests arrive, with the engine's clock at all rates that are permitted:
+    /// All orders in which the responses of four requests arrive, with the engine's clock at all rates that are permitted:
     /// the engine's time is never outside of the bounds.
     #[test]
     fn the_bounds_hold_in_every_order_of_the_answers() {

@@ -13,7 +13,7 @@ use crate::driver::{Driver, DriverError};
 use crate::key::Key;
 use crate::register::{RegisterError, RegisterErrorKind};
 
-/// Maximum number of changes in one swap, so a record remembers the answers of a whole group.
+/// Maximum number of changes in one swap, so a record remembers the responses of a whole group.
 const MAX_GROUP: usize = Record::MAX_REPLIES;
 
 /// Runs the changes of one process on a register, so a key that many writers change at once is as fast as many keys.
@@ -28,7 +28,7 @@ const MAX_GROUP: usize = Record::MAX_REPLIES;
 ///   answers                       A          B C D      E
 /// ```
 ///
-/// The changes of a group share their fate: if the answer to their swap is lost, all are ambiguous. A change whose caller is
+/// The changes of a group share their fate: if the response to their swap is lost, all are ambiguous. A change whose caller is
 /// gone stays in its group.
 ///
 /// For records that are written by nothing but [`Write`](ifmatch_core::command::Write) and

@@ -453,7 +453,7 @@ impl Driver {
         group
     }
 
-    /// Loads, applies, and compares and swaps, until a swap is done or refused. Collects the swaps without an answer.
+    /// Loads, applies, and compares and swaps, until a swap is done or refused. Collects the unacknowledged swaps.
     ///
     /// `propose` returns the effect on a record. If it fails, it is called again with a new load, which samples the time again.
     async fn swap_until_done<E: Effect>(

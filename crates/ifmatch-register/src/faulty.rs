@@ -21,7 +21,7 @@ pub enum Fault {
     None,
     /// The swap fails, and changes nothing.
     Failed(RegisterErrorKind),
-    /// The answer is lost.
+    /// The response is lost.
     Unanswered {
         /// `true` if the swap takes place.
         done: bool,

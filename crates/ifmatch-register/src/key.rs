@@ -11,7 +11,7 @@ pub struct Key(Arc<str>);
 
 /// The text is empty, too long, or contains NUL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a key is text without NUL of 1 to {} bytes", Key::MAX_LEN)]
+#[error("a key must be 1 to {} bytes of text without NUL", Key::MAX_LEN)]
 pub struct InvalidKey;
 
 impl Key {

@@ -151,7 +151,7 @@ impl Lanes {
     /// Swaps as [`Register::compare_and_swap`](crate::Register::compare_and_swap) does.
     ///
     /// # Errors
-    /// That of the batch. After the time limit, [`RegisterErrorKind::Unavailable`] if the swap was in no batch, otherwise
+    /// The batch's error. After the time limit, [`RegisterErrorKind::Unavailable`] if the swap was in no batch, otherwise
     /// [`RegisterErrorKind::Ambiguous`].
     pub async fn swap(&self, key: &Key, expected: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
         let request = QueuedSwap { key: key.clone(), expected, next: next.cloned() };
@@ -161,7 +161,7 @@ impl Lanes {
     /// Loads a record as [`Register::load`](crate::Register::load) does.
     ///
     /// # Errors
-    /// That of the batch, or [`RegisterErrorKind::Unavailable`] after the time limit.
+    /// The batch's error, or [`RegisterErrorKind::Unavailable`] after the time limit.
     pub async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.call(&self.loads, key, key.clone()).await.map_err(RegisterError::of_read)
     }

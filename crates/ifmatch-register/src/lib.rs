@@ -18,6 +18,9 @@
 //! # }
 //! ```
 
+// docs.rs shows the feature that an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod ambiguous;
 mod clocks;
 mod combiner;

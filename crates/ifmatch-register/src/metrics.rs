@@ -1,4 +1,4 @@
-//! Metrics of batches, of swaps without an answer and of contention, through the recorder of the [`metrics`] crate (feature `metrics`).
+//! Metrics of batches, of unacknowledged swaps and of contention, through the recorder of the [`metrics`] crate (feature `metrics`).
 //!
 //! [`metrics`]: https://docs.rs/metrics
 
@@ -9,7 +9,7 @@ use crate::ambiguous::Resolution;
 /// Histogram of the calls in a batch that went to a server, by `operation`: `load` or `swap`.
 pub const BATCH_SIZE: &str = "ifmatch_register_batch_size";
 
-/// Counter of swaps without an answer, by the `outcome` that the driver found: `done`, `not-done`, or `unknown`, which the
+/// Counter of unacknowledged swaps, by the `outcome` that the driver found: `done`, `not-done`, or `unknown`, which the
 /// caller was told.
 pub const AMBIGUOUS: &str = "ifmatch_register_ambiguous_total";
 
@@ -22,7 +22,7 @@ pub fn describe() {
     describe_counter!(
         AMBIGUOUS,
         Unit::Count,
-        "Swaps without an answer, by the outcome found afterwards: done, not-done, or unknown."
+        "Unacknowledged swaps, by the outcome found afterwards: done, not-done, or unknown."
     );
     describe_counter!(
         CONTENTION,

@@ -32,7 +32,7 @@ pub trait Connect: Send + Sync + 'static {
 /// A connection that opens when needed. After three failures in a row, calls fail at once, and a task tries to connect
 /// every 250 ms until it succeeds.
 ///
-/// [`take`](Self::take) the connection before a call, and [`keep`](Self::keep) it after an answer. A call that fails, or
+/// [`take`](Self::take) the connection before a call, and [`keep`](Self::keep) it after a response. A call that fails, or
 /// is dropped halfway, doesn't keep it; the next one gets another. One that has ended since is replaced, which doesn't count as a failure.
 ///
 /// ```
@@ -87,7 +87,7 @@ impl<S: Connect> Reconnecting<S> {
     /// Takes the connection, opening it if necessary.
     ///
     /// # Errors
-    /// That of [`Connect::connect`]: of this attempt, or of the last one if calls fail at once.
+    /// The error of [`Connect::connect`]: of this attempt, or of the last one if calls fail at once.
     pub async fn take(&mut self) -> Result<S::Connection, RegisterError> {
         if let Some(open) = self.open.take().filter(|open| !self.server.has_ended(open)) {
             self.failures += 1;
@@ -135,7 +135,7 @@ impl<S: Connect> Reconnecting<S> {
         let unknown = || {
             RegisterError::new(
                 RegisterErrorKind::Unavailable,
-                "the register's server doesn't answer. Check that it is running.",
+                "the register's server doesn't respond. Check that it is running.",
             )
         };
         self.last_error.as_ref().map_or_else(unknown, RegisterError::duplicate)

@@ -75,7 +75,7 @@ pub trait Register: Send + Sync + 'static {
     /// flight.
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError>;
 
-    /// Describes the engine, as known from its latest answer. Called for each command, so it mustn't wait. Defaults to
+    /// Describes the engine, as known from its latest response. Called for each command, so it mustn't wait. Defaults to
     /// an engine that loses nothing and keeps no time.
     fn engine(&self) -> Engine {
         Engine::default()

@@ -57,7 +57,7 @@ impl<P: Pages> Scans<P> {
     /// Lists records as [`Register::scan`](crate::Register::scan) does.
     ///
     /// # Errors
-    /// That of a page, or [`RegisterErrorKind::Unavailable`] after the time limit.
+    /// The page's error, or [`RegisterErrorKind::Unavailable`] after the time limit.
     pub async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let (answer, answered) = oneshot::channel();
         let (pages, page) = (Arc::clone(&self.pages), self.page);

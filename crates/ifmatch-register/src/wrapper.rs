@@ -57,7 +57,7 @@ pub trait Wrapper: Send + Sync + 'static {
         self.inner().engine()
     }
 
-    /// See [`Register::revision_at_once`]. Defaults to `None`, so no answer passes by a [`load`](Self::load) that is
+    /// See [`Register::revision_at_once`]. Defaults to `None`, so no response passes by a [`load`](Self::load) that is
     /// overridden.
     fn revision_at_once(&self, _key: &Key) -> Option<Revision> {
         None

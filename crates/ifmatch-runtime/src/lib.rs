@@ -14,6 +14,9 @@
 //! # });
 //! ```
 
+// docs.rs shows the feature that an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "tls")]
 mod cause;
 mod clock;

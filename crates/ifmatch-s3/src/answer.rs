@@ -1,9 +1,9 @@
-//! What `s3s` writes otherwise than S3, mended in its answers.
+//! What `s3s` writes otherwise than S3, mended in its responses.
 //!
-//! - Every answer has an id, and the document of an error repeats it.
+//! - Every response has an id, and the document of an error repeats it.
 //! - The document of a 412 names the condition.
 //! - A 304 has no document, and a HEAD of a range is a 206.
-//! - The tag in the answer to `GetObjectAttributes` has no quotes.
+//! - The tag in the response to `GetObjectAttributes` has no quotes.
 //! - U+FFFE and U+FFFF, which a key may have and XML can't, are written as U+FFFD.
 
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE};
@@ -22,11 +22,11 @@ const ERROR_END: &str = "</Error>";
 #[derive(Clone, Debug)]
 pub struct RequestId(pub HeaderValue);
 
-/// Marks an answer whose tag has no quotes.
+/// Marks a response whose tag has no quotes.
 #[derive(Clone, Copy)]
 pub(crate) struct BareTag;
 
-/// Completes an answer.
+/// Completes a response.
 pub(crate) fn complete(mut response: Response<s3s::Body>, id: Option<&HeaderValue>) -> Response<s3s::Body> {
     let condition = response.headers_mut().remove(CONDITION);
     let status = response.status();
@@ -56,7 +56,7 @@ pub(crate) fn complete(mut response: Response<s3s::Body>, id: Option<&HeaderValu
     response
 }
 
-/// Replaces the document of an answer, if it is one.
+/// Replaces the document of a response, if it is one.
 fn rewrite(response: &mut Response<s3s::Body>, change: impl FnOnce(&str) -> Option<String>) {
     let document = response.body().bytes();
     let changed = document.as_deref().and_then(|bytes| std::str::from_utf8(bytes).ok()).and_then(change);

@@ -72,7 +72,7 @@ impl Backend {
     pub(crate) fn container(&self, credentials: Option<&Credentials>, bucket: &str) -> S3Result<ContainerName> {
         let account = self.account(credentials)?;
         self.accounts.container(account, bucket).ok_or_else(|| {
-            let rule = "a bucket's name has 3 to 63 characters: a-z, 0-9, and single hyphens between them";
+            let rule = "this bucket name isn't 3 to 63 characters from a-z and 0-9, with single hyphens between them";
             s3_error!(InvalidBucketName, "{rule}")
         })
     }

@@ -152,7 +152,7 @@ impl Verified {
             let name = algorithm.field();
             for given in self.given.get_all(&name).iter().chain(trailers.get_all(&name)) {
                 if Some(given.as_bytes()) != algorithm.of(&computed).map(str::as_bytes) {
-                    return Err(s3_error!(BadDigest, "{name} is not that of the bytes: send them again"));
+                    return Err(s3_error!(BadDigest, "{name} doesn't match the bytes: send them again"));
                 }
             }
         }

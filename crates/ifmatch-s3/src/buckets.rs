@@ -234,7 +234,7 @@ pub(crate) async fn versions(
 
 fn decode(token: &str) -> S3Result<String> {
     let text = URL_SAFE.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    text.ok_or_else(|| s3_error!(InvalidArgument, "the continuation token is not one of this service"))
+    text.ok_or_else(|| s3_error!(InvalidArgument, "this service didn't issue the continuation token"))
 }
 
 /// The parameters of all listings of objects.

@@ -155,7 +155,7 @@ impl Reader {
         let length = self.length(&line).ok_or_else(|| malformed("the line before a chunk is malformed"))?;
         self.taken = self.taken.saturating_add(length);
         if self.is_signed && length > MAX_SIGNED {
-            let message = format!("a signed chunk has at most {MAX_SIGNED} bytes: send shorter ones, or unsigned ones");
+            let message = format!("a signed chunk exceeds {MAX_SIGNED} bytes: send shorter ones, or unsigned ones");
             return Err(refused(&S3Error::with_message(S3ErrorCode::InvalidRequest, message)));
         }
         let (is_last, is_less) = (length == 0, self.promised.is_some_and(|promised| self.taken < promised));

@@ -53,7 +53,7 @@ impl Fields {
         let encoding = self.content_encoding.map(|codings| without_chunks(&codings)).filter(|text| !text.is_empty());
         let own = self.metadata.unwrap_or_default();
         if own.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_METADATA {
-            return Err(s3_error!(MetadataTooLarge, "metadata is limited to {MAX_METADATA} bytes"));
+            return Err(s3_error!(MetadataTooLarge, "the metadata exceeds {MAX_METADATA} bytes"));
         }
         let metadata = own.into_iter().map(|(name, value)| Ok((name.to_ascii_lowercase().into(), field(&value)?)));
         Ok(BlobHeaders {

@@ -1,6 +1,6 @@
 //! Documents in requests: lists of objects to delete, of parts and of tags, and the settings of a bucket.
 //!
-//! A document is read whole, and compared with its checksums, before anything is done. All documents are read here, into memory that they
+//! A document is read in full, and compared with its checksums, before anything is done. All documents are read here, into memory that they
 //! share with the other dialects'.
 
 use bytes::Bytes;
@@ -32,7 +32,7 @@ pub(crate) struct Memory {
     pub(crate) client: Option<Client>,
 }
 
-/// Begins to account for the memory of an answer.
+/// Begins to account for the memory of a response.
 pub(crate) fn memory(backend: &Backend, extensions: &Extensions) -> S3Result<DocumentMemory> {
     backend.context.documents.begin_answer(extensions.get().copied()).map_err(crowded)
 }
@@ -64,7 +64,7 @@ impl Expected {
     pub(crate) async fn read(self, memory: Memory, body: s3s::Body) -> Result<Bytes, Refused> {
         let bytes = memory.documents.read(memory.client, body, MAX as u64).await.map_err(|error| match error {
             DocumentError::TooLong(max) => {
-                Refused::new(&s3_error!(MaxMessageLengthExceeded, "a document has at most {max} bytes"))
+                Refused::new(&s3_error!(MaxMessageLengthExceeded, "the document exceeds {max} bytes"))
             }
             DocumentError::Crowded(error) => Refused::new(&crowded(error)),
             DocumentError::Broken(error) => body::of_body(&error),
@@ -79,7 +79,7 @@ impl Expected {
         }
         // `s3s` keeps some hundred bytes for each, however short it is.
         if entries(&bytes) > usize::from(MAX_PARTS) {
-            let rule = format!("a document lists at most {MAX_PARTS} parts, objects or tags");
+            let rule = format!("the document lists more than {MAX_PARTS} parts, objects or tags");
             return Err(Refused::new(&s3_error!(MalformedXML, "{rule}")));
         }
         Ok(bytes)
@@ -91,12 +91,12 @@ impl Expected {
             return Err(body::other_hash());
         }
         if self.md5.is_some_and(|md5| md5 != ContentMd5::of(bytes)) {
-            return Err(s3_error!(BadDigest, "Content-MD5 is not that of the document: send it again"));
+            return Err(s3_error!(BadDigest, "Content-MD5 doesn't match the document: send it again"));
         }
         let differs = |(algorithm, value): &&(Algorithm, String)| algorithm.digest(bytes).as_ref() != Some(value);
         match self.checksums.iter().find(differs) {
             Some((algorithm, _)) => {
-                Err(s3_error!(BadDigest, "{} is not that of the document: send it again", algorithm.field()))
+                Err(s3_error!(BadDigest, "{} doesn't match the document: send it again", algorithm.field()))
             }
             None => Ok(()),
         }

@@ -64,7 +64,7 @@ pub(crate) fn of_name(error: InvalidName) -> S3Error {
     }
 }
 
-/// Returns the answer 304, which is an error to `s3s`. It has no body: see [`service`](crate::service).
+/// Returns the response 304, which is an error to `s3s`. It has no body: see [`service`](crate::service).
 pub(crate) fn not_modified(info: &BlobInfo) -> S3Error {
     let mut answer = S3Error::new(S3ErrorCode::NotModified);
     let tag = info.tag.iter().map(|tag| (ETAG, tag.to_header()));

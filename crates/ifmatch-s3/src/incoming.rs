@@ -57,7 +57,7 @@ impl Incoming {
         self.0.held.get()
     }
 
-    /// Counts the document of an answer until it is sent.
+    /// Counts the document of a response until it is sent.
     pub(crate) fn counted(&self, response: Response<s3s::Body>) -> S3Result<Response<s3s::Body>> {
         let Some(answer) = response.body().bytes() else { return Ok(response) };
         let Memory { documents, client } = &self.0.memory;
@@ -66,7 +66,7 @@ impl Incoming {
         Ok(response.map(|_| s3s::Body::from(memory.hold(answer))))
     }
 
-    /// Keeps the memory of the request's document until the answer is sent, which is about as long: it can't be refused any more.
+    /// Keeps the memory of the request's document until the response is sent, which is about as long: it can't be refused any more.
     pub(crate) fn in_place(&self, response: Response<s3s::Body>) -> Response<s3s::Body> {
         match (response.body().bytes(), self.document().cloned()) {
             (Some(answer), Some(document)) => response.map(|_| s3s::Body::from(in_place_of(document, answer))),

@@ -97,7 +97,7 @@ pub(crate) async fn store(
     }
 }
 
-/// Rejects the answer to an earlier attempt if the object was changed since.
+/// Rejects the response to an earlier attempt if the object was changed since.
 async fn confirm(backend: &Backend, blob: &BlobPath, write: &Write, written: Written) -> S3Result<Written> {
     if written.is_current(&*backend.context.store, blob).await.map_err(error::plain)? {
         return Ok(written);
@@ -323,7 +323,7 @@ pub(crate) async fn attributes(
     if let Some(unknown) = wanted().find(|wanted| !ATTRIBUTES.contains(wanted)) {
         return Err(s3_error!(
             InvalidArgument,
-            "{unknown} is no attribute of an object: choose from {}",
+            "{unknown} isn't an attribute of an object: choose from {}",
             ATTRIBUTES.join(", ")
         ));
     }
@@ -379,7 +379,7 @@ pub(crate) async fn delete_several(
     let S3Request { input, credentials, .. } = request;
     let objects = input.delete.objects;
     if objects.is_empty() || objects.len() > MAX_DELETED {
-        return Err(s3_error!(MalformedXML, "a request deletes 1 to {MAX_DELETED} objects"));
+        return Err(s3_error!(MalformedXML, "the request names no object, or more than {MAX_DELETED}"));
     }
     buckets::find(backend, credentials.as_ref(), &input.bucket).await?;
     let remove = async |object: ObjectIdentifier| {

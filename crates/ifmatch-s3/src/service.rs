@@ -61,7 +61,7 @@ pub struct S3Service {
 }
 
 impl S3Service {
-    /// Creates a service over the store of a [`BlobService`](ifmatch_blob::BlobService) and with its settings.
+    /// Creates a service that shares the store and the settings of a [`BlobService`](ifmatch_blob::BlobService).
     pub fn new(context: Context, accounts: Accounts) -> Self {
         Self::with(Backend { context, accounts, is_encrypted: false }, Vec::new(), Arc::new(|| false))
     }
@@ -139,7 +139,7 @@ impl S3Service {
         }
     }
 
-    /// Verifies the signature of a request with this key of the account. Returns an answer that is successful, or the refusal.
+    /// Verifies the signature of a request with this key of the account. Returns a response that is successful, or the refusal.
     async fn verify(&self, index: usize, head: &http::request::Parts) -> S3Result<Response<s3s::Body>> {
         let mut request = Request::from_parts(head.clone(), s3s::Body::empty());
         request.extensions_mut().insert(OnlyVerify);
@@ -195,7 +195,7 @@ where
     }
 }
 
-/// Returns a new id of a request, if the system provides random numbers.
+/// Returns a new request ID, if the system provides random numbers.
 fn new_id() -> Option<HeaderValue> {
     nonce().ok().and_then(|number| HeaderValue::try_from(format!("{number:016X}")).ok())
 }

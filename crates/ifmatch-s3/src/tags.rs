@@ -14,7 +14,7 @@ use crate::backend::{Backend, refuse_version};
 use crate::conditions::Write;
 use crate::{error, objects};
 
-/// Prefix of the names that S3 keeps for itself.
+/// Prefix of the names that S3 reserves.
 const RESERVED: &str = "aws:";
 
 pub(crate) async fn get(
@@ -92,7 +92,7 @@ pub(crate) fn parse(text: Option<&str>) -> S3Result<Tags> {
     checked(tags)
 }
 
-/// Refuses tags with characters or names that S3's don't have.
+/// Refuses tags with characters or names that S3 doesn't allow.
 fn checked(tags: Tags) -> S3Result<Tags> {
     if !tags.consist_of(|char| char.is_alphanumeric() || " +-=._:/@".contains(char)) {
         return Err(s3_error!(InvalidTag, "tags consist of letters, digits, spaces, and + - = . _ : / @"));
@@ -108,7 +108,7 @@ fn invalid(error: InvalidTags, code: S3ErrorCode) -> S3Error {
     S3Error::with_message(code, error.to_string())
 }
 
-/// Returns the number of tags to tell, which S3 leaves out if there are none.
+/// Returns the number of tags to report, which S3 leaves out if there are none.
 pub(crate) fn count(tags: &Tags) -> Option<i32> {
     i32::try_from(tags.len()).ok().filter(|count| *count > 0)
 }

@@ -1,7 +1,7 @@
 //! A model of writers and a reader that remember their container while it is deleted and created again.
 //!
-//! A writer asks for the container's record, remembers the answer for some ticks, and writes objects that carry the incarnation. The
-//! deleter marks the container, waits until no memory of earlier answers is left, removes the objects, and ends the deletion. Messages take any
+//! A writer asks for the container's record, remembers the response for some ticks, and writes objects that carry the incarnation. The
+//! deleter marks the container, waits until no memory of earlier responses is left, removes the objects, and ends the deletion. Messages take any
 //! time, clocks fall behind, and an object can arrive at any time after it was sent: it is a write before the deletion, if the
 //! container wasn't gone when the write began. A tick is half a second. [`ContainerSabotage`] disables one check: the model
 //! checker must then find an interleaving that the check prevents.
@@ -11,11 +11,11 @@
 
 use stateright::{Model, Property};
 
-/// Number of ticks for which an answer is remembered.
+/// Number of ticks for which a response is remembered.
 const MEMORY: u8 = 2;
 /// Number of ticks by which clocks may differ during that time.
 const MARGIN: u8 = 1;
-/// Number of ticks for which a reader remembers an answer. In reality it is five times as long as a writer's: a larger number of ticks
+/// Number of ticks for which a reader remembers a response. In reality it is five times as long as a writer's: a larger number of ticks
 /// only makes the model larger.
 const READS: u8 = 3;
 
@@ -26,9 +26,9 @@ pub enum ContainerSabotage {
     Nothing,
     /// The deleter doesn't wait.
     OmitWait,
-    /// The deleter waits exactly as long as an answer is remembered.
+    /// The deleter waits exactly as long as a response is remembered.
     OmitMargin,
-    /// An answer's age counts from its arrival.
+    /// A response's age counts from its arrival.
     CountFromAnswer,
     /// A memory is used at any age.
     KeepMemory,
@@ -113,7 +113,7 @@ enum ReaderStep {
     Idle,
     /// A question that was sent at this time is under way.
     Asked(u8),
-    /// The answer is under way: the oldest incarnation with blobs, if there are any.
+    /// The response is under way: the oldest incarnation with blobs, if there are any.
     Answered(Option<u8>, u8),
     /// The request for the objects is under way.
     Get(u8),
@@ -134,7 +134,7 @@ enum Step {
     Idle,
     /// A question that was sent at this time is under way.
     Asked(u8),
-    /// The answer is under way.
+    /// The response is under way.
     Answered(Option<u8>, u8),
     /// The object is under way, or its acknowledgement.
     Put(u8),

@@ -2,7 +2,7 @@
 //! `Record::apply_group`.
 //!
 //! Clients send a change each to their process. A process takes all that wait, loads the record, swaps, and answers. Answers to
-//! swaps get lost, swaps arrive late, processes crash and start again, and clients without an answer send their change
+//! swaps get lost, swaps arrive late, processes crash and start again, and clients without a response send their change
 //! again. [`GroupSabotage`] disables one check: the model checker must then find an interleaving that the check prevents.
 
 use http::Method;
@@ -23,7 +23,7 @@ pub enum GroupSabotage {
     Nothing,
     /// The register ignores the expected revision.
     SwapBlindly,
-    /// The answers of a group go out before its swap.
+    /// The responses of a group go out before its swap.
     AnswerFirst,
     /// The refusals of a group go out before its swap.
     RefuseFirst,
@@ -31,9 +31,9 @@ pub enum GroupSabotage {
     Reorder,
     /// A group forgets its first answers.
     ForgetAnswers,
-    /// A swap without an answer counts as not done.
+    /// An unacknowledged swap counts as not done.
     AssumeNotDone,
-    /// A swap without an answer counts as not done once another process has swapped.
+    /// An unacknowledged swap counts as not done once another process has swapped.
     RepeatOvertaken,
 }
 
@@ -59,7 +59,7 @@ pub struct GroupModel {
     pub named: bool,
     /// `true` if all clients have sent their change in the beginning, in order.
     pub sent: bool,
-    /// Maximum number of swaps without an answer.
+    /// Maximum number of unacknowledged swaps.
     pub losses: u8,
     /// Maximum number of crashes.
     pub crashes: u8,
@@ -95,7 +95,7 @@ struct Process {
     queue: Vec<usize>,
     group: Vec<usize>,
     step: Step,
-    /// The swaps of this group without an answer.
+    /// The unacknowledged swaps of this group.
     ambiguous: Vec<Swap>,
 }
 
@@ -136,9 +136,9 @@ struct Client {
 enum ClientState {
     New,
     Sent,
-    /// Has an answer.
+    /// Has a response.
     Told,
-    /// Knows no answer.
+    /// Knows no response.
     Unsure,
 }
 
@@ -149,7 +149,7 @@ pub enum GroupEvent {
     Send(usize),
     /// A process's next step.
     Step(usize),
-    /// A process's swap gets no answer. The flag is `true` if it took place at once; otherwise it may do so later.
+    /// A process's swap gets no response. The flag is `true` if it took place at once; otherwise it may do so later.
     Lose(usize, bool),
     /// A late swap arrives.
     Arrive(usize),
@@ -263,7 +263,7 @@ impl GroupModel {
         (*step, *group, *ambiguous) = (Step::Idle, Vec::new(), Vec::new());
     }
 
-    /// The clients of a group without an answer know nothing.
+    /// The clients of a group without a response know nothing.
     fn give_up(world: &mut World, clients: Vec<usize>) {
         for client in clients {
             let state = &mut world.clients[client].state;

@@ -1,6 +1,6 @@
 //! A model of the lock by compare-and-swap. It runs the real decisions of `ifmatch_core::lock`.
 //!
-//! Clients look at the record, acquire, renew, work and release. Requests and answers take any time, answers get lost, a
+//! Clients look at the record, acquire, renew, work and release. Requests and responses take any time, answers get lost, a
 //! client that makes no more steps has crashed, and one that makes steps late was stopped. [`LockSabotage`] disables one
 //! check: the model checker must then find an interleaving that the check prevents.
 
@@ -31,7 +31,7 @@ pub enum LockSabotage {
     KeepTimer,
     /// A challenger counts from before its read.
     ObserveEarly,
-    /// A holder's deadline counts from the answer.
+    /// A holder's deadline counts from the response.
     CountFromAnswer,
     /// A holder's deadline has no margin.
     OmitMargin,
@@ -39,7 +39,7 @@ pub enum LockSabotage {
     KeepFence,
     /// The resource accepts any fencing token.
     IgnoreFence,
-    /// A conflict after a lost answer counts as a loss.
+    /// A conflict after a lost response counts as a loss.
     AssumeNotDone,
     /// A release is unconditional.
     ReleaseBlindly,
@@ -115,13 +115,13 @@ enum Step {
     /// A read that was sent at this time is under way. Only for a client that notes the time: for others, such a read is one
     /// that is sent later.
     Asked(Timestamp),
-    /// The answer of a read that was sent at this time is under way.
+    /// The response of a read that was sent at this time is under way.
     Looked(Option<Content>, Timestamp),
     /// A write is under way to the server.
     Put(Write),
-    /// The answer of a write is under way: `true` for success.
+    /// The response of a write is under way: `true` for success.
     Answer(Write, bool),
-    /// About to read the record, since the answer was lost.
+    /// About to read the record, since the response was lost.
     Settle(Write),
     Holding,
     Done,

@@ -135,7 +135,7 @@ pub enum Event {
     Fetch(usize),
     /// The origin answers a node.
     Answer(usize),
-    /// The answer arrives, and is stored.
+    /// The response arrives, and is stored.
     Store(usize),
     /// A client reads the resource from a node.
     Get(usize),

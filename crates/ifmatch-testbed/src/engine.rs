@@ -135,7 +135,7 @@ pub async fn check_filled(register: &dyn Register, written: usize) {
             }
         }
     };
-    // A swap without an answer may have taken place.
+    // An unacknowledged swap may have taken place.
     let next = within("space for a record", next).await;
     assert!(matches!(next, Swap::Done | Swap::Conflict(Some(_))), "{next:?}");
     for number in 0..written {
@@ -244,7 +244,7 @@ pub async fn check_without_connections<E: Engine>(settings: &'static [&'static s
     }
 }
 
-/// The connection ends with the server's next bytes, which may belong to the answer or come before it. The swap takes place
+/// The connection ends with the server's next bytes, which may belong to the response or come before it. The swap takes place
 /// or doesn't, but never after another one that expects the same revision.
 pub async fn a_swap_without_an_answer_is_ambiguous_and_never_sent_twice<E: Engine>() {
     let (server, proxy, register) = behind_proxy::<E>().await;
@@ -277,7 +277,7 @@ pub async fn a_swap_without_an_answer_is_ambiguous_and_never_sent_twice<E: Engin
     assert!(ambiguous > 0, "no answer was lost");
 }
 
-/// The answer of each swap is lost. The driver finds out if its write took place: none is doubled, none denied.
+/// The response of each swap is lost. The driver finds out if its write took place: none is doubled, none denied.
 pub async fn a_driver_resolves_lost_answers<E: Engine>() {
     let (server, proxy, register) = behind_proxy::<E>().await;
     let driver = Driver::new(register).assume_absent();

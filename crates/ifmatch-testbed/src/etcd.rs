@@ -42,7 +42,7 @@ pub struct Isolable {
 pub enum Isolation {
     /// Nothing arrives in either direction.
     Full,
-    /// The member isn't reached, nor are its answers, on connections that the others have opened.
+    /// The member isn't reached, nor are its responses, on connections that the others have opened.
     Inbound,
     /// The others aren't reached on connections that the member has opened.
     Outbound,

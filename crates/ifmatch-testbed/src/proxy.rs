@@ -1,4 +1,4 @@
-//! A TCP proxy that loses answers and connections.
+//! A TCP proxy that loses responses and connections.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ use tokio::task::{AbortHandle, JoinSet};
 pub enum Network {
     /// All bytes arrive.
     Whole,
-    /// The next answer is lost together with its connection. Then the network is whole again.
+    /// The next response is lost together with its connection. Then the network is whole again.
     CutAfterCommit,
     /// The next request is lost together with its connection. Then the network is whole again.
     CutBeforeSending,

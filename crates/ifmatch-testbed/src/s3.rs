@@ -76,7 +76,7 @@ async fn serve(is_careless: bool) -> Server {
     Server { address, root, task: tokio::spawn(accept).abort_handle() }
 }
 
-/// Returns the answer of S3 to a key of more than 1,024 bytes, or to more than 2 KiB of metadata.
+/// Returns the response of S3 to a key of more than 1,024 bytes, or to more than 2 KiB of metadata.
 fn limits<B>(request: &http::Request<B>) -> Option<http::Response<s3s::Body>> {
     let metadata = request.headers().iter().filter(|(name, _)| name.as_str().starts_with("x-amz-meta-"));
     let metadata: usize = metadata.map(|(name, value)| name.as_str().len() - 11 + value.len()).sum();

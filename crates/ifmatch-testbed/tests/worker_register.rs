@@ -22,7 +22,7 @@ impl Remote {
     }
 
     async fn call(&self, method: Method, query: String, content: Vec<u8>) -> Result<Answer, RegisterError> {
-        // The runtime closes idle connections, which a reused one can't tell from a lost answer.
+        // The runtime closes idle connections, which a reused one can't tell from a lost response.
         let request = Request::builder().method(method).uri(format!("/?{query}")).header("connection", "close");
         let answer = self.0.try_send(request.body(full(content)).unwrap()).await;
         let answer = answer.map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, error))?;

@@ -101,6 +101,9 @@
 //!     .build();
 //! ```
 
+// docs.rs shows the feature that an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "axum")]
 pub mod axum;
 #[cfg(feature = "utoipa")]

@@ -173,7 +173,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 struct Tally {
     /// Number of increments that were acknowledged.
     acknowledged: AtomicUsize,
-    /// Number of increments without an answer, which may have taken effect.
+    /// Number of increments without a response, which may have taken effect.
     unclear: AtomicUsize,
 }
 
@@ -194,7 +194,7 @@ fn path(counter: usize) -> String {
 }
 
 impl Race {
-    /// Sends a request to a gateway. Returns `None` without an answer.
+    /// Sends a request to a gateway. Returns `None` without a response.
     async fn send(
         &self,
         gateway: usize,

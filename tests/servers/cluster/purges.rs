@@ -22,7 +22,7 @@ pub(super) struct Origin {
     versions: Arc<[AtomicU64; RESOURCES]>,
     asked: Arc<AtomicU64>,
     url: String,
-    /// Maximum time in milliseconds from reading a version to its answer. Unless it is zero, some answers are 503.
+    /// Maximum time in milliseconds from reading a version to its response. Unless it is zero, some answers are 503.
     latency: u64,
 }
 

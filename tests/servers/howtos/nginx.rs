@@ -83,6 +83,38 @@ async fn each_row_for_nginx_has_the_same_outcomes_as_nginx() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
+/// Both files of the page serve the same site.
+#[tokio::test]
+async fn the_example_has_the_same_outcomes_as_nginx() {
+    let block = |language: &str| {
+        let start = format!("\n```{language}\n");
+        PAGE.split_once(&start).expect("an example").1.split_once("\n```\n").unwrap().0
+    };
+    let place = |text: &str| text.replace("127.0.0.1:8000", "@A@").replace("127.0.0.1:8001", "@B@");
+    let http = block("nginx").split_once("http {\n").unwrap().1.strip_suffix("\n}").unwrap();
+    let row = Row {
+        cell: "the example".to_owned(),
+        theirs: place(http).replace("listen 8080", "listen @PORT@").replace("/var/cache/nginx", "@DIR@/nginx"),
+        ours: place(block("toml")).replace("/var/cache/ifmatch", "@DIR@/ifmatch"),
+        acts: "/x <- 200 -> 200 a1 /x\n\
+               /x <- 200 -> 200 a1 /x\n\
+               /gone <- 404 -> 404 a1 /gone\n\
+               /gone <- 404 -> 404 a1 /gone\n\
+               /images/cat.png <- 200 -> 200 b1 /cat.png\n\
+               /images/cat.png <- 200 -> 200 b1 /cat.png\n\
+               /account <- 200 | cache-control: max-age=600 -> 200 a1 /account\n\
+               /account <- 200 | cache-control: max-age=600 -> 200 a2 /account\n\
+               /broken <- close a -> 200 b1 /broken\n\
+               other.example/x <- 200 -> 404"
+            .to_owned(),
+    };
+    let (mut side, _server) = theirs(&row).await;
+    let mut wrong = side.run("nginx", &row);
+    let (mut side, _gateway) = Side::ours(&row);
+    wrong.extend(side.run("ifmatch", &row));
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
 /// One port redirects to TLS, and the other one has a certificate for each host.
 #[tokio::test]
 async fn certificates_and_the_redirection_to_them_are_as_in_nginx() {

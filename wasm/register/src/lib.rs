@@ -1,6 +1,6 @@
 //! The register on Durable Objects over HTTP, so native tests of registers reach it. For tests only.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | `GET /?key=K` | 200 with the record, or 404 |
 //! | `PUT /?key=K&expected=N` with the next record, or without a body to remove it | 204, or 412 with the record found, if any |

@@ -117,7 +117,7 @@ fn unconditional(headers: &HeaderMap, is_rejected: impl Fn(&HeaderName) -> bool)
 /// Rejects a body in Atom's format.
 ///
 /// # Errors
-/// It is one.
+/// The body is Atom.
 pub(crate) fn no_xml(headers: &HeaderMap) -> Result<(), TableError> {
     let media = headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
     if media.contains("xml") { Err(TableError::new(Code::AtomFormatNotSupported)) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Batches that stop at every step, for ever or while others write and read.
+//! Batches that stop at every step, forever or while others write and read.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -163,19 +163,21 @@ pub fn authenticate_table<'a>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AuthError {
     /// `Authorization` is missing.
-    #[error("sign the request with the account's key (SharedKey)")]
+    #[error("the request isn't signed. Sign it with the account's key (SharedKey)")]
     Missing,
     /// `Authorization` is repeated or malformed, or its scheme is unknown.
-    #[error("Authorization has the form 'SharedKey account:signature' or 'SharedKeyLite account:signature'")]
+    #[error("Authorization is malformed. Write 'SharedKey account:signature' or 'SharedKeyLite account:signature'")]
     Malformed,
     /// The shared access signature doesn't allow the request.
     #[error("{0}")]
     SharedAccess(#[from] SharedAccessError),
     /// The date is missing, or too far from now.
-    #[error("the request's date (x-ms-date, else Date) is more than 15 minutes from the server's, or missing")]
+    #[error(
+        "the request's date (x-ms-date, or else Date) is missing, or differs from the server's by more than 15 minutes"
+    )]
     Skewed,
     /// The account is unknown or not the path's, or the signature is wrong.
-    #[error("the signature is not that of the account's key: check the account, the key, and the string to sign")]
+    #[error("the signature doesn't match the account's key. Check the account, the key, and the string to sign")]
     Mismatch,
 }
 

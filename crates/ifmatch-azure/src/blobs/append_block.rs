@@ -85,7 +85,7 @@ async fn append_bytes(
         let offset = current.opened.info.length;
         conditions.evaluate(offset, length).map_err(unmet)?;
         if current.append.blocks >= MAX_BLOCKS {
-            let message = "an append blob has at most 50,000 blocks";
+            let message = "the append blob already has 50,000 blocks, the maximum";
             return Err(AzureError::new(StatusCode::CONFLICT, "BlockCountExceedsLimit", message));
         }
         let total = offset.checked_add(length).filter(|total| *total <= context.max_body);

@@ -179,7 +179,7 @@ pub(crate) async fn open_part(context: &Context, part: CopiedPart) -> Result<(Up
         },
     };
     if range.is_empty() {
-        return Err(AzureError::invalid_header(RANGE, "a block has at least one byte"));
+        return Err(AzureError::invalid_header(RANGE, "the block is empty"));
     }
     let length = range.end - range.start;
     if length > part.limit {

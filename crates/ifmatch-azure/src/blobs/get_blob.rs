@@ -90,7 +90,7 @@ async fn represent(context: &Context, get: &Get<'_>, mut opened: Opened) -> Resu
         return Ok(response);
     };
     if digest.is_some() && range.len() > MAX_DIGESTED {
-        return Err(AzureError::invalid_header("x-ms-range", "a range with its MD5 or CRC-64 has at most 4 MiB"));
+        return Err(AzureError::invalid_header("x-ms-range", "a range with its MD5 or CRC-64 can't exceed 4 MiB"));
     }
     *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     response.headers_mut().insert(CONTENT_LENGTH, range.len().into());

@@ -60,9 +60,9 @@ impl Visitor for State {
         self.depth = self.depth.checked_sub(1).ok_or_else(|| invalid("unbalanced elements"))?;
         let Some(from) = self.from.take() else { return Ok(()) };
         let id = BlockId::from_base64(std::mem::take(&mut self.id).trim());
-        let id = id.ok_or_else(|| not_a_list("a block id is the base64 of 1 to 64 bytes"))?;
+        let id = id.ok_or_else(|| not_a_list("a block id isn't the base64 of 1 to 64 bytes"))?;
         if self.blocks.len() == MAX_BLOCKS {
-            let message = format!("a list has at most {MAX_BLOCKS} blocks");
+            let message = format!("the list has more than {MAX_BLOCKS} blocks");
             return Err(AzureError::bad_request("BlockListTooLong", message));
         }
         self.blocks.push((from, id));

@@ -129,7 +129,7 @@ pub(super) fn stored(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHead
         &stored;
     let all = [content_type, content_encoding, content_language, content_disposition, cache_control];
     if all.into_iter().flatten().map(|text| text.as_str().len()).sum::<usize>() > MAX_STORED {
-        let rule = format!("the headers stored with a blob have at most {MAX_STORED} bytes together");
+        let rule = format!("the headers to store with the blob exceed {MAX_STORED} bytes in total");
         return Err(AzureError::invalid_header("x-ms-blob-…", &rule));
     }
     Ok(stored)
@@ -151,7 +151,7 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<BTreeMap<Box<str>, FieldTe
         metadata.insert(own.into(), field_text(name.as_str(), value)?);
     }
     if size > MAX_METADATA {
-        let message = format!("the metadata has at most {MAX_METADATA} bytes");
+        let message = format!("the metadata exceeds {MAX_METADATA} bytes");
         return Err(AzureError::bad_request("MetadataTooLarge", message));
     }
     Ok(metadata)

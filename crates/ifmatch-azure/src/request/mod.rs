@@ -468,7 +468,7 @@ impl<'a> Parser<'a, '_> {
         let conditions = headers::append_conditions(fields)?;
         let block = self.document(MAX_APPENDED)?;
         if block.length == 0 {
-            return Err(AzureError::invalid_header("content-length", "a block has at least one byte"));
+            return Err(AzureError::invalid_header("content-length", "the block is empty"));
         }
         Ok(AppendBlock { write: self.write_at(conditions)?, conditions, block })
     }
@@ -479,7 +479,7 @@ impl<'a> Parser<'a, '_> {
         let (md5, crc64) = headers::digests(self.fields())?;
         let (length, limit) = (headers::length(self.fields())?, self.max_body.min(MAX_BLOCK));
         if length == 0 {
-            return Err(AzureError::invalid_header("content-length", "a block has at least one byte"));
+            return Err(AzureError::invalid_header("content-length", "the block is empty"));
         }
         if length > limit {
             return Err(AzureError::too_large(limit));

@@ -43,7 +43,7 @@ fn container_of(account: &Account, accounts: &Accounts, name: &str) -> Result<Co
         return Err(AzureError::container_not_found());
     }
     accounts.container(account, name).ok_or_else(|| {
-        let rule = "a container's name has 3 to 63 characters: a-z, 0-9, and single hyphens between them";
+        let rule = "this container name isn't 3 to 63 characters from a-z and 0-9, with single hyphens between them";
         AzureError::bad_request("InvalidResourceName", rule)
     })
 }

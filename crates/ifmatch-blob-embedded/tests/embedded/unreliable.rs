@@ -1,4 +1,4 @@
-//! Random clients over a register that delays, fails and loses answers: no acknowledged write is lost, no refused write
+//! Random clients over a register that delays, fails and loses responses: no acknowledged write is lost, no refused write
 //! is visible, and bytes come with their own tag. `ROUNDS` sets the number of seeds to try.
 
 use std::collections::{BTreeMap, BTreeSet};

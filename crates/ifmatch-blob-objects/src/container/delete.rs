@@ -22,7 +22,7 @@
 //!   write                                     deleter
 //!                                             closes the container
 //!   gets its permit, and relies on an         waits as long as answers are remembered, then for the permits of that time
-//!   earlier answer: finds no mark
+//!   earlier response: finds no mark
 //!   sends the object, is acknowledged         finds the object, opens the container
 //!
 //!   write                                     deleter
@@ -253,7 +253,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Waits until all writes have ended that may have begun without knowing of the mark: those with a permit, once no
-    /// process relies on an earlier answer. A later write looks for the mark under its permit, and is refused.
+    /// process relies on an earlier response. A later write looks for the mark under its permit, and is refused.
     ///
     /// # Errors
     /// [`StoreErrorKind::InFlight`] if a write still has its permit at `give_up`.
@@ -322,7 +322,7 @@ impl<'a> Turn<'a> {
         removed.into_iter().sum()
     }
 
-    /// Waits until no write relies on an answer from before the mark.
+    /// Waits until no write relies on a response from before the mark.
     async fn outlast_memories(&self) {
         if self.shared.member_cache.is_enabled() {
             let clock = self.shared.driver.clock();
@@ -398,7 +398,7 @@ impl<'a> Turn<'a> {
         let applied = self.shared.driver.apply(&self.key, &Command::Write(command)).await;
         if let Change::Mark(mark, until) = change {
             if !matches!(&applied, Ok(applied) if matches!(applied.outcome, Outcome::Refused(_))) {
-                // No read may rely on an earlier answer.
+                // No read may rely on an earlier response.
                 let (cache, now) = (&self.shared.member_cache, self.shared.driver.clock().now());
                 cache.keep(self.container, cache.ask(now), mark.registered(self.home, until));
             }

@@ -1,4 +1,4 @@
-//! Recent answers of the register about containers.
+//! Recent responses of the register about containers.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,15 +10,15 @@ use ifmatch_core::date::Timestamp;
 use super::state::{Home, Members, Registered};
 use ifmatch_blob::name::ContainerName;
 
-/// Time for which a write may rely on an answer about its container, from before the question.
+/// Time for which a write may rely on a response about its container, from before the question.
 const TRUST_FOR_WRITES: Duration = Duration::from_secs(1);
-/// Time after which no process relies on an answer from before this time, whose clock falls behind by less than half a second
+/// Time after which no process relies on a response from before this time, whose clock falls behind by less than half a second
 /// meanwhile. `ifmatch_sim::container` checks it.
 pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_millis(1_500);
 /// Maximum number of containers remembered.
 const CAPACITY: usize = 1_000;
 
-/// The register's answers about containers, for as long as reads may reuse them.
+/// The register's responses about containers, for as long as reads may reuse them.
 pub(crate) struct MemberCache {
     lasts: Duration,
     said: Mutex<Said>,
@@ -31,14 +31,14 @@ struct Said {
     questions: u64,
 }
 
-/// The latest answer about a container.
+/// The latest response about a container.
 #[derive(Clone, Copy, Default)]
 struct Answer {
     members: Option<Members>,
     question: Question,
     /// The container, if it existed.
     home: Option<Home>,
-    /// Time until which the register isn't asked again, since it didn't answer.
+    /// Time until which the register isn't asked again, since it didn't respond.
     paused: Option<Timestamp>,
 }
 
@@ -52,11 +52,11 @@ pub(crate) struct Question {
 /// The knowledge of a read about a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recall {
-    /// A recent answer.
+    /// A recent response.
     Recent(Members),
-    /// The register failed to answer a moment ago. The latest answer, if any, may be outdated.
+    /// The register failed to answer a moment ago. The latest response, if any, may be outdated.
     Paused(Option<Members>),
-    /// The register has to be asked. The latest answer, if any, may be outdated.
+    /// The register has to be asked. The latest response, if any, may be outdated.
     Old(Option<Members>),
 }
 
@@ -65,7 +65,7 @@ impl MemberCache {
         Self { lasts, said: Mutex::default() }
     }
 
-    /// Returns `true` if reads reuse answers.
+    /// Returns `true` if reads reuse responses.
     pub(crate) fn is_enabled(&self) -> bool {
         !self.lasts.is_zero()
     }
@@ -97,7 +97,7 @@ impl MemberCache {
         Question { number: said.questions, at: now }
     }
 
-    /// Stores the answer to a question, unless a later one was answered before.
+    /// Stores the response to a question, unless a later one was answered before.
     pub(crate) fn keep(&self, container: &ContainerName, question: Question, registered: Registered) {
         self.change(container, |answer| {
             if question.number > answer.question.number {
@@ -110,7 +110,7 @@ impl MemberCache {
         });
     }
 
-    /// Notes that the register didn't answer. It isn't asked again for as long as an answer lasts.
+    /// Notes that the register didn't respond. It isn't asked again for as long as a response lasts.
     pub(crate) fn pause(&self, container: &ContainerName, now: Timestamp) {
         let until = now.saturating_add(self.lasts);
         self.change(container, |answer| answer.paused = Some(until));

@@ -4,10 +4,10 @@
 //!
 //! # Reads
 //!
-//! A read needs only the oldest incarnation with blobs. It may reuse an answer of the register for some time
+//! A read needs only the oldest incarnation with blobs. It may reuse a response of the register for some time
 //! ([`Backing::with_container_memory`](super::Backing::with_container_memory)), and then asks again in a task of its own: if
-//! the answer is late, the read continues with the previous one, and later reads don't ask for some time. The oldest
-//! incarnation only grows, so a previous answer hides no blob. It may show an object of a late write.
+//! the response is late, the read continues with the previous one, and later reads don't ask for some time. The oldest
+//! incarnation only grows, so a previous response hides no blob. It may show an object of a late write.
 //!
 //! ```text
 //!   read                               deletion in the same process
@@ -18,11 +18,11 @@
 //!
 //!   read                               another read
 //!   asks, gets no answer in time       asks later, stores its answer
-//!   gets its answer: doesn't store it, since its question was the earlier one
+//!   gets its response: doesn't store it, since its question was the earlier one
 //!
 //!   read                               deletion in any process, still incomplete
 //!   has seen the mark
-//!   asks again, gets no answer: fails, since the blobs are hidden, or the next container's
+//!   asks again, gets no response: fails, since the blobs are hidden, or the next container's
 //! ```
 
 use std::collections::BTreeMap;
@@ -56,9 +56,9 @@ pub(crate) mod state;
 const ATTEMPTS: usize = 100;
 /// Maximum time after which a client should retry while a container is being deleted.
 const RETRY: Duration = Duration::from_secs(1);
-/// Maximum time that a read waits for the register if it has an earlier answer.
+/// Maximum time that a read waits for the register if it has an earlier response.
 const PATIENCE_WITH_ANSWER: Duration = Duration::from_millis(300);
-/// Maximum time that a read waits for the register without an earlier answer. Late writes in a deleted container then count as
+/// Maximum time that a read waits for the register without an earlier response. Late writes in a deleted container then count as
 /// blobs, so the time is longer.
 const PATIENCE_WITHOUT: Duration = Duration::from_secs(2);
 /// Key prefix of containers.
@@ -208,17 +208,17 @@ impl Shared {
         }
     }
 
-    /// Returns the objects of a container that are blobs, for a read. If the register doesn't answer, uses its latest
+    /// Returns the objects of a container that are blobs, for a read. If the register doesn't respond, uses its latest
     /// answer, or returns all objects without one.
     ///
     /// # Errors
-    /// Fails if the register doesn't answer, and its latest answer was that the container is being deleted.
+    /// Fails if the register doesn't respond, and its latest response was that the container is being deleted.
     pub(crate) async fn members(&self, container: &ContainerName) -> Result<Members, StoreError> {
         let now = self.driver.clock().now();
         let known = match self.member_cache.recall(container, now) {
             Recall::Recent(members) => return Ok(members),
             Recall::Paused(known) => {
-                let why = "the register did not answer a moment ago";
+                let why = "the register didn't respond a moment ago";
                 return without_register(container, known, StoreError::new(StoreErrorKind::Unavailable, why));
             }
             Recall::Old(known) => known,
@@ -242,7 +242,7 @@ impl Shared {
         answer.or_else(|error| without_register(container, known, error))
     }
 
-    /// Asks the register for the members of a container, and stores the answer for later reads.
+    /// Asks the register for the members of a container, and stores the response for later reads.
     async fn ask(&self, container: &ContainerName, question: Question) -> Result<Members, StoreError> {
         let answer = self.registered(container).await;
         match &answer {
@@ -253,13 +253,13 @@ impl Shared {
     }
 }
 
-/// Returns the members of a container for a read while the register doesn't answer.
+/// Returns the members of a container for a read while the register doesn't respond.
 fn without_register(
     container: &ContainerName,
     known: Option<Members>,
     error: StoreError,
 ) -> Result<Members, StoreError> {
-    tracing::debug!(%container, %error, "the register does not answer a read");
+    tracing::debug!(%container, %error, "the register doesn't respond to a read");
     match known {
         Some(Members::NONE) => Err(error),
         known => Ok(known.unwrap_or(Members::ALL)),

@@ -198,7 +198,7 @@ pub(crate) enum Change {
 pub(crate) struct Circumstances {
     /// `true` if objects carry their incarnation, so late ones aren't taken for objects of the next container.
     pub(crate) incarnations: bool,
-    /// `true` if a write may rely on an earlier answer about its container.
+    /// `true` if a write may rely on an earlier response about its container.
     pub(crate) memories: bool,
 }
 
@@ -213,7 +213,7 @@ pub(crate) enum Step {
     Begin,
     /// Deletes all objects that are listed.
     Sweep,
-    /// Waits until no write relies on an answer from before the mark.
+    /// Waits until no write relies on a response from before the mark.
     Outlast,
     /// Deletes the objects that arrived in the meantime.
     SweepAgain,

@@ -59,7 +59,7 @@ pub(super) fn connect(
     })
 }
 
-/// Requests are retried for less time than a write permit lasts, changes only after an answer: see [`ChangesOnce`].
+/// Requests are retried for less time than a write permit lasts, changes only after a response: see [`ChangesOnce`].
 fn retries(max_retries: usize) -> RetryConfig {
     let backoff =
         BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(2), base: 2.0 };

@@ -34,5 +34,5 @@ fn files(folder: &std::path::Path) -> Result<Inside, OpenError> {
 pub(super) fn staged(path: &Path) -> Option<&'static str> {
     let (_, number) = path.filename()?.split_once('#')?;
     let is_staged = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    is_staged.then_some("the store keeps names for itself that end in '#' and digits")
+    is_staged.then_some("the store reserves names that end in '#' and digits")
 }

@@ -45,7 +45,7 @@ impl Backing {
         Self::with_retries(url, settings, RETRIES)
     }
 
-    /// Opens the store of a URL with a client that sends no request twice, for callers that settle lost answers themselves.
+    /// Opens the store of a URL with a client that sends no request twice, for callers that settle lost responses themselves.
     ///
     /// # Errors
     /// Same as [`from_url`](Self::from_url).
@@ -106,13 +106,13 @@ fn credentials(scheme: &ObjectStoreScheme) -> &'static str {
 /// Refuses a name that is too long for S3 and Google Cloud Storage.
 fn too_many_bytes(path: &Path) -> Option<&'static str> {
     (path.as_ref().len() > 1_024)
-        .then_some("this store's names have at most 1,024 bytes, with the container and the store's prefix")
+        .then_some("the name exceeds this store's 1,024 bytes, including the container and the store's prefix")
 }
 
 /// Refuses a name that is too long for Azure.
 fn too_many_characters(path: &Path) -> Option<&'static str> {
     (path.as_ref().chars().count() > 1_024)
-        .then_some("this store's names have at most 1,024 characters, with the container and the store's prefix")
+        .then_some("the name exceeds this store's 1,024 characters, including the container and the store's prefix")
 }
 
 /// S3's directory buckets, with names that end in `--x-s3`, list in no order.

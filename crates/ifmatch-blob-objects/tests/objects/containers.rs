@@ -140,7 +140,7 @@ async fn a_write_under_way_keeps_its_container() {
 /// The writer asked for its container right before another process closed it.
 #[tokio::test]
 async fn a_write_by_an_earlier_answer_keeps_its_container() {
-    // An answer lasts for a second. A machine that stops for longer needs another attempt.
+    // A response lasts for a second. A machine that stops for longer needs another attempt.
     for _ in 0..20 {
         let setup = setup().await;
         let (writer, deleter) = (setup.with_memory().await, setup.with_memory().await);

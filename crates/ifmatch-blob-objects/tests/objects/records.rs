@@ -84,7 +84,7 @@ async fn only_records_that_the_store_repeats_are_removed() {
 
 /// Far longer than a write takes to reach the store.
 const LIMIT: Duration = Duration::from_mins(1);
-/// Time during which a request without an answer may take effect.
+/// Time during which a request without a response may take effect.
 const GRACE: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

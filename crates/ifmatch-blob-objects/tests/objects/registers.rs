@@ -1,13 +1,13 @@
-//! Registers that lose an answer or list late: no completed change is reported as failed, and no write outlives its
+//! Registers that lose a response or list late: no completed change is reported as failed, and no write outlives its
 //! container.
 //!
 //! Reads while the register doesn't answer about the container.
 //!
 //! ## Interleavings
 //!
-//! - **The register hangs.** A read goes on with the previous answer, or as if all objects were blobs, and later reads don't
+//! - **The register hangs.** A read goes on with the previous response, or as if all objects were blobs, and later reads don't
 //!   ask again.
-//! - **An answer from before a deletion** arrives after it. Later reads must not rely on it.
+//! - **A response from before a deletion** arrives after it. Later reads must not rely on it.
 //! - **A container that is being deleted**, as a read has seen, when the register hangs: its blobs stay hidden.
 //!
 //! A register whose engines have clocks that differ: the records of containers and of blobs end by the time of their own.
@@ -280,7 +280,7 @@ async fn containers_outlast_a_failover_of_the_register() {
     assert!(subject.store.container(&empty).await.unwrap().is_none());
 }
 
-/// The deletion has no answer, and may still reach the blob of the next holder once the lease has ended. The register fails
+/// The deletion has no response, and may still reach the blob of the next holder once the lease has ended. The register fails
 /// meanwhile: the permit is prolonged, and given back, when it answers again.
 #[tokio::test]
 async fn a_permit_is_prolonged_although_the_register_fails() {
@@ -356,7 +356,7 @@ impl Wrapper for Slow {
     }
 }
 
-/// Another process on the same store and register. Its reads reuse answers for this time.
+/// Another process on the same store and register. Its reads reuse responses for this time.
 async fn process(store: &Arc<Faulty>, register: &Arc<Slow>, memory: Duration) -> Subject {
     let backing = Backing::new(Arc::clone(store) as Arc<dyn ObjectStore>).with_container_memory(memory);
     subject(ObjectBlobs::open_durable(backing, Arc::clone(register) as Arc<dyn Register>).await.expect("opens"))
@@ -388,7 +388,7 @@ async fn a_read_goes_on_without_a_register_that_hangs() {
     }
 }
 
-/// Leaves an object of a late write in a deleted container, which a process with a previous answer hides.
+/// Leaves an object of a late write in a deleted container, which a process with a previous response hides.
 #[tokio::test(start_paused = true)]
 async fn an_answer_from_before_a_deletion_is_not_stored_after_it() {
     let (store, register) = (Faulty::in_memory(false), Slow::new());
@@ -398,7 +398,7 @@ async fn an_answer_from_before_a_deletion_is_not_stored_after_it() {
     store.schedule([Fault::Held]);
     assert_eq!(kind(writer.store.put(&late, put("late")).await), StoreErrorKind::OutcomeUnknown);
 
-    // The read has its record, and the answer arrives after the deletion.
+    // The read has its record, and the response arrives after the deletion.
     let asked = register.asked();
     register.held.send_replace(asked..asked + 1);
     let delete = async {
@@ -432,7 +432,7 @@ async fn blobs_of_a_container_that_is_being_deleted_stay_hidden() {
     }
 }
 
-/// Writes rely on an answer about their container for a second, and a deletion in another process waits for that. In real time, by
+/// Writes rely on a response about their container for a second, and a deletion in another process waits for that. In real time, by
 /// which the age of answers counts.
 #[tokio::test]
 async fn a_write_never_reaches_a_container_that_another_process_has_deleted() {
@@ -575,7 +575,7 @@ async fn a_lease_is_shown_by_the_clock_that_ends_it() {
 }
 
 /// A process whose record of a blob is outdated creates the blob. Another process has written it since, and then deleted it, with a
-/// lost answer. There is no blob as long as the creation waits for the end of the deletion, so it is never told that there is one.
+/// lost response. There is no blob as long as the creation waits for the end of the deletion, so it is never told that there is one.
 #[tokio::test(start_paused = true)]
 async fn an_outdated_record_refuses_no_creation() {
     let (store, register) = (Faulty::in_memory(false), Slow::new());

@@ -79,7 +79,7 @@ async fn a_late_write_has_no_effect_under_the_next_lease() {
     }
 }
 
-/// The store completes an upload with a lost answer after the container was deleted.
+/// The store completes an upload with a lost response after the container was deleted.
 #[tokio::test]
 async fn a_late_upload_in_parts_does_not_restore_a_container() {
     let store = Faulty::in_memory(false);

@@ -49,7 +49,7 @@ enum Kind {
     Creation,
 }
 
-/// A write with a lost answer.
+/// A write with a lost response.
 struct Lost {
     what: &'static str,
     is_ignored: bool,

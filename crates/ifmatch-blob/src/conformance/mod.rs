@@ -37,9 +37,9 @@ pub struct Subject {
     pub keeps_headers: bool,
     /// Tags change without a new version.
     pub changes_tags: bool,
-    /// The retry of a request gets the first answer again.
+    /// The retry of a request gets the first response again.
     pub knows_retries: bool,
-    /// The retry of a container's deletion gets the first answer again.
+    /// The retry of a container's deletion gets the first response again.
     pub remembers_deletions: bool,
     /// Blobs and containers have leases.
     pub leases: bool,

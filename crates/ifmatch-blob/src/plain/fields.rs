@@ -36,7 +36,7 @@ pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> 
         ..BlobHeaders::default()
     };
     if size(&kept) > MAX_BYTES {
-        let detail = format!("the fields kept with a blob are limited to {MAX_BYTES} bytes in total");
+        let detail = format!("the header fields to keep with the blob exceed {MAX_BYTES} bytes in total");
         return Err(Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "fields-too-large").detail(detail));
     }
     Ok(kept)
@@ -124,7 +124,7 @@ fn metadata(headers: &HeaderMap) -> Result<BTreeMap<Box<str>, FieldText>, Proble
     for (name, value) in headers {
         let Some(own) = name.as_str().strip_prefix(METADATA) else { continue };
         if own.is_empty() {
-            return Err(Problem::bad_request(format!("a name must follow {METADATA}")));
+            return Err(Problem::bad_request(format!("no name follows {METADATA}")));
         }
         if metadata.insert(own.into(), text(value.clone(), name.as_str())?).is_some() {
             return Err(repeated(name.as_str()));
@@ -142,7 +142,7 @@ fn not_text(name: &str) -> Problem {
 }
 
 pub(super) fn repeated(name: &str) -> Problem {
-    Problem::bad_request(format!("{name} must not be repeated"))
+    Problem::bad_request(format!("{name} is repeated. Send it once"))
 }
 
 fn size(kept: &BlobHeaders) -> usize {
@@ -187,7 +187,7 @@ pub(super) fn request_key(head: &Parts) -> Result<Option<RequestKey>, Problem> {
         return Err(repeated(IDEMPOTENCY_KEY.as_str()));
     }
     if key.is_empty() || key.len() > MAX_LEN {
-        return Err(Problem::bad_request(format!("{IDEMPOTENCY_KEY} has 1 to {MAX_LEN} bytes")));
+        return Err(Problem::bad_request(format!("{IDEMPOTENCY_KEY} is empty, or longer than {MAX_LEN} bytes")));
     }
     let mut fields: Vec<(&str, &[u8])> = head
         .headers

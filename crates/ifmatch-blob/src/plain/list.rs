@@ -135,7 +135,9 @@ fn parse(query: &str) -> Result<ListQuery, Problem> {
             "limit" => parsed.limit = limit(&value)?,
             "delimiter" if !value.is_empty() => parsed.delimiter = Some(value.into_owned()),
             _ => {
-                return Err(Problem::bad_request("the parameters of a listing are prefix, after, limit and delimiter"));
+                return Err(Problem::bad_request(
+                    "unknown parameter. A listing takes prefix, after, limit and delimiter",
+                ));
             }
         }
     }
@@ -145,6 +147,6 @@ fn parse(query: &str) -> Result<ListQuery, Problem> {
 fn limit(text: &str) -> Result<usize, Problem> {
     match text.parse::<u64>() {
         Ok(limit @ 1..) => Ok(usize::try_from(limit).unwrap_or(MAX_LIMIT).min(MAX_LIMIT)),
-        _ => Err(Problem::bad_request(format!("limit is a number from 1 to {MAX_LIMIT}"))),
+        _ => Err(Problem::bad_request(format!("limit isn't a number from 1 to {MAX_LIMIT}"))),
     }
 }

@@ -52,7 +52,7 @@ pub(super) async fn delete(shared: &Context, head: &Parts, blob: &BlobPath) -> R
 fn conditions(shared: &Context, head: &Parts) -> Result<Preconditions, Problem> {
     if head.uri.query().is_some_and(|query| !query.is_empty()) {
         // In other dialects parameters change the meaning of a write. Such a request must not replace the blob.
-        return Err(Problem::bad_request("a PUT or DELETE has no parameters: remove the query"));
+        return Err(Problem::bad_request("a PUT or DELETE takes no parameters. Remove the query"));
     }
     let preconditions = Preconditions::from_headers(&head.headers);
     if shared.required.refuses(&head.method, &preconditions) {

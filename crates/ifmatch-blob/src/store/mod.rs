@@ -69,7 +69,7 @@ pub trait BlobStore: Send + Sync + 'static {
     /// Opens a blob for reading. Returns `None` if there is no such blob.
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError>;
 
-    /// Returns the answers that this store can give without waiting, if it has any.
+    /// Returns the responses that this store can give without waiting, if it has any.
     fn peek(&self) -> Option<&dyn Peek>;
 
     /// Writes a blob, and creates its container if necessary.

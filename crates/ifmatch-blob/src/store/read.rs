@@ -158,7 +158,7 @@ pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Sen
 
 /// Answers that a store can give without waiting: see [`BlobStore::peek`](super::BlobStore::peek).
 ///
-/// An answer has the same guarantees as the asynchronous call that it saves.
+/// A response has the same guarantees as the asynchronous call that it saves.
 pub trait Peek: Send + Sync {
     /// Returns the current version of a blob, or `None` if only [`open`](super::BlobStore::open) can tell.
     fn cached(&self, blob: &BlobPath) -> Option<Cached>;

@@ -18,7 +18,7 @@ macro_rules! wrapper {
             /// Returns the store that gets the calls.
             fn inner(&self) -> &dyn BlobStore;
 
-            /// Defaults to `None`, so no answer passes by an [`open`](Self::open) that is overridden.
+            /// Defaults to `None`, so no response passes by an [`open`](Self::open) that is overridden.
             fn peek(&self) -> Option<&dyn Peek> {
                 None
             }

@@ -43,7 +43,7 @@ pub struct Put {
     pub length: Option<u64>,
     /// Hash declared by the client. Another hash fails with [`StoreErrorKind::DigestMismatch`](crate::store::StoreErrorKind::DigestMismatch).
     pub digest: Option<ContentHash>,
-    /// The client's name for the request. A retry gets the first answer again.
+    /// The client's name for the request. A retry gets the first response again.
     pub request: Option<RequestKey>,
     /// Refuse to replace an append blob by another kind of blob, or the reverse, with
     /// [`StoreErrorKind::OtherType`](crate::store::StoreErrorKind::OtherType), in the same step as the write.
@@ -112,7 +112,7 @@ pub struct Delete {
     pub preconditions: Preconditions,
     /// The lease id of the request.
     pub lease: LeaseUse,
-    /// The client's name for the request. A retry gets the first answer again.
+    /// The client's name for the request. A retry gets the first response again.
     pub request: Option<RequestKey>,
 }
 
@@ -171,12 +171,12 @@ pub struct Written {
     pub generation: Option<Revision>,
     /// There was no such blob before.
     pub created: bool,
-    /// This is the answer to an earlier request with the same key.
+    /// This is the response to an earlier request with the same key.
     pub is_replay: bool,
 }
 
 impl Written {
-    /// Returns `true` if the blob still has the version that was written. The answer to a retry may name one that was replaced or
+    /// Returns `true` if the blob still has the version that was written. The response to a retry may name one that was replaced or
     /// deleted since: a client with one key for all its requests would take the write of another client for its own.
     ///
     /// # Errors
@@ -229,7 +229,7 @@ pub struct SetHeaders {
     pub change: HeaderChange,
     /// The request's condition on the tags. If it is false, so is the condition [`Precondition::IfMatch`](ifmatch_core::precondition::Precondition::IfMatch).
     pub if_tags: Option<TagCondition>,
-    /// The client's name for the request. A retry gets the first answer again.
+    /// The client's name for the request. A retry gets the first response again.
     pub request: Option<RequestKey>,
 }
 
@@ -300,7 +300,7 @@ pub struct LeaseRequest {
     pub action: LeaseAction,
     /// The request's conditions.
     pub preconditions: Preconditions,
-    /// The client's name for the request, including the action and its ids. A retry gets the first answer again.
+    /// The client's name for the request, including the action and its ids. A retry gets the first response again.
     pub request: Option<RequestKey>,
 }
 

@@ -6,8 +6,8 @@ use thiserror::Error;
 
 use super::Tags;
 
-/// A condition on the tags of a blob: comparisons of a tag with a value, joined by `AND`, which binds stronger, and `OR`. Values are
-/// compared as text. A tag that isn't there makes each comparison false, as in SQL.
+/// A condition on the tags of a blob: comparisons of a tag with a value, joined by `AND`, which binds stronger, and
+/// `OR`. Values are compared as text. A comparison with a missing tag is false, as in SQL.
 ///
 /// ```
 /// use ifmatch_blob::tags::TagCondition;
@@ -69,7 +69,7 @@ fn evaluate(mut rest: &str, tags: &Tags) -> Option<bool> {
     }
 }
 
-/// Takes a text in quotes, in which a quote is doubled.
+/// Takes quoted text, in which a quote is doubled.
 fn quoted(rest: &mut &str, quote: char) -> Option<String> {
     let mut after = rest.trim_start().strip_prefix(quote)?;
     let mut text = String::new();

@@ -101,7 +101,7 @@ async fn invalid_requests_say_what_is_wrong_and_change_nothing() {
     assert_eq!(lease(&fixture, Method::GET, &[]).await.json()["state"], "available");
 }
 
-/// The client got no answer and sends the request again.
+/// The client got no response and sends the request again.
 #[tokio::test]
 async fn a_repeated_request_gets_its_answer_again() {
     let fixture = fixture().await;

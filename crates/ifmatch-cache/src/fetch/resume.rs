@@ -46,7 +46,7 @@ struct Missing {
     range: Option<ContentRange>,
     /// Number of bytes that it has.
     sent: u64,
-    /// Number of bytes that it gets in all, if known.
+    /// Number of bytes that it gets in total, if known.
     len: Option<u64>,
 }
 

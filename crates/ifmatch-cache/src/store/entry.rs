@@ -30,7 +30,7 @@ pub(crate) struct Entry {
 pub(crate) struct Failing {
     /// Time until which the origin isn't asked again, by the interval clock.
     pub(crate) until: Timestamp,
-    /// `true` if the origin was unreachable or gave no answer.
+    /// `true` if the origin was unreachable or gave no response.
     pub(crate) unreachable: bool,
 }
 

@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind};
 /// An object store: S3, Azure, Google Cloud Storage, R2, or one in memory. The store must support conditional updates,
 /// which local files don't.
 ///
-/// Turn off the store's own retries (`RetryConfig { max_retries: 0, .. }`): it would repeat a write without an answer,
+/// Turn off the store's own retries (`RetryConfig { max_retries: 0, .. }`): it would repeat an unacknowledged write,
 /// and report a conflict with itself.
 ///
 /// ```

@@ -107,7 +107,7 @@ impl<T: DeserializeOwned + Serialize> Document<T> {
     /// Returns the current value, or `None` if there is no document.
     ///
     /// # Errors
-    /// `Unknown` if there is no answer. `Refused` if the server rejects the request, names no strong tag, or if the content
+    /// `Unknown` if there is no response. `Refused` if the server rejects the request, names no strong tag, or if the content
     /// isn't a `T`.
     pub async fn get(&self) -> Result<Option<Versioned<T>>, Error> {
         self.current(self.raw.client.until()).await?.map(|snapshot| self.versioned(&snapshot)).transpose()

@@ -1,4 +1,4 @@
-//! A stamped JSON document without a type: one conditional write, and its fate after lost answers.
+//! A stamped JSON document without a type: one conditional write, and its fate after lost responses.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -101,14 +101,14 @@ impl Raw {
         let limit = self.client.attempt_timeout().saturating_add(wait.unwrap_or_default());
         let read = self.client.backend().get(&self.key, known, wait);
         let read = task::timeout(self.client.clock(), limit, read).await;
-        match read.map_err(|_| Error::unknown(format!("{}: no answer within {limit:?}", self.key)))?? {
+        match read.map_err(|_| Error::unknown(format!("{}: no response within {limit:?}", self.key)))?? {
             Read::Absent => Ok(Loaded::Absent),
             Read::Unchanged { waited } => Ok(Loaded::Unchanged(waited)),
             Read::Found(found) => snapshot(&found).map(|snapshot| Loaded::Found(snapshot, found.waited)),
         }
     }
 
-    /// Reads, until there is an answer or the time is over.
+    /// Reads, until there is a response or the time is over.
     pub(crate) async fn read_until(&self, known: Option<&Version>, until: Timestamp) -> Result<Loaded, Error> {
         let mut backoff = Backoff::default();
         loop {
@@ -221,7 +221,7 @@ impl Attempt<'_> {
                 Err(error) => return Err(error),
             }
             let pause = if resends < RESENDS { Duration::ZERO } else { backoff.next() };
-            let error = doubt.get_or_insert_with(|| Error::unknown("no answer"));
+            let error = doubt.get_or_insert_with(|| Error::unknown("no response"));
             if !self.raw.client.pause_after(error, pause, self.pace.until).await {
                 return Err(error.clone());
             }
@@ -261,7 +261,7 @@ impl Attempt<'_> {
         let sent = client.backend().put(&self.raw.key, &self.put);
         match task::timeout(client.clock(), limit, sent).await {
             Ok(sent) => sent,
-            Err(_) => Err(Error::unknown(format!("{}: no answer within {limit:?}", self.raw.key))),
+            Err(_) => Err(Error::unknown(format!("{}: no response within {limit:?}", self.raw.key))),
         }
     }
 
@@ -301,5 +301,5 @@ fn snapshot(found: &Found) -> Result<Snapshot, Error> {
 
 /// Returns the error of a write that others were always ahead of.
 pub(crate) fn contended(key: &str) -> Error {
-    Error::new(ErrorKind::Contended, format!("{key}: other writers were first until the time was over"))
+    Error::new(ErrorKind::Contended, format!("{key}: other writers were faster until the time ran out"))
 }

@@ -1,4 +1,4 @@
-//! The stamp that each write leaves in a document: it settles whether a write without an answer took effect.
+//! The stamp that each write leaves in a document: it settles whether an unacknowledged write took effect.
 
 use std::collections::VecDeque;
 

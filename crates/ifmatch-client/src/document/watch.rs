@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 impl<T: DeserializeOwned + Serialize + Send + Sync + 'static> Document<T> {
     /// Watches the document, which is `None` while it doesn't exist. A version that's replaced at once may be skipped.
     ///
-    /// While the server doesn't answer, or the content isn't a `T`, the last version stays. The watch ends when all
+    /// While the server doesn't respond, or the content isn't a `T`, the last version stays. The watch ends when all
     /// receivers are dropped.
     ///
     /// # Errors

@@ -172,7 +172,7 @@ impl Held {
         &self.grant
     }
 
-    /// Releases the lock. All its grants end before.
+    /// Releases the lock. All its grants end first.
     ///
     /// # Errors
     /// Fails if the server didn't confirm it. The lock then expires.
@@ -218,7 +218,7 @@ enum Renewal {
     Kept,
     /// Another client has written the record.
     Taken,
-    /// The deadline has passed without an answer.
+    /// The deadline has passed without a response.
     Late,
 }
 
@@ -254,7 +254,7 @@ impl Keeper {
         self.state.send_modify(|state| state.ended = true);
     }
 
-    /// Writes the record again. Only a definite answer or the deadline ends the attempts.
+    /// Writes the record again. Only a definite response or the deadline ends the attempts.
     async fn renew(&mut self) -> Renewal {
         let deadline = lock::deadline(self.sent, self.record.ttl());
         let mut backoff = Backoff::default();
@@ -280,13 +280,13 @@ impl Keeper {
         let until = self.clock.now().saturating_add(RELEASE);
         loop {
             match self.write(&self.record.released(), until).await? {
-                // A renewal has taken effect without an answer.
+                // A renewal has taken effect without a response.
                 Written::Conflict(_, Some(Loaded::Found(found, _)))
                     if super::record(&found).is_ok_and(|found| found == self.record) =>
                 {
                     self.snapshot = found;
                 }
-                // The conflict may be with a renewal that has taken effect without an answer.
+                // The conflict may be with a renewal that has taken effect without a response.
                 Written::Conflict(error, None) => return Err(Error::unknown(error.to_string())),
                 // Otherwise another client holds it already.
                 Written::Done(_) | Written::Superseded | Written::Conflict(..) => return Ok(()),

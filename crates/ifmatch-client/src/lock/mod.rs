@@ -138,7 +138,7 @@ impl Lock {
         done
     }
 
-    /// Acquires the lock. Waits indefinitely while others hold it, or the server doesn't answer.
+    /// Acquires the lock. Waits indefinitely while others hold it, or the server doesn't respond.
     ///
     /// If the future is dropped, a lock that was acquired nevertheless is released.
     ///
@@ -151,7 +151,7 @@ impl Lock {
     /// Acquires the lock, or gives up after this time.
     ///
     /// # Errors
-    /// Same as [`acquire`](Self::acquire); `Unknown` if the server doesn't answer within the time and the client's patience. A
+    /// Same as [`acquire`](Self::acquire); `Unknown` if the server doesn't respond within the time and the client's patience. A
     /// lock that is acquired after that is released.
     ///
     /// ```
@@ -193,7 +193,7 @@ impl Lock {
     /// the work: one that starts after the release acquires it, too.
     ///
     /// # Errors
-    /// `Unknown` if the server doesn't answer, or the errors of [`acquire`](Self::acquire).
+    /// `Unknown` if the server doesn't respond, or the errors of [`acquire`](Self::acquire).
     ///
     /// ```
     /// # use ifmatch_client::{Client, Memory};
@@ -232,7 +232,7 @@ impl Lock {
         let (clock, patience) = (self.raw.client.clock(), self.raw.client.patience());
         match task::until(clock, until.saturating_add(patience), told).await {
             Ok(told) => told.map_err(ended)?,
-            Err(_) => Err(Error::unknown(format!("{}: no answer in time", self.raw.key))),
+            Err(_) => Err(Error::unknown(format!("{}: no response in time", self.raw.key))),
         }
     }
 

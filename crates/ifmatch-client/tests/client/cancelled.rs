@@ -80,7 +80,7 @@ impl Drop for Inside {
     }
 }
 
-/// Loses an answer, then a request, and then neither.
+/// Loses a response, then a request, and then neither.
 fn fail(store: &Store) {
     store.fail(|number| match number % 3 {
         1 => Fault::Answer,

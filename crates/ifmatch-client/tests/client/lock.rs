@@ -56,7 +56,7 @@ async fn a_holder_without_a_network_loses_the_lock_before_another_acquires_it() 
 #[tokio::test(start_paused = true)]
 async fn a_dead_holder_is_followed_after_its_time_to_live() {
     let store = Store::default();
-    // The answer of the only renewal is lost with the process.
+    // The response of the only renewal is lost with the process.
     let dead = store.connect();
     let held = lock(&Client::new(dead.clone()).with_clock(Steady), "a").acquire().await.unwrap();
     dead.cut();
@@ -102,7 +102,7 @@ async fn one_client_does_the_work_of_a_dead_holder() {
     assert_eq!(one.iter().chain(&two).count(), 1);
 }
 
-/// The renewal takes effect. Its answer, and all requests until the deadline, are lost.
+/// The renewal takes effect. Its response, and all requests until the deadline, are lost.
 #[tokio::test(start_paused = true)]
 async fn a_release_frees_a_lock_that_was_renewed_without_an_answer() {
     let store = Store::default();
@@ -310,7 +310,7 @@ async fn an_attempt_that_succeeds_after_its_time_leaves_the_lock_free() {
     assert!(lock(&store.client(), "c").try_acquire().await.unwrap().is_some(), "held by a client that has given up");
 }
 
-/// A renewal is under way without an answer, and would be tried until the deadline, most of an hour away.
+/// A renewal is under way without a response, and would be tried until the deadline, most of an hour away.
 #[tokio::test(start_paused = true)]
 async fn a_release_does_not_wait_for_a_renewal_without_an_answer() {
     let store = Store::default();

@@ -1,4 +1,4 @@
-//! Updates, locks, elections, queues and watches on a store in memory, with lost answers, cuts and stopped clocks.
+//! Updates, locks, elections, queues and watches on a store in memory, with lost responses, cuts and stopped clocks.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod cancelled;

@@ -100,7 +100,7 @@ async fn a_listing_without_an_answer_ends_the_take() {
     assert_eq!(*taken.unwrap_err().kind(), ErrorKind::Unknown);
 }
 
-/// The job is marked as done. The network is cut before its deletion, right then or before the answer.
+/// The job is marked as done. The network is cut before its deletion, right then or before the response.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_without_an_answer_does_not_hold_up_the_worker() {
     for moment in 0..6 {
@@ -119,7 +119,7 @@ async fn a_deletion_without_an_answer_does_not_hold_up_the_worker() {
     }
 }
 
-/// An extension takes effect, and no answer arrives.
+/// An extension takes effect, and no response arrives.
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_extension_was_not_answered_is_finished_or_its_end_is_unknown() {
     for is_cut_again in [false, true] {
@@ -132,7 +132,7 @@ async fn a_job_whose_extension_was_not_answered_is_finished_or_its_end_is_unknow
             tokio::time::sleep(Duration::from_millis(millis)).await;
             connection.cut();
         };
-        // The request takes a millisecond, and the answer another one. `join` polls the cut first, so the answer is lost.
+        // The request takes a millisecond, and the response another one. `join` polls the cut first, so the response is lost.
         let ((), extended) = join(cut_after(2), timeout(LIMIT, job.extend(2 * VISIBILITY))).await;
         let unknown = extended.expect("the extension ends within two minutes").unwrap_err();
         assert_eq!(*unknown.kind(), ErrorKind::Unknown);

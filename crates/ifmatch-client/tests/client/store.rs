@@ -1,4 +1,4 @@
-//! A store that loses answers and requests, and clocks that can be stopped, on tokio's paused time.
+//! A store that loses responses and requests, and clocks that can be stopped, on tokio's paused time.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -14,14 +14,14 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::{Clock, async_trait};
 use tokio::time::{Instant, sleep};
 
-/// Time that each request and each answer takes.
+/// Time that each request and each response takes.
 const LATENCY: Duration = Duration::from_millis(1);
 
 /// The fault of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    /// The write takes effect, and its answer is lost.
+    /// The write takes effect, and its response is lost.
     Answer,
     /// The request is lost.
     Request,
@@ -148,7 +148,7 @@ impl Store {
 }
 
 impl Connection {
-    /// From now on, no request arrives and no answer.
+    /// From now on, no request arrives and no response.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::Relaxed);
     }

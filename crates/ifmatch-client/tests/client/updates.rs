@@ -1,4 +1,4 @@
-//! Updates under contention and with lost answers.
+//! Updates under contention and with lost responses.
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ struct Page {
     title: String,
 }
 
-/// A server that names no tag in its answers to writes. After the first write, a program without this library sets the
+/// A server that names no tag in its responses to writes. After the first write, a program without this library sets the
 /// title, and keeps the members that it doesn't know.
 struct Edited(Memory);
 

@@ -39,14 +39,14 @@ impl Record {
         let mut next = Self { lease: after, fence, ..self.with(revision, operation.nonce, state, permit, now) };
         let receipt = LeaseReceipt { lease: after, at: now };
         if is_worth_remembering(action) {
-            // The answer to a retry is computed from the lease, which has the label.
+            // The response to a retry is computed from the lease, which has the label.
             let unlabelled = LeaseReceipt { lease: after.map(|lease| lease.held_by(None)), at: now };
             next.remember(operation.request, now, || Answer::Leased(unlabelled));
         }
         Ok((Some(next), Outcome::Leased(receipt)))
     }
 
-    /// Returns the result of a repeated operation. The lease's time runs from the answer, so the stored lease is never
+    /// Returns the result of a repeated operation. The lease's time runs from the response, so the stored lease is never
     /// returned as is: the operation is run again on the lease it left. A lease acquired since then belongs to another
     /// holder and isn't changed.
     fn remembered(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Option<Repeated> {

@@ -1,4 +1,4 @@
-//! Retries: a client that repeats a request after a lost answer gets no false refusal, and no false confirmation.
+//! Retries: a client that repeats a request after a lost response gets no false refusal, and no false confirmation.
 
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseReceipt, LeaseUse};

@@ -112,7 +112,7 @@ impl Expected {
 /// Sends the request of each case, and judges the response.
 ///
 /// # Errors
-/// If the server doesn't answer, or can't store anything.
+/// If the server doesn't respond, or can't store anything.
 pub(super) async fn check(site: &Site<'_>, cases: &[Case]) -> Result<Vec<Finding>, Error> {
     let writes = |case: &&Case| case.present && !is_read(&case.method);
     let resources = prepare(site, 1 + cases.iter().filter(writes).count()).await?;

@@ -121,7 +121,7 @@ fn written(case: &Case, answer: &Answer, after: &Seen) -> (Verdict, &'static str
     let done = if case.method == Method::DELETE { !after.exists() } else { after.exists() && after.body == WRITTEN };
     match &case.expected {
         Expected::Done if status.is_success() && done => (Verdict::Yes, ""),
-        Expected::Done if status.is_success() => (Verdict::No, "but the content is another"),
+        Expected::Done if status.is_success() => (Verdict::No, "but the content differs"),
         Expected::Done if kept && case.risk == Some(Risk::Unusable) => (Verdict::No, ""),
         _ if status.is_success() && kept && !done => (Verdict::No, "but nothing was changed"),
         Expected::Part if after.body == spliced() => (Verdict::Yes, "only the part was changed"),
@@ -145,7 +145,7 @@ fn read(case: &Case, answer: &Answer) -> (Verdict, &'static str) {
     match (&case.expected, response.status()) {
         (_, StatusCode::OK) if !whole => (Verdict::No, "with other content"),
         (_, StatusCode::PARTIAL_CONTENT) if case.method == Method::GET && !is_part(response) => {
-            (Verdict::No, "with other bytes than it names")
+            (Verdict::No, "with bytes other than it names")
         }
         (Expected::Whole, StatusCode::OK) => (Verdict::Yes, ""),
         // The client keeps, or combines, bytes of another version.

@@ -72,7 +72,7 @@ Exit codes:
 /// Checks a server, prints a table, and returns the exit code.
 ///
 /// # Errors
-/// Fails if the server doesn't answer, or can't store anything.
+/// Fails if the server doesn't respond, or can't store anything.
 pub fn run(args: &CheckArgs) -> Result<u8, Error> {
     let findings = block_on(async {
         if is_store(&args.url) {

@@ -36,7 +36,7 @@ pub(super) enum Outcome {
 /// Runs all races.
 ///
 /// # Errors
-/// If the server doesn't answer, or can't store anything.
+/// If the server doesn't respond, or can't store anything.
 pub(super) async fn check(site: &Site<'_>) -> Result<Vec<Finding>, Error> {
     let kinds = [
         (Kind::Create, "13.1.2", "of 16 creators, one succeeds"),

@@ -32,7 +32,7 @@ type State = Option<(Bytes, Version)>;
 /// Checks a store, and deletes the objects of the check.
 ///
 /// # Errors
-/// If the store doesn't answer, or can't store anything.
+/// If the store doesn't respond, or can't store anything.
 pub(super) async fn check(place: Place) -> Result<Vec<Finding>, Error> {
     let random = nonce().map_err(|error| Error::runtime(error.to_string()))?;
     let bench = Bench { place, random, keys: RefCell::default() };
@@ -105,7 +105,7 @@ impl Bench {
             (0, _) => (Verdict::Unchecked, "no write names a version".to_owned()),
             _ => (Verdict::safe_if(wrong == 0), format!("{wrong} of {told} differ")),
         };
-        let name = "the version of a write is that of the next read";
+        let name = "a write returns the version of the next read";
         findings.push(finding("8.8.3", name, Risk::Lost, verdict, detail));
         Ok(findings)
     }

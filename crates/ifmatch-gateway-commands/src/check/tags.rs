@@ -12,7 +12,7 @@ const WRITES: u32 = 8;
 /// Checks that there is a strong tag, and that it changes with every write.
 ///
 /// # Errors
-/// If the server doesn't answer, or can't store anything.
+/// If the server doesn't respond, or can't store anything.
 pub(super) async fn check(site: &Site<'_>) -> Result<Vec<Finding>, Error> {
     let key = site.key();
     let fields: &[_] = &[];
@@ -55,7 +55,7 @@ pub(super) async fn check(site: &Site<'_>) -> Result<Vec<Finding>, Error> {
         (_, 0) => (Verdict::Yes, "PUT names the tag".to_owned()),
         (count, wrong) => (Verdict::No, format!("{wrong} of {count} differ")),
     };
-    Ok(vec![exists, of_head, changes, finding("the tag of a PUT is that of the next GET", Risk::Lost, verdict, detail)])
+    Ok(vec![exists, of_head, changes, finding("a PUT returns the tag of the next GET", Risk::Lost, verdict, detail)])
 }
 
 fn finding(name: &str, risk: Risk, verdict: Verdict, detail: String) -> Finding {

@@ -34,7 +34,7 @@ const NO_TAG: &str = "the server names no strong ETag";
 const GIVING_UP: Duration = Duration::from_secs(5);
 /// Time after which a wait for the lock is reported.
 const QUIET: Duration = Duration::from_secs(1);
-/// Time after which a server that doesn't answer is reported.
+/// Time after which a server that doesn't respond is reported.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// `ifmatch lock …`
@@ -254,7 +254,7 @@ impl Guard {
         Ok((Client::new(server), key.into_owned()))
     }
 
-    /// Acquires the lock, however long that takes. Reports a server that doesn't answer, once until it answers again.
+    /// Acquires the lock, however long that takes. Reports a server that doesn't respond, once until it responds again.
     async fn acquire(&self, lock: &Lock) -> Result<Held, ClientError> {
         let mut is_reported = false;
         loop {
@@ -263,7 +263,7 @@ impl Guard {
                 Ok(None) => is_reported = false,
                 Err(error) if *error.kind() == ErrorKind::Unknown => {
                     if !is_reported {
-                        complain(0, &format!("{}. Retrying until the server answers.", self.explained(&error)));
+                        complain(0, &format!("{}. Retrying until the server responds.", self.explained(&error)));
                     }
                     is_reported = true;
                 }
@@ -339,11 +339,11 @@ async fn with_notice<T>(record: &Document<LockRecord>, acquire: impl Future<Outp
 }
 
 /// Ends an acquisition after a signal, and returns the exit code. Waits until a lock that was acquired nevertheless has been
-/// released, but not for a server that doesn't answer, and not after a second signal.
+/// released, but not for a server that doesn't respond, and not after a second signal.
 async fn give_up(client: &Client, signal: Received, signals: &mut Forwarded) -> u8 {
     tokio::select! {
         late = timeout(GIVING_UP, client.released()) => if late.is_err() {
-            complain(0, "the server doesn't answer. If it granted the lock, it stays held for its time to live.");
+            complain(0, "the server doesn't respond. If it granted the lock, it stays held for its time to live.");
         },
         _ = signals.next() => {}
     }

@@ -166,7 +166,7 @@ impl Partial {
         })?;
         fs::create_dir_all(&folder).map_err(failed)?;
         if fs::symlink_metadata(&folder).map_err(failed)?.is_symlink() {
-            return Err(Error::runtime(format!("{} is a symbolic link. Remove it.", folder.display())));
+            return Err(Error::runtime(format!("{} is a symbolic link. Remove the link.", folder.display())));
         }
         for entry in fs::read_dir(&folder).map_err(failed)? {
             fs::remove_file(entry.map_err(failed)?.path()).map_err(failed)?;

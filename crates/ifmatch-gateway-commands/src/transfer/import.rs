@@ -146,7 +146,7 @@ impl Import {
         match self.remote.put(blob, file, &over).await? {
             Put::Done => Ok(Outcome::Written),
             Put::Refused(reason) => match self.remote.head(blob).await? {
-                // The answer to an earlier attempt was lost, or another import stores the same folder.
+                // The response to an earlier attempt was lost, or another import stores the same folder.
                 Some(head) if self.has(blob, &head, file).await? => Ok(Outcome::Written),
                 _ => Err(Fault::conflict(format!("left as it is, since another writer changed it ({reason})"))),
             },

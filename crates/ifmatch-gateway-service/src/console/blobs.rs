@@ -1,6 +1,6 @@
 //! The screen of blobs: listing, preview, and changes that lose nothing.
 //!
-//! A change names the version that was shown (`If-Match`). If another writer was faster, the answer is 412: the page then merges both
+//! A change names the version that was shown (`If-Match`). If another writer was faster, the response is 412: the page then merges both
 //! versions with the one that the operator began with, and saves the result under the condition of the newer one.
 
 use std::fmt::Display;

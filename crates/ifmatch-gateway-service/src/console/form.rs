@@ -37,7 +37,7 @@ pub(super) struct Form {
     _share: Option<Share<IpAddr>>,
 }
 
-/// The memory of the forms that are read or in use, in KiB, in all and of each client.
+/// The memory of the forms that are read or in use, in KiB, in total and per client.
 pub(super) type Memory = Arc<Shares<IpAddr>>;
 
 /// Allows this number of MiB.

@@ -105,7 +105,7 @@ fn servers(state: &Overview) -> Option<Card> {
     let facts = if healthy.is_empty() { "none in use".to_owned() } else { format!("in use: {}", healthy.join(", ")) };
     let card = Card::new("Upstreams", facts);
     let cause = Some(Text(format!("{} of {all} out of use: {}", down.len(), down.join(", "))));
-    let next = "Check that these servers run and answer. They are used again once they do.";
+    let next = "Check that these servers run and respond. They are used again once they do.";
     match down.len() {
         _ if all == 0 => None,
         0 => Some(card),

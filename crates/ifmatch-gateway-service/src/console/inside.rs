@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::gateway::tracker::Uncounted;
 
-/// Maximum size of an answer that is shown, in bytes.
+/// Maximum size of a response that is shown, in bytes.
 const LONGEST: usize = 4 << 20;
 
 /// Sends requests to the gateway with an operator's token.
@@ -38,7 +38,7 @@ impl Failure {
     }
 }
 
-/// An answer in memory.
+/// A response in memory.
 pub(super) struct Whole {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
@@ -52,7 +52,7 @@ impl Whole {
 }
 
 impl Inside<'_> {
-    /// Sends a request. The answer may have any status.
+    /// Sends a request. The response may have any status.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -63,8 +63,7 @@ impl Inside<'_> {
         if !self.has_blobs && !target.starts_with("/-/") {
             return Err(Failure::new(StatusCode::NOT_FOUND, "this gateway has no blobs"));
         }
-        let invalid =
-            |_| Failure::new(StatusCode::BAD_REQUEST, "this is no valid request: check what you have entered");
+        let invalid = |_| Failure::new(StatusCode::BAD_REQUEST, "this isn't a valid request. Check what you entered");
         let is_uncounted = !self.counts_looks && method.is_safe() && target.starts_with("/-/");
         let mut request = Request::builder().method(method).uri(target).header(HOST, "localhost");
         request = request.header(USER_AGENT, "ifmatch-console").header(CONTENT_LENGTH, body.len());
@@ -79,7 +78,7 @@ impl Inside<'_> {
         Ok(self.gateway.handle(request, self.context.clone()).await)
     }
 
-    /// Sends a request, and reads its answer. Fails unless the answer is a success.
+    /// Sends a request, and reads its response. Fails unless the response is a success.
     pub(super) async fn whole(
         &self,
         method: Method,

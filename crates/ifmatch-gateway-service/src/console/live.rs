@@ -26,7 +26,7 @@ use super::{Answer, Console};
 /// The type of the streams.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
-/// Maximum number of streams, in all and of a session. Browsers have six connections to a host that speaks HTTP/1: some of them
+/// Maximum number of streams, in total and per session. Browsers have six connections to a host that speaks HTTP/1: some of them
 /// must stay free for other requests.
 const LIMIT: SlotLimit = SlotLimit { total: 64, per_client: Some(4) };
 /// Time between two looks at a page, unless a look takes long.

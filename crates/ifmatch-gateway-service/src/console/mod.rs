@@ -1,7 +1,7 @@
 //! The console: pages for an operator's browser.
 //!
 //! It is a client of the gateway in the same process. Each page sends the requests that a program would send, with the token that
-//! the operator has signed in with, and shows the answers. So nothing can be seen or changed here that the API wouldn't permit.
+//! the operator has signed in with, and shows the responses. So nothing can be seen or changed here that the API wouldn't permit.
 
 use std::fmt::Display;
 use std::net::SocketAddr;

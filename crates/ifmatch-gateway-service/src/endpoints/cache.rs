@@ -101,7 +101,7 @@ async fn purge(
     Ok(purged(count))
 }
 
-/// The answer to a request about something that can be the URL of no response.
+/// The response to a request about something that can be the URL of no response.
 fn not_a_url(text: &str) -> Problem {
     Problem::bad_request(format!(
         "'{text}' is not a URL. Write it with the scheme and host that clients use, such as \
@@ -128,7 +128,7 @@ pub(super) async fn purge_target<B>(
     request: Request<B>,
 ) -> Result<Response<Bytes>, Problem> {
     let head = request.into_parts().0;
-    let url = cache.url(&head).ok_or_else(|| Problem::bad_request("send exactly one host"))?;
+    let url = cache.url(&head).ok_or_else(|| Problem::bad_request("send one Host header, not none or several"))?;
     let order = Order { purges: vec![Purge::Url(url)], soft: false };
     purge(cache, others, order, &head.headers).await
 }

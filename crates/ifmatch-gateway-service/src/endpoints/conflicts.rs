@@ -16,7 +16,7 @@ const WORST: usize = 10;
 /// Maximum number of conflicts in `recent`, and the default.
 const MAX_LIMIT: usize = 500;
 
-/// The answer.
+/// The response.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Found {
     /// Number of conflicts since the start.
@@ -60,8 +60,8 @@ pub(super) fn respond<B>(conflicts: &Conflicts, request: &Request<B>) -> Result<
         match (&*name, value.parse::<usize>()) {
             ("path", _) => path = Some(value.into_owned()),
             ("limit", Ok(number @ 1..)) => limit = number.min(MAX_LIMIT),
-            ("limit", _) => return Err(Problem::bad_request(format!("limit must be a number from 1 to {MAX_LIMIT}"))),
-            _ => return Err(Problem::bad_request("the parameters are path and limit")),
+            ("limit", _) => return Err(Problem::bad_request(format!("limit isn't a number from 1 to {MAX_LIMIT}"))),
+            _ => return Err(Problem::bad_request("unknown parameter. Use path or limit")),
         }
     }
     let is_wanted = |conflict: &Conflict| {

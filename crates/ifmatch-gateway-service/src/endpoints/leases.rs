@@ -100,7 +100,7 @@ async fn one(
         return Err(not_allowed("GET, HEAD, POST", r#"GET shows the lease. POST {"action":"break"} breaks it"#));
     }
     let Command::Break { period, token } = command(request).await?;
-    let too_long = || Problem::bad_request("the period must be 0 to 60 seconds");
+    let too_long = || Problem::bad_request("the period isn't a number of seconds from 0 to 60");
     let period = period.map(|seconds| BreakPeriod::from_seconds(seconds).ok_or_else(too_long)).transpose()?;
     let action = LeaseAction::Break { period, token: token.map(Revision::new) };
     let leased = lease(store, &target, action).await.map_err(|error| match error.kind() {
@@ -229,11 +229,11 @@ impl Query {
             match &*name {
                 "prefix" => parsed.prefix = value.into_owned(),
                 "after" => {
-                    let unknown = |_| Problem::bad_request("after must be the value of next in the previous page");
+                    let unknown = |_| Problem::bad_request("invalid after. Send the previous page's value of next");
                     parsed.after = Some(LeaseTarget::new(&value).map_err(unknown)?);
                 }
                 "limit" => parsed.limit = limit(&value)?,
-                _ => return Err(Problem::bad_request("the parameters are prefix, after and limit")),
+                _ => return Err(Problem::bad_request("unknown parameter. Use prefix, after or limit")),
             }
         }
         Ok(parsed)
@@ -243,7 +243,7 @@ impl Query {
 fn limit(text: &str) -> Result<usize, Problem> {
     match text.parse::<usize>() {
         Ok(limit @ 1..) => Ok(limit.min(MAX_LIMIT)),
-        _ => Err(Problem::bad_request(format!("limit must be a number from 1 to {MAX_LIMIT}"))),
+        _ => Err(Problem::bad_request(format!("limit isn't a number from 1 to {MAX_LIMIT}"))),
     }
 }
 

@@ -87,12 +87,12 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
         }
         _ => {
             let last = match (&state.blobs, &state.folder) {
-                (Some(_), Some(_)) => format!("{}, {}", SNAPSHOT, LEASES),
+                (Some(_), Some(_)) => format!("{SNAPSHOT}, {LEASES}"),
                 (Some(_), None) => LEASES.to_owned(),
                 (None, _) => CACHE.to_owned(),
             };
-            let paths = format!("{}, {}, {}, {}, {} and {last}", HEALTH, READY, METRICS, OVERVIEW, CONFLICTS);
-            Err(Problem::not_found().detail(format!("no such endpoint. There are {paths}")))
+            let paths = format!("{HEALTH}, {READY}, {METRICS}, {OVERVIEW}, {CONFLICTS} and {last}");
+            Err(Problem::not_found().detail(format!("no such endpoint. The endpoints are {paths}")))
         }
     }
 }

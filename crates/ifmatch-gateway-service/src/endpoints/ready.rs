@@ -22,14 +22,14 @@ use crate::purges::Following;
 
 /// Time limit for the store.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time for which an answer of the store is reused.
+/// Time for which a response of the store is reused.
 const REUSE: Duration = Duration::from_secs(1);
 /// The container that is looked up. It needn't exist.
 const CONTAINER: &str = "ifmatch-ready";
 /// The key of a record that is never changed.
 const KEY: &str = "i/ready";
 
-/// The last answer of the store. One request asks the store at a time; others wait for its answer.
+/// The last response of the store. One request asks the store at a time; others wait for its response.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness(Mutex<Option<(Result<(), Down>, Timestamp)>>);
 
@@ -69,7 +69,7 @@ async fn answers(blobs: &MeteredStore) -> Result<(), String> {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.reason()),
         Err(_) => {
-            Err(format!("the store didn't answer within {} s. Check its server and the network.", PATIENCE.as_secs()))
+            Err(format!("the store didn't respond within {} s. Check its server and the network.", PATIENCE.as_secs()))
         }
     }
 }
@@ -100,7 +100,7 @@ pub(super) enum Ready {
     Yes,
     /// The gateway is about to stop.
     Stopping,
-    /// The store or its register doesn't answer, or refuses changes, for this reason.
+    /// The store or its register doesn't respond, or refuses changes, for this reason.
     Unavailable(Down),
 }
 
@@ -129,9 +129,9 @@ pub(super) fn warning(state: &AppState) -> Option<String> {
     (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
-/// Returns 200 if requests can be served, or 503 if the store doesn't answer, its register doesn't answer or
+/// Returns 200 if requests can be served, or 503 if the store doesn't respond, its register doesn't respond or
 /// refuses changes, or the gateway is about to stop. An expired certificate is a warning: others have the same, so taking this
-/// gateway out wouldn't help. Nor does it if the log of purges can't be read. The reason is in `/-/overview`, which needs a token.
+/// gateway out wouldn't help. Nor does it if the purge log can't be read. The reason is in `/-/overview`, which needs a token.
 pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
     let status = match check(state).await {
         Ready::Stopping => "stopping",

@@ -429,7 +429,7 @@ fn redirect_to_tls<B>(request: &Request<B>, port: u16) -> Response<Bytes> {
             response.headers_mut().insert(LOCATION, location);
             response
         }
-        None => Problem::bad_request("name a valid host, and a path").to_response(),
+        None => Problem::bad_request("the request has no valid host or path. Send both").to_response(),
     }
 }
 

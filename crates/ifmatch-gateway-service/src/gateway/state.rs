@@ -58,11 +58,11 @@ pub struct AppState {
     pub(crate) conflicts: Conflicts,
     /// Source of request ids.
     pub(crate) ids: RequestIds,
-    /// The last answer of the store to `/-/ready`.
+    /// The last response of the store to `/-/ready`.
     pub(crate) readiness: Readiness,
     /// The reads that wait for a change.
     pub waits: Arc<Waits>,
-    /// The memory for bodies that an operation holds whole.
+    /// The memory for bodies that an operation holds in full.
     pub documents: Documents,
     /// `true` if each client gets a share of the waits, and of the memory for documents.
     pub(crate) has_shares: bool,

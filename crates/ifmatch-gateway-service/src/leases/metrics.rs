@@ -283,7 +283,7 @@ mod tests {
         LeaseTarget::new(text).unwrap()
     }
 
-    /// A lease that is held until `end`, for ever if there is none.
+    /// A lease that is held until `end`, forever if there is none.
     fn lease(end: Option<Timestamp>) -> Lease {
         let (id, phase) = ([7; 16], json!({ "Held": end }));
         serde_json::from_value(json!({ "id": id, "duration": "Infinite", "phase": phase, "token": 1 })).unwrap()

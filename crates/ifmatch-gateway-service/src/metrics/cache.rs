@@ -1,4 +1,4 @@
-//! Metrics of the cache, and of the log of purges that several proxies share.
+//! Metrics of the cache, and of the purge log that several proxies share.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) fn update(now: &Metrics) {
     }
 }
 
-/// Sets the progress through the log of purges.
+/// Sets the progress through the purge log.
 pub(crate) fn update_purges(position: u64, age: Duration, is_cut_off: bool) {
     #[expect(
         clippy::cast_precision_loss,

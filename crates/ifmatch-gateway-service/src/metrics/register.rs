@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Returns a register whose first swaps have no answer, and take place or not.
+    /// Returns a register whose first swaps have no response, and take place or not.
     fn unanswered(done: impl IntoIterator<Item = bool>) -> FaultyRegister {
         let register = FaultyRegister::default();
         register.schedule(done.into_iter().map(|done| Fault::Unanswered { done, then_cut: false }));

@@ -55,7 +55,7 @@ metrics! {
         WAITS: gauge "ifmatch_waits"
             "Reads waiting for a change (`Prefer: wait`)."
         DOCUMENTS: gauge "ifmatch_document_bytes"
-            "Memory of request bodies that an operation holds whole, in bytes."
+            "Memory of bodies that operations hold in full, in bytes."
         CERTIFICATE_END: gauge "ifmatch_tls_certificate_not_after_seconds"
             "Unix time when the certificate in a file, or one of its chain, expires; 0 once another file replaced it."
         BUILD_INFO: gauge "ifmatch_build_info"
@@ -92,7 +92,7 @@ metrics! {
             "Size of bodies in --cache-dir, in bytes."
     }
 
-    /// Of the log of purges that several proxies share.
+    /// Of the purge log that several proxies share.
     purges {
         POSITION: gauge "ifmatch_purge_log_position"
             "Number of the last purge log segment that was applied."
@@ -125,7 +125,7 @@ metrics! {
     /// Of a register of `--register`, or of `--data` beside an object store.
     register {
         SECONDS: histogram "ifmatch_register_seconds"
-            "Seconds of the register's calls by operation and outcome: done, conflict, unavailable (nothing changed), ambiguous (a swap without an answer), full, unreadable."
+            "Seconds of the register's calls by operation and outcome: done, conflict, unavailable (nothing changed), ambiguous (an unacknowledged swap), full, unreadable."
         CLOCK_ERROR: gauge "ifmatch_register_clock_error_seconds"
             "Uncertainty of the register engine's clock; infinite if the engine keeps no time, or it is unknown."
         EPOCH: gauge "ifmatch_register_epoch"

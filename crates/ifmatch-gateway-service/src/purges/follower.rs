@@ -133,9 +133,9 @@ impl Reader {
             let read = self.read().await;
             match &read {
                 Err(error) if is_well => {
-                    tracing::warn!(%error, "cannot read the log of purges: stored responses are validated before use");
+                    tracing::warn!(%error, "cannot read the purge log, so stored responses are validated before use");
                 }
-                Ok(()) if !is_well => tracing::info!("the log of purges can be read again"),
+                Ok(()) if !is_well => tracing::info!("the purge log is readable again"),
                 _ => {}
             }
             is_well = read.is_ok();
@@ -156,7 +156,7 @@ impl Reader {
             let others = segments.iter().filter(|segment| segment.by != self.node);
             run_all(&others.flat_map(|segment| &segment.orders).collect::<Vec<_>>(), &self.cache);
         } else {
-            tracing::warn!("the log of purges has a gap since this proxy has last read it: all responses are purged");
+            tracing::warn!("the purge log has a gap since this proxy last read it, so all responses are purged");
             self.cache.purge(&Purge::Prefix(String::new()));
         }
         let until = self.follower.caught_up(loaded.head, loaded.epoch, began, self.bound);
@@ -191,7 +191,7 @@ async fn append_all(log: Log, node: u64, mut queue: mpsc::Receiver<(Order, Reply
         if let Ok(head) = appended
             && let Err(error) = log.sweep(head).await
         {
-            tracing::debug!(%error, "cannot remove old segments of the log of purges yet");
+            tracing::debug!(%error, "cannot remove old segments of the purge log yet");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The log of purges in a register: a head, and one record for each segment.
+//! The purge log in a register: a head, and one record for each segment.
 //!
 //! To append is two swaps: one creates the segment after the newest, which only one process can do, and one advances the head
 //! to it. A process that crashes in between leaves a segment that the next one finds in its way. It advances the head, and
@@ -94,7 +94,7 @@ impl Log {
             let is_ours = match maybe(created)? {
                 None => continue,
                 Some(Swap::Done) => true,
-                // An attempt without an answer took place. Records of different writers differ by their nonces.
+                // An attempt without a response took place. Records of different writers differ by their nonces.
                 Some(Swap::Conflict(found)) => found.as_ref() == Some(&record),
             };
             if let Some(head) = self.advance_to(number, loaded).await?.filter(|_| is_ours) {
@@ -181,7 +181,7 @@ fn maybe(swapped: Result<Swap, RegisterError>) -> Result<Option<Swap>, RegisterE
 }
 
 fn contended() -> RegisterError {
-    RegisterError::new(RegisterErrorKind::Unavailable, "others keep changing the log of purges")
+    RegisterError::new(RegisterErrorKind::Unavailable, "others keep changing the purge log")
 }
 
 fn key(key: &str) -> Result<Key, RegisterError> {
@@ -277,7 +277,7 @@ mod tests {
         let (done, lost) =
             (Fault::Unanswered { done: true, then_cut: false }, Fault::Unanswered { done: false, then_cut: false });
         let faults = [Fault::None, done, lost];
-        // Each order of three faults, repeated, with an answer at its end. The swaps of an append meet all of them.
+        // Each order of three faults, repeated, with a response at its end. The swaps of an append meet all of them.
         for order in 0..27 {
             let [first, second, third] = [order % 3, order / 3 % 3, order / 9].map(|fault| faults[fault]);
             let register = FaultyRegister::default();

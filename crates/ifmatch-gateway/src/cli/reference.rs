@@ -68,7 +68,7 @@ fn settings(command: &Command) -> String {
         command.get_subcommands().filter(|child| !servers.iter().any(|one| one.get_name() == child.get_name()));
     let others: Vec<&Command> = others.collect();
     if let Some(client) = others.iter().find_map(|child| client(child)) {
-        page.push_str("\n## Commands that ask a server\n\nThese flags are the same for each of them.\n");
+        page.push_str("\n## Commands that contact a server\n\nThey share these flags.\n");
         tables(&mut page, "", &client.get_arguments().filter(|arg| is_of_clients(arg)).collect::<Vec<_>>());
     }
     for child in others {

@@ -97,7 +97,7 @@ const TIPS: &[(&str, &str, &str)] = &[
     ("import export", "--dry-run -n", "run it: a second run writes nothing, and neither deletes anything"),
     ("import export", "--delete", "remove it: neither command deletes anything"),
     ("import export", "--parallel -j --concurrency", "use '--jobs {16}'"),
-    ("import export", "-r --recursive", "remove it: folders are always read whole"),
+    ("import export", "-r --recursive", "remove it: folders are always read with their subfolders"),
     ("verify", "URL", "to verify a running gateway, use '--url {http://127.0.0.1:10000}'"),
     ("verify gc", "WORD", "name the folder by a flag: '--data {./data}'"),
     ("backup", "WORD", "name the folders by flags: '--data DIR --to {DIR}'"),
@@ -106,7 +106,7 @@ const TIPS: &[(&str, &str, &str)] = &[
     ("backup", "--restore", "a backup is a data folder: serve it with 'ifmatch serve --data {DIR}'"),
     ("verify gc backup", "--dir --folder --path", "use '--data {./data}'"),
     ("verify", "--repair --fix", "restore damaged blobs from a backup; 'ifmatch gc' removes orphaned files"),
-    ("gc", "--force -f", "remove it: `gc` asks nothing. To look first, use '--dry-run'"),
+    ("gc", "--force -f", "remove it: `gc` asks for no confirmation. To look first, use '--dry-run'"),
     ("health", "URL NUMBER WORD", "name the gateway by a flag: '--url {http://127.0.0.1:10000}'"),
     ("health", "--token --token-file", "remove it: `health` needs no token"),
     (

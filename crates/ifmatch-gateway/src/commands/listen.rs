@@ -293,7 +293,7 @@ fn unavailable(address: SocketAddr, flag: &str, error: &io::Error) -> Error {
         }
         io::ErrorKind::PermissionDenied => {
             format!(
-                "this user may not listen on {address}. Choose a port from 1024 with {flag}, or grant CAP_NET_BIND_SERVICE."
+                "this user isn't allowed to listen on {address}. Choose a port from 1024 with {flag}, or grant CAP_NET_BIND_SERVICE."
             )
         }
         _ => format!("can't listen on {address}: {error}"),
@@ -320,7 +320,7 @@ impl Inherited {
         let mut inherited = Vec::new();
         for index in 0..sockets.len() {
             if let Some(listener) = sockets.take_tcp_listener(index).map_err(invalid)? {
-                // A unit with `Accept=yes` passes a connection, on which `accept` fails for ever.
+                // A unit with `Accept=yes` passes a connection, on which `accept` fails forever.
                 if !platform::is_listening(&listener).map_err(invalid)? {
                     return Err(invalid(io::Error::new(io::ErrorKind::InvalidInput, "it doesn't accept connections")));
                 }

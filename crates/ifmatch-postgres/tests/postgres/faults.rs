@@ -140,7 +140,7 @@ async fn a_swap_that_was_not_replicated_is_ambiguous() {
     assert!(error.to_string().contains("replicated"), "{error}");
 }
 
-/// The standby doesn't answer at all: the call ends within its time limit, and the server isn't asked to cancel.
+/// The standby doesn't respond at all: the call ends within its time limit, and the server isn't asked to cancel.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swap_without_an_answer_is_ambiguous_and_not_cancelled() {
     let server = start().await;
@@ -149,7 +149,7 @@ async fn a_swap_without_an_answer_is_ambiguous_and_not_cancelled() {
     let swap = waiting_swap(&register, &client).await;
     let error = swap.await.unwrap().expect_err("it has no answer");
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
-    // A request to cancel would take effect some time after the answer.
+    // A request to cancel would take effect some time after the response.
     for _ in 0..20 {
         assert_eq!(waiting(&client).await, 1, "the statement still waits");
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -32,7 +32,7 @@ impl Wrapper for ReadsFromStandby {
     }
 }
 
-/// Cancels a statement that waits for the standby, and takes the server's answer for a success.
+/// Cancels a statement that waits for the standby, and takes the server's response for a success.
 struct CancelsLateStatements {
     register: PostgresRegister,
     client: Client,

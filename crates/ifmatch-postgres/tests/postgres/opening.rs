@@ -64,7 +64,7 @@ async fn a_server_that_accepts_connections_and_no_more_is_unreachable() {
     let server = start().await;
     let error = refused(&server.url_at(losing_requests_about("ifmatch_schema", server.address()).await)).await;
     assert_eq!(error.kind(), ConnectErrorKind::Unreachable);
-    assert!(error.to_string().contains("doesn't answer"), "{error}");
+    assert!(error.to_string().contains("doesn't respond"), "{error}");
 }
 
 /// Starts a proxy that delivers nothing more to the server from the first request that contains the text.

@@ -1,4 +1,4 @@
-//! The answer of a route that redirects.
+//! The response of a route that redirects.
 
 use http::header::LOCATION;
 use http::{HeaderValue, Response, StatusCode, Uri};
@@ -49,7 +49,7 @@ impl Redirect {
         Ok(Self { status, target: target.to_owned(), with_path })
     }
 
-    /// Returns the answer to a request for this path and query. `None` if the path isn't valid in a header field.
+    /// Returns the response to a request for this path and query. `None` if the path isn't valid in a header field.
     pub(crate) fn answer(&self, path: &str) -> Option<Response<()>> {
         let location = format!("{}{}", self.target, if self.with_path { path } else { "" });
         let mut response = Response::new(());

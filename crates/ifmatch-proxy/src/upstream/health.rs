@@ -52,7 +52,7 @@ impl HealthCheck {
     }
 }
 
-/// Checks the servers of these upstreams for ever.
+/// Checks the servers of these upstreams until the task is dropped.
 pub(crate) async fn watch<'a>(client: &Client, upstreams: impl Iterator<Item = (&'a Upstream, &'a HealthCheck)>) {
     let mut tasks = JoinSet::new();
     for (upstream, check) in upstreams {

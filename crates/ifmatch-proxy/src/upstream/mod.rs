@@ -164,9 +164,9 @@ impl Upstream {
     /// 5 seconds by default; 0 failures disable it.
     ///
     /// If no other server is available, the kind of the failures decides. After time limits, requests fail with
-    /// [`Unavailable`](crate::ProxyErrorKind::Unavailable). A server that closes connections, sends invalid HTTP, or answers
-    /// 502, 503 or 504 still gets requests that no other server can take. So does an unreachable server, which is skipped for the
-    /// pause at once.
+    /// [`Unavailable`](crate::ProxyErrorKind::Unavailable). A server that closes connections, sends invalid HTTP, or
+    /// answers 502, 503 or 504 still gets requests that no other server can take. An unreachable server does, too, but
+    /// is skipped for the pause at once.
     #[must_use]
     pub fn breaker(self, failures: u32, pause: Duration) -> Self {
         Self { breaker: BreakerRule { failures, pause }, ..self }
@@ -175,7 +175,7 @@ impl Upstream {
     /// Limits the number of concurrent requests to each server, and the number of requests that wait for a slot at any
     /// of them. Further requests fail with [`Overloaded`](crate::ProxyErrorKind::Overloaded). Unlimited by default.
     ///
-    /// A [`Client`](crate::Client) gets another slot while free slots outnumber its own, so one client takes at most
+    /// A [`Client`](crate::Client) gets another slot while more are free than it holds, so one client takes at most
     /// half of them.
     #[must_use]
     pub fn limit(self, requests: u32, queue: u32) -> Self {

@@ -76,7 +76,7 @@ async fn a_safe_request_that_a_server_fails_goes_to_the_next_one_and_a_write_doe
         assert_eq!(answer, expected, "{shown}");
         assert_eq!(servers.map(|server| server.requests().len()), counts, "{shown}");
     }
-    // The last server's answer is returned, with its content, and the slots are free again.
+    // The last server's response is returned, with its content, and the slots are free again.
     let busy = Origin::start(vec![Step::Send(BUSY); 9]).await;
     let upstream = upstream_of(&[&busy; 5]).limit(1, 0);
     let proxy = proxy_of(upstream);
@@ -413,7 +413,7 @@ async fn a_server_that_answers_errors_at_once_does_not_win_least_connections() {
     let good = Origin::start(vec![Step::Send(EMPTY); 99]).await;
     let upstream = upstream_of(&[&busy, &good]).balance(Balance::LeastConnections).breaker(3, Duration::from_hours(1));
     let proxy = proxy_of(upstream);
-    // An answer is held back, so the good server always has more requests in progress.
+    // A response is held back, so the good server always has more requests in progress.
     let mut held = Vec::new();
     for number in 0..30 {
         let response = ask(&proxy, get(&format!("/{number}"))).await.unwrap();

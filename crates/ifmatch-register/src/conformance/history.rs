@@ -31,13 +31,13 @@ pub struct Operation {
     pub key: Key,
     /// Time of the call, by a clock that all callers share.
     pub started: u64,
-    /// Time of the answer. Operations that end and start at the same time count as concurrent.
+    /// Time of the response. Operations that end and start at the same time count as concurrent.
     pub ended: u64,
-    /// The call and its answer.
+    /// The call and its response.
     pub action: Action,
 }
 
-/// A call with its answer. [`Revision::NONE`] means that there is no record.
+/// A call with its response. [`Revision::NONE`] means that there is no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A load, or an entry of a scan, that found this revision. Failed loads aren't recorded.
@@ -48,19 +48,19 @@ pub enum Action {
         expected: Revision,
         /// The revision of the proposed record.
         next: Revision,
-        /// The answer.
+        /// The response.
         answer: Answer,
     },
 }
 
-/// The answer to a swap.
+/// The response to a swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The swap took place.
     Done,
     /// The swap didn't take place. Contains the revision that was found.
     Conflict(Revision),
-    /// The swap may have taken place, or may still do so. Also stands for a caller that ended before the answer.
+    /// The swap may have taken place, or may still do so. Also stands for a caller that ended before the response.
     Ambiguous,
     /// The register answered that nothing was changed.
     Failed,
@@ -81,7 +81,7 @@ pub enum ViolationKind {
     Fork,
     /// A revision was found, or replaced, that no swap had proposed.
     Unwritten,
-    /// A swap took place although its answer denied it.
+    /// A swap took place although its response denied it.
     Refuted,
     /// A load began after a newer revision was acknowledged or seen, and found an older one.
     Stale,
@@ -92,7 +92,7 @@ pub enum ViolationKind {
     Malformed,
 }
 
-/// Checks that a history is linearizable: that one order of all operations agrees with each answer and with real time.
+/// Checks that a history is linearizable: that one order of all operations agrees with each response and with real time.
 ///
 /// Each key starts without a record. An ambiguous swap counts if a later operation saw its revision. A conflict counts
 /// as a load of the revision that it found, since a spurious conflict is allowed.
@@ -123,7 +123,7 @@ pub fn check(operations: &[Operation]) -> Result<(), Violation> {
 }
 
 impl Operation {
-    /// Returns the revision that the answer shows to be the current one at some time during the operation.
+    /// Returns the revision that the response shows to be the current one at some time during the operation.
     fn seen(&self) -> Option<Revision> {
         match self.action {
             Action::Load(found) | Action::Swap { answer: Answer::Conflict(found), .. } => Some(found),
@@ -183,7 +183,7 @@ fn chain<'a>(operations: &[&'a Operation]) -> Result<Vec<&'a Operation>, Violati
     Ok(chain)
 }
 
-/// The knowledge that an answer gives about a swap.
+/// The knowledge that a response gives about a swap.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Likelihood {
     Denied,

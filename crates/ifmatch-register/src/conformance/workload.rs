@@ -136,7 +136,7 @@ impl Client {
     }
 
     /// Calls `journal` with each operation in place of recording it in the history. A swap is passed twice: as an ambiguous
-    /// one that ends when it starts, before it is sent, and with its answer. If the process is killed, the journal thus
+    /// one that ends when it starts, before it is sent, and with its response. If the process is killed, the journal thus
     /// has each swap that may have been sent.
     #[must_use]
     pub fn with_journal(mut self, journal: impl FnMut(&Operation) + Send + 'static) -> Self {

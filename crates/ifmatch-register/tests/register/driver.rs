@@ -26,15 +26,15 @@ pub(crate) enum Fault {
     Overtaken,
     /// The holder releases its lease, and another client acquires it.
     LeasedAnew,
-    /// The swap takes place, and the answer is lost.
+    /// The swap takes place, and the response is lost.
     DoneWithoutAnswer,
-    /// The swap takes place, the answer is lost, and another writer follows.
+    /// The swap takes place, the response is lost, and another writer follows.
     DoneWithoutAnswerThenOvertaken,
-    /// The swap takes place, its answer is lost, and the next load fails.
+    /// The swap takes place, its response is lost, and the next load fails.
     DoneWithoutAnswerThenUnreadable,
-    /// The swap takes place, its answer is lost, and the client library sends it again: it conflicts with itself.
+    /// The swap takes place, its response is lost, and the client library sends it again: it conflicts with itself.
     DoneTwice,
-    /// The swap doesn't take place, and the answer is lost.
+    /// The swap doesn't take place, and the response is lost.
     LostWithoutAnswer,
     /// The swap fails and reports the failure.
     Unavailable,
@@ -221,7 +221,7 @@ async fn a_swap_with_a_lost_answer_is_recognised() {
     assert_eq!(body(&register).await.as_deref(), Some(&b"mine"[..]));
 }
 
-/// The client library of an engine sends the swap, loses the answer and sends the swap again.
+/// The client library of an engine sends the swap, loses the response and sends the swap again.
 #[tokio::test]
 async fn a_conflict_with_the_swap_itself_is_a_success() {
     let (outcome, register) = write_with(&[Fault::DoneTwice]).await;

@@ -187,7 +187,7 @@ fn recorded(random: &mut Random) -> Vec<Operation> {
         .collect()
 }
 
-/// Changes an answer or a time at random, or removes an operation.
+/// Changes a response or a time at random, or removes an operation.
 fn alter(operations: &mut Vec<Operation>, random: &mut Random) {
     let at = random.below(operations.len());
     let any = Revision::new(10 * random.below(operations.len() + 1) as u64);
@@ -226,7 +226,7 @@ fn is_linearizable(operations: &[Operation]) -> bool {
     tester.is_consistent()
 }
 
-/// A register for stateright. Each operation contains its answer.
+/// A register for stateright. Each operation contains its response.
 #[derive(Clone)]
 struct Model(Revision);
 

@@ -24,7 +24,7 @@ struct Engine {
     records: MemoryRegister,
     batches: Mutex<Vec<Vec<Key>>>,
     allowed: Semaphore,
-    /// `true` if the next batch takes place without an answer.
+    /// `true` if the next batch takes place without a response.
     mute: Mutex<bool>,
 }
 
@@ -184,7 +184,7 @@ async fn a_swap_behind_another_of_its_key_follows_it_if_it_expects_its_record() 
     assert_eq!(engine.batches(), [[key("other")], [key("k")], [key("k")]]);
 }
 
-/// Nothing is known about the record after a swap without an answer, so the next swap must be sent.
+/// Nothing is known about the record after an unacknowledged swap, so the next swap must be sent.
 #[tokio::test]
 async fn a_swap_behind_an_ambiguous_one_of_its_key_is_sent() {
     let engine = Engine::new(0);

@@ -23,7 +23,7 @@ enum Fault {
     NoRevisionTest,
     /// The record of a conflict is older than the call.
     ConflictFromOlderRead,
-    /// A swap without an answer is sent again.
+    /// An unacknowledged swap is sent again.
     RetryAfterAmbiguous,
     /// Some loads are answered by a replica that lags.
     StaleReads,
@@ -51,7 +51,7 @@ impl Wrong {
         self.past.lock().unwrap().get(key).cloned().flatten()
     }
 
-    /// Swaps. The answer of each fifth swap is lost.
+    /// Swaps. The response of each fifth swap is lost.
     async fn swap(&self, key: &Key, expected: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
         let before = self.inner.load(key).await?;
         let expected = match self.fault {

@@ -215,7 +215,7 @@ impl Completion {
             && given.as_bytes().contains(&b'-')
             && known.as_bytes() != given.as_bytes()
         {
-            return Err(s3_error!(BadDigest, "{name} is not that of the parts: send them again"));
+            return Err(s3_error!(BadDigest, "{name} doesn't match the parts: send them again"));
         }
         Ok(Source { parts, length, algorithm: plan.algorithm, checksum })
     }

@@ -12,7 +12,7 @@
 //! - An upload ends, and its parts are removed, between two reads of another request: the request lists the parts before it loads the
 //!   upload. If any part is missing, it finds the upload ended.
 //! - A part is replaced or removed before it is read: its tag differs, and nothing is written, unless the bytes are the same. A client
-//!   that sends a part twice, since it hasn't seen the first answer, may list the tag of either answer.
+//!   that sends a part twice, since it hasn't seen the first response, may list the tag of either response.
 //! - An upload is aborted while it is completed: one of both changes it first, and the other fails.
 //! - A part arrives after its upload was completed or aborted: it is removed again.
 //! - A part arrives while its upload is completed: it stays, since it may have replaced another one, and its client is told to try

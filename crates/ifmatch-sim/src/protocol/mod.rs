@@ -29,7 +29,7 @@ pub enum Sabotage {
     ObserveLate,
     /// The service isn't cancelled at the deadline.
     NeverCancel,
-    /// A write without an answer counts as not done.
+    /// An unacknowledged write counts as not done.
     AssumeNotDone,
     /// Writers rely on earlier reads of a resource in an unknown state instead of probing it.
     TrustOldProbes,

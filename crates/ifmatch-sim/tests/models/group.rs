@@ -13,7 +13,7 @@ fn model(clients: &[(GroupTask, usize)]) -> GroupModel {
     GroupModel { clients, exists, named: false, sent: false, losses: 1, crashes: 1, sabotage }
 }
 
-/// Five clients with named changes wait at one process, one more than the answers that single changes leave.
+/// Five clients with named changes wait at one process, one more than the responses that single changes leave.
 fn queue() -> GroupModel {
     GroupModel { named: true, sent: true, losses: 0, crashes: 1, ..model(&[(Overwrite, 0); 5]) }
 }

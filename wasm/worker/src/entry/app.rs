@@ -38,7 +38,7 @@ const BUCKET: &str = "BUCKET";
 const OPEN_TO_ALL: &str = "IFMATCH_DEVELOPMENT authorizes every request, and applies only to requests to localhost or \
                            a loopback address: set IFMATCH_WRITE_TOKEN or IFMATCH_ACCOUNTS with `wrangler secret put`";
 
-/// Time for which reads may reuse the answer of a container's object. During it, a read may return a blob that an
+/// Time for which reads may reuse the response of a container's object. During it, a read may return a blob that an
 /// unanswered write left in a container deleted by another isolate.
 const CONTAINER_MEMORY: Duration = Duration::from_secs(5);
 

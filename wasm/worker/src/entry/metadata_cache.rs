@@ -2,7 +2,7 @@
 //! 304 without a request to R2.
 //!
 //! Another isolate may replace the blob meanwhile: its version becomes visible when that time has passed. The time counts from
-//! before R2 was asked, so it includes the answer's latency. Everything in one response belongs to one version.
+//! before R2 was asked, so it includes the response's latency. Everything in one response belongs to one version.
 //!
 //! Writes through this isolate evict the blob. A read concurrent with a write may have seen the previous state, and isn't
 //! cached.

@@ -81,14 +81,14 @@ fn one_of(
     known.iter().find(|name| **name == value).copied().map(Some).ok_or(Unknown { setting, known })
 }
 
-/// Time limit for an answer, in milliseconds.
+/// Time limit for a response, in milliseconds.
 const TIMEOUT: u32 = 10_000;
 /// Attempts at a request that is safe to repeat. An object that is being moved fails the requests sent meanwhile.
 const ATTEMPTS: usize = 3;
 /// The object's name says all there is to say: requests to it need no host.
 const URL: &str = "https://records.ifmatch/";
 
-/// Reason for a missing answer.
+/// Reason for a missing response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Trouble {
     /// The request wasn't sent.
@@ -141,7 +141,7 @@ fn unanswered(why: &impl ToString) -> Trouble {
     Trouble::Unanswered { why: why.to_string(), is_overloaded: false }
 }
 
-/// Only an answer from the object is definite. Any exception, even an overloaded object's, may occur after
+/// Only a response from the object is definite. Any exception, even an overloaded object's, may occur after
 /// the object carried out the request.
 fn failed(error: &Error) -> Trouble {
     let flag = Reflect::get(&error.to_js_value(), &"overloaded".into());

@@ -110,7 +110,7 @@ fn read(entry: &Entry) -> Result<Record, RegisterError> {
     Ok(Record::decode(&entry.record)?)
 }
 
-/// Error for a request without an answer and without effect.
+/// Error for a request without a response and without effect.
 fn unavailable(answer: Result<Answer, Trouble>) -> RegisterError {
     let why = match answer {
         Ok(Answer::Unavailable(why)) => why,
@@ -120,7 +120,7 @@ fn unavailable(answer: Result<Answer, Trouble>) -> RegisterError {
     RegisterError::new(RegisterErrorKind::Unavailable, why)
 }
 
-/// Minimum time to keep a record after its last change, so late retries of that change get its answer.
+/// Minimum time to keep a record after its last change, so late retries of that change get its response.
 const RETENTION: Duration = Duration::from_hours(24);
 /// Time from a change until the object checks its record, a little longer than the retention.
 pub(super) const LOOK: Duration = Duration::from_hours(25);

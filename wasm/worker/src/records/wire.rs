@@ -96,7 +96,7 @@ pub(super) enum Ask {
     },
 }
 
-/// An object's answer.
+/// An object's response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Answer {
     /// The record, if there is one.

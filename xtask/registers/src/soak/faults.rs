@@ -7,7 +7,7 @@ use ifmatch_testbed::{Network, Proxy};
 use super::team::Team;
 use crate::Result;
 
-/// Operations between two lost answers.
+/// Operations between two lost responses.
 const CUT_INTERVAL: usize = 100;
 /// Pause between checks if a connection was cut.
 const PAUSE: Duration = Duration::from_millis(2);

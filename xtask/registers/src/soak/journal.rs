@@ -22,7 +22,7 @@ pub(super) struct Reader {
     /// The beginning of a line.
     rest: String,
     operations: Vec<Operation>,
-    /// Swaps without an answer so far, by the revision that they propose.
+    /// Unacknowledged swaps so far, by the revision that they propose.
     open: HashMap<Revision, usize>,
     swaps: usize,
 }

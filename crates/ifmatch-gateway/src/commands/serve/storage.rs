@@ -103,7 +103,7 @@ async fn settle(work: impl Future<Output = Result<u64, StoreError>>) {
         Ok(count) => {
             tracing::info!(count, "an earlier process ended during writes: their names can be written again soon");
         }
-        Err(error) => tracing::warn!(%error, "writes of an earlier process keep others away for up to a minute"),
+        Err(error) => tracing::warn!(%error, "writes of an earlier process may block others for up to a minute"),
     }
 }
 

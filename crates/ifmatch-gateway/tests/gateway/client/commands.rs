@@ -115,7 +115,7 @@ async fn a_server_that_does_not_answer_is_reported_until_it_does() {
         (report, child.wait_with_output().expect("a child"))
     });
     let (report, end) = run.await.unwrap();
-    assert!(report.contains("Retrying until the server answers"), "{report}");
+    assert!(report.contains("Retrying until the server responds"), "{report}");
     assert_eq!((end.status.code(), &*end.stdout), (Some(0), &b"leads\n"[..]), "{end:?}");
 }
 

@@ -186,7 +186,7 @@ async fn a_part_that_arrives_during_a_completion_stays_and_can_be_sent_again() {
 }
 
 /// An earlier attempt of the part that the completion lists arrives late, before the part is read, or before the upload is
-/// completed with the tag of either answer.
+/// completed with the tag of either response.
 #[tokio::test]
 async fn a_part_with_the_same_bytes_takes_the_place_of_the_listed_one() {
     let setup = setup().await;

@@ -30,7 +30,7 @@ use worker::send::{IntoSendFuture, SendWrapper};
 use crate::tasks::subrequests::{self, Share};
 use crate::tasks::timeout;
 
-/// Time limit for an answer from R2, in milliseconds. Streaming a client's body to R2 takes as long as the client.
+/// Time limit for a response from R2, in milliseconds. Streaming a client's body to R2 takes as long as the client.
 const TIMEOUT: u32 = 25_000;
 
 /// Maximum number of objects that R2 deletes at a time.
