@@ -98,7 +98,9 @@ async fn records_move_from_one_register_to_another() {
     Client::new(gateway.address()).put("/docs/a", &[], "first").await.expect(201);
     let azure = Azure::development(Client::new(gateway.address()));
     azure.lease("/docs/a", "acquire", &[("x-ms-lease-duration", "-1")]).await.expect(201);
-    gateway.stop();
+    gateway.kill();
+    let file = folder.path().join("one.redb");
+    let left = std::fs::read(&file).unwrap();
 
     let status = run(["register", "status", "--register", &one, "--json"]);
     assert_eq!(status.stdout.trim(), r#"{"epoch":0,"guarantee":"linearizable","status":"ready"}"#, "{}", status.stderr);
@@ -107,6 +109,7 @@ async fn records_move_from_one_register_to_another() {
         assert_eq!(copied.status.code(), Some(0), "{}", copied.stderr);
         assert!(copied.stdout.contains("copied and verified"), "{}", copied.stdout);
     }
+    assert!(std::fs::read(&file).unwrap() == left, "a command that reads changed the register");
     let wrong = register("wrong");
     for args in [&["copy", "--from", &wrong, "--to", &register("new")][..], &["status", "--register", &wrong]] {
         let refused = run(["register"].iter().chain(args));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Engine, Guarantee, Key, Register, RegisterError, Scan, Swap};
-use open::{migrate, open_existing, restored};
+use open::{migrate, open_read_only, restored};
 use serde_json::json;
 
 use ifmatch_gateway_commands::runtime::block_on;
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &RegisterArgs) -> Result<(), Error> {
             RegisterCommand::Status { register, json } => status(&register.register, *json).await,
             RegisterCommand::Restored { register } => restored(&register.register.parse()?).await,
             RegisterCommand::Copy { from, to } => {
-                let from = open_existing(&from.parse()?).await?;
+                let from = open_read_only(&from.parse()?).await?;
                 let to = open(&to.parse()?).await?;
                 let copied = copy(&from, &to, |copied| print_line(&records(copied))).await?;
                 print_line(&format!("copied and verified {}", records(copied)))
@@ -121,7 +121,7 @@ fn records(number: u64) -> String {
 }
 
 async fn status(url: &str, as_json: bool) -> Result<(), Error> {
-    let register = open_existing(&url.parse()?).await?;
+    let register = open_read_only(&url.parse()?).await?;
     let Engine { guarantee, epoch, .. } = register.engine();
     let name = match guarantee {
         Guarantee::Linearizable => "linearizable",

@@ -15,6 +15,7 @@ use ifmatch_redb::RedbRegister;
 use ifmatch_register::{
     self as registers, ConnectError, ConnectErrorKind, Guarantee, Key, MemoryRegister, Register, Wrapper,
 };
+use tokio::task::spawn_blocking;
 
 use super::engines;
 
@@ -30,6 +31,23 @@ pub(super) async fn open_existing(url: &RegisterUrl) -> Result<Arc<dyn Register>
     match url.engine() {
         Engine::Redb(file) if !file.exists() => Err(Error::usage(format!("no such file: {url}. Check the path."))),
         _ => open(url).await,
+    }
+}
+
+/// Opens a register that must exist, for reading. A file stays as it was found, even if a gateway's death left it in need of repair.
+///
+/// # Errors
+/// As for [`open_existing`].
+pub(super) async fn open_read_only(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> {
+    match url.engine() {
+        Engine::Redb(file) if file.exists() => {
+            let file = file.clone();
+            let open =
+                move || RedbRegister::open(file).map(|register| Arc::new(register) as Arc<dyn Register>);
+            let opened = spawn_blocking(open).await.map_err(BoxError::from).and_then(|opened| Ok(opened?));
+            opened.map_err(|error| redb_error(&format!("--register {url}"), &error))
+        }
+        _ => open_existing(url).await,
     }
 }
 
@@ -144,7 +162,7 @@ async fn redb(folder: PathBuf, file: PathBuf) -> Result<Arc<dyn Register>, BoxEr
         embedded::create_folder(&folder)?;
         Ok(Arc::new(RedbRegister::open(file)?))
     };
-    tokio::task::spawn_blocking(open).await?
+    spawn_blocking(open).await?
 }
 
 /// A register with the guarantee that the operator assumes (`--register-may-lose`).
