@@ -32,8 +32,9 @@ pub(crate) async fn list(
     backend: &Backend,
     request: S3Request<ListBucketsInput>,
 ) -> S3Result<S3Response<ListBucketsOutput>> {
-    let S3Request { input, credentials, .. } = request;
+    let S3Request { input, credentials, extensions, .. } = request;
     let account = backend.account(credentials.as_ref())?;
+    let mut memory = document::memory(backend, &extensions)?;
     let limit = match input.max_buckets.map(usize::try_from) {
         None => MAX_BUCKETS,
         Some(Ok(limit @ 1..=MAX_BUCKETS)) => limit,
@@ -53,6 +54,7 @@ pub(crate) async fn list(
             let buckets = Some(buckets);
             return Ok(S3Response::new(ListBucketsOutput { buckets, continuation_token, ..Default::default() }));
         }
+        memory.grow(name.len() + size_of::<Bucket>()).map_err(document::crowded)?;
         let created = entry.info.created.map(Timestamp::last_modified).or(entry.info.last_modified);
         let creation_date = created.and_then(convert::timestamp);
         buckets.push(Bucket { name: Some(name.to_owned()), creation_date, ..Bucket::default() });

@@ -43,7 +43,7 @@ pub(super) async fn open_read_only(url: &RegisterUrl) -> Result<Arc<dyn Register
         Engine::Redb(file) if file.exists() => {
             let file = file.clone();
             let open =
-                move || RedbRegister::open(file).map(|register| Arc::new(register) as Arc<dyn Register>);
+                move || RedbRegister::open_read_only(file).map(|register| Arc::new(register) as Arc<dyn Register>);
             let opened = spawn_blocking(open).await.map_err(BoxError::from).and_then(|opened| Ok(opened?));
             opened.map_err(|error| redb_error(&format!("--register {url}"), &error))
         }
@@ -160,7 +160,7 @@ fn redb_error(option: &str, error: &BoxError) -> Error {
 async fn redb(folder: PathBuf, file: PathBuf) -> Result<Arc<dyn Register>, BoxError> {
     let open = move || -> Result<Arc<dyn Register>, BoxError> {
         embedded::create_folder(&folder)?;
-        Ok(Arc::new(RedbRegister::open(file)?))
+        Ok(Arc::new(RedbRegister::open_read_only(file)?))
     };
     spawn_blocking(open).await?
 }
