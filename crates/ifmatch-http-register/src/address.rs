@@ -93,7 +93,7 @@ impl FromStr for Address {
         };
         parts().ok_or_else(|| {
             let form = "not the URL of a register by HTTP. Use http://host[:port]/container[/folder…], or https://…, with letters, \
-                        digits and ._- in the path, and without the token";
+                        digits and ._- in the path; a token isn't part of the URL";
             ConnectError::new(ConnectErrorKind::Url, form)
         })
     }

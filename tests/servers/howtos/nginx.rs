@@ -94,7 +94,7 @@ async fn the_example_has_the_same_outcomes_as_nginx() {
     let http = block("nginx").split_once("http {\n").unwrap().1.strip_suffix("\n}").unwrap();
     let row = Row {
         cell: "the example".to_owned(),
-        theirs: place(http).replace("listen 8080", "listen @PORT@").replace("/var/cache/nginx", "@DIR@/nginx"),
+        theirs: place(http).replace("listen 8080", "listen @PORT@").replace("/var/cache/nginx", "site"),
         ours: place(block("toml")).replace("/var/cache/ifmatch", "@DIR@/ifmatch"),
         acts: "/x <- 200 -> 200 a1 /x\n\
                /x <- 200 -> 200 a1 /x\n\
