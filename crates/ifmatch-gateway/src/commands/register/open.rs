@@ -160,7 +160,7 @@ fn redb_error(option: &str, error: &BoxError) -> Error {
 async fn redb(folder: PathBuf, file: PathBuf) -> Result<Arc<dyn Register>, BoxError> {
     let open = move || -> Result<Arc<dyn Register>, BoxError> {
         embedded::create_folder(&folder)?;
-        Ok(Arc::new(RedbRegister::open_read_only(file)?))
+        Ok(Arc::new(RedbRegister::open(file)?))
     };
     spawn_blocking(open).await?
 }
