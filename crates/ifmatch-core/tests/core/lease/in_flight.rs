@@ -7,7 +7,7 @@ use ifmatch_core::lease::{LeaseAction, LeaseFailure, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Variant;
 
-use crate::world::{TTL, World, code, hashed, id};
+use super::world::{TTL, World, code, hashed, id};
 
 const ID_MISMATCH: &str = "LeaseIdMismatchWithLeaseOperation";
 

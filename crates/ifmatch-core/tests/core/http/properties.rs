@@ -11,9 +11,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::precondition_tables::name;
+use super::naive;
+use super::precondition_tables::name;
+use crate::table;
 use crate::table::Current;
-use crate::{naive, table};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]

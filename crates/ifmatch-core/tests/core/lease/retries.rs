@@ -5,7 +5,7 @@ use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseReceipt,
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, RequestId};
 
-use crate::world::{World, code, hashed, id};
+use super::world::{World, code, hashed, id};
 
 fn acquire(holder: &str) -> LeaseAction {
     LeaseAction::Acquire { id: id(holder), duration: LeaseDuration::Seconds(30), holder: None }

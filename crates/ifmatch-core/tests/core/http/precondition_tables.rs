@@ -3,7 +3,8 @@
 use http::Method;
 use ifmatch_core::precondition::{Precondition, Preconditions, Validators, Verdict, evaluate};
 
-use crate::{naive, table};
+use super::naive;
+use crate::table;
 
 #[test]
 fn if_match() {

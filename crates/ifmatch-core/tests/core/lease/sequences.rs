@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::world::{World, hashed, id};
+use super::world::{World, hashed, id};
 
 #[derive(Clone, Debug)]
 enum Step {

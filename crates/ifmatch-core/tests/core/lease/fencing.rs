@@ -4,7 +4,7 @@ use ifmatch_core::command::{Content, Refusal};
 use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseFailure, LeaseUse};
 use ifmatch_core::record::Revision;
 
-use crate::world::{World, hashed, id};
+use super::world::{World, hashed, id};
 
 const LATE: Result<(), Refusal> = Err(Refusal::Lease(LeaseFailure::Superseded));
 

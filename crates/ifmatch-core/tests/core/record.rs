@@ -1,7 +1,5 @@
 //! The write protocol, command by command.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, header};
@@ -419,7 +417,7 @@ fn the_encoding_does_not_change_by_accident() {
     let granted = record.apply(&Command::Begin(begin(&none).with_lease(lease)), at(1.0)).next.unwrap();
     let broken = operation(LeaseAction::Break { period: None, token: None });
     let broken = granted.apply(&Command::Lease(broken), at(2.0)).next.unwrap();
-    let stored: Vec<_> = include_str!("data/record-v4.hex").lines().collect();
+    let stored: Vec<_> = include_str!("../data/record-v4.hex").lines().collect();
     for (record, stored) in [&granted, &broken].into_iter().zip(&stored) {
         assert_eq!(hex::encode(record.encode()), *stored);
         assert_eq!(Record::decode(&hex::decode(stored).unwrap()).as_ref(), Ok(record));

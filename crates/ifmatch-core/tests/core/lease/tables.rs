@@ -7,8 +7,8 @@ use ifmatch_core::command::{Content, Outcome};
 use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction, LeaseDuration, LeaseUse};
 use ifmatch_core::record::Revision;
 
+use super::world::{World, code, hashed, id};
 use crate::table::each_row;
-use crate::world::{World, code, hashed, id};
 
 #[test]
 fn every_operation_in_every_state() {

@@ -2,7 +2,7 @@
 
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseState};
 
-use crate::world::{World, code, id};
+use super::world::{World, code, id};
 
 fn break_in(world: &mut World, seconds: Option<i64>) -> Option<u64> {
     let period = seconds.map(|seconds| BreakPeriod::from_seconds(seconds).unwrap());

@@ -1,7 +1,5 @@
 //! Groups of changes: the same outcomes as one after another, and dates and answers that survive it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
 use std::convert::Infallible;
 use std::time::Duration;
 
