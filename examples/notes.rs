@@ -1,16 +1,17 @@
 //! A typical service: a team's notes in SQLite, as JSON, with pagination, authentication, compression, CORS and tracing. No client overwrites what it
 //! hasn't seen, and neither does the job that writes to the table directly.
 //!
-//! docs/howto/axum.md explains it step by step. Run it: `cargo run --example notes`.
+//! docs/howto/axum.md explains it step by step. Run it with `cargo run --example notes`, and open http://127.0.0.1:3000 in two windows: the
+//! page is an editor that merges (docs/browsers.md).
 #![allow(clippy::print_stderr, reason = "it is a demonstration")]
 
 use std::time::Duration;
 
 use axum::extract::{Path, Query, Request, State};
-use axum::http::header::{AUTHORIZATION, ETAG, LOCATION};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, LOCATION};
 use axum::http::{HeaderName, StatusCode};
 use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use ifmatch::axum::RouterExt;
@@ -148,13 +149,22 @@ fn app(db: SqlitePool) -> Router {
         .with_state(db)
 }
 
+/// The editor, and the client of the npm package, in one file.
+fn page() -> Router {
+    let script = |text: &'static str| get(async move || ([(CONTENT_TYPE, "text/javascript")], text));
+    Router::new()
+        .route("/", get(async || Html(include_str!("notes/page.html"))))
+        .route("/client.js", script(include_str!("notes/client.js")))
+        .route("/merge.js", script(include_str!("notes/merge.js")))
+}
+
 /// A job, in this program or another, that writes to the table directly. It changes the version, as every writer of the
 /// table must.
 async fn sign_notes(db: SqlitePool) {
     loop {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let unsigned =
-            "UPDATE notes SET text = text || ' (the team)', version = version + 1 WHERE text NOT LIKE '%(the team)'";
+            "UPDATE notes SET text = text || char(10) || '(the team)', version = version + 1 WHERE text NOT LIKE '%(the team)'";
         if let Err(error) = query(unsigned).execute(&db).await {
             eprintln!("the job failed: {error}");
         }
@@ -171,6 +181,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         (id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, text TEXT NOT NULL, version INTEGER NOT NULL)";
     query(table).execute(&db).await?;
     tokio::spawn(sign_notes(db.clone()));
-    axum::serve(tokio::net::TcpListener::bind(address).await?, app(db)).await?;
+    axum::serve(tokio::net::TcpListener::bind(address).await?, app(db).merge(page())).await?;
     Ok(())
 }
