@@ -16,6 +16,7 @@ var now = () => performance.now();
 async function send(sender, method, url, fields, body, until, signal) {
   signal?.throwIfAborted();
   const headers = new Headers({ "accept-encoding": "identity" });
+  if (method === "GET" && !globalThis.location) headers.set("cache-control", "no-cache");
   new Headers(await sender.headers(method, url)).forEach((value, name) => headers.set(name, value));
   for (const name in fields) headers.set(name, fields[name]);
   const limit = AbortSignal.timeout(Math.ceil(Math.max(0, Math.min(ATTEMPT, until - now()))));

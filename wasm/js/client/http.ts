@@ -68,6 +68,8 @@ export async function send(
   signal?.throwIfAborted();
   // Each coding has a tag of its own. Browsers ignore this field, and ask for what they like.
   const headers = new Headers({ "accept-encoding": "identity" });
+  // A cache on the way may have an older version. Browsers say so themselves, without a question to other origins.
+  if (method === "GET" && !globalThis.location) headers.set("cache-control", "no-cache");
   new Headers(await sender.headers(method, url)).forEach((value, name) => headers.set(name, value));
   for (const name in fields) headers.set(name, fields[name]!);
   const limit = AbortSignal.timeout(Math.ceil(Math.max(0, Math.min(ATTEMPT, until - now()))));
