@@ -126,6 +126,7 @@ mod write;
 
 mod body;
 mod future;
+mod paused;
 mod permit;
 mod responses;
 
@@ -134,9 +135,11 @@ pub use builder::Builder;
 pub use events::{Decision, Event, Observer};
 pub use future::ResponseFuture;
 pub use ifmatch_core::EntityTag;
+pub use ifmatch_core::date::Timestamp;
 pub use ifmatch_core::digest::{ContentHash, TagFormat};
 pub use ifmatch_core::policy::RequirePreconditions;
 pub use ifmatch_core::problem::Problem;
+pub use ifmatch_core::record::State;
 pub use ifmatch_register::{InvalidKey, Key, MemoryRegister, Register};
 pub use ifmatch_runtime::{Clock, SystemClock};
 pub use inner::InnerService;

@@ -55,7 +55,7 @@ async fn serve_takes_a_layered_router() {
     server.abort();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn no_update_is_lost_wherever_the_router_is_mounted() {
     let layer = ConditionalLayer::new;
     let apps = [
@@ -66,12 +66,12 @@ async fn no_update_is_lost_wherever_the_router_is_mounted() {
         ("/v1/note", Router::new().nest("/v1", Router::new().merge(routes())).guarded_by(layer())),
     ];
     for (path, app) in apps {
-        assert_no_lost_update(app, path, &[], "mine", "theirs").await;
+        assert_no_lost_update(|| app.clone(), path, &[], "mine", "theirs").await;
     }
 }
 
 /// The state may come before the layer or after it, and each app that is made of one router has its own.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_router_gets_its_state_before_or_after_the_layer() {
     let notes = || Router::<Note>::new().route("/note", get(read).put(write));
     let guarded = || notes().guarded_by(ConditionalLayer::new());
@@ -87,7 +87,7 @@ async fn a_router_gets_its_state_before_or_after_the_layer() {
         ),
     ];
     for (path, app) in apps {
-        assert_no_lost_update(app, path, &[], "mine", "theirs").await;
+        assert_no_lost_update(|| app.clone(), path, &[], "mine", "theirs").await;
     }
     let one = Arc::new(Mutex::new("one".to_owned()));
     let two = Arc::new(Mutex::new("two".to_owned()));
@@ -555,7 +555,7 @@ async fn errors_have_the_form_of_the_service() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_new_version_is_part_of_a_response() {
     async fn write(State(note): State<Note>, text: String) -> impl IntoResponse {
         note.lock().unwrap().clone_from(&text);
@@ -566,7 +566,8 @@ async fn a_new_version_is_part_of_a_response() {
     }
     let routes = Router::new().route("/note", get(read).put(write)).with_state(Note::default());
     let layer = ConditionalLayer::builder().get_after_writes(false).build();
-    assert_no_lost_update(routes.guarded_by(layer), "/note", &[], "mine", "theirs").await;
+    let app = routes.guarded_by(layer);
+    assert_no_lost_update(|| app.clone(), "/note", &[], "mine", "theirs").await;
 }
 
 /// Its tag is the new resource's, and never confirms the list that it was added to.
