@@ -79,6 +79,37 @@ async fn delete(
     if deleted == 0 { Err(PreconditionFailed.into()) } else { Ok(StatusCode::NO_CONTENT) }
 }
 
+/// Drafts have names that their authors choose, so PUT creates or replaces. A random version never recurs, not even for a name that was
+/// deleted and is used again.
+async fn read_draft(State(db): State<SqlitePool>, Path(name): Path<String>) -> Result<(EntityTag, String), AppError> {
+    let row = query("SELECT text, version FROM drafts WHERE name = ?").bind(name).fetch_optional(&db).await?;
+    let row = row.ok_or(AppError::NotFound)?;
+    Ok((EntityTag::from(row.get::<i64, _>("version")), row.get("text")))
+}
+
+async fn save_draft(
+    State(db): State<SqlitePool>,
+    Path(name): Path<String>,
+    expected: ExpectedVersion,
+    text: String,
+) -> Result<EntityTag, AppError> {
+    let statement = match expected {
+        ExpectedVersion::Absent => {
+            "INSERT INTO drafts VALUES (?1, ?2, random()) ON CONFLICT DO NOTHING RETURNING version"
+        }
+        ExpectedVersion::Tag(_) => {
+            "UPDATE drafts SET text = ?2, version = random() WHERE name = ?1 AND version = ?3 RETURNING version"
+        }
+        ExpectedVersion::Any => {
+            "INSERT INTO drafts VALUES (?1, ?2, random())
+             ON CONFLICT (name) DO UPDATE SET text = excluded.text, version = excluded.version RETURNING version"
+        }
+    };
+    let save = query(statement).bind(name).bind(text).bind(expected.version::<i64>()?);
+    let row = save.fetch_optional(&db).await?.ok_or(PreconditionFailed)?;
+    Ok(EntityTag::from(row.get::<i64, _>("version")))
+}
+
 enum AppError {
     NotFound,
     Stale,
@@ -138,6 +169,7 @@ fn app(db: SqlitePool) -> Router {
     let notes = Router::new()
         .route("/notes", get(list).post(create))
         .route("/notes/{id}", get(read).put(save).delete(delete))
+        .route("/drafts/{name}", get(read_draft).put(save_draft))
         .guarded_by(layer())
         .route_layer(from_fn(authenticate));
     Router::new()
@@ -180,6 +212,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let table = "CREATE TABLE IF NOT EXISTS notes
         (id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, text TEXT NOT NULL, version INTEGER NOT NULL)";
     query(table).execute(&db).await?;
+    let drafts = "CREATE TABLE IF NOT EXISTS drafts (name TEXT PRIMARY KEY, text TEXT NOT NULL, version INTEGER NOT NULL)";
+    query(drafts).execute(&db).await?;
     tokio::spawn(sign_notes(db.clone()));
     axum::serve(tokio::net::TcpListener::bind(address).await?, app(db).merge(page())).await?;
     Ok(())

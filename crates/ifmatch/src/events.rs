@@ -116,7 +116,7 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
 }
 
 /// Header fields about a content that is replaced.
-const REPLACED: [HeaderName; 6] = [
+pub(crate) const OF_CONTENT: [HeaderName; 6] = [
     CONTENT_ENCODING,
     CONTENT_LANGUAGE,
     TRANSFER_ENCODING,
@@ -160,7 +160,7 @@ impl Watched {
             let (media_type, content) = make(problem);
             let headers = response.headers_mut();
             // The problem of a handler may have passed a compression, for example.
-            for name in REPLACED {
+            for name in OF_CONTENT {
                 headers.remove(name);
             }
             headers.insert(CONTENT_TYPE, media_type);

@@ -61,7 +61,7 @@
 //!
 //! An operation that the lease's state doesn't allow gets 409, a missing or malformed field 400, and a missing resource
 //! 404. Conditions are evaluated as for a write. While the lease lasts, a guarded write without its `x-ms-lease-id`
-//! gets 412; reads need no id. Refusals carry Azure's code in `x-ms-error-code`, so a client can tell a lost lease from
+//! gets 412; reads need no id. Reads and writes may also name it in `Lease-Id`, as in the gateway's plain dialect. Refusals carry Azure's code in `x-ms-error-code`, so a client can tell a lost lease from
 //! a stale tag. `x-ms-client-request-id` identifies a request: a retry with the same id never sees a false conflict,
 //! and doesn't affect a lease acquired since. Different requests mustn't share an id.
 //!
@@ -131,7 +131,7 @@ mod permit;
 mod responses;
 
 pub use body::{RequestBody, ResponseBody};
-pub use builder::Builder;
+pub use builder::{BuildError, Builder};
 pub use events::{Decision, Event, Observer};
 pub use future::ResponseFuture;
 pub use ifmatch_core::EntityTag;

@@ -280,9 +280,9 @@ where
 
     /// Pauses the handler of a writer at this point, and lets another writer replace the same version.
     async fn race(&self, point: usize) -> Raced {
-        // Each of the two bodies must change the resource.
+        // What both write must change the resource, or its tag may stay the same.
         let before = self.get().await;
-        let reset = self.put(0, before.tag(), self.first, None).await;
+        let reset = self.put(0, before.tag(), self.second, None).await;
         assert!(reset.status.is_success(), "PUT {} with the current tag: {reset:?}", self.path);
         let read = self.get().await;
         let pause = Pause::at(point);
@@ -290,7 +290,7 @@ where
         if let Either::Left(_) = select(one.as_mut(), pin!(pause.reached())).await {
             return Raced::Over;
         }
-        let mut two = pin!(self.put(1, read.tag(), self.second, None));
+        let mut two = pin!(self.put(1, read.tag(), self.first, None));
         let (raced, (one, two)) = match select(two.as_mut(), pin!(SystemClock.sleep(BLOCKED))).await {
             Either::Left((two, _)) => {
                 pause.end();
@@ -304,12 +304,11 @@ where
         let after = self.get().await;
         assert!(
             !(one.status.is_success() && two.status.is_success()),
-            "an update is lost: two writers have sent PUT {} with If-Match: {}, and both got 2xx. The first one's handler was paused {}, \
-             the second one wrote {:?}, and the first one has overwritten it. {REMEDY}",
+            "an update is lost: two writers have sent PUT {} with If-Match: {}, and both got 2xx. While the handler of the first was \
+             paused {}, the second one's update was done, and then the first one has overwritten it. {REMEDY}",
             self.path,
             read.tag(),
             if point == 0 { "before it started".to_owned() } else { format!("at its await number {point}") },
-            self.second,
         );
         for (done, refused) in [(&one, &two), (&two, &one)] {
             let is_lost = done.status.is_success() && !done.tag().is_empty() && done.tag() != after.tag();

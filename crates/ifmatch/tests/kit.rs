@@ -1,16 +1,19 @@
-//! The check of the test kit: the services that it must pass, and those that lose an update in one way each.
+//! The check of the test kit: the services that it must pass, and those that lose an update in one way each. Handlers that compare
+//! versions: what their 412s say, and the statements of a PUT that creates or replaces.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::handler::Handler;
 use axum::routing::get;
 use futures_util::FutureExt;
 use ifmatch::axum::RouterExt;
-use ifmatch::testing::assert_no_lost_update;
+use ifmatch::testing::{TestClient, assert_no_lost_update};
 use ifmatch::{ConditionalLayer, EntityTag, ExpectedVersion, PreconditionFailed};
 use tokio::task::yield_now;
 
@@ -130,4 +133,100 @@ async fn two_instances_without_a_shared_register_fail() {
     };
     let said = check(replica).await.expect("it loses updates");
     assert!(said.contains("paused before it started") && said.contains("share a register"), "{said}");
+}
+
+/// A row that may be missing, and the number of GETs.
+#[derive(Clone, Default)]
+struct Draft {
+    row: Arc<Mutex<Option<(i64, String)>>>,
+    reads: Arc<AtomicUsize>,
+}
+
+async fn read_draft(State(draft): State<Draft>) -> Result<(EntityTag, String), StatusCode> {
+    draft.reads.fetch_add(1, Ordering::Relaxed);
+    let row = draft.row.lock().unwrap().clone();
+    row.map(|(version, text)| (EntityTag::from(version), text)).ok_or(StatusCode::NOT_FOUND)
+}
+
+async fn save_draft(State(draft): State<Draft>, expected: ExpectedVersion, text: String) -> Saved {
+    let mut row = draft.row.lock().unwrap();
+    expected.check(row.as_ref().map(|(version, _)| version))?;
+    let version = row.as_ref().map_or(1, |(version, _)| version + 1);
+    *row = Some((version, text));
+    Ok(EntityTag::from(version))
+}
+
+async fn delete_draft(State(draft): State<Draft>, expected: ExpectedVersion) -> Result<StatusCode, PreconditionFailed> {
+    let mut row = draft.row.lock().unwrap();
+    let version = row.as_ref().ok_or(PreconditionFailed)?.0;
+    expected.check(Some(version))?;
+    *row = None;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The 412 of a handler says which condition is false, and has the current tag.
+#[tokio::test]
+async fn a_refusal_of_a_handler_has_the_reason_and_the_current_tag() {
+    for gets in [true, false] {
+        let draft = Draft::default();
+        let layer = ConditionalLayer::builder().handlers_check_versions().get_after_writes(gets).build();
+        let routes = Router::new().route("/draft", get(read_draft).put(save_draft).delete(delete_draft));
+        let client = TestClient::new(routes.guarded_by(layer).with_state(draft.clone()));
+        let put = async |field: (&str, &str)| client.send("PUT", "/draft", &[field], "text").await;
+        for (answer, tag, said) in [
+            (put(("if-match", "\"7\"")).await, "", "the resource doesn't exist"),
+            (client.send("DELETE", "/draft", &[("if-match", "\"7\"")], "").await, "", "the resource doesn't exist"),
+            (put(("if-none-match", "*")).await, "\"1\"", ""),
+            (put(("if-none-match", "*")).await, "\"1\"", "already exists"),
+            (put(("if-match", "\"1\"")).await, "\"2\"", ""),
+            (put(("if-match", "\"1\"")).await, "\"2\"", "the resource has changed"),
+            (put(("if-match", "W/\"2\"")).await, "\"2\"", "only weak ETags"),
+            (put(("if-match", "\"text\"")).await, "\"2\"", "the resource has changed"),
+        ] {
+            let body = String::from_utf8_lossy(&answer.body);
+            if said.is_empty() {
+                assert_eq!((answer.status.as_u16(), answer.tag()), (200, tag), "{answer:?}");
+                continue;
+            }
+            // A weak tag is for the layer to refuse, which compares itself then.
+            let is_told = gets || said == "only weak ETags";
+            let said = if is_told { said } else { "isn't in the version that the request names" };
+            assert_eq!((answer.status.as_u16(), answer.tag()), (412, if is_told { tag } else { "" }), "{answer:?}");
+            assert!(body.contains(said), "{said}: {body}");
+            assert_eq!(answer.headers["content-length"], answer.body.len().to_string());
+        }
+        assert!(gets || draft.reads.load(Ordering::Relaxed) == 1, "only the layer's own comparison reads");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_creates_or_replaces_passes() {
+    let draft = Draft { row: Arc::new(Mutex::new(Some((1, "first".to_owned())))), ..Draft::default() };
+    let replica = || {
+        let layer = ConditionalLayer::builder().handlers_check_versions().build();
+        Router::new().route("/note", get(read_draft).put(save_draft)).guarded_by(layer).with_state(draft.clone())
+    };
+    assert_eq!(check(replica).await, None);
+}
+
+#[test]
+fn an_expected_version_is_compared_with_a_row_or_named_for_a_statement() {
+    let tag = |text: &str| ExpectedVersion::Tag(EntityTag::strong(text).unwrap());
+    for (expected, current, holds) in [
+        (ExpectedVersion::Any, None, true),
+        (ExpectedVersion::Any, Some(7), true),
+        (ExpectedVersion::Absent, None, true),
+        (ExpectedVersion::Absent, Some(7), false),
+        (tag("7"), Some(7), true),
+        (tag("7"), None, false),
+        (tag("8"), Some(7), false),
+        (tag("+7"), Some(7), false),
+        (ExpectedVersion::Tag(EntityTag::weak("7").unwrap()), Some(7), false),
+    ] {
+        assert_eq!(expected.check(current).is_ok(), holds, "{expected:?} {current:?}");
+    }
+    assert_eq!(tag("7").version(), Ok(Some(7)));
+    assert_eq!(tag("x").version::<i64>(), Err(PreconditionFailed));
+    assert_eq!(ExpectedVersion::Absent.version::<i64>(), Ok(None));
+    assert_eq!(ExpectedVersion::Any.version::<i64>(), Ok(None));
 }
