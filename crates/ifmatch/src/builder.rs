@@ -352,7 +352,8 @@ impl Builder {
     /// Declares that an outer layer compresses responses and keeps their tags, as tower-http's `CompressionLayer` does.
     /// Each set of accepted codings then gets its own tags. Off by default.
     ///
-    /// Prefer compression inside this layer: the tag then names the compressed bytes.
+    /// For handlers that state versions. Without them, put compression inside this layer: each coding then has the tag of its
+    /// own bytes.
     #[must_use]
     pub fn behind_compression(mut self) -> Self {
         self.config.behind_compression = true;

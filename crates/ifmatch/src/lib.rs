@@ -78,8 +78,8 @@
 //! `guarded_by` of `ifmatch::axum::RouterExt`. With the feature `axum`, a nested router's keys include its prefix.
 //!
 //! - Put it behind authentication, so a 412 reveals nothing to clients that may not read.
-//! - Put it outside compression, so each coding has the tag of its own bytes. If that's impossible, see
-//!   [`Builder::behind_compression`].
+//! - Compression goes inside the layer if tags come from the content, so each coding has the tag of its own bytes. If
+//!   handlers state versions, it goes outside, with [`Builder::behind_compression`], so tags stay the versions.
 //!
 //! To save the GET after a write, return [`NewVersion`] or `ETag` from the handler. To save the GET before it, compare
 //! the [`ExpectedVersion`] in your store ([`Builder::handlers_check_versions`]).
