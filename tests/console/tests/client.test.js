@@ -71,6 +71,27 @@ test("of 16 pages' updates of one document none is lost, from another origin", a
   await complete(document, await Promise.all(Array.from({ length: WRITERS }, write)));
 });
 
+test("processes in JavaScript and on the command line share locks and documents", async (t) => {
+  const { Client } = await import(CLIENT.href);
+  const { service } = await gateway(t, ["serve", "--data", "FOLDER/data"]);
+  const client = new Client({ stamps: true, patience: RACE });
+  const lock = `${service}/race/lock`;
+  const command = (...args) =>
+    promisify(execFile)(process.env.IFMATCH_BIN, ["lock", lock, ...args], { timeout: RACE }).then(
+      ({ stdout }) => [0, stdout.trim()],
+      ({ code, stdout }) => [code, stdout.trim()],
+    );
+  const print = ["--", "sh", "-c", "echo $IFMATCH_FENCE"];
+  const first = await client.lock(lock, async (held) => {
+    assert.deepEqual(await command("--wait", "0s", ...print), [75, ""], "the command line waits for the page's lock");
+    return held.fence;
+  });
+  const [code, second] = await command("--wait", "1m", ...print);
+  assert.ok(code === 0 && Number(second) === first + 1, `${code} ${second} after ${first}`);
+  const third = await client.lock(lock, ({ fence }) => fence);
+  assert.equal(third, first + 2);
+});
+
 test("a page is told what its server doesn't do", async (t) => {
   const script = readFileSync(CLIENT);
   const pages = await site(t, (_, response) => response.writeHead(200, { "content-type": "text/javascript" }).end(script));
