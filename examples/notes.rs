@@ -195,8 +195,7 @@ fn page() -> Router {
 async fn sign_notes(db: SqlitePool) {
     loop {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let unsigned =
-            "UPDATE notes SET text = text || char(10) || '(the team)', version = version + 1 WHERE text NOT LIKE '%(the team)'";
+        let unsigned = "UPDATE notes SET text = text || char(10) || '(the team)', version = version + 1 WHERE text NOT LIKE '%(the team)'";
         if let Err(error) = query(unsigned).execute(&db).await {
             eprintln!("the job failed: {error}");
         }
@@ -212,7 +211,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let table = "CREATE TABLE IF NOT EXISTS notes
         (id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, text TEXT NOT NULL, version INTEGER NOT NULL)";
     query(table).execute(&db).await?;
-    let drafts = "CREATE TABLE IF NOT EXISTS drafts (name TEXT PRIMARY KEY, text TEXT NOT NULL, version INTEGER NOT NULL)";
+    let drafts =
+        "CREATE TABLE IF NOT EXISTS drafts (name TEXT PRIMARY KEY, text TEXT NOT NULL, version INTEGER NOT NULL)";
     query(drafts).execute(&db).await?;
     tokio::spawn(sign_notes(db.clone()));
     axum::serve(tokio::net::TcpListener::bind(address).await?, app(db).merge(page())).await?;

@@ -56,7 +56,10 @@ fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
 fn bundle_client(workspace: &Workspace, to: &Path, deadline: Instant) -> Result {
     Run::new("node", &workspace.root().join(npm::JS))
         .args(["node_modules/esbuild/bin/esbuild", "client/client.ts", "--bundle", "--format=esm", "--target=es2022"])
-        .args(["--banner:js=// The client of the npm package in one file: `cargo xtask js` writes it.", "--log-level=warning"])
+        .args([
+            "--banner:js=// The client of the npm package in one file: `cargo xtask js` writes it.",
+            "--log-level=warning",
+        ])
         .args([format!("--outfile={}", to.display())])
         .passes(deadline)
 }

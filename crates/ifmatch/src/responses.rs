@@ -48,15 +48,17 @@ pub struct PreconditionFailed;
 
 impl<T: From<Bytes>> From<PreconditionFailed> for Response<T> {
     fn from(_: PreconditionFailed) -> Self {
-        let problem = Problem::new(StatusCode::PRECONDITION_FAILED, PRECONDITION_FAILED)
-            .detail("the resource isn't in the version that the request names. Fetch it, and if it exists, merge and retry");
+        let problem = Problem::new(StatusCode::PRECONDITION_FAILED, PRECONDITION_FAILED).detail(
+            "the resource isn't in the version that the request names. Fetch it, and if it exists, merge and retry",
+        );
         marked(&problem).map(T::from)
     }
 }
 
 /// Returns `true` for a [`PreconditionFailed`] of a handler, which doesn't say what is false.
 pub(crate) fn lacks_reason<T>(response: &Response<T>) -> bool {
-    let is_own = response.extensions().get().is_some_and(|decision: &Decision| decision.reason() == PRECONDITION_FAILED);
+    let is_own =
+        response.extensions().get().is_some_and(|decision: &Decision| decision.reason() == PRECONDITION_FAILED);
     is_own && !response.headers().contains_key(ETAG)
 }
 

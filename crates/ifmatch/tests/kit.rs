@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::handler::Handler;
+use axum::http::StatusCode;
 use axum::routing::get;
 use futures_util::FutureExt;
 use ifmatch::axum::RouterExt;
@@ -95,7 +95,8 @@ async fn a_handler_with_the_version_in_its_statement_passes() {
 /// One process with its state in memory, where the layer compares.
 #[tokio::test(start_paused = true)]
 async fn clones_of_one_instance_pass() {
-    let routes = Router::new().route("/note", get(read).put(async |state: State<Row>, text: String| save(&state.0, text)));
+    let routes =
+        Router::new().route("/note", get(read).put(async |state: State<Row>, text: String| save(&state.0, text)));
     let app = routes.guarded_by(ConditionalLayer::new()).with_state(row());
     assert_eq!(check(|| app.clone()).await, None);
 }
@@ -128,7 +129,8 @@ async fn a_refused_write_that_was_done_fails() {
 async fn two_instances_without_a_shared_register_fail() {
     let row = row();
     let replica = || {
-        let routes = Router::new().route("/note", get(read).put(async |state: State<Row>, text: String| save(&state.0, text)));
+        let routes =
+            Router::new().route("/note", get(read).put(async |state: State<Row>, text: String| save(&state.0, text)));
         routes.guarded_by(ConditionalLayer::new()).with_state(row.clone())
     };
     let said = check(replica).await.expect("it loses updates");

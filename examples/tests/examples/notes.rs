@@ -126,7 +126,8 @@ async fn a_draft_is_created_once_and_replaced_once() {
     assert_eq!(service.send("PUT /v1/drafts/plan", &[("if-match", "\"1\"")], "plan").await.status, 412);
     let race = async |condition: (&str, &str)| {
         let texts: Vec<String> = (0..16).map(|number| format!("{condition:?} {number}")).collect();
-        let writers = texts.iter().map(|text| service.send("PUT /v1/drafts/plan", std::slice::from_ref(&condition), text));
+        let writers =
+            texts.iter().map(|text| service.send("PUT /v1/drafts/plan", std::slice::from_ref(&condition), text));
         let answers = futures_util::future::join_all(writers).await;
         let won: Vec<_> = texts.iter().zip(&answers).filter(|(_, answer)| answer.status == 200).collect();
         let refused = answers.iter().filter(|answer| answer.status == 412).count();

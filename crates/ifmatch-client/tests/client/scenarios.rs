@@ -218,7 +218,8 @@ async fn serve(server: Arc<Mutex<Server>>) -> String {
             });
             // The connections that are dropped are errors.
             tokio::spawn(async move {
-                let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                let _ =
+                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                 Ok::<(), Infallible>(())
             });
         }

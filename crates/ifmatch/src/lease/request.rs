@@ -1,7 +1,7 @@
 //! Lease header fields of a request.
 
-use http::{HeaderMap, HeaderName};
 use http::request::Parts;
+use http::{HeaderMap, HeaderName};
 use ifmatch_core::lease::azure::{self, BREAK_PERIOD, CLIENT_REQUEST_ID, DURATION, ID, PROPOSED_ID};
 use ifmatch_core::lease::{LeaseAction, LeaseId, LeaseUse};
 use ifmatch_core::problem::Problem;
