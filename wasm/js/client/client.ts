@@ -168,7 +168,10 @@ export class Client {
       for (;;) {
         const mine = await change(this.#version(at, base, options).value);
         if (mine === undefined) return this.#version(at, base, options);
-        const written = await this.#write(at, base, mine, options, pace);
+        const written = await this.#write(at, base, mine, options, pace).catch((error: unknown) => {
+          // There was no time left to read what the others have written.
+          throw error instanceof ClientError && error.kind === "conflict" && now() >= pace.until ? contended(at) : error;
+        });
         if (written.is === "unknown") throw written.error;
         if (written.is !== "conflict") return this.#version(at, written.now, options);
         if (now() >= pace.until) throw contended(at);
