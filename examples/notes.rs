@@ -1,16 +1,17 @@
 //! A typical service: a team's notes in SQLite, as JSON, with pagination, authentication, compression, CORS and tracing. No client overwrites what it
 //! hasn't seen, and neither does the job that writes to the table directly.
 //!
-//! docs/howto/axum.md explains it step by step. Run it: `cargo run --example notes`.
+//! docs/howto/axum.md explains it step by step. Run it with `cargo run --example notes`, and open http://127.0.0.1:3000 in two windows: the
+//! page is an editor that merges (docs/browsers.md).
 #![allow(clippy::print_stderr, reason = "it is a demonstration")]
 
 use std::time::Duration;
 
 use axum::extract::{Path, Query, Request, State};
-use axum::http::header::{AUTHORIZATION, ETAG, LOCATION};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, LOCATION};
 use axum::http::{HeaderName, StatusCode};
 use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use ifmatch::axum::RouterExt;
@@ -78,6 +79,37 @@ async fn delete(
     if deleted == 0 { Err(PreconditionFailed.into()) } else { Ok(StatusCode::NO_CONTENT) }
 }
 
+/// Drafts have names that their authors choose, so PUT creates or replaces. A random version never recurs, not even for a name that was
+/// deleted and is used again.
+async fn read_draft(State(db): State<SqlitePool>, Path(name): Path<String>) -> Result<(EntityTag, String), AppError> {
+    let row = query("SELECT text, version FROM drafts WHERE name = ?").bind(name).fetch_optional(&db).await?;
+    let row = row.ok_or(AppError::NotFound)?;
+    Ok((EntityTag::from(row.get::<i64, _>("version")), row.get("text")))
+}
+
+async fn save_draft(
+    State(db): State<SqlitePool>,
+    Path(name): Path<String>,
+    expected: ExpectedVersion,
+    text: String,
+) -> Result<EntityTag, AppError> {
+    let statement = match expected {
+        ExpectedVersion::Absent => {
+            "INSERT INTO drafts VALUES (?1, ?2, random()) ON CONFLICT DO NOTHING RETURNING version"
+        }
+        ExpectedVersion::Tag(_) => {
+            "UPDATE drafts SET text = ?2, version = random() WHERE name = ?1 AND version = ?3 RETURNING version"
+        }
+        ExpectedVersion::Any => {
+            "INSERT INTO drafts VALUES (?1, ?2, random())
+             ON CONFLICT (name) DO UPDATE SET text = excluded.text, version = excluded.version RETURNING version"
+        }
+    };
+    let save = query(statement).bind(name).bind(text).bind(expected.version::<i64>()?);
+    let row = save.fetch_optional(&db).await?.ok_or(PreconditionFailed)?;
+    Ok(EntityTag::from(row.get::<i64, _>("version")))
+}
+
 enum AppError {
     NotFound,
     Stale,
@@ -137,6 +169,7 @@ fn app(db: SqlitePool) -> Router {
     let notes = Router::new()
         .route("/notes", get(list).post(create))
         .route("/notes/{id}", get(read).put(save).delete(delete))
+        .route("/drafts/{name}", get(read_draft).put(save_draft))
         .guarded_by(layer())
         .route_layer(from_fn(authenticate));
     Router::new()
@@ -148,13 +181,21 @@ fn app(db: SqlitePool) -> Router {
         .with_state(db)
 }
 
+/// The editor, and the client of the npm package, in one file.
+fn page() -> Router {
+    let script = |text: &'static str| get(async move || ([(CONTENT_TYPE, "text/javascript")], text));
+    Router::new()
+        .route("/", get(async || Html(include_str!("notes/page.html"))))
+        .route("/client.js", script(include_str!("notes/client.js")))
+        .route("/merge.js", script(include_str!("notes/merge.js")))
+}
+
 /// A job, in this program or another, that writes to the table directly. It changes the version, as every writer of the
 /// table must.
 async fn sign_notes(db: SqlitePool) {
     loop {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let unsigned =
-            "UPDATE notes SET text = text || ' (the team)', version = version + 1 WHERE text NOT LIKE '%(the team)'";
+        let unsigned = "UPDATE notes SET text = text || char(10) || '(the team)', version = version + 1 WHERE text NOT LIKE '%(the team)'";
         if let Err(error) = query(unsigned).execute(&db).await {
             eprintln!("the job failed: {error}");
         }
@@ -170,7 +211,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let table = "CREATE TABLE IF NOT EXISTS notes
         (id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, text TEXT NOT NULL, version INTEGER NOT NULL)";
     query(table).execute(&db).await?;
+    let drafts =
+        "CREATE TABLE IF NOT EXISTS drafts (name TEXT PRIMARY KEY, text TEXT NOT NULL, version INTEGER NOT NULL)";
+    query(drafts).execute(&db).await?;
     tokio::spawn(sign_notes(db.clone()));
-    axum::serve(tokio::net::TcpListener::bind(address).await?, app(db)).await?;
+    axum::serve(tokio::net::TcpListener::bind(address).await?, app(db).merge(page())).await?;
     Ok(())
 }

@@ -164,7 +164,8 @@ export async function redis(test) {
   return { url: `redis://127.0.0.1:${port}`, stop };
 }
 
-async function freePort() {
+/// Returns a port that no process listens on.
+export async function freePort() {
   const server = createServer();
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address();

@@ -106,7 +106,7 @@ const SERVED: &[Step] = &[
     },
     Step {
         name: "console",
-        about: "the gateway's console in Chromium: its jobs, accessibility, attacks",
+        about: "the gateway's console in Chromium: its jobs, accessibility, attacks; the client for browsers",
         needs: &[CHROMIUM, NODE, NPM, REDIS],
         run: console,
     },
@@ -260,13 +260,17 @@ fn sdk(context: &Context<'_>) -> Result {
     sdk::check(context, &gateway(context)?)
 }
 
-/// An operator's jobs, by clicks, and what an attacker would try.
+/// An operator's jobs, by clicks, and what an attacker would try. The npm package's client, in pages and processes.
 fn console(context: &Context<'_>) -> Result {
     let gateway = gateway(context)?;
+    // As `servers` does, for the same features.
+    cargo(context, &format!("build --locked {FULL} --examples --test worker_register"))?;
+    let notes = format!("debug/examples/notes{}", std::env::consts::EXE_SUFFIX);
     npm::require(context.workspace, npm::CONSOLE, context.deadline)?;
     Run::new("node", &context.workspace.root().join(npm::CONSOLE))
         .args(["--test", "--test-reporter", "spec", "tests"])
         .env("IFMATCH_BIN", gateway)
+        .env("IFMATCH_NOTES", context.workspace.target().join(notes))
         .passes(context.deadline)
 }
 

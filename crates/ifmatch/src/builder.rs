@@ -1,5 +1,6 @@
 //! [`Builder`].
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -225,7 +226,7 @@ impl Builder {
     ///
     /// Other writes run concurrently, with their conditions unchanged, and leave the resource's state unknown. If an
     /// unguarded request changes the resource that it addresses, it may overwrite a concurrent guarded write, or be
-    /// overwritten: guard all methods of such a resource with `|_| true`.
+    /// overwritten: guard all methods of such a resource, for example with [`guard_posts`](Self::guard_posts).
     ///
     /// ```
     /// use ifmatch::ConditionalLayer;
@@ -236,6 +237,20 @@ impl Builder {
     pub fn guard_where(mut self, predicate: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.config.guard_where = Some(Arc::new(predicate));
         self
+    }
+
+    /// Guards every unsafe method, POST without a condition included, for resources that POST changes in place.
+    ///
+    /// By default, such a POST is taken to create another resource, and runs beside other writes.
+    ///
+    /// ```
+    /// use ifmatch::ConditionalLayer;
+    ///
+    /// let layer = ConditionalLayer::builder().guard_posts().build();
+    /// ```
+    #[must_use]
+    pub fn guard_posts(self) -> Self {
+        self.guard_where(|_| true)
     }
 
     /// Enables leases as in Azure Blob Storage: the layer itself answers `PUT …?comp=lease`, and checks `x-ms-lease-id` on
@@ -337,7 +352,8 @@ impl Builder {
     /// Declares that an outer layer compresses responses and keeps their tags, as tower-http's `CompressionLayer` does.
     /// Each set of accepted codings then gets its own tags. Off by default.
     ///
-    /// Prefer compression inside this layer: the tag then names the compressed bytes.
+    /// For handlers that state versions. Without them, put compression inside this layer: each coding then has the tag of its
+    /// own bytes.
     #[must_use]
     pub fn behind_compression(mut self) -> Self {
         self.config.behind_compression = true;
@@ -355,7 +371,24 @@ impl Builder {
     /// Builds the layer.
     ///
     /// # Panics
-    /// Panics if the settings can't work:
+    /// Panics if the settings can't work. If they come from a configuration, use [`try_build`](Self::try_build).
+    pub fn build(self) -> ConditionalLayer {
+        self.try_build().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Builds the layer.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use ifmatch::ConditionalLayer;
+    ///
+    /// let error = ConditionalLayer::builder().write_timeout(Duration::ZERO).try_build().unwrap_err();
+    /// assert!(error.to_string().contains("Builder::write_timeout"));
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the settings can't work:
     ///
     /// - The layer is [authoritative](Self::authoritative) and its register may lose acknowledged swaps, unless that is
     ///   [accepted](Self::allow_lost_updates).
@@ -364,34 +397,50 @@ impl Builder {
     /// - The [write timeout](Self::write_timeout) is zero, which would reject every write.
     /// - [`require_where`](Self::require_where) selects requests, but no method
     ///   [requires](Self::require_preconditions) a condition.
-    pub fn build(self) -> ConditionalLayer {
-        let may_lose =
-            self.config.authority == Authority::Register && self.register.engine().guarantee.may_lose_swaps();
-        assert!(
-            !may_lose || self.config.allows_lost_updates,
-            "the register may lose acknowledged swaps at a failover, so it cannot be authoritative: use another register, \
-             or accept the loss with Builder::allow_lost_updates"
-        );
-        assert!(
-            self.config.authority == Authority::Resource || !self.config.handlers_check_versions,
-            "an authoritative layer knows all versions, and handlers that check them know better: set one of \
-             Builder::authoritative and Builder::handlers_check_versions"
-        );
-        assert!(
-            !self.config.write_timeout.is_zero(),
-            "the write timeout is zero, so that every write would be rejected: set a longer one with Builder::write_timeout"
-        );
-        assert!(
-            self.config.require_where.is_none() || self.config.require != RequirePreconditions::none(),
-            "no method requires a condition, so Builder::require_where has no effect: add Builder::require_preconditions"
-        );
+    pub fn try_build(self) -> Result<ConditionalLayer, BuildError> {
+        let config = &self.config;
+        let may_lose = config.authority == Authority::Register && self.register.engine().guarantee.may_lose_swaps();
+        if may_lose && !config.allows_lost_updates {
+            return Err(BuildError(
+                "the register may lose acknowledged swaps at a failover, so it cannot be authoritative: use another register, \
+                 or accept the loss with Builder::allow_lost_updates",
+            ));
+        }
+        if config.authority != Authority::Resource && config.handlers_check_versions {
+            return Err(BuildError(
+                "an authoritative layer knows all versions, and handlers that check them know better: set one of \
+                 Builder::authoritative and Builder::handlers_check_versions",
+            ));
+        }
+        if config.write_timeout.is_zero() {
+            return Err(BuildError(
+                "the write timeout is zero, so that every write would be rejected: set a longer one with Builder::write_timeout",
+            ));
+        }
+        if config.require_where.is_some() && config.require == RequirePreconditions::none() {
+            return Err(BuildError(
+                "no method requires a condition, so Builder::require_where has no effect: add Builder::require_preconditions",
+            ));
+        }
         let driver = Driver::with_clock(self.register, self.clock).with_patience(self.config.lock_timeout);
-        ConditionalLayer::from(Shared {
+        Ok(ConditionalLayer::from(Shared {
             driver,
             memory: Memory::with_capacity(self.memory),
             probing: KeyedQueue::default(),
             unguarded: Unguarded::default(),
             config: self.config,
-        })
+        }))
     }
 }
+
+/// The settings of a [`Builder`] can't work together. The message says which to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildError(&'static str);
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for BuildError {}

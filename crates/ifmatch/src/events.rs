@@ -54,6 +54,18 @@ impl Decision {
 /// A decision, and the request that it answers.
 ///
 /// `uri` is the one that the client sent, even in a nested axum router.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use http::{Method, StatusCode, Uri};
+/// use ifmatch::{Decision, Event, Observer};
+///
+/// # fn tested() -> impl Observer { |_: &Event<'_>| {} }
+/// let decision = Decision::new(StatusCode::PRECONDITION_FAILED, "precondition-failed");
+/// let uri = Uri::from_static("/notes/7");
+/// tested().on_event(&Event::new(decision, &Method::PUT, &uri, Duration::from_millis(3)));
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
@@ -65,6 +77,13 @@ pub struct Event<'a> {
     pub uri: &'a Uri,
     /// Time from the request's arrival at the layer to the response, by the layer's clock.
     pub duration: Duration,
+}
+
+impl<'a> Event<'a> {
+    /// Creates an event, for tests of an [`Observer`].
+    pub const fn new(decision: Decision, method: &'a Method, uri: &'a Uri, duration: Duration) -> Self {
+        Self { decision, method, uri, duration }
+    }
 }
 
 /// Counts or logs a layer's decisions. It's called before the response is sent, so be quick.
@@ -97,7 +116,7 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
 }
 
 /// Header fields about a content that is replaced.
-const REPLACED: [HeaderName; 6] = [
+pub(crate) const OF_CONTENT: [HeaderName; 6] = [
     CONTENT_ENCODING,
     CONTENT_LANGUAGE,
     TRANSFER_ENCODING,
@@ -141,7 +160,7 @@ impl Watched {
             let (media_type, content) = make(problem);
             let headers = response.headers_mut();
             // The problem of a handler may have passed a compression, for example.
-            for name in REPLACED {
+            for name in OF_CONTENT {
                 headers.remove(name);
             }
             headers.insert(CONTENT_TYPE, media_type);

@@ -61,7 +61,7 @@
 //!
 //! An operation that the lease's state doesn't allow gets 409, a missing or malformed field 400, and a missing resource
 //! 404. Conditions are evaluated as for a write. While the lease lasts, a guarded write without its `x-ms-lease-id`
-//! gets 412; reads need no id. Refusals carry Azure's code in `x-ms-error-code`, so a client can tell a lost lease from
+//! gets 412; reads need no id. Reads and writes may also name it in `Lease-Id`, as in the gateway's plain dialect. Refusals carry Azure's code in `x-ms-error-code`, so a client can tell a lost lease from
 //! a stale tag. `x-ms-client-request-id` identifies a request: a retry with the same id never sees a false conflict,
 //! and doesn't affect a lease acquired since. Different requests mustn't share an id.
 //!
@@ -78,8 +78,8 @@
 //! `guarded_by` of `ifmatch::axum::RouterExt`. With the feature `axum`, a nested router's keys include its prefix.
 //!
 //! - Put it behind authentication, so a 412 reveals nothing to clients that may not read.
-//! - Put it outside compression, so each coding has the tag of its own bytes. If that's impossible, see
-//!   [`Builder::behind_compression`].
+//! - Compression goes inside the layer if tags come from the content, so each coding has the tag of its own bytes. If
+//!   handlers state versions, it goes outside, with [`Builder::behind_compression`], so tags stay the versions.
 //!
 //! To save the GET after a write, return [`NewVersion`] or `ETag` from the handler. To save the GET before it, compare
 //! the [`ExpectedVersion`] in your store ([`Builder::handlers_check_versions`]).
@@ -129,17 +129,20 @@ mod write;
 
 mod body;
 mod future;
+mod paused;
 mod permit;
 mod responses;
 
 pub use body::{RequestBody, ResponseBody};
-pub use builder::Builder;
+pub use builder::{BuildError, Builder};
 pub use events::{Decision, Event, Observer};
 pub use future::ResponseFuture;
 pub use ifmatch_core::EntityTag;
+pub use ifmatch_core::date::Timestamp;
 pub use ifmatch_core::digest::{ContentHash, TagFormat};
 pub use ifmatch_core::policy::RequirePreconditions;
 pub use ifmatch_core::problem::Problem;
+pub use ifmatch_core::record::State;
 pub use ifmatch_register::{InvalidKey, Key, MemoryRegister, Register};
 pub use ifmatch_runtime::{Clock, SystemClock};
 pub use inner::InnerService;

@@ -168,6 +168,86 @@ impl ExpectedVersion {
         }
     }
 
+    /// Returns the named version, for a PUT that creates or replaces: `None` for `Any` and `Absent`, which have statements of
+    /// their own.
+    ///
+    /// ```
+    /// use ifmatch::{EntityTag, ExpectedVersion, PreconditionFailed};
+    ///
+    /// # async fn execute(_: &str, _: &str, _: &str, _: Option<i64>) -> Option<i64> { None }
+    /// // `random()`: a version never recurs, not even after a deletion.
+    /// async fn save(expected: ExpectedVersion, name: &str, text: &str) -> Result<EntityTag, PreconditionFailed> {
+    ///     let statement = match expected {
+    ///         ExpectedVersion::Absent => {
+    ///             "INSERT INTO drafts VALUES (?1, ?2, random()) ON CONFLICT DO NOTHING RETURNING version"
+    ///         }
+    ///         ExpectedVersion::Tag(_) => {
+    ///             "UPDATE drafts SET text = ?2, version = random() WHERE name = ?1 AND version = ?3 RETURNING version"
+    ///         }
+    ///         ExpectedVersion::Any => {
+    ///             "INSERT INTO drafts VALUES (?1, ?2, random()) ON CONFLICT (name) \
+    ///              DO UPDATE SET text = excluded.text, version = excluded.version RETURNING version"
+    ///         }
+    ///     };
+    ///     let version = execute(statement, name, text, expected.version()?).await.ok_or(PreconditionFailed)?;
+    ///     Ok(EntityTag::from(version))
+    /// }
+    /// assert_eq!(ExpectedVersion::Absent.version::<i64>(), Ok(None));
+    /// assert_eq!(ExpectedVersion::Tag(EntityTag::from(7)).version(), Ok(Some(7)));
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if the tag doesn't hold such a version, so no row can match.
+    pub fn version<V: FromStr + ToString>(&self) -> Result<Option<V>, PreconditionFailed> {
+        match self {
+            Self::Absent => Ok(None),
+            _ => self.of_row(),
+        }
+    }
+
+    /// Compares with the version of the current row, or `None` if there is none.
+    ///
+    /// Only where nothing can write between this and the write: in a transaction that has locked the row or the table
+    /// (`BEGIN IMMEDIATE` in SQLite), or before a write to memory without an `await`. Otherwise, compare in the statement.
+    ///
+    /// ```
+    /// use std::collections::HashMap;
+    ///
+    /// use ifmatch::{EntityTag, ExpectedVersion, PreconditionFailed};
+    ///
+    /// type Drafts = HashMap<String, (u64, String)>;
+    ///
+    /// fn save(
+    ///     drafts: &mut Drafts,
+    ///     expected: &ExpectedVersion,
+    ///     name: &str,
+    ///     text: &str,
+    ///     next: u64,
+    /// ) -> Result<EntityTag, PreconditionFailed> {
+    ///     expected.check(drafts.get(name).map(|(version, _)| version))?;
+    ///     drafts.insert(name.to_owned(), (next, text.to_owned()));
+    ///     Ok(EntityTag::from(next))
+    /// }
+    /// let mut drafts = Drafts::new();
+    /// let tag = save(&mut drafts, &ExpectedVersion::Absent, "a", "one", 1).unwrap();
+    /// assert!(save(&mut drafts, &ExpectedVersion::Absent, "a", "two", 2).is_err());
+    /// assert!(save(&mut drafts, &ExpectedVersion::Tag(tag), "a", "two", 2).is_ok());
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if the write must not be done.
+    pub fn check(&self, current: Option<impl ToString>) -> Result<(), PreconditionFailed> {
+        let holds = match self {
+            Self::Any => true,
+            Self::Absent => current.is_none(),
+            Self::Tag(tag) => {
+                let named = tag.opaque_str().filter(|_| !tag.is_weak());
+                current.is_some_and(|current| named.is_some_and(|named| named == current.to_string()))
+            }
+        };
+        if holds { Ok(()) } else { Err(PreconditionFailed) }
+    }
+
     /// Returns the version that the handler can compare in place of the layer: the conditions consist of a strong tag in
     /// `If-Match`, or of `If-None-Match: *`.
     pub(crate) fn named_by(conditions: &Preconditions) -> Option<Self> {

@@ -3,17 +3,20 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, ETAG};
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::fields::not_modified::retain_304_headers;
 use ifmatch_core::problem::Problem;
 
 use crate::body::ResponseBody;
-use crate::events::Decision;
+use crate::events::{Decision, OF_CONTENT};
 
 /// `Retry-After` of a failure of unknown duration.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Name of a 412 without a lease.
+const PRECONDITION_FAILED: &str = "precondition-failed";
 
 pub(crate) fn problem<T: Body>(problem: &Problem) -> Response<ResponseBody<T>> {
     marked(problem).map(ResponseBody::buffered)
@@ -30,7 +33,8 @@ fn marked(problem: &Problem) -> Response<Bytes> {
 /// 412, for a handler whose store has another version than the [expected](crate::ExpectedVersion) one. Nothing was
 /// written.
 ///
-/// With the feature `axum` it is a response.
+/// With the feature `axum` it is a response. Behind the layer, the client gets the current tag with it, and the reason: the
+/// layer asks the inner service by GET, unless [turned off](crate::Builder::get_after_writes).
 ///
 /// ```
 /// use bytes::Bytes;
@@ -44,10 +48,31 @@ pub struct PreconditionFailed;
 
 impl<T: From<Bytes>> From<PreconditionFailed> for Response<T> {
     fn from(_: PreconditionFailed) -> Self {
-        let problem = Problem::new(StatusCode::PRECONDITION_FAILED, "precondition-failed")
-            .detail("the resource has another version. Fetch it, merge, and retry");
+        let problem = Problem::new(StatusCode::PRECONDITION_FAILED, PRECONDITION_FAILED).detail(
+            "the resource isn't in the version that the request names. Fetch it, and if it exists, merge and retry",
+        );
         marked(&problem).map(T::from)
     }
+}
+
+/// Returns `true` for a [`PreconditionFailed`] of a handler, which doesn't say what is false.
+pub(crate) fn lacks_reason<T>(response: &Response<T>) -> bool {
+    let is_own =
+        response.extensions().get().is_some_and(|decision: &Decision| decision.reason() == PRECONDITION_FAILED);
+    is_own && !response.headers().contains_key(ETAG)
+}
+
+/// Returns the response to a problem in place of another one, with that one's other header fields.
+pub(crate) fn replaced<T: Body>(response: &Response<T>, with: &Problem) -> Response<ResponseBody<T>> {
+    let mut made = problem(with);
+    let mut headers = response.headers().clone();
+    for name in OF_CONTENT {
+        headers.remove(name);
+    }
+    headers.remove(CONTENT_LENGTH);
+    headers.extend(std::mem::take(made.headers_mut()));
+    *made.headers_mut() = headers;
+    made
 }
 
 /// 400: the key extractor rejects the request.

@@ -1,13 +1,19 @@
 //! A test kit for services behind the layer: requests without a network, and the check that no update is lost.
 
 use std::fmt::Debug;
+use std::pin::pin;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{Either, join, select};
 use http::header::{ETAG, HeaderName};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
+use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
+
+use crate::paused::Pause;
 
 /// A clock for [`Builder::clock`](crate::Builder::clock) that only a test advances, so leases end without a wait.
 pub use ifmatch_runtime::ManualClock;
@@ -106,9 +112,22 @@ where
     ///
     /// # Panics
     /// Panics if the request is malformed, or the service or a body fails.
-    #[expect(clippy::expect_used, reason = "a test stops at an unexpected result")]
     pub async fn send(&self, method: &str, path: &str, fields: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
-        let mut request = Request::new(Full::new(body.into()));
+        self.send_paused(method, path, fields, body.into(), None).await
+    }
+
+    /// Sends a request whose handler pauses.
+    #[expect(clippy::expect_used, reason = "a test stops at an unexpected result")]
+    async fn send_paused(
+        &self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: Bytes,
+        pause: Option<Pause>,
+    ) -> Answer {
+        let mut request = Request::new(Full::new(body));
+        request.extensions_mut().extend(pause.map(with).unwrap_or_default());
         *request.method_mut() = method.parse::<Method>().expect("a method");
         *request.uri_mut() = path.parse().expect("a path");
         for (name, value) in fields {
@@ -123,11 +142,30 @@ where
     }
 }
 
-/// Checks that a resource loses no update: an editor with a stale version gets 412 and changes nothing, and each save
-/// answers with the tag that the next GET has.
+/// Extensions with a pause.
+fn with(pause: Pause) -> Extensions {
+    let mut extensions = Extensions::new();
+    extensions.insert(pause);
+    extensions
+}
+
+/// Time for the second writer of a race. It's over only if the first one, which is paused, keeps it waiting; then both go on.
+const BLOCKED: Duration = Duration::from_secs(1);
+/// Maximum number of points at which the first writer's handler is paused, one race each.
+const POINTS: usize = 64;
+
+/// Checks that a resource loses no update, even if two instances of the service write to it.
+///
+/// `service` returns an instance of the service as a process has it, on the same database: `|| app(pool.clone())`. If the
+/// service only ever runs as one process, and keeps its state there, it returns clones of one: `|| app.clone()`.
 ///
 /// `first` and `second` are two bodies that the service accepts by PUT, and that lead to different representations. The
-/// resource must exist.
+/// resource must exist. The check finds
+///
+/// - a stale version that is accepted, by the instance that replaced it or by the other one,
+/// - a refused PUT that changes the resource, and a save whose response lacks the tag that the next GET has,
+/// - a handler that compares the version, and then writes without it: the check pauses the handler of one instance before
+///   it starts and at each of its first 64 awaits in turn, and lets the other instance write in between.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -149,32 +187,142 @@ where
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let routes = Router::new().route("/note", get(read).put(write)).with_state(Note::default());
-/// assert_no_lost_update(ConditionalLayer::new().layer(routes), "/note", &[], "mine", "theirs").await;
+/// // Its state is in this process, so it can't run twice: both writers get the same instance.
+/// let app = ConditionalLayer::new().layer(routes);
+/// assert_no_lost_update(|| app.clone(), "/note", &[], "mine", "theirs").await;
 /// # });
 /// ```
 ///
 /// # Panics
-/// Panics if an update is lost, or a response has no tag.
-pub async fn assert_no_lost_update<S, T>(service: S, path: &str, fields: &[(&str, &str)], first: &str, second: &str)
+/// Panics if an update is lost, or a response has no tag. The message names the two writes, and what to do.
+pub async fn assert_no_lost_update<S, T>(
+    service: impl Fn() -> S,
+    path: &str,
+    fields: &[(&str, &str)],
+    first: &str,
+    second: &str,
+) where
+    S: Service<Request<Full<Bytes>>, Response = Response<T>, Error: Debug> + Clone,
+    T: Body<Error: Debug>,
+{
+    let resource = Resource { instances: [service(), service()].map(TestClient::new), path, fields, first, second };
+    resource.assert_stale_versions_are_refused().await;
+    for point in 0..POINTS {
+        match resource.race(point).await {
+            Raced::Interleaved => {}
+            // Another point would be the same: its end, or a wait for the first writer.
+            Raced::Blocked | Raced::Over => return,
+        }
+    }
+}
+
+/// A resource of two instances.
+struct Resource<'a, S> {
+    instances: [TestClient<S>; 2],
+    path: &'a str,
+    fields: &'a [(&'a str, &'a str)],
+    first: &'a str,
+    second: &'a str,
+}
+
+/// The way in which two writers met.
+enum Raced {
+    /// The second writer wrote while the first one was paused.
+    Interleaved,
+    /// The second writer waited for the first one.
+    Blocked,
+    /// The first writer ended before the point.
+    Over,
+}
+
+impl<S, T> Resource<'_, S>
 where
     S: Service<Request<Full<Bytes>>, Response = Response<T>, Error: Debug> + Clone,
     T: Body<Error: Debug>,
 {
-    let client = TestClient::new(service);
-    let read = client.get(path).await;
-    assert!(read.status.is_success() && !read.tag().is_empty(), "GET {path} has no tag: {read:?}");
-    let put = async |tag: &str, body: &str| {
-        let fields = [fields, &[("if-match", tag)]].concat();
-        client.send("PUT", path, &fields, body.to_owned()).await
-    };
-    let saved = put(read.tag(), first).await;
-    assert!(saved.status.is_success(), "PUT {path} with the current tag: {saved:?}");
-    let current = client.get(path).await;
-    assert_ne!(current.tag(), read.tag(), "PUT {path} has changed nothing");
-    assert_eq!(saved.tag(), current.tag(), "PUT {path} does not answer with the new tag");
-    let stale = put(read.tag(), second).await;
-    assert_eq!(stale.status, StatusCode::PRECONDITION_FAILED, "PUT {path} with a stale tag: {stale:?}");
-    assert_eq!(client.get(path).await.body, current.body, "a refused PUT {path} has changed the resource");
-    let next = put(saved.tag(), second).await;
-    assert!(next.status.is_success(), "PUT {path} with the tag of the previous PUT: {next:?}");
+    async fn get(&self) -> Answer {
+        let answer = self.instances[0].send("GET", self.path, self.fields, "").await;
+        assert!(
+            answer.status.is_success() && !answer.tag().is_empty(),
+            "GET {} has no tag. The resource must exist, and its GET must state a tag or be short enough to be hashed: {answer:?}",
+            self.path
+        );
+        answer
+    }
+
+    async fn put(&self, instance: usize, tag: &str, body: &str, pause: Option<Pause>) -> Answer {
+        let fields = [self.fields, &[("if-match", tag)]].concat();
+        self.instances[instance].send_paused("PUT", self.path, &fields, body.to_owned().into(), pause).await
+    }
+
+    async fn assert_stale_versions_are_refused(&self) {
+        let path = self.path;
+        let read = self.get().await;
+        let saved = self.put(0, read.tag(), self.first, None).await;
+        assert!(saved.status.is_success(), "PUT {path} with the current tag: {saved:?}");
+        let current = self.get().await;
+        assert_ne!(current.tag(), read.tag(), "PUT {path} has changed nothing, or its version: {saved:?}");
+        assert_eq!(saved.tag(), current.tag(), "PUT {path} does not answer with the new tag");
+        for instance in [0, 1] {
+            let stale = self.put(instance, read.tag(), self.second, None).await;
+            let by = ["the instance that replaced it", "another instance"][instance];
+            assert_eq!(
+                stale.status,
+                StatusCode::PRECONDITION_FAILED,
+                "an update is lost: {by} has taken PUT {path} with the stale tag {}. {REMEDY}: {stale:?}",
+                read.tag()
+            );
+            assert_eq!(self.get().await.body, current.body, "a refused PUT {path} has changed the resource");
+        }
+        let next = self.put(0, saved.tag(), self.second, None).await;
+        assert!(next.status.is_success(), "PUT {path} with the tag of the previous PUT: {next:?}");
+    }
+
+    /// Pauses the handler of a writer at this point, and lets another writer replace the same version.
+    async fn race(&self, point: usize) -> Raced {
+        // What both write must change the resource, or its tag may stay the same.
+        let before = self.get().await;
+        let reset = self.put(0, before.tag(), self.second, None).await;
+        assert!(reset.status.is_success(), "PUT {} with the current tag: {reset:?}", self.path);
+        let read = self.get().await;
+        let pause = Pause::at(point);
+        let mut one = pin!(self.put(0, read.tag(), self.first, Some(pause.clone())));
+        if let Either::Left(_) = select(one.as_mut(), pin!(pause.reached())).await {
+            return Raced::Over;
+        }
+        let mut two = pin!(self.put(1, read.tag(), self.first, None));
+        let (raced, (one, two)) = match select(two.as_mut(), pin!(SystemClock.sleep(BLOCKED))).await {
+            Either::Left((two, _)) => {
+                pause.end();
+                (Raced::Interleaved, (one.await, two))
+            }
+            Either::Right(_) => {
+                pause.end();
+                (Raced::Blocked, join(one, two).await)
+            }
+        };
+        let after = self.get().await;
+        assert!(
+            !(one.status.is_success() && two.status.is_success()),
+            "an update is lost: two writers have sent PUT {} with If-Match: {}, and both got 2xx. While the handler of the first was \
+             paused {}, the second one's update was done, and then the first one has overwritten it. {REMEDY}",
+            self.path,
+            read.tag(),
+            if point == 0 { "before it started".to_owned() } else { format!("at its await number {point}") },
+        );
+        for (done, refused) in [(&one, &two), (&two, &one)] {
+            let is_lost = done.status.is_success() && !done.tag().is_empty() && done.tag() != after.tag();
+            assert!(
+                !is_lost,
+                "an update is lost: PUT {} was refused, and has changed the resource after another writer's. Write nothing before \
+                 the version is compared: {refused:?} after {done:?}",
+                self.path
+            );
+        }
+        raced
+    }
 }
+
+/// What to do about a lost update.
+const REMEDY: &str = "Compare the version in the statement that writes (UPDATE … WHERE id = … AND version = …), or let the instances \
+                      share a register. A service that only ever runs as one process passes clones of one instance: || app.clone()";

@@ -71,11 +71,11 @@ async fn the_steps_of_the_guide_are_true() {
         ("GET /v1/notes/1", &[("if-none-match", "\"1\"")], 304, "\"1\""),
         ("PUT /v1/notes/1", &[], 428, ""),
         ("PUT /v1/notes/1", &[("if-match", "\"1\"")], 200, "\"2\""),
-        ("PUT /v1/notes/1", &[("if-match", "\"1\"")], 412, ""),
+        ("PUT /v1/notes/1", &[("if-match", "\"1\"")], 412, "\"2\""),
         ("PUT /v1/notes/1", &[("if-match", "\"1\", \"2\"")], 200, "\"3\""),
-        ("PUT /v1/notes/1", &[("if-none-match", "*")], 412, ""),
+        ("PUT /v1/notes/1", &[("if-none-match", "*")], 412, "\"3\""),
         ("PUT /v1/notes/7", &[("if-match", "\"1\"")], 412, ""),
-        ("DELETE /v1/notes/1", &[("if-match", "\"2\"")], 412, ""),
+        ("DELETE /v1/notes/1", &[("if-match", "\"2\"")], 412, "\"3\""),
         ("DELETE /v1/notes/1", &[("if-match", "\"3\"")], 204, ""),
         ("GET /v1/notes/1", &[], 404, ""),
     ] {
@@ -116,6 +116,31 @@ async fn an_update_by_the_job_is_not_lost() {
     let stale = service.send("PUT /v1/notes/1", &[("if-match", created.header("etag"))], NOTE).await;
     assert_eq!((stale.status.as_u16(), created.header("etag"), &*tag), (412, "\"1\"", "\"2\""));
     assert_eq!(service.send("PUT /v1/notes/1", &[("if-match", &tag)], NOTE).await.status, 200);
+}
+
+/// A PUT that creates or replaces: of sixteen writers on each condition, one wins.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_draft_is_created_once_and_replaced_once() {
+    let service = Service::start().await;
+    assert_eq!(service.send("PUT /v1/drafts/plan", &[], "plan").await.status, 428);
+    assert_eq!(service.send("PUT /v1/drafts/plan", &[("if-match", "\"1\"")], "plan").await.status, 412);
+    let race = async |condition: (&str, &str)| {
+        let texts: Vec<String> = (0..16).map(|number| format!("{condition:?} {number}")).collect();
+        let writers =
+            texts.iter().map(|text| service.send("PUT /v1/drafts/plan", std::slice::from_ref(&condition), text));
+        let answers = futures_util::future::join_all(writers).await;
+        let won: Vec<_> = texts.iter().zip(&answers).filter(|(_, answer)| answer.status == 200).collect();
+        let refused = answers.iter().filter(|answer| answer.status == 412).count();
+        let draft = service.send("GET /v1/drafts/plan", &[], "").await;
+        let [(text, answer)] = won[..] else { panic!("{} writers have won: {answers:?}", won.len()) };
+        assert_eq!((refused, draft.text(), draft.header("etag")), (15, &**text, answer.header("etag")));
+        draft.header("etag").to_owned()
+    };
+    let created = race(("if-none-match", "*")).await;
+    let replaced = race(("if-match", &created)).await;
+    assert_ne!(created, replaced);
+    let late = service.send("PUT /v1/drafts/plan", &[("if-match", &created)], "late").await;
+    assert_eq!((late.status.as_u16(), late.header("etag")), (412, &*replaced), "the 412 has the current tag");
 }
 
 /// Every block of the page that shows a part of the service does so literally.

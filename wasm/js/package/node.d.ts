@@ -6,7 +6,7 @@ export type { Replaces, Version } from "./conditions.js";
 /**
  * Middleware for `node:http`, Express and Connect: a write runs if its condition holds, and gets 412, 428 or 501 otherwise. The handler
  * must then replace the version `replaces(req)`, and no other: call `preconditionFailed(res)` if your storage has another one.
- * It leaves reads alone: a handler sends its tag in `ETag`, and Express answers 304.
+ * It leaves reads alone: a handler sends its tag in `ETag`, and Express answers 304, except to `Cache-Control: no-cache`.
  */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any -- what a framework adds, such as `params`, is known only to it
 export function conditional<Req extends IncomingMessage = any>(

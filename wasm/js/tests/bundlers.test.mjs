@@ -12,19 +12,13 @@ import * as esbuild from "esbuild";
 import * as vite6 from "vite6";
 import * as vite7 from "vite7";
 
+import { bun, deno } from "./programs.mjs";
+
 const here = import.meta.dirname;
 const entry = path.join(here, "bundled/check.mjs");
 const EXPECTED = JSON.stringify([204, 304, 204, 412, "bread"]);
 /** Maximum time for a program in ms, generous for a busy machine. */
 const LIMIT = 300_000;
-
-/** The program of an optional package for this machine. */
-function program(scope, packages, file) {
-  const found = packages.map((name) => path.join(here, "../node_modules", scope, name, file)).find((its) => fs.existsSync(its));
-  return found ?? assert.fail(`${scope} has none of ${packages.join(", ")} here: npm ci in wasm/js`);
-}
-const bun = () => program("@oven", ["bun-linux-x64-baseline", "bun-linux-aarch64", "bun-darwin-aarch64"], "bin/bun");
-const deno = () => program("@deno", ["linux-x64-glibc", "linux-arm64-glibc", "darwin-arm64"], "deno");
 
 async function run(program, ...args) {
   const options = { cwd: path.join(here, ".."), timeout: LIMIT, env: { ...process.env, DENO_NO_UPDATE_CHECK: "1" } };

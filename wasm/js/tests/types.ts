@@ -1,5 +1,6 @@
 // Compiled, not run: checks the declarations.
 import { ContentHash, ContentHasher, evaluatePreconditions, lastModified, selectRange, type Validators } from "ifmatch";
+import { Client, ClientError, json, type Found, type Version } from "ifmatch/client";
 import * as fetched from "ifmatch/fetch";
 import { conditional, replaces } from "ifmatch/hono";
 import * as node from "ifmatch/node";
@@ -61,3 +62,38 @@ router.use("/:id", express.text(), node.conditional({ current: (req) => `"${req.
 router.put("/notes", (req, res) => (node.replaces(req) ? node.preconditionFailed(res, '"v2"') : undefined));
 // @ts-expect-error it computes no tags
 node.conditional({ maxLength: 1 });
+
+interface Note { title: string; text: string }
+const note = json((value): Note => {
+  if (typeof value !== "object" || value === null || !("title" in value)) throw new TypeError("not a note");
+  return value as Note;
+});
+const client = new Client({ headers: { authorization: "Bearer a" }, stamps: true });
+async function edit(signal: AbortSignal): Promise<string> {
+  const version: Version<Note> = await client.read("/notes/1", { codec: note, signal });
+  if (version.etag === null) {
+    const absent: undefined = version.value;
+    return String(absent);
+  }
+  const saved = await client.save(version, { ...version.value, text: "b" }, { codec: note });
+  if (saved.outcome === "saved") return saved.version.value.text;
+  const [base, theirs, mine]: [Note | undefined, Version<Note>, Note] = [saved.base, saved.theirs, saved.mine];
+  // @ts-expect-error what was not saved has no version of its own
+  console.log(saved.version);
+  return [base?.text, theirs.value?.text, mine.text].join();
+}
+async function others(found: Found<Note>): Promise<void> {
+  const counted: Version<{ n: number }> = await client.update<{ n: number }>("/hits", (hits) => ({ n: (hits?.n ?? 0) + 1 }));
+  const removed = await client.remove(found);
+  if (removed.outcome === "conflict") console.log(removed.theirs.etag, counted.etag);
+  const fence: number = await client.lock("/locks/a", async (held) => {
+    await client.update<number>("/sum", (sum = 0) => sum + 1, { held });
+    return held.fence;
+  });
+  console.log(fence);
+  // @ts-expect-error a note has a text
+  await client.create<Note>("/notes/2", { title: "a" });
+  // @ts-expect-error what is not there can't be removed
+  await client.remove(await client.read("/notes/1"));
+}
+console.log(edit, others, (error: unknown) => error instanceof ClientError && error.kind === "unknown");

@@ -81,7 +81,7 @@ test("the second of two editors gets 412 from a Worker on Hono", async () => {
 test("the README's examples are the Workers that are tested", () => {
   const readme = fs.readFileSync(path.join(here, "../package/README.md"), "utf8");
   const examples = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, example]) => example);
-  assert.deepEqual(examples, ["notes", "app", "express", "r2"].map((name) => fs.readFileSync(path.join(here, `workers/${name}.mjs`), "utf8")));
+  assert.deepEqual(examples, ["notes", "client", "app", "express", "r2"].map((name) => fs.readFileSync(path.join(here, `workers/${name}.mjs`), "utf8")));
 });
 
 test("the README's examples, also bundled by Wrangler, refuse the second of two editors", async () => {
@@ -93,6 +93,8 @@ test("the README's examples, also bundled by Wrangler, refuse the second of two 
     const etag = headers.get("etag");
     assert.equal(status, 204);
     assert.equal((await ask({ headers: { "if-none-match": etag } })).status, 304);
+    const head = await ask({ method: "HEAD" });
+    assert.deepEqual([head.status, head.headers.get("etag")], [200, etag]);
     const races = await Promise.all(["a", "b", "c", "d"].map((body) => put(body, { "if-match": etag })));
     assert.deepEqual(races.map((race) => race.status).sort(), [204, 412, 412, 412]);
   };
@@ -100,15 +102,26 @@ test("the README's examples, also bundled by Wrangler, refuse the second of two 
   await runModules(modules(process.env.IFMATCH_BUNDLED ?? path.resolve(here, "../../../target/npm/bundled"), "notes.js", "/"), check);
   const hono = async (ask, runtime) => {
     const database = await runtime.getD1Database("DB");
-    await database.exec("CREATE TABLE notes (id TEXT PRIMARY KEY, text TEXT, version INTEGER)");
+    await database.exec("CREATE TABLE notes (id TEXT PRIMARY KEY, text TEXT, version TEXT)");
     await check(ask);
+    // A tag of a note that was deleted is none of the note that is created anew.
+    const old = (await ask()).headers.get("etag");
+    assert.equal((await ask({ method: "DELETE", headers: { "if-match": old } })).status, 204);
+    assert.equal((await ask({ method: "DELETE", headers: { "if-match": old } })).status, 412);
+    assert.equal((await ask({ method: "PUT", body: "new", headers: { "if-none-match": "*" } })).status, 204);
+    assert.equal((await ask({ headers: { "if-none-match": old } })).status, 200);
+    assert.equal((await ask({ method: "PUT", body: "late", headers: { "if-match": old } })).status, 412);
+    assert.equal(await (await ask()).text(), "new");
   };
   const server = express.listen(0, "127.0.0.1");
   await once(server, "listening");
   try {
     const url = `http://127.0.0.1:${server.address().port}/note`;
-    // Node's fetch would send no-cache along with a condition, which asks Express for the whole response.
+    // fetch sends no-cache along with a condition, which asks Express for the whole response.
     const others = { connection: "close", "cache-control": "max-age=0" };
+    const created = await fetch(url.replace("note", "other"), { method: "PUT", body: "a", headers: { "if-none-match": "*" } });
+    const asked = await fetch(created.url, { headers: { "if-none-match": created.headers.get("etag") } });
+    assert.deepEqual([asked.status, await asked.text()], [200, "a"], "as the README says");
     await check((init = {}) => fetch(url, { ...init, headers: { ...others, ...init.headers } }));
   } finally {
     server.close();
@@ -128,6 +141,8 @@ test("a Worker over R2 reads parts of one version and writes on a condition", as
     assert.equal((await put("late", { "if-none-match": "*" })).status, 412);
     const whole = await ask();
     assert.deepEqual([whole.headers.get("etag"), await whole.text()], [etag, "hello"]);
+    const head = await ask({ method: "HEAD" });
+    assert.deepEqual([head.status, head.headers.get("etag"), head.headers.get("content-length")], [200, etag, "5"]);
     assert.equal((await ask({ headers: { "if-none-match": etag } })).status, 304);
     const part = await ask({ headers: { range: "bytes=1-2", "if-range": etag } });
     assert.deepEqual([part.status, await part.text(), part.headers.get("content-range")], [206, "el", "bytes 1-2/5"]);

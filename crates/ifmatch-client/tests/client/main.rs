@@ -7,6 +7,7 @@ mod lock;
 #[cfg(feature = "object-store")]
 mod objects;
 mod queue;
+mod scenarios;
 mod stopped;
 mod store;
 mod updates;

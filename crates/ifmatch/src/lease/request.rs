@@ -1,7 +1,7 @@
 //! Lease header fields of a request.
 
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, HeaderName};
 use ifmatch_core::lease::azure::{self, BREAK_PERIOD, CLIENT_REQUEST_ID, DURATION, ID, PROPOSED_ID};
 use ifmatch_core::lease::{LeaseAction, LeaseId, LeaseUse};
 use ifmatch_core::problem::Problem;
@@ -10,6 +10,9 @@ use ifmatch_runtime::random_bytes;
 
 use crate::config::Config;
 use crate::responses;
+
+/// The field with the id of a lease in the gateway's plain dialect.
+const PLAIN_ID: HeaderName = HeaderName::from_static("lease-id");
 
 /// A lease operation and the identity of its request.
 #[derive(Debug)]
@@ -45,7 +48,7 @@ pub(crate) fn lease_of_write(config: &Config, head: &Parts) -> Result<LeaseUse, 
 
 /// Returns `true` if a request presents a lease, to a resource that has leases.
 pub(crate) fn names_lease(config: &Config, head: &Parts) -> bool {
-    config.leases && head.headers.contains_key(ID) && config.leases(head)
+    config.leases && [ID, PLAIN_ID].iter().any(|name| head.headers.contains_key(name)) && config.leases(head)
 }
 
 /// Returns the lease id that a request presents.
@@ -53,7 +56,12 @@ pub(crate) fn names_lease(config: &Config, head: &Parts) -> bool {
 /// # Errors
 /// 400 if it isn't a lease id.
 pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
-    Ok(azure::id(headers, ID)?)
+    match (azure::id(headers, ID)?, azure::id(headers, PLAIN_ID)?) {
+        (Some(one), Some(other)) if one != other => {
+            Err(Problem::bad_request("x-ms-lease-id and Lease-Id name two leases. Send one of them"))
+        }
+        (one, other) => Ok(one.or(other)),
+    }
 }
 
 /// Removes the fields of a lease operation, since a probe is about the resource.

@@ -17,6 +17,7 @@ use ifmatch_core::record::Token;
 use super::request::WriteContext;
 use crate::body::Received;
 use crate::inner::{self, InnerService, RequestContent};
+use crate::paused::paused;
 use crate::permit::{ExpectedVersion, Permit};
 use crate::read::request::strip_conditions;
 
@@ -87,7 +88,8 @@ impl WriteContext {
         strip_evaluated(&mut head.headers);
         head.extensions.insert(permit);
         let request = Request::from_parts(head, received.body);
-        let mut handler = pin!(AssertUnwindSafe(inner::run(inner, request)).catch_unwind());
+        let handler = AssertUnwindSafe(inner::run(inner, request)).catch_unwind();
+        let mut handler = pin!(paused(&self.head.extensions, handler));
         let (driver, _key) = (&self.shared.driver, &self.key);
         while let Some(progress) = &received.progress {
             if let Ok(ended) = driver.until(self.renewal_due(deadline), handler.as_mut()).await {

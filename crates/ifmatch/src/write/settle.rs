@@ -1,19 +1,24 @@
 //! Reporting the result of a write to the register and to the client.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use http::header::{ETAG, LAST_MODIFIED};
 use http::{Method, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::EntityTag;
-use ifmatch_core::command::{Command, Commit, Doubt, Grant, Outcome, Refusal};
+use ifmatch_core::command::{Command, Commit, Doubt, Grant, Observation, Outcome, Refusal};
+use ifmatch_core::precondition::{Validators, Verdict};
+use ifmatch_core::problem::Problem;
 use ifmatch_core::record::Token;
 use ifmatch_register::{Key, KeyLock};
 use ifmatch_runtime::task::detach;
 
 use super::also_changed;
 use super::new_version::{WrittenVersion, shown};
+use super::probe::{Answer, Known};
 use super::request::{WriteContext, WriteResult};
 use super::run::End;
 use crate::body::ResponseBody;
@@ -164,10 +169,49 @@ impl WriteContext {
             }
             status if status.is_redirection() => Effect::Done(unknown),
             StatusCode::REQUEST_TIMEOUT => Effect::Unknown(config.grace_period),
+            StatusCode::PRECONDITION_FAILED if config.gets_after_writes && responses::lacks_reason(&response) => {
+                return (Effect::None, self.explained(inner, grant, response).await);
+            }
             status if status.is_client_error() => Effect::None,
             _ => Effect::Unknown(config.grace_period),
         };
         (effect, response.map(ResponseBody::inner))
+    }
+}
+
+impl WriteContext {
+    /// Gives a handler's 412 its reason and the current tag, by a GET while the permit lasts. Otherwise the client can't tell a version
+    /// that was replaced from a resource that exists already, or no longer.
+    async fn explained<S, B>(
+        &self,
+        inner: &mut S,
+        grant: &Grant,
+        response: Response<S::Body>,
+    ) -> Response<ResponseBody<S::Body>>
+    where
+        S: InnerService<B>,
+        B: RequestContent,
+    {
+        let recorded = grant.current.version();
+        let probe = self.get(inner, self.probe_head(recorded), Known::Recorded(recorded));
+        let deadline = self.handler_deadline(grant.deadline);
+        let answer = self.shared.driver.until(deadline, AssertUnwindSafe(probe).catch_unwind()).await;
+        let (tag, last_modified, exists) = match answer {
+            Ok(Ok(Ok(Answer::State { observation: Observation::Present { tag, last_modified, .. }, .. }))) => {
+                (tag, last_modified, true)
+            }
+            Ok(Ok(Ok(Answer::State { observation: Observation::Absent, .. }))) => (None, None, false),
+            _ => return response.map(ResponseBody::inner),
+        };
+        let validators = Validators { tags: tag.as_slice(), last_modified };
+        match self.conditions.evaluate(&self.head.method, exists.then_some(&validators)) {
+            Verdict::Failed(condition) => {
+                let shown = tag.map(|tag| shown(&self.shared, &tag, &self.head));
+                responses::replaced(&response, &Problem::precondition_failed(condition, shown.as_ref()))
+            }
+            // It has changed again: the handler's answer is the better one.
+            _ => response.map(ResponseBody::inner),
+        }
     }
 }
 

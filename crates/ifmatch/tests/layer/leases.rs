@@ -99,6 +99,21 @@ async fn a_lease_is_acquired_renewed_changed_broken_and_released() {
 }
 
 #[tokio::test]
+async fn reads_and_writes_may_name_the_lease_in_the_plain_field() {
+    for (builder, _) in both() {
+        let service = builder.build().layer(World::with(&[("/a", "one")]));
+        acquire(&service, A, "15").await;
+        let write = async |fields: &[(&str, &str)]| send(&service, request("PUT /a", fields, "two")).await;
+        assert_eq!(refusal(&write(&[("lease-id", B)]).await), refused(412, "LeaseIdMismatchWithBlobOperation"));
+        assert_eq!(write(&[("lease-id", A)]).await.status, 204);
+        assert_eq!(write(&[("lease-id", A), ("x-ms-lease-id", A)]).await.status, 204);
+        assert_eq!(write(&[("lease-id", A), ("x-ms-lease-id", B)]).await.status, 400);
+        assert_eq!(ask(&service, "GET /a", &[("lease-id", A)]).await.status, 200);
+        assert_eq!(ask(&service, "GET /a", &[("lease-id", B)]).await.status, 412);
+    }
+}
+
+#[tokio::test]
 async fn refusals_carry_azures_error_codes() {
     for (builder, clock) in both() {
         let world = World::with(&[("/a", "one")]);

@@ -4,8 +4,8 @@ export default {
   async fetch(request, { BUCKET }) {
     const key = new URL(request.url).pathname.slice(1);
     if (request.method === "PUT") return write(request, BUCKET, key);
-    if (request.method !== "GET") return new Response(null, { status: 405, headers: { allow: "GET, PUT" } });
-    return read(request, BUCKET, key);
+    if (request.method === "GET" || request.method === "HEAD") return read(request, BUCKET, key);
+    return new Response(null, { status: 405, headers: { allow: "GET, HEAD, PUT" } });
   },
 };
 
@@ -17,6 +17,7 @@ async function read(request, bucket, key) {
 
   const verdict = evaluatePreconditions(request, current);
   if (verdict.outcome !== "proceed") return new Response(null, { status: verdict.status, headers });
+  if (request.method === "HEAD") return new Response(null, { headers: { ...headers, "content-length": found.size } });
   const selection = selectRange(request, current);
   if (selection.outcome === "unsatisfiable") {
     return new Response(null, { status: 416, headers: { ...headers, "content-range": selection.contentRange } });
