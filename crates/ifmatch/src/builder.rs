@@ -18,6 +18,7 @@ use crate::events::Observer;
 use crate::key::KeyExtractor;
 use crate::layer::ConditionalLayer;
 use crate::memory::Memory;
+use crate::read::dates::Dates;
 use crate::shared::Shared;
 use crate::write::Unguarded;
 
@@ -385,10 +386,12 @@ impl Builder {
             self.config.require_where.is_none() || self.config.require != RequirePreconditions::none(),
             "no method requires a condition, so Builder::require_where has no effect: add Builder::require_preconditions"
         );
-        let driver = Driver::with_clock(self.register, self.clock).with_patience(self.config.lock_timeout);
+        let driver =
+            Driver::with_clock(self.register, self.clock).with_patience(self.config.lock_timeout).remembering();
         ConditionalLayer::from(Shared {
             driver,
             memory: Memory::with_capacity(self.memory),
+            dates: Dates::default(),
             probing: KeyedQueue::default(),
             unguarded: Unguarded::default(),
             config: self.config,
