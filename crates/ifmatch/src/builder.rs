@@ -185,6 +185,20 @@ impl Builder {
         self
     }
 
+    /// Answers 400 to a write whose body breaks off before it takes its turn, and doesn't run the handler. For handlers that may take what
+    /// has arrived for the whole. By default, they get the error, since they may answer better.
+    ///
+    /// ```
+    /// use ifmatch::ConditionalLayer;
+    ///
+    /// let layer = ConditionalLayer::builder().refuse_broken_bodies().build();
+    /// ```
+    #[must_use]
+    pub fn refuse_broken_bodies(mut self) -> Self {
+        self.config.refuses_broken_bodies = true;
+        self
+    }
+
     /// After a successful write, fetches the new `ETag` for its response with a GET to the inner service. On by
     /// default.
     ///

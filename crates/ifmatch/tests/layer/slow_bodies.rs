@@ -217,3 +217,18 @@ async fn a_client_that_leaves_locks_nothing() {
         assert_eq!(next.status(), 204, "{limit}");
     }
 }
+
+/// A handler that takes what has arrived for the whole must not run.
+#[tokio::test]
+async fn a_write_whose_body_breaks_off_is_refused_if_that_is_asked_for() {
+    let (builder, _, _) = builder();
+    let service = builder.refuse_broken_bodies().build().layer(service_fn(store_what_arrives));
+    let frames = [Ok(Frame::data(Bytes::from("part"))), Err("the client has left")];
+    let body: Broken = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+    let refused = service.oneshot(Request::put("/a").body(body).unwrap()).await.unwrap();
+    assert_eq!(refused.status(), 400);
+}
+
+async fn store_what_arrives(_: Request<RequestBody<Broken>>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::default()))
+}
