@@ -137,7 +137,8 @@ impl fmt::Debug for PostgresRegister {
 impl Register for PostgresRegister {
     /// Returns the epoch that the connections have found, and the time of the server, sampled with every load and swap.
     fn engine(&self) -> Engine {
-        Engine { guarantee: Guarantee::Linearizable, epoch: self.place.epoch(), time: self.place.time() }
+        let (epoch, time) = (self.place.epoch(), self.place.time());
+        Engine { guarantee: Guarantee::Linearizable, epoch, fails_over: true, time }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

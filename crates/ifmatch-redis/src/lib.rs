@@ -93,7 +93,8 @@ pub async fn restored(url: &str) -> Result<u64, ConnectError> {
 impl Register for RedisRegister {
     /// Returns the epoch that the connections have found, and the time of the server, sampled with every load and swap.
     fn engine(&self) -> Engine {
-        Engine { guarantee: Guarantee::UntilFailover, epoch: self.clock.epoch(), time: self.clock.time() }
+        let (epoch, time) = (self.clock.epoch(), self.clock.time());
+        Engine { guarantee: Guarantee::UntilFailover, epoch, fails_over: true, time }
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

@@ -19,6 +19,7 @@ use crate::deadlines::Deadlines;
 use crate::key::Key;
 use crate::key::{KeyLock, KeyLocks};
 use crate::metrics;
+use crate::recent::Recent;
 use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
 
 /// Time after which a command that keeps meeting other writers isn't tried again: clients wait no longer.
@@ -46,6 +47,8 @@ pub struct Driver {
     /// Returns `true` for the keys of resources on which nothing but the record is an authority.
     is_index: fn(&Key) -> bool,
     patience: Duration,
+    /// `None` if each command begins with a load.
+    recent: Option<Arc<Recent>>,
 }
 
 /// What a driver shares with its work in the background.
@@ -106,7 +109,27 @@ impl Driver {
             initial: Record::unknown(),
             is_index: |_| false,
             patience: Duration::from_secs(10),
+            recent: None,
         }
+    }
+
+    /// Lets commands begin from the record that this process has seen last, in place of a load. If another process has replaced it, the
+    /// swap fails, and shows the record to begin from. For small records. Without effect on registers that can be asked without waiting
+    /// (see [`Driver::revision_at_once`]), and on engines that fail over (see [`Engine::fails_over`](crate::Engine::fails_over)).
+    ///
+    /// ```text
+    ///   A begins from r7                register           B
+    ///                                   r7
+    ///                                   r8 ◀────────────── swap r7 → r8: done
+    ///   swap r7 → r9  ────────────────▶ r8: conflict
+    ///   swap r8 → r10 ────────────────▶ r10
+    /// ```
+    ///
+    /// An outcome without a swap is computed from a load, so nothing is refused for what was true before.
+    #[must_use]
+    pub fn remembering(mut self) -> Self {
+        self.recent = Some(Arc::default());
+        self
     }
 
     /// Treats a key without a record as an absent resource, for stores that use the register as their index.
@@ -160,8 +183,44 @@ impl Driver {
     /// # Errors
     /// Fails if the register fails.
     pub async fn load(&self, key: &Key) -> Result<Record, DriverError> {
-        let stored = self.shared.register.load(key).await?;
+        let stored = self.stored(key).await?;
         Ok(self.view(key, stored, self.now()))
+    }
+
+    /// Returns the record that this process has seen last, if it remembers it and no write is in flight there, or else loads it. The
+    /// record may have been replaced since: whatever is derived from it counts only if a swap that expects its revision succeeds.
+    ///
+    /// # Errors
+    /// Same as [`Driver::load`].
+    pub async fn recent(&self, key: &Key) -> Result<Record, DriverError> {
+        let now = self.now();
+        let seen = self.seen(key);
+        let seen = seen.map(|seen| self.view(key, Some(seen), now)).filter(|seen| seen.permit(now).is_none());
+        match seen {
+            Some(seen) => Ok(seen),
+            None => self.load(key).await,
+        }
+    }
+
+    /// Loads what the register stores.
+    async fn stored(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        let stored = self.shared.register.load(key).await;
+        self.saw(key, stored.as_ref().map_or(None, Option::as_ref));
+        stored
+    }
+
+    /// Takes note of a record. `None`: it is unknown, or there is none.
+    fn saw(&self, key: &Key, record: Option<&Record>) {
+        if let Some(recent) = &self.recent
+            && !self.shared.register.engine().fails_over
+            && self.shared.register.revision_at_once(key).is_none()
+        {
+            recent.saw(key, record);
+        }
+    }
+
+    fn seen(&self, key: &Key) -> Option<Record> {
+        self.recent.as_ref()?.get(key).filter(|_| !self.shared.register.engine().fails_over)
     }
 
     /// Returns a stored record as it counts at `now`.
@@ -463,10 +522,14 @@ impl Driver {
         seen: Option<Record>,
         mut propose: impl FnMut(Record, Timestamp) -> Result<E, RegisterError>,
     ) -> Result<E, DriverError> {
+        let remembered = if seen.is_none() { self.seen(key) } else { None };
+        // A conflict with what is remembered is no contention yet.
+        let mut pauses_after_conflict = remembered.is_none();
+        let seen = seen.or(remembered);
         let mut is_loaded = seen.is_none();
         let mut stored = match seen {
             Some(seen) => Some(seen).filter(|seen| seen.revision() != Revision::NONE),
-            None => self.shared.register.load(key).await?,
+            None => self.stored(key).await?,
         };
         let give_up = self.shared.clock.now().saturating_add(MAX_CONTENTION);
         let mut pauses = pauses().build();
@@ -482,7 +545,7 @@ impl Driver {
             let proposed = propose(self.view(key, stored.take(), now), now);
             if !is_loaded && proposed.as_ref().map_or(true, |effect| effect.next().is_none()) {
                 is_loaded = true;
-                stored = self.shared.register.load(key).await?;
+                stored = self.stored(key).await?;
                 continue;
             }
             let effect = proposed.map_err(|error| ambiguous.or(error.into()))?;
@@ -491,15 +554,22 @@ impl Driver {
                 return ambiguous.take_error().map_or(Ok(effect), |error| Err(error.into()));
             };
             is_loaded = true;
-            match self.shared.register.compare_and_swap(key, expected, Some(next)).await {
+            let swapped = self.shared.register.compare_and_swap(key, expected, Some(next)).await;
+            self.saw(key, seen_by(&swapped, next));
+            match swapped {
                 Ok(Swap::Done) => return Ok(effect),
                 // A client that sends a swap again by itself meets its own success. Records of different writers differ
                 // by their nonces.
                 Ok(Swap::Conflict(found)) if found.as_ref() == Some(next) => return Ok(effect),
-                Ok(Swap::Conflict(found)) => stored = found,
+                Ok(Swap::Conflict(found)) => {
+                    stored = found;
+                    if !std::mem::replace(&mut pauses_after_conflict, true) {
+                        continue;
+                    }
+                }
                 Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {
                     ambiguous.add(expected, effect, error);
-                    stored = self.shared.register.load(key).await.map_err(|error| ambiguous.or(error.into()))?;
+                    stored = self.stored(key).await.map_err(|error| ambiguous.or(error.into()))?;
                 }
                 Err(error) => return Err(ambiguous.or(error.into())),
             }
@@ -553,6 +623,15 @@ impl<'t> Proposed<'t> {
         let is_locked = |record: &Record| record.lease_state(now).is_locked();
         let begins_to_lock = transition.next.as_ref().is_some_and(is_locked) && !is_locked(before);
         Self { command, outcome: &transition.outcome, begins_to_lock }
+    }
+}
+
+/// Returns the record that a swap has shown, unless its answer was lost.
+fn seen_by<'a>(swapped: &'a Result<Swap, RegisterError>, next: &'a Record) -> Option<&'a Record> {
+    match swapped {
+        Ok(Swap::Done) => Some(next),
+        Ok(Swap::Conflict(found)) => found.as_ref(),
+        Err(_) => None,
     }
 }
 

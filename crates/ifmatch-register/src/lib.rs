@@ -37,6 +37,7 @@ mod memory;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod object;
+mod recent;
 mod reconnecting;
 mod register;
 mod scans;

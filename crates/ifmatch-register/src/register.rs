@@ -133,6 +133,9 @@ pub struct Engine {
     /// The epoch, for engines of which another server may take over without the last swaps. It is stored with the records.
     /// After a call that the new server has answered, this is the new epoch.
     pub epoch: Epoch,
+    /// `true` if another server may take over without the last swaps, in a new epoch. A record that was seen before may then be older
+    /// than one that was lost, although a swap that expects it succeeds. So each command begins with a load.
+    pub fails_over: bool,
     /// The engine's time, for registers that processes share. Each load takes a sample of it, so a process that was
     /// idle knows the time before it decides (see [`EngineClock`](crate::EngineClock)). `None` if the engine keeps no time:
     /// processes that share the register then compare deadlines by their own clocks.

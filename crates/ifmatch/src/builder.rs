@@ -19,6 +19,7 @@ use crate::events::Observer;
 use crate::key::KeyExtractor;
 use crate::layer::ConditionalLayer;
 use crate::memory::Memory;
+use crate::read::dates::Dates;
 use crate::shared::Shared;
 use crate::write::Unguarded;
 
@@ -182,6 +183,20 @@ impl Builder {
     #[must_use]
     pub fn request_buffer_limit(mut self, bytes: u64) -> Self {
         self.config.request_buffer_limit = bytes;
+        self
+    }
+
+    /// Answers 400 to a write whose body breaks off before it takes its turn, and doesn't run the handler. For handlers that may take what
+    /// has arrived for the whole. By default, they get the error, since they may answer better.
+    ///
+    /// ```
+    /// use ifmatch::ConditionalLayer;
+    ///
+    /// let layer = ConditionalLayer::builder().refuse_broken_bodies().build();
+    /// ```
+    #[must_use]
+    pub fn refuse_broken_bodies(mut self) -> Self {
+        self.config.refuses_broken_bodies = true;
         self
     }
 
@@ -422,10 +437,12 @@ impl Builder {
                 "no method requires a condition, so Builder::require_where has no effect: add Builder::require_preconditions",
             ));
         }
-        let driver = Driver::with_clock(self.register, self.clock).with_patience(self.config.lock_timeout);
+        let driver =
+            Driver::with_clock(self.register, self.clock).with_patience(self.config.lock_timeout).remembering();
         Ok(ConditionalLayer::from(Shared {
             driver,
             memory: Memory::with_capacity(self.memory),
+            dates: Dates::default(),
             probing: KeyedQueue::default(),
             unguarded: Unguarded::default(),
             config: self.config,

@@ -36,6 +36,7 @@ pub(crate) struct Config {
     pub(crate) authority: Authority,
     pub(crate) hash_limit: u64,
     pub(crate) request_buffer_limit: u64,
+    pub(crate) refuses_broken_bodies: bool,
     pub(crate) gets_after_writes: bool,
     pub(crate) handlers_check_versions: bool,
     pub(crate) tag_format: TagFormat,
@@ -63,6 +64,7 @@ impl Default for Config {
             authority: Authority::Resource,
             hash_limit: 1024 * 1024,
             request_buffer_limit: 256 * 1024,
+            refuses_broken_bodies: false,
             gets_after_writes: true,
             handlers_check_versions: false,
             tag_format: TagFormat::default(),
@@ -126,6 +128,7 @@ impl fmt::Debug for Config {
             .field("authority", &self.authority)
             .field("hash_limit", &self.hash_limit)
             .field("request_buffer_limit", &self.request_buffer_limit)
+            .field("refuses_broken_bodies", &self.refuses_broken_bodies)
             .field("gets_after_writes", &self.gets_after_writes)
             .field("handlers_check_versions", &self.handlers_check_versions)
             .field("tag_format", &self.tag_format)

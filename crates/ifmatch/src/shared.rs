@@ -13,11 +13,13 @@ use ifmatch_runtime::task::detach;
 
 use crate::config::Config;
 use crate::memory::Memory;
+use crate::read::dates::Dates;
 use crate::write::Unguarded;
 
 pub(crate) struct Shared {
     pub(crate) driver: Driver,
     pub(crate) memory: Memory,
+    pub(crate) dates: Dates,
     /// Lets one writer of this process at a time probe a resource and request the permit. Two probing at once would
     /// make each other's probes stale.
     pub(crate) probing: KeyedQueue<Key>,
@@ -60,9 +62,15 @@ impl Shared {
         }
     }
 
+    /// Forgets what reads have remembered.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.memory.forget(key);
+        self.dates.forget(key);
+    }
+
     /// Returns `true` on success.
     async fn try_invalidate(&self, key: &Key) -> bool {
-        self.memory.forget(key);
+        self.forget(key);
         // An unknown state, too, needs a new revision: reads that began earlier must not be recorded.
         let Ok(nonce) = ifmatch_runtime::nonce() else { return false };
         self.driver.apply(key, &Command::Invalidate(nonce)).await.is_ok()

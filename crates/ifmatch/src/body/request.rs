@@ -89,6 +89,12 @@ impl<B: Body> RequestBody<B> {
     pub fn new(body: B) -> Self {
         Self { body: ResponseBody::inner(body), progress: None }
     }
+
+    /// Returns the client's body, if the layer has read nothing of it and doesn't measure its progress, for a service that can hand it
+    /// on in a cheaper way than frame by frame.
+    pub fn inner_mut(&mut self) -> Option<&mut B> {
+        if self.progress.is_some() { None } else { self.body.inner_mut() }
+    }
 }
 
 /// The empty body.

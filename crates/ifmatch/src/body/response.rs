@@ -83,6 +83,15 @@ impl<B: Body> ResponseBody<B> {
     pub(crate) fn empty() -> Self {
         Self::buffered(Buffered::default())
     }
+
+    /// Returns the inner service's body, if the layer has read nothing of it, for a server that can hand it on in a cheaper way than
+    /// frame by frame.
+    pub fn inner_mut(&mut self) -> Option<&mut B> {
+        match &mut self.kind {
+            Kind::Inner { body } => Some(body),
+            Kind::Buffered { .. } | Kind::Replay { .. } => None,
+        }
+    }
 }
 
 impl<B: Body> Default for ResponseBody<B> {

@@ -19,6 +19,7 @@ use crate::body::ResponseBody;
 use crate::memory::Remembered;
 use crate::read::cache_control::demands_origin;
 use crate::read::compressed_tag;
+use crate::read::dates::Dated;
 use crate::read::request::{Baseline, BaselineState};
 use crate::responses;
 use crate::shared::Shared;
@@ -31,6 +32,8 @@ pub(crate) struct Lookup {
     /// The time of day at the start of the request.
     wall: Timestamp,
     hit: Option<Hit>,
+    /// The date of the version that the response may have.
+    dated: Option<Arc<Dated>>,
 }
 
 /// The remembered response that a request selects.
@@ -54,11 +57,23 @@ impl Lookup {
     pub(crate) fn new(shared: &Shared, key: Key, head: &Parts) -> Self {
         let (at, wall) = (shared.now(), shared.wall());
         let hit = if shared.config.is_shareable(head) { Hit::find(shared, &key, head, at, wall) } else { None };
-        Self { key, at, wall, hit }
+        let dated = shared.dates.find(&key, head, at);
+        Self { key, at, wall, hit, dated }
     }
 
     /// Returns the result if it is certain without waiting for the register.
     pub(crate) fn result_now<T: Body>(&self, shared: &Shared) -> Option<Cached<T>> {
+        self.result_of_hit(shared).or_else(|| self.result_with_date())
+    }
+
+    /// Returns the baseline of a read that doesn't ask the register, unless the register could confirm a 304.
+    fn result_with_date<T: Body>(&self) -> Option<Cached<T>> {
+        let dated = self.dated.as_ref().filter(|_| !self.hit.as_ref().is_some_and(|hit| hit.is_match))?;
+        let state = BaselineState::Dated(Arc::clone(dated));
+        Some(Cached::Run(Baseline { at: self.at, wall: self.wall, state }))
+    }
+
+    fn result_of_hit<T: Body>(&self, shared: &Shared) -> Option<Cached<T>> {
         let hit = self.hit.as_ref()?;
         // The time of a register's engine may have gone back since.
         let is_recent = || {
@@ -88,6 +103,9 @@ impl Lookup {
     /// Returns the result, loading the record if necessary.
     pub(crate) async fn result<T: Body>(&self, shared: &Shared) -> Cached<T> {
         if let Some(cached) = self.hit.as_ref().and_then(|hit| self.check_revision(shared, hit)) {
+            return cached;
+        }
+        if let Some(cached) = self.result_with_date() {
             return cached;
         }
         let record = Box::pin(shared.for_read(shared.driver.load(&self.key))).await;

@@ -10,6 +10,7 @@ mod run;
 
 pub(crate) mod cache_control;
 pub(crate) mod compressed_tag;
+pub(crate) mod dates;
 pub(crate) mod revision_tag;
 pub(crate) mod tag;
 pub(crate) mod vary;

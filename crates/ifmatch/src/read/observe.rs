@@ -17,6 +17,7 @@ use ifmatch_core::record::{Record, Revision, State, Variant, Version};
 
 use crate::memory::Remembered;
 use crate::read::cache_control::Reuse;
+use crate::read::dates::Dated;
 use crate::read::request::{BaselineState, ReadContext};
 use crate::read::revision_tag;
 use crate::read::tag::Tagged;
@@ -48,6 +49,13 @@ pub(crate) async fn observe(context: &ReadContext, headers: &HeaderMap, tag: Opt
     {
         return Some(Recorded::from_memory(remembered, *revision, vary));
     }
+    if let BaselineState::Dated(dated) = &context.baseline.state {
+        if dated.variant == variant && Some(&dated.tag) == tag {
+            return Some(Recorded::dated(dated, vary));
+        }
+        context.shared.dates.forget(&context.request.key);
+        return Box::pin(current(context, variant, vary, tag?)).await;
+    }
     // The rare path is boxed to keep the future small.
     let record = Box::pin(baseline_record(context)).await?;
     let known = record.settled(context.baseline.at);
@@ -69,13 +77,34 @@ pub(crate) async fn observe(context: &ReadContext, headers: &HeaderMap, tag: Opt
     Some(Recorded::from_record(version, record.revision(), variant, vary, tag))
 }
 
+/// Returns the version that the register has now, if it has this tag. A writer has recorded it.
+///
+/// Nothing is recorded here: the register wasn't asked when the read began, so a write may have taken place since.
+async fn current(context: &ReadContext, variant: Variant, vary: Vary, tag: &EntityTag) -> Option<Recorded> {
+    let record = context.shared.for_read(context.shared.driver.load(&context.request.key)).await?;
+    let version = record.settled(context.shared.now()).filter(|version| version.tag(&variant) == Some(tag))?;
+    Some(Recorded::from_record(version, record.revision(), variant, vary, tag))
+}
+
+/// Takes note of the date of a response, for reads that need nothing else of the register, unless the register can be asked without
+/// waiting.
+pub(crate) fn note_date(context: &ReadContext, recorded: &Recorded) {
+    let ReadContext { shared, request, baseline } = context;
+    let has_loaded = matches!(baseline.state, BaselineState::Record(_));
+    if has_loaded && !shared.is_authoritative() && shared.driver.revision_at_once(&request.key).is_none() {
+        let Recorded { vary, variant, tag, last_modified, .. } = recorded;
+        let dated = Dated::new(vary.clone(), variant.clone(), tag.clone(), *last_modified, baseline.at);
+        shared.dates.note(&request.key, dated);
+    }
+}
+
 /// Returns the tag of a representation that is too long to hash: the recorded one if it fits, otherwise the one in the
 /// record's revision at the beginning of the read.
 pub(crate) fn tag_of_revision<T: Body>(context: &ReadContext, tagged: &Tagged<T>) -> Option<EntityTag> {
     let variant = context.request.select(&Vary::of(&tagged.head.headers)?)?;
     let long = tagged.too_long(&variant)?;
     let (recorded, revision) = match &context.baseline.state {
-        BaselineState::Unavailable => return None,
+        BaselineState::Unavailable | BaselineState::Dated(_) => return None,
         BaselineState::Current(remembered, revision) => {
             (Some(&remembered.tag).filter(|_| remembered.variant == variant), *revision)
         }
@@ -102,6 +131,7 @@ pub(crate) async fn is_undisturbed(context: &ReadContext, recorded: &Recorded) -
 
 /// Records that the resource is gone.
 pub(crate) async fn observe_absence(context: &ReadContext) {
+    context.shared.dates.forget(&context.request.key);
     if let Some(record) = baseline_record(context).await
         && matches!(record.state(context.baseline.at), State::Present(_))
     {
@@ -112,7 +142,7 @@ pub(crate) async fn observe_absence(context: &ReadContext) {
 /// Returns the record at the beginning of the read, or `None` if it has changed since or the register failed.
 async fn baseline_record(context: &ReadContext) -> Option<Cow<'_, Record>> {
     match &context.baseline.state {
-        BaselineState::Unavailable => None,
+        BaselineState::Unavailable | BaselineState::Dated(_) => None,
         BaselineState::Record(record) => Some(Cow::Borrowed(record)),
         BaselineState::Current(_, revision) => {
             let record = context.shared.for_read(context.shared.driver.load(&context.request.key)).await?;
@@ -149,6 +179,10 @@ pub(crate) fn remembered<'a>(context: &'a ReadContext, headers: &HeaderMap) -> O
 /// Stores the header fields of a 304 for the next request that selects the same representation.
 pub(crate) fn remember(context: &ReadContext, headers: &HeaderMap, reuse: &Reuse, recorded: &Recorded) {
     let ReadContext { shared, request, baseline } = context;
+    // For a 304 from memory, the register must have had the version when the response was made.
+    if matches!(baseline.state, BaselineState::Dated(_)) {
+        return;
+    }
     if !reuse.may_be_stored || (!shared.is_authoritative() && reuse.lifetime <= reuse.age) {
         return;
     }
@@ -195,6 +229,19 @@ impl Recorded {
             variant: remembered.variant.clone(),
             vary,
             tag: remembered.tag.clone(),
+        }
+    }
+
+    /// A version of which the register has told the date.
+    fn dated(dated: &Dated, vary: Vary) -> Self {
+        Self {
+            last_modified: dated.last_modified,
+            date: Some(dated.value.clone()),
+            generation: Revision::NONE,
+            settled: Revision::NONE,
+            variant: dated.variant.clone(),
+            vary,
+            tag: dated.tag.clone(),
         }
     }
 

@@ -11,6 +11,7 @@ use ifmatch_core::record::{Record, Revision, Variant};
 use ifmatch_register::Key;
 
 use crate::memory::Remembered;
+use crate::read::dates::Dated;
 use crate::read::vary::Vary;
 use crate::shared::Shared;
 
@@ -50,6 +51,8 @@ pub(crate) enum BaselineState {
     Record(Box<Record>),
     /// The remembered response represents the current version, at this revision of the record.
     Current(Arc<Remembered>, Revision),
+    /// The register wasn't asked. Its date of a version, if the response has that one.
+    Dated(Arc<Dated>),
 }
 
 impl ReadContext {

@@ -15,7 +15,9 @@ use crate::inner::{self, InnerService, RequestContent};
 use crate::read::cache_control::Reuse;
 use crate::read::cached::{Cached, Lookup};
 use crate::read::compressed_tag;
-use crate::read::observe::{is_undisturbed, observe, observe_absence, remember, remembered, tag_of_revision};
+use crate::read::observe::{
+    is_undisturbed, note_date, observe, observe_absence, remember, remembered, tag_of_revision,
+};
 use crate::read::request::ReadContext;
 use crate::read::respond::{Selected, is_past};
 use crate::read::tag::{Tagged, is_encoded, own_tag, weaken};
@@ -174,6 +176,8 @@ impl ReadContext {
             } else {
                 recorded = None;
             }
+        } else if let Some(recorded) = &recorded {
+            note_date(self, recorded);
         }
         if self.shared.config.behind_compression {
             compressed_tag::add_vary(&mut tagged.head.headers);

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use ifmatch_core::command::{Begin, Grant, Observed, Outcome, Refusal};
+use ifmatch_core::command::{Authority, Begin, Grant, Observed, Outcome, Refusal};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 use ifmatch_register::{Applied, DriverError, KeyLock};
@@ -34,6 +34,13 @@ impl WriteContext {
             return Err(Ok(responses::problem(&Problem::write_in_flight(timeout))));
         }
         let mut observed = None;
+        if self.probes_first() {
+            match self.probe(inner).await {
+                Probe::Observed(observation) => observed = Some(observation),
+                Probe::InFlight => {}
+                Probe::Failed(result) => return Err(result),
+            }
+        }
         for probes in 0..MAX_PROBES {
             let applied = self.request_permit(observed.take()).await;
             let (applied, lock) = applied.map_err(|_| Ok(responses::unavailable()))?;
@@ -52,6 +59,14 @@ impl WriteContext {
             }
         }
         Err(Ok(responses::problem(&Problem::write_in_flight(timeout))))
+    }
+
+    /// Returns `true` if the first request for a permit would be refused for want of a probe. Not with leases, since a writer without
+    /// the lease mustn't learn more than that.
+    fn probes_first(&self) -> bool {
+        let config = &self.shared.config;
+        let compares = self.unchecked.is_none() && !self.conditions.is_empty();
+        compares && config.authority == Authority::Resource && !config.leases
     }
 
     async fn request_permit(&self, observed: Option<Observed>) -> Result<(Applied, Option<KeyLock<'_>>), DriverError> {

@@ -59,13 +59,16 @@ pub(super) enum Known<'a> {
 impl WriteContext {
     /// Runs the inner service with GET. If the conditions name the tag of a recorded variant, requests that variant;
     /// otherwise the one that the header fields of the write select.
+    ///
+    /// The record may be one that this process remembers. The permit is a swap that expects its revision, so if that succeeds, no other
+    /// guarded write began after the record was seen, and the probe has found what the permit is for.
     pub(crate) async fn probe<S, B>(&self, inner: &mut S) -> Probe<S, B>
     where
         S: InnerService<B>,
         B: RequestContent,
     {
         let at = self.shared.now();
-        let Ok(record) = self.shared.driver.load(&self.key).await else {
+        let Ok(record) = self.shared.driver.recent(&self.key).await else {
             return Probe::Failed(Ok(responses::unavailable()));
         };
         let Some(snapshot) = record.snapshot(at) else { return Probe::InFlight };

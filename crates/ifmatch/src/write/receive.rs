@@ -15,7 +15,7 @@ impl WriteContext {
     /// that a client that waits for `100 Continue` learns a refusal before it sends anything.
     ///
     /// # Errors
-    /// 408 if nothing arrives for as long as a write may take.
+    /// 408 if nothing arrives for as long as a write may take. 400 if the body breaks off, and that is refused.
     pub(crate) async fn receive<B: RequestContent>(&self, body: B) -> Result<Received<B>, Problem> {
         let limit = self.shared.config.request_buffer_limit;
         if body.is_end_stream() {
@@ -39,11 +39,17 @@ impl WriteContext {
                     return Ok(Received::whole(Buffered { chunks: reader.chunks, trailers }));
                 }
                 Some(ReadEnd::Limit) => return Ok(Received::partial(reader, None)),
+                Some(ReadEnd::Error(_)) if self.shared.config.refuses_broken_bodies => return Err(broken_body()),
                 // The handler decides what an incomplete body means.
                 Some(ReadEnd::Error(error)) => return Ok(Received::partial(reader, Some(error))),
             }
         }
     }
+}
+
+fn broken_body() -> Problem {
+    let detail = "the request's body broke off: nothing was changed, send the request again";
+    Problem::new(StatusCode::BAD_REQUEST, "body-incomplete").detail(detail)
 }
 
 fn stalled_body() -> Problem {

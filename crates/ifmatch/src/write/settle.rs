@@ -77,7 +77,7 @@ impl WriteContext {
             (_, Ok(response)) => also_changed::keys(&*self.shared.config.keys, &self.key, &self.head, response),
         };
         if !matches!(effect, Effect::None) {
-            self.shared.memory.forget(&self.key);
+            self.shared.forget(&self.key);
         }
         let command = effect.command(grant.token);
         let Ok(applied) = self.shared.driver.give_back(&self.key, None, command, grant.deadline).await else {

@@ -11,6 +11,7 @@ mod memory_fast_path;
 mod new_versions;
 mod overlaps;
 mod reads;
+mod register_calls;
 mod slow_bodies;
 mod stepped;
 mod support;

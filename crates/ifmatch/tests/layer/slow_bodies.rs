@@ -181,3 +181,54 @@ async fn a_post_with_a_condition_is_guarded() {
         assert_eq!(world.runs(&Method::POST), 0);
     }
 }
+
+type Broken = http_body_util::combinators::UnsyncBoxBody<Bytes, &'static str>;
+
+/// A handler that stores whole bodies only.
+async fn store(request: Request<RequestBody<Broken>>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (is_read, status) = match (request.method() == Method::GET, request.into_body().collect().await) {
+        (true, _) => (true, StatusCode::OK),
+        (false, Ok(_)) => (false, StatusCode::NO_CONTENT),
+        (false, Err(_)) => (false, StatusCode::BAD_REQUEST),
+    };
+    let mut response = Response::new(Full::from(if is_read { "stored" } else { "" }));
+    *response.status_mut() = status;
+    Ok(response)
+}
+
+/// A client leaves in the middle of a conditional PUT, before or after its permit was granted. The clock stands still: if the permit
+/// weren't given back, the next writer would wait for ever.
+#[tokio::test]
+async fn a_client_that_leaves_locks_nothing() {
+    for limit in [0, 1_024, 1 << 20] {
+        let (builder, _, _) = builder();
+        let service = builder.request_buffer_limit(limit).build().layer(service_fn(store));
+        let send = |request: http::request::Builder, frames: Vec<Result<Frame<Bytes>, &'static str>>| {
+            let body: Broken = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+            service.clone().oneshot(request.body(body).unwrap())
+        };
+        let read = send(Request::get("/a"), Vec::new()).await.unwrap();
+        let tag = read.headers()["etag"].clone();
+        let data = || Ok(Frame::data(Bytes::from(vec![b'x'; 64 * 1_024])));
+        let put = || Request::put("/a").header("if-match", &tag);
+        let broken = send(put(), vec![data(), Err("the client has left")]);
+        assert_eq!(ended("the broken upload", tokio::spawn(broken)).await.unwrap().status(), 400, "{limit}");
+        let next = ended("the next writer", tokio::spawn(send(put(), vec![data()]))).await.unwrap();
+        assert_eq!(next.status(), 204, "{limit}");
+    }
+}
+
+/// A handler that takes what has arrived for the whole must not run.
+#[tokio::test]
+async fn a_write_whose_body_breaks_off_is_refused_if_that_is_asked_for() {
+    let (builder, _, _) = builder();
+    let service = builder.refuse_broken_bodies().build().layer(service_fn(store_what_arrives));
+    let frames = [Ok(Frame::data(Bytes::from("part"))), Err("the client has left")];
+    let body: Broken = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+    let refused = service.oneshot(Request::put("/a").body(body).unwrap()).await.unwrap();
+    assert_eq!(refused.status(), 400);
+}
+
+async fn store_what_arrives(_: Request<RequestBody<Broken>>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::default()))
+}
