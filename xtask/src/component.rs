@@ -15,6 +15,12 @@ pub(crate) fn run() -> Result {
     build(&Workspace::load()?, Instant::now() + Duration::from_hours(1)).map(drop)
 }
 
+/// Builds the component, and a guest that knows nothing of conditions. Returns their paths.
+pub fn build_with_guest(workspace: &Workspace, deadline: Instant) -> Result<(PathBuf, PathBuf)> {
+    let component = build(workspace, deadline)?;
+    Ok((component, build_as(workspace, "component-guest", "guest.wasm", deadline)?))
+}
+
 /// Builds the component, and returns its path.
 pub(crate) fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
     let file = build_as(workspace, "ifmatch-component", "ifmatch.wasm", deadline)?;
@@ -34,14 +40,13 @@ fn build_as(workspace: &Workspace, package: &str, name: &str, deadline: Instant)
 /// Checks the component's size, and runs the tests in wasm/host with it and with a guest.
 pub(crate) fn check(context: &Context<'_>) -> Result {
     let (workspace, deadline) = (context.workspace, context.deadline);
-    let component = build(workspace, deadline)?;
+    let (component, guest) = build_with_guest(workspace, deadline)?;
     let (size, most) = (wasm::compressed(&component)?, budget(workspace)?);
     if size > most {
         return Err(
             format!("the component has {size} bytes compressed; the limit in wasm/budget.json is {most}").into()
         );
     }
-    let guest = build_as(workspace, "component-guest", "guest.wasm", deadline)?;
     let python = python(context)?;
     let host = workspace.root().join("wasm/host");
     Run::cargo("test --locked", &host)

@@ -8,7 +8,7 @@
 
 mod ci;
 pub mod command;
-mod component;
+pub mod component;
 mod dist;
 mod js;
 pub mod listening;

@@ -3,23 +3,26 @@
 use std::future::Future;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use http::{Request, Response};
 use send_wrapper::SendWrapper;
-use wasip3::http_compat::{IncomingResponseBody, http_from_wasi_response, http_into_wasi_request};
+use wasip3::http::types;
 
 use crate::bindings::wasi::http::handler;
-use crate::body::{Body, Failed};
+use crate::failed::Failed;
+use crate::incoming::{self, Incoming};
+use crate::outgoing;
+
+/// Hands a request on as it is.
+pub(crate) async fn pass(request: types::Request) -> Result<types::Response, Failed> {
+    handler::handle(request).await.map_err(Failed)
+}
 
 /// The guest, as a service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inner;
 
-impl<B> tower::Service<Request<B>> for Inner
-where
-    B: http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static,
-{
-    type Response = Response<Body<IncomingResponseBody>>;
+impl<B: outgoing::Body> tower::Service<Request<B>> for Inner {
+    type Response = Response<Incoming<types::Response>>;
     type Error = Failed;
     type Future = SendWrapper<std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Failed>>>>>;
 
@@ -28,9 +31,6 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        SendWrapper::new(Box::pin(async {
-            let response = handler::handle(http_into_wasi_request(request).map_err(Failed)?).await.map_err(Failed)?;
-            Ok(http_from_wasi_response(response).map_err(Failed)?.map(Body::new))
-        }))
+        SendWrapper::new(Box::pin(async { incoming::response(pass(outgoing::request(request)?).await?) }))
     }
 }

@@ -5,21 +5,22 @@
 //! supplies (`wac plug`). The settings are environment variables: see [`settings`].
 
 mod bindings;
-mod body;
+mod failed;
 mod guest;
+mod incoming;
 mod log;
+mod outgoing;
 mod register;
 mod service;
 pub mod settings;
 
 use http::StatusCode;
+use http_body_util::Full;
 use ifmatch_core::problem::Problem;
-use tower::ServiceExt;
 use wasip3::exports::http::handler::Guest;
 use wasip3::http::types::{ErrorCode, Request, Response};
-use wasip3::http_compat::{http_from_wasi_request, http_into_wasi_response};
 
-use body::{Body, Failed};
+use failed::Failed;
 use service::Service;
 
 /// The component.
@@ -34,17 +35,14 @@ mod export {
 
 impl Guest for Component {
     async fn handle(request: Request) -> Result<Response, ErrorCode> {
-        let request = http_from_wasi_request(request)?.map(Body::new);
-        match Service::configured() {
-            Ok(service) => {
-                let response = service.oneshot(request).await.map_err(|Failed(code)| code)?;
-                http_into_wasi_response(response)
-            }
+        let answered = match Service::configured() {
+            Ok(service) => service.answer(request).await,
             Err(error) => {
                 let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unusable-settings");
                 let problem = problem.detail(format!("ifmatch can't run with its settings: {error}"));
-                http_into_wasi_response(problem.to_response().map(http_body_util::Full::new))
+                outgoing::response(problem.to_response().map(Full::new))
             }
-        }
+        };
+        answered.map_err(|Failed(code)| code)
     }
 }

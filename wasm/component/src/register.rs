@@ -13,17 +13,18 @@ use ifmatch_http_register::{Address, ConnectError, HttpRegister};
 use ifmatch_register::{Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use send_wrapper::SendWrapper;
 use tokio::sync::OnceCell;
-use wasip3::http::client;
-use wasip3::http_compat::{IncomingResponseBody, http_from_wasi_response, http_into_wasi_request};
+use wasip3::http::{client, types};
 
-use crate::body::{Body, Failed};
+use crate::failed::Failed;
+use crate::incoming::{self, Incoming};
+use crate::outgoing;
 
 /// The host's HTTP client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client;
 
 impl tower::Service<Request<Full<Bytes>>> for Client {
-    type Response = Response<Body<IncomingResponseBody>>;
+    type Response = Response<Incoming<types::Response>>;
     type Error = Failed;
     type Future = SendWrapper<Pin<Box<dyn Future<Output = Result<Self::Response, Failed>>>>>;
 
@@ -33,8 +34,7 @@ impl tower::Service<Request<Full<Bytes>>> for Client {
 
     fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
         SendWrapper::new(Box::pin(async {
-            let response = client::send(http_into_wasi_request(request).map_err(Failed)?).await.map_err(Failed)?;
-            Ok(http_from_wasi_response(response).map_err(Failed)?.map(Body::new))
+            incoming::response(client::send(outgoing::request(request)?).await.map_err(Failed)?)
         }))
     }
 }

@@ -1,31 +1,24 @@
 //! The layer around the guest, as the settings say.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http::{Request, StatusCode};
+use http_body_util::Full;
 use ifmatch::{ConditionalLayer, ConditionalService};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 use tower::{Layer, ServiceExt};
 use wasip3::cli::environment;
-use wasip3::http_compat::IncomingRequestBody;
+use wasip3::http::types;
 
-use crate::body::{Body, Failed};
-use crate::guest::Inner;
+use crate::failed::Failed;
+use crate::guest::{self, Inner};
 use crate::log;
 use crate::register::{Nowhere, Remote};
 use crate::settings::{Records, Settings, Unusable};
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
+use crate::{incoming, outgoing};
 
 /// The guest with conditional requests.
 #[derive(Clone)]
@@ -55,6 +48,8 @@ impl Service {
         let builder = || {
             let mut builder = ConditionalLayer::builder()
                 .key(settings.key.clone())
+                // In some languages, the result of a body is easily overlooked.
+                .refuse_broken_bodies()
                 .require_preconditions(settings.required.clone())
                 .max_staleness(settings.max_staleness);
             if let Some(limit) = settings.hash_limit {
@@ -82,34 +77,26 @@ impl Service {
         };
         Self { settings, reads, writes }
     }
-}
 
-impl tower::Service<Request<Body<IncomingRequestBody>>> for Service {
-    type Response = Response<AnyBody>;
-    type Error = Failed;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Failed>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failed>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body<IncomingRequestBody>>) -> Self::Future {
-        if !self.settings.covers(request.uri().path()) {
-            return Box::pin(async { Ok(Inner.oneshot(request).await?.map(boxed)) });
+    /// Answers a request. The guest gets those that aren't touched as the host has made them.
+    pub(crate) async fn answer(&self, request: types::Request) -> Result<types::Response, Failed> {
+        if incoming::path(&request).is_some_and(|path| !self.settings.covers(path.path())) {
+            return guest::pass(request).await;
         }
-        let (head, body) = request.into_parts();
+        let (head, mut body) = incoming::request(request)?.into_parts();
         let conditions = Preconditions::from_headers(&head.headers);
         if let Some(refused) = unkept(&self.settings.records, &head, &conditions) {
-            return Box::pin(async move { Ok(refused.to_response().map(|body| boxed(Full::new(body)))) });
+            return outgoing::response(refused.to_response().map(Full::new));
         }
         let is_unguarded = matches!(self.settings.records, Records::None) && !head.method.is_safe();
-        let passes = is_unguarded && !self.settings.required.refuses(&head.method, &conditions);
-        let request = Request::from_parts(head, body);
-        if passes {
-            return Box::pin(async { Ok(Inner.oneshot(request).await?.map(boxed)) });
+        if is_unguarded
+            && !self.settings.required.refuses(&head.method, &conditions)
+            && let Some(request) = body.take_untouched()
+        {
+            return guest::pass(request).await;
         }
-        let layered = if request.method().is_safe() { self.reads.clone() } else { self.writes.clone() };
-        Box::pin(async { Ok(layered.oneshot(request).await?.map(boxed)) })
+        let layered = if head.method.is_safe() { &self.reads } else { &self.writes };
+        outgoing::response(layered.clone().oneshot(Request::from_parts(head, body)).await?)
     }
 }
 
@@ -134,11 +121,4 @@ fn unkept(records: &Records, head: &Parts, conditions: &Preconditions) -> Option
         }
         _ => None,
     }
-}
-
-fn boxed<B>(body: B) -> AnyBody
-where
-    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    body.map_err(Into::into).boxed_unsync()
 }

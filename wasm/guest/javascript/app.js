@@ -12,8 +12,10 @@ export const handler = {
     switch (request.getMethod().tag) {
       case "put": {
         if (request.getHeaders().has("content-range")) return answer(400);
+        const received = await content(request);
+        if (received === undefined) return answer(400);
         const status = notes.has(path) ? 204 : 201;
-        notes.set(path, await content(request));
+        notes.set(path, received);
         return answer(status);
       }
       case "delete":
@@ -27,12 +29,19 @@ export const handler = {
   },
 };
 
+// Returns undefined if the client has left before the end: a part must not replace the whole.
 async function content(request) {
   const done = wit.Future.from({ tag: "ok" }, RESULT_VOID_ERROR_CODE).readable;
-  const [stream] = Request.consumeBody(request, done);
-  const chunks = [];
-  for await (const chunk of stream) chunks.push(...chunk);
-  return new Uint8Array(chunks);
+  const [stream, trailers] = Request.consumeBody(request, done);
+  let received = new Uint8Array();
+  for await (const chunk of stream) {
+    const longer = new Uint8Array(received.length + chunk.length);
+    longer.set(received);
+    longer.set(chunk, received.length);
+    received = longer;
+  }
+  const end = await trailers.read();
+  return end.tag === "ok" ? received : undefined;
 }
 
 function answer(status, content) {

@@ -19,7 +19,10 @@ class Handler(exports.Handler):
             case Method_Put() if request.get_headers().has("content-range"):
                 return answer(400)
             case Method_Put():
-                notes[path] = await content(request)
+                received = await content(request)
+                if received is None:
+                    return answer(400)
+                notes[path] = received
                 return answer(204)
             case Method_Delete():
                 return answer(204 if notes.pop(path, None) is not None else 404)
@@ -29,14 +32,16 @@ class Handler(exports.Handler):
                 return answer(501)
 
 
-async def content(request: Request) -> bytes:
+async def content(request: Request) -> bytes | None:
+    """Returns None if the client has left before the end: a part must not replace the whole."""
     done = wit_world.result_unit_wasi_http_types_error_code_future(lambda: Ok(None))[1]
     stream, trailers = Request.consume_body(request, done)
     received = bytearray()
     with stream, trailers:
         while not stream.writer_dropped:
             received += await stream.read(64 * 1024)
-    return bytes(received)
+        end = await trailers.read()
+    return bytes(received) if isinstance(end, Ok) else None
 
 
 def answer(status: int, content: bytes | None = None) -> Response:

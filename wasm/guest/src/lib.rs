@@ -3,12 +3,16 @@
 //! | request | answer |
 //! |---|---|
 //! | GET, HEAD, PUT, DELETE `/notes/…` | as the server at `STORE` does, without tags and conditions. 400 to a part of a note |
+//! | GET, PUT `/files/NAME` | a file in the first folder that the host grants |
 //! | GET `/large/N` | N bytes |
 //! | POST `/echo` | the request's body and trailers, as they arrive |
 //! | GET `/endless` | a body without end. When its reader has gone, the guest writes `/notes/gone` |
+//! | GET `/broken/N` | N bytes, then the body fails |
 //! | any of `/fail` | an error |
 //! | any, with `x-trap: early` | none: the guest traps |
 //! | `/notes/…`, with `x-trap: late` | none: the guest traps once the server has answered |
+
+mod files;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -53,12 +57,21 @@ impl wasip3::exports::http::handler::Guest for Guest {
                 assert!(trap.is_none(), "on purpose");
                 http_into_wasi_response(response)
             }
+            ["", "files", name] => {
+                let (head, body) = request.into_parts();
+                http_into_wasi_response(files::answer(&head.method, name, body).await)
+            }
             ["", "large", count] => {
                 let left = count.parse().map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
-                http_into_wasi_response(http::Response::new(Generated { left, told: None }))
+                http_into_wasi_response(http::Response::new(Generated { left, fails: false, told: None }))
+            }
+            ["", .., "broken", count] => {
+                let left = count.parse().map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
+                http_into_wasi_response(http::Response::new(Generated { left, fails: true, told: None }))
             }
             ["", "endless"] => {
-                http_into_wasi_response(http::Response::new(Generated { left: usize::MAX, told: Some(Gone) }))
+                let endless = Generated { left: usize::MAX, fails: false, told: Some(Gone) };
+                http_into_wasi_response(http::Response::new(endless))
             }
             ["", "echo"] => http_into_wasi_response(http::Response::new(request.into_body())),
             ["", "fail"] => Err(ErrorCode::InternalError(Some("on purpose".to_owned()))),
@@ -105,6 +118,8 @@ where
 /// A body that the guest doesn't keep in memory.
 struct Generated {
     left: usize,
+    /// `true` if it fails at its end.
+    fails: bool,
     told: Option<Gone>,
 }
 
@@ -121,12 +136,13 @@ impl Drop for Gone {
 
 impl http_body::Body for Generated {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = ErrorCode;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let _ = &self.told;
         if self.left == 0 {
-            return Poll::Ready(None);
+            let failed = self.fails.then(|| Err(ErrorCode::InternalError(Some("on purpose".to_owned()))));
+            return Poll::Ready(failed);
         }
         let length = self.left.min(FRAME);
         self.left -= length;

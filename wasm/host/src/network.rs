@@ -1,6 +1,7 @@
 //! What instances reach by HTTP: notes on a plain server in this process, and any address on this machine.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -38,11 +39,24 @@ pub struct Network {
     /// The notes.
     pub notes: Notes,
     client: Client<HttpConnector, Body>,
+    /// Requests to other addresses.
+    sent: Arc<AtomicUsize>,
+}
+
+impl Network {
+    /// Returns the number of requests since the last time, without those to the notes: the calls of a register.
+    pub fn calls(&self) -> usize {
+        self.sent.swap(0, Ordering::Relaxed)
+    }
 }
 
 impl Default for Network {
     fn default() -> Self {
-        Self { notes: Notes::default(), client: Client::builder(TokioExecutor::new()).build_http() }
+        Self {
+            notes: Notes::default(),
+            client: Client::builder(TokioExecutor::new()).build_http(),
+            sent: Arc::default(),
+        }
     }
 }
 
@@ -106,13 +120,14 @@ impl Notes {
 
 impl WasiHttpHooks for Network {
     fn send_request(&mut self, request: Request<Body>, _: Option<RequestOptions>, _: Ended) -> Outgoing {
-        let (notes, client) = (self.notes.clone(), self.client.clone());
+        let (notes, client, sent) = (self.notes.clone(), self.client.clone(), Arc::clone(&self.sent));
         Box::new(async move {
             let authority = request.uri().authority().map(ToString::to_string).unwrap_or_default();
             if authority == "notes" {
                 let ended: Ended = Box::new(async { Ok(()) });
                 return Ok((notes.answer(request).await?, ended));
             }
+            sent.fetch_add(1, Ordering::Relaxed);
             let failed = |error| Error::Connect(std::io::Error::other(error));
             let response = client.request(request).await.map_err(failed)?;
             let failed = |error| Error::Connect(std::io::Error::other(error));

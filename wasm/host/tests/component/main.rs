@@ -1,6 +1,7 @@
 //! The component in front of a guest that knows nothing of conditions, in one instance and in several.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod bodies;
 mod faults;
 mod gateway;
 mod wire;
@@ -39,7 +40,10 @@ fn start(network: &Network, settings: &[(&str, &str)]) -> Instance {
 }
 
 async fn call(instance: &Instance, head: &str, fields: &[(&str, &str)], content: &'static str) -> Answer {
-    instance.call(request(head, fields, content)).await.unwrap_or_else(|error| panic!("{head}: {error}"))
+    instance
+        .call(request(head, fields, content))
+        .await
+        .unwrap_or_else(|error| panic!("{head}: {error}\n{}", instance.log().text()))
 }
 
 /// Waits until something is so.
@@ -192,6 +196,36 @@ async fn of_all_writers_at_two_instances_with_a_register_one_wins() {
         assert!(!next.is_empty() && *next != tag, "{next}");
         next.clone_into(&mut tag);
     }
+}
+
+/// Each call is a connection in most hosts, so the calls are the price. crates/ifmatch/tests/layer/register_calls.rs has the rules.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_calls_the_register_once_in_a_while_and_a_write_twice() {
+    let (network, gateway) = (Network::default(), Gateway::start().await);
+    let folder = gateway.folder();
+    let settings = [("IFMATCH_REGISTER", folder.as_str())];
+    let [one, two] = [start(&network, &settings), start(&network, &settings)];
+    let created = call(&one, "PUT /notes/a", &[("if-none-match", "*")], "1").await;
+    assert_eq!(created.status(), 204);
+    let tag = call(&one, "GET /notes/a", &[], "").await.field("etag").to_owned();
+    network.calls();
+    let begin = Instant::now();
+    for _ in 0..10 {
+        assert_eq!(call(&one, "GET /notes/a", &[], "").await.text(), "1");
+        assert_eq!(call(&one, "GET /notes/a", &[("if-none-match", &tag)], "").await.status(), 304);
+    }
+    // Once in ten seconds.
+    let (calls, most) = (network.calls(), begin.elapsed().as_secs() / 10 + 1);
+    assert!(calls as u64 <= most, "{calls} calls by 20 reads");
+    let written = call(&one, "PUT /notes/a", &[("if-match", &tag)], "2").await;
+    assert_eq!((written.status(), network.calls()), (204, 2), "a write with a condition");
+    assert_eq!((call(&one, "PUT /notes/a", &[], "3").await.status(), network.calls()), (204, 2), "and one without");
+    assert_eq!(call(&two, "PUT /notes/a", &[], "4").await.status(), 204);
+    let tag = call(&two, "GET /notes/a", &[], "").await.field("etag").to_owned();
+    network.calls();
+    // Three calls: the first one fails, and reads what there is.
+    let written = call(&one, "PUT /notes/a", &[("if-match", &tag)], "5").await;
+    assert_eq!((written.status(), network.calls()), (204, 4), "after another instance's write");
 }
 
 /// What two instances without a register can't do: this documents the loss.
