@@ -459,6 +459,8 @@ var Client = class {
   #store;
   #stamps;
   #patience;
+  /** The bytes of the versions that were returned: programs change values in place. */
+  #bases = /* @__PURE__ */ new WeakMap();
   /** Updates of one document from here take turns instead of conflicting. */
   #turns = /* @__PURE__ */ new Map();
   constructor({ headers, fetch, patience = 3e4, stamps = false, probe = true, copies = 100 } = {}) {
@@ -496,7 +498,8 @@ var Client = class {
     const at = absolute(version.url);
     const base = await this.#base(at, version, pace);
     const unsaved = (outcome, raw) => {
-      return { outcome, base: version.value, theirs: this.#version(at, raw, options), mine: void 0 };
+      const value = base?.etag === version.etag ? this.#version(at, base, options).value : version.value;
+      return { outcome, base: value, theirs: this.#version(at, raw, options), mine: void 0 };
     };
     if (!base || base.etag !== version.etag) return unsaved("conflict", base);
     const fields = this.#fence(at, base, options.held);
@@ -537,11 +540,11 @@ var Client = class {
   #pace({ signal }) {
     return new Pace(now() + this.#patience, signal);
   }
-  /** Returns the bytes of a version, as they were read, or the current version if they aren't kept any more. */
-  async #base(url, { etag }, pace) {
-    if (etag === null) return null;
-    const copy = this.#store.copy(url);
-    return copy?.etag === etag ? copy : this.#store.read(url, pace);
+  /** Returns the bytes of a version, as they were read, or the current version if this client doesn't have them. */
+  async #base(url, version, pace) {
+    if (version.etag === null) return null;
+    const known = [this.#bases.get(version), this.#store.copy(url)];
+    return known.find((raw) => raw?.etag === version.etag) ?? this.#store.read(url, pace);
   }
   async #write(url, base, mine, options, pace) {
     const codec = options.codec ?? json();
@@ -573,7 +576,9 @@ var Client = class {
     if (!raw) return none(url);
     const bytes = this.#parts(url, raw).bytes;
     try {
-      return { url, etag: raw.etag, value: codec.decode(bytes) };
+      const version = { url, etag: raw.etag, value: codec.decode(bytes) };
+      this.#bases.set(version, raw);
+      return version;
     } catch (cause) {
       throw new ClientError("refused", `${url}: the document isn't of the expected type (${cause})`, void 0, { cause });
     }

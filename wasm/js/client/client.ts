@@ -100,6 +100,8 @@ export class Client {
   readonly #store: Store;
   readonly #stamps: boolean;
   readonly #patience: number;
+  /** The bytes of the versions that were returned: programs change values in place. */
+  readonly #bases = new WeakMap<Version<never>, Raw>();
   /** Updates of one document from here take turns instead of conflicting. */
   readonly #turns = new Map<string, Promise<void>>();
 
@@ -142,7 +144,8 @@ export class Client {
     const at = absolute(version.url);
     const base = await this.#base(at, version, pace);
     const unsaved = (outcome: Unsaved<T>["outcome"], raw: Raw | null): Removed<T> => {
-      return { outcome, base: version.value, theirs: this.#version(at, raw, options), mine: undefined };
+      const value = base?.etag === version.etag ? this.#version(at, base, options).value : version.value;
+      return { outcome, base: value, theirs: this.#version(at, raw, options), mine: undefined };
     };
     if (!base || base.etag !== version.etag) return unsaved("conflict", base);
     const fields = this.#fence(at, base, options.held);
@@ -192,11 +195,11 @@ export class Client {
     return new Pace(now() + this.#patience, signal);
   }
 
-  /** Returns the bytes of a version, as they were read, or the current version if they aren't kept any more. */
-  async #base(url: string, { etag }: Version<unknown>, pace: Pace): Promise<Raw | null> {
-    if (etag === null) return null;
-    const copy = this.#store.copy(url);
-    return copy?.etag === etag ? copy : this.#store.read(url, pace);
+  /** Returns the bytes of a version, as they were read, or the current version if this client doesn't have them. */
+  async #base<T>(url: string, version: Version<T>, pace: Pace): Promise<Raw | null> {
+    if (version.etag === null) return null;
+    const known = [this.#bases.get(version as Version<never>), this.#store.copy(url)];
+    return known.find((raw) => raw?.etag === version.etag) ?? this.#store.read(url, pace);
   }
 
   async #write<T>(url: string, base: Raw | null, mine: T, options: WriteOptions<T>, pace: Pace): Promise<Written> {
@@ -232,7 +235,9 @@ export class Client {
     if (!raw) return none(url);
     const bytes: Bytes = this.#parts(url, raw).bytes!;
     try {
-      return { url, etag: raw.etag, value: codec.decode(bytes) };
+      const version = { url, etag: raw.etag, value: codec.decode(bytes) };
+      this.#bases.set(version as Version<never>, raw);
+      return version;
     } catch (cause) {
       throw new ClientError("refused", `${url}: the document isn't of the expected type (${cause})`, undefined, { cause });
     }

@@ -66,6 +66,17 @@ limited("a version that was stored is saved later, by a client that has no copy"
   assert.deepEqual([late.outcome, late.base.n, late.theirs.value.n, late.mine.n, server.number()], ["conflict", 5, 6, 7, 6]);
 });
 
+limited("a value that a page changes in place is no base, even if the page has read again since", async (t) => {
+  const server = await serve(t, { document: 5 });
+  const client = new Client();
+  const shown = await client.read(server.url);
+  server.rival();
+  await client.read(server.url);
+  shown.value.n = 6;
+  const late = await client.save(shown, shown.value);
+  assert.deepEqual([late.outcome, late.base.n, late.theirs.value.n, late.mine.n], ["conflict", 5, 15, 6]);
+});
+
 limited("only the version that was read is removed", async (t) => {
   const server = await serve(t, { document: 5 });
   const client = new Client();
