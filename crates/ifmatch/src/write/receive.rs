@@ -49,7 +49,7 @@ impl WriteContext {
 
 fn broken_body() -> Problem {
     let detail = "the request's body broke off: nothing was changed, send the request again";
-    Problem::new(StatusCode::BAD_REQUEST, "body-incomplete").detail(detail)
+    Problem::new(StatusCode::BAD_REQUEST, "content-incomplete").detail(detail)
 }
 
 fn stalled_body() -> Problem {
